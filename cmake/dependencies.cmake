@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Everything comes from Debian packages (tools/install_dependencies lists them); nothing downloads.
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+find_package(Boost 1.74 REQUIRED)
+find_package(HDF5 1.10 REQUIRED COMPONENTS C)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(CLI11 REQUIRED)
+find_package(fmt 9 REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+
+set(GOLDENRULE_HAS_CUDA OFF)
+if(NOT GOLDENRULE_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 90a)
+    endif()
+    enable_language(CUDA)
+    set(GOLDENRULE_HAS_CUDA ON)
+  elseif(GOLDENRULE_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "GOLDENRULE_CUDA=ON, but no CUDA compiler was found")
+  endif()
+endif()
