@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The C interface of goldenrule's GPU kernels: decode and multi-token verify (MTP) of the gated
+ * delta rule (GDN) and of Kimi Delta Attention (KDA). Usable from C, C++, ctypes and dlopen.
+ *
+ * Why one aggregate: decode is MTP with T = 1, and KDA is GDN with one gate per key channel, so a
+ * single description and a single entry point cover all of them; nothing about a call hides in a
+ * default that another caller could read differently. Per row b, value head j, q/k head h(j), token
+ * t:
+ *
+ *     k^ = norm(k_t)      q^ = scale * norm(q_t)
+ *     S' = diag(alpha_t) S_{t-1}            one alpha per head (GDN) or per key channel (KDA)
+ *     d  = beta_t (v_t - S'^T k^)           S_t = S' + k^ d^T            o_t = S_t^T q^
+ *
+ * All arithmetic is fp32; the state stays in fp32 registers over all T tokens and is rounded once
+ * per store, o once. A call allocates nothing, waits for nothing, compiles nothing, needs no
+ * workspace and can be captured in a CUDA graph; slots and counts are read on the device, so a
+ * replay follows what they hold then. The bits of a row do not depend on the other rows, on B or
+ * on which specialization served the call.
+ *
+ * Extents: B rows, T tokens a row (0..16), H query/key heads, HV value heads (HV % H == 0),
+ * K key dimension (1..256), V value dimension (>= 1), P pool slots.
+ *
+ * Rules on which kernels disagree:
+ *   - a row whose start slot is pad_slot, or lies outside the pool, is padded: o = 0, no state is
+ *     read or written, its rows of intermediate_states are not written;
+ *   - a write to pad_slot or outside the pool is skipped;
+ *   - T = 0 and accepted_tokens = 0: the final state is the start state;
+ *   - num_accepted_tokens outside 1..T: the row is padded; accepted_tokens outside 0..T: the final
+ *     write is skipped;
+ *   - alpha = 0 erases a finite state exactly; softplus is finite for every finite input;
+ *   - two writers of one slot, or a row that reads a slot which another row of the same call
+ *     writes, have no defined result (never one outside the pool); give a separate final_state
+ *     to read a pool as it was, and goldenrule_gpu_recurrent_check to find such calls.
+ */
+#ifndef GOLDENRULE_GPU_H
+#define GOLDENRULE_GPU_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GOLDENRULE_GPU_MAX_K 256
+#define GOLDENRULE_GPU_MAX_T 16
+
+typedef enum goldenrule_gpu_status {
+  GOLDENRULE_GPU_OK = 0,
+  GOLDENRULE_GPU_INVALID_ARGUMENT = 1,         /* the message names argument, expected, actual */
+  GOLDENRULE_GPU_UNSUPPORTED = 2,              /* well-formed, but no kernel covers it */
+  GOLDENRULE_GPU_UNSUPPORTED_ARCHITECTURE = 3, /* no device, or compute capability below 8.0 */
+  GOLDENRULE_GPU_CUDA_ERROR = 4 /* the CUDA runtime refused; its text is the message */
+} goldenrule_gpu_status;
+
+/* The values of all enums are those of fixtures/call (dtype.hpp, record.hpp, convention.hpp). */
+typedef enum goldenrule_gpu_dtype {
+  GOLDENRULE_GPU_F32 = 1,
+  GOLDENRULE_GPU_F16 = 2,
+  GOLDENRULE_GPU_BF16 = 3,
+  GOLDENRULE_GPU_I64 = 4,
+  GOLDENRULE_GPU_I32 = 5
+} goldenrule_gpu_dtype;
+
+typedef enum goldenrule_gpu_op {
+  GOLDENRULE_GPU_GATED_DELTA_RULE = 0,
+  GOLDENRULE_GPU_KDA = 1
+} goldenrule_gpu_op;
+
+typedef enum goldenrule_gpu_state_layout {
+  GOLDENRULE_GPU_STATE_VK = 0, /* [.., V, K] */
+  GOLDENRULE_GPU_STATE_KV = 1  /* [.., K, V] */
+} goldenrule_gpu_state_layout;
+
+typedef enum goldenrule_gpu_gate {
+  GOLDENRULE_GPU_GATE_SOFTPLUS = 0, /* log alpha = -exp(A_log) softplus(gate + dt_bias) */
+  GOLDENRULE_GPU_GATE_BOUNDED = 1, /* log alpha = lower_bound sigmoid(exp(A_log)(gate + dt_bias)) */
+  GOLDENRULE_GPU_GATE_LOG = 2,     /* log alpha = gate */
+  GOLDENRULE_GPU_GATE_LOG2 = 3,    /* log2 alpha = gate */
+  GOLDENRULE_GPU_GATE_LINEAR = 4,  /* alpha = gate */
+  GOLDENRULE_GPU_GATE_NONE = 5     /* alpha = 1; gate must be absent */
+} goldenrule_gpu_gate;
+
+typedef enum goldenrule_gpu_beta {
+  GOLDENRULE_GPU_BETA_SIGMOID = 0,
+  GOLDENRULE_GPU_BETA_SIGMOID2 = 1, /* 2 sigmoid */
+  GOLDENRULE_GPU_BETA_DIRECT = 2
+} goldenrule_gpu_beta;
+
+typedef enum goldenrule_gpu_norm { /* n = sqrt(sum of squares over K) */
+                                   GOLDENRULE_GPU_NORM_NONE = 0,
+                                   GOLDENRULE_GPU_NORM_RSQRT_SUM_EPS = 1, /* x / sqrt(n^2 + eps) */
+                                   GOLDENRULE_GPU_NORM_MAX_NORM_EPS = 2,  /* x / max(n, eps) */
+                                   GOLDENRULE_GPU_NORM_NORM_PLUS_EPS = 3  /* x / (n + eps) */
+} goldenrule_gpu_norm;
+
+typedef enum goldenrule_gpu_head_map {
+  GOLDENRULE_GPU_HEADS_GROUPED = 0, /* h(j) = j / (HV / H) */
+  GOLDENRULE_GPU_HEADS_TILED = 1    /* h(j) = j % H */
+} goldenrule_gpu_head_map;
+
+typedef enum goldenrule_gpu_gate_head { /* which head indexes A_log and dt_bias */
+                                        GOLDENRULE_GPU_GATE_HEAD_V = 0,
+                                        GOLDENRULE_GPU_GATE_HEAD_QK = 1
+} goldenrule_gpu_gate_head;
+
+enum {
+  /* Programmatic dependent launch (sm_90 and later): the launch may be scheduled while the
+   * kernel before it in the stream drains; it touches no memory until that one is complete. */
+  GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH = 1
+};
+
+/* A device tensor. `stride` counts elements of the outer axes, in order; the last axis of q, k, v,
+ * o, of a KDA gate and of the states is contiguous and has no entry. All four zero: dense. Unused
+ * entries are ignored. Absent: data = NULL. Pointers are aligned to the element size. */
+typedef struct goldenrule_gpu_tensor {
+  void* data;
+  int64_t stride[4];
+  int32_t dtype;
+  int32_t reserved; /* 0 */
+} goldenrule_gpu_tensor;
+
+typedef struct goldenrule_gpu_recurrent_args {
+  uint64_t struct_size; /* sizeof(goldenrule_gpu_recurrent_args) */
+
+  int32_t op;
+  int32_t state_layout;
+  int32_t gate_kind;
+  int32_t beta_kind;
+  int32_t qk_norm;
+  int32_t head_map;
+  int32_t gate_head;
+  int32_t disable_state_update; /* 1: no slot of the pool is written */
+  uint32_t flags;
+  int32_t reserved; /* 0 */
+
+  int64_t B, T, H, HV, K, V;
+  int64_t slots;             /* P, of state and final_state */
+  int64_t intermediate_rows; /* second extent of intermediate_states, >= T */
+  int64_t pad_slot;          /* usually -1 */
+
+  double scale; /* multiplies q^; taken literally, 0 included */
+  double l2_eps;
+  double softplus_beta;      /* 1 */
+  double softplus_threshold; /* 20 */
+  double lower_bound;        /* -5; for GATE_BOUNDED */
+
+  goldenrule_gpu_tensor q;       /* [B,T,H,K]  f32, f16, bf16 */
+  goldenrule_gpu_tensor k;       /* [B,T,H,K]  as q */
+  goldenrule_gpu_tensor v;       /* [B,T,HV,V] f32, f16, bf16 */
+  goldenrule_gpu_tensor gate;    /* [B,T,HV]; KDA [B,T,HV,K]. a for softplus and bounded, else g */
+  goldenrule_gpu_tensor A_log;   /* [HV] or [H], see gate_head; optional (= 0) for bounded */
+  goldenrule_gpu_tensor dt_bias; /* [HV] or [H]; KDA [..,K]; optional (= 0) */
+  goldenrule_gpu_tensor beta;    /* [B,T,HV] */
+  goldenrule_gpu_tensor o;       /* [B,T,HV,V] f32, f16, bf16: output */
+
+  goldenrule_gpu_tensor state;       /* [P,HV,V,K] or [P,HV,K,V], f32 or bf16 */
+  goldenrule_gpu_tensor final_state; /* absent: state is updated in place. Same dtype as state;
+                                        slots that are not written keep their content */
+  goldenrule_gpu_tensor intermediate_states; /* [B,rows,HV,..]: row t = state after token t */
+
+  goldenrule_gpu_tensor state_indices;        /* [B] i32 or i64; absent: row b uses slot b */
+  goldenrule_gpu_tensor output_state_indices; /* [B]; absent: the start slot */
+  goldenrule_gpu_tensor ssm_state_indices;    /* [B,T]: state after token t goes to this slot; */
+  goldenrule_gpu_tensor num_accepted_tokens;  /* [B]: ... start slot = ssm[b, this - 1] */
+  goldenrule_gpu_tensor accepted_tokens;      /* [B]: final state = after this many tokens */
+
+  void* stream; /* cudaStream_t */
+} goldenrule_gpu_recurrent_args;
+
+/* Fills `args` with the defaults: everything absent, struct_size, pad_slot -1, norm
+ * RSQRT_SUM_EPS with eps 1e-6, softplus 1 and 20, lower_bound -5, scale 1. */
+void goldenrule_gpu_recurrent_defaults(goldenrule_gpu_recurrent_args* args);
+
+/* Checks everything that the host can see and never reads device memory. On failure writes one
+ * line naming argument, expected and actual into message[0..message_size); NULL is allowed. */
+goldenrule_gpu_status goldenrule_gpu_recurrent_validate(const goldenrule_gpu_recurrent_args* args,
+                                                        char* message, size_t message_size);
+
+/* Bytes of workspace: 0 for every argument. */
+size_t goldenrule_gpu_recurrent_workspace_size(const goldenrule_gpu_recurrent_args* args);
+
+/* Validates and launches on args->stream of the current device. After a refusal nothing was
+ * launched and nothing is written. */
+goldenrule_gpu_status goldenrule_gpu_recurrent(const goldenrule_gpu_recurrent_args* args,
+                                               char* message, size_t message_size);
+
+/* Loads every kernel, so that no later call does; optional, once per device before capture. */
+goldenrule_gpu_status goldenrule_gpu_initialize(char* message, size_t message_size);
+
+/* Debugging: what only the device can see. `report` is device memory of this layout, written by a
+ * kernel on args->stream; `first` is the lowest offending row (ssm: b * T + t), -1 if there is
+ * none. */
+typedef struct goldenrule_gpu_index_report {
+  int64_t start_out_of_range, first_start_out_of_range;   /* neither pad_slot nor inside the pool */
+  int64_t output_out_of_range, first_output_out_of_range; /* output or ssm slots */
+  int64_t written_twice, first_written_twice;             /* a slot with two writers */
+  int64_t read_after_write, first_read_after_write;       /* reads a slot that another row writes */
+  int64_t count_out_of_range, first_count_out_of_range;   /* accepted counts */
+} goldenrule_gpu_index_report;
+
+goldenrule_gpu_status goldenrule_gpu_recurrent_check(const goldenrule_gpu_recurrent_args* args,
+                                                     goldenrule_gpu_index_report* device_report,
+                                                     char* message, size_t message_size);
+
+/* The dispatch table is fixed when the library is built. A hit is a launch served by it; a miss
+ * is a valid call without an entry, answered GOLDENRULE_GPU_UNSUPPORTED. */
+uint64_t goldenrule_gpu_dispatch_hits(void);
+uint64_t goldenrule_gpu_dispatch_misses(void);
+int32_t goldenrule_gpu_dispatch_size(void);
+/* Name ("vk_f32_gdn_k128_t1_r4w4") and hits of entry i, 0 <= i < size; NULL and 0 outside. */
+const char* goldenrule_gpu_dispatch_name(int32_t i);
+uint64_t goldenrule_gpu_dispatch_entry_hits(int32_t i);
+
+const char* goldenrule_gpu_status_name(goldenrule_gpu_status status);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// alpha, beta and the L2 factor in fp32, with the accurate library functions (expf and log1pf
+// within 2 ulp, division and square root correctly rounded): the kernels wait for memory, so
+// accuracy is free here, and an error in one of these is common to a whole head or row.
+#pragma once
+
+#include "gpu/goldenrule_gpu.h"
+#include "gpu/kernels/params.hpp"
+
+namespace goldenrule::gpu {
+
+/// log(1 + e^(beta x)) / beta, and x itself beyond the threshold. The form max(y,0) + log1p(e^-|y|)
+/// neither overflows (y > 88.7) nor loses the tail (log(1 + e^y) is 0 below -16.6).
+__device__ __forceinline__ float softplus(float x, float beta, float threshold) {
+  const float y = beta * x;
+  if (y > threshold) return x;
+  return (fmaxf(y, 0.f) + log1pf(expf(-fabsf(y)))) / beta;
+}
+
+/// 1 / (1 + e^-x); e^-x = inf gives 0.
+__device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
+
+/// alpha from gate input x; `rate` = exp(A_log).
+__device__ __forceinline__ float alpha_of(const Params& p, float x, float rate, float dt_bias) {
+  switch (p.gate_kind) {
+    case GOLDENRULE_GPU_GATE_SOFTPLUS:
+      return expf(-rate * softplus(x + dt_bias, p.softplus_beta, p.softplus_threshold));
+    case GOLDENRULE_GPU_GATE_BOUNDED:
+      return expf(p.lower_bound * sigmoid(rate * (x + dt_bias)));
+    case GOLDENRULE_GPU_GATE_LOG:
+      return expf(x);
+    case GOLDENRULE_GPU_GATE_LOG2:
+      return exp2f(x);
+    case GOLDENRULE_GPU_GATE_LINEAR:
+      return x;
+    default:
+      return 1.f;
+  }
+}
+
+__device__ __forceinline__ float beta_of(const Params& p, float x) {
+  if (p.beta_kind == GOLDENRULE_GPU_BETA_DIRECT) return x;
+  const float s = sigmoid(x);
+  return p.beta_kind == GOLDENRULE_GPU_BETA_SIGMOID2 ? 2.f * s : s;
+}
+
+/// The factor that normalizes a vector with this sum of squares.
+__device__ __forceinline__ float norm_factor(const Params& p, float sum_of_squares) {
+  switch (p.norm_kind) {
+    case GOLDENRULE_GPU_NORM_RSQRT_SUM_EPS:
+      return 1.f / sqrtf(sum_of_squares + p.l2_eps);
+    case GOLDENRULE_GPU_NORM_MAX_NORM_EPS:
+      return 1.f / fmaxf(sqrtf(sum_of_squares), p.l2_eps);
+    case GOLDENRULE_GPU_NORM_NORM_PLUS_EPS:
+      return 1.f / (sqrtf(sum_of_squares) + p.l2_eps);
+    default:
+      return 1.f;
+  }
+}
+
+}  // namespace goldenrule::gpu

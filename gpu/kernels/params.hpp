@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a kernel is given: the arguments of goldenrule_gpu.h, validated and resolved, packed so that
+// the constant bank holds few lines (each first touch of a line is a miss, and a decode step at
+// B = 1 lasts two microseconds) and ordered by first use. Strides other than those of the states
+// fit 32 bits (validated); every product with one is taken in 64 bits.
+#pragma once
+
+#include <cstdint>
+
+namespace goldenrule::gpu {
+
+/// Element types inside a kernel, as in goldenrule_gpu_dtype.
+enum class Element : uint8_t { kF32 = 1, kF16 = 2, kBF16 = 3 };
+
+/// A tensor [B,T,heads,(innermost)].
+struct TokenView {
+  void* data;
+  int32_t row, token, head;  // strides in elements
+};
+
+/// States [block,HV,outer,(innermost)]: outer is V in layout vk and K in layout kv.
+struct StateView {
+  void* data;
+  int64_t block, head;  // strides in elements
+  int32_t outer;
+};
+
+struct Params {
+  // Where am I, and from which slot do I start?
+  int32_t tiles;  // blocks a head: ceil(V / rows of a block)
+  int32_t HV, H, heads_per_group;
+  int32_t T, K, V, slots;
+  int64_t pad_slot;
+  const void* state_indices;
+  const void* output_state_indices;
+  const void* ssm_state_indices;
+  const void* num_accepted_tokens;
+  const void* accepted_tokens;
+  int32_t ssm_row;  // strides of ssm_state_indices
+  int32_t ssm_token;
+  uint8_t wide_start, wide_output, wide_ssm, wide_num_accepted, wide_accepted;
+  uint8_t disable_state_update;
+  uint8_t tiled_heads;
+  uint8_t gate_by_qk_head;
+  StateView state;
+  // The tokens.
+  TokenView q, k, v, gate, beta, o;
+  const void* A_log;
+  const void* dt_bias;
+  int32_t A_log_stride, dt_bias_stride;
+  Element q_type, k_type, v_type, gate_type, beta_type, o_type, A_log_type, dt_bias_type;
+  uint8_t gate_kind, beta_kind, norm_kind, channel_gate;
+  uint8_t vector_qk;     // rows of q and k can be read four elements at a time
+  uint8_t vector_gate;   // likewise the rows of a channel gate and of dt_bias
+  uint8_t vector_state;  // all states can be accessed in whole vectors of 16 bytes
+  uint8_t dense_heads, bf16_state, kv_layout;  // for the choice of the kernel only
+  float scale, l2_eps, softplus_beta, softplus_threshold, lower_bound;
+  // What is written.
+  StateView final_state;
+  StateView intermediate;  // block = row stride of B
+  int64_t intermediate_token;
+};
+
+}  // namespace goldenrule::gpu

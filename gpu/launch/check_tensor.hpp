@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The checks of one tensor of the aggregate: presence, type, alignment, strides. A tensor is
+// described by its extents; `inner` of them at the end are contiguous and have no stride.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+
+#include "gpu/launch/problem.hpp"
+
+namespace goldenrule::gpu {
+
+enum class Need { kRequired, kOptional, kForbidden };
+enum class Use { kRead, kWritten };
+enum class Types { kFloat, kState, kIndex };
+
+struct TensorRule {
+  const char* name;
+  Need need;
+  Use use;
+  Types types;
+  std::span<const std::int64_t> extents;  ///< all axes, the contiguous ones last
+  int strided;                            ///< axes with an entry in `stride`
+};
+
+/// Strides in elements, dense ones filled in; only the first rule.strided entries have a meaning.
+using Strides = std::array<std::int64_t, 4>;
+
+/// Reports into `problem`; returns the resolved strides. `why` explains a needed or forbidden
+/// tensor.
+Strides check_tensor(const goldenrule_gpu_tensor& tensor, const TensorRule& rule,
+                     const std::string& why, Problem& problem);
+
+/// Bytes of an element of a known dtype, 0 of an unknown one.
+[[nodiscard]] int dtype_size(std::int32_t dtype);
+
+}  // namespace goldenrule::gpu

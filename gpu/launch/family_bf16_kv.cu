@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/launch/family.cuh"
+
+namespace goldenrule::gpu {
+namespace {
+
+using Here = Family<__nv_bfloat16, GOLDENRULE_GPU_STATE_KV,
+                    Shapes{.small_one = {4, 4, 3},
+                           .large_one = {8, 4, 2},
+                           .small_many = {4, 4, 3},
+                           .large_many = {4, 4, 3}}>;
+
+}  // namespace
+
+const FamilyEntries& family_bf16_kv() { return Here::kEntries; }
+
+}  // namespace goldenrule::gpu

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/launch/family.cuh"
+
+namespace goldenrule::gpu {
+namespace {
+
+using Here = Family<__nv_bfloat16, GOLDENRULE_GPU_STATE_VK,
+                    Shapes{.small_one = {2, 4, 4},
+                           .large_one = {4, 4, 3},
+                           .small_many = {2, 4, 4},
+                           .large_many = {4, 4, 3}}>;
+
+}  // namespace
+
+const FamilyEntries& family_bf16_vk() { return Here::kEntries; }
+
+}  // namespace goldenrule::gpu

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One function per memory instruction. A decode step reads each byte of state once and writes it
+// once, so L1 must not keep it: `no_allocate` leaves L1 to q, k, v and the gates. The loads are
+// volatile so that they issue where they are written, which is before the tokens are prepared,
+// and plain (not .nc), because an in-place update writes the same lines later.
+#pragma once
+
+#include <cstdint>
+
+namespace goldenrule::gpu::ptx {
+
+__device__ __forceinline__ uint4 load_streaming_16(const void* p) {
+  uint4 x;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "l"(p));
+  return x;
+}
+
+__device__ __forceinline__ uint2 load_streaming_8(const void* p) {
+  uint2 x;
+  asm volatile("ld.global.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(x.x), "=r"(x.y) : "l"(p));
+  return x;
+}
+
+__device__ __forceinline__ uint32_t load_streaming_4(const void* p) {
+  uint32_t x;
+  asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(x) : "l"(p));
+  return x;
+}
+
+__device__ __forceinline__ void store_streaming_16(void* p, uint4 x) {
+  asm volatile("st.global.cs.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(x.x), "r"(x.y), "r"(x.z),
+               "r"(x.w)
+               : "memory");
+}
+
+__device__ __forceinline__ void store_streaming_8(void* p, uint2 x) {
+  asm volatile("st.global.cs.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(x.x), "r"(x.y) : "memory");
+}
+
+__device__ __forceinline__ void store_streaming_4(void* p, uint32_t x) {
+  asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
+
+/// Asks for the line of `p` in L2; no register waits for it.
+__device__ __forceinline__ void prefetch_l2(const void* p) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
+}  // namespace goldenrule::gpu::ptx

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/bounds/running.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace goldenrule::bounds {
+namespace {
+
+// How far a kernel's alpha, beta and norms may be off at one token.
+struct TokenErrors {
+  double alpha = 0.0;  // absolute
+  double beta = 0.0;   // relative
+};
+
+TokenErrors token_errors(const FunctionErrors& f, const rule::TokenBounds& b) {
+  return {.alpha = b.by_exp * f.exp + b.by_log_alpha * f.log_alpha + b.by_softplus * f.softplus +
+                   b.by_logit * f.logit,
+          .beta = b.beta_logit == 0.0 ? 0.0 : f.sigmoid + b.beta_logit * f.logit};
+}
+
+// Squared roundings, in units of u^2/3, that reach the state along k^ (per ||k^||^2 or k_i^2):
+// those of p, its products and the rounded k^ in them; of v - p, of beta; of k^ d and the rounded
+// k^.
+template <class Norms>
+double along_k2(double n, double beta, const Norms& norms, std::size_t c) {
+  const double p = norms.predicted[c];
+  const double d = norms.delta[c];
+  return beta * beta * (n / 3 * p * p + (n / 6 + 2) * norms.predicted2[c]) + 4 * d * d;
+}
+
+// Systematic errors that reach the state along k^ (per ||k^|| or |k_i|).
+template <class Norms>
+double along_k_bias(const FunctionErrors& f, const TokenErrors& errors, double beta,
+                    const Norms& norms, std::size_t c) {
+  const double d = std::fabs(norms.delta[c]);
+  return f.norm * (d + beta * std::fabs(norms.predicted[c])) + errors.beta * d;
+}
+
+}  // namespace
+
+double deviation_multiple(std::int64_t n) {
+  return std::sqrt(2.0 *
+                   std::log(2.0 * static_cast<double>(std::max<std::int64_t>(n, 1)) / kFalseAlarm));
+}
+
+template <class S>
+RunningError<S>::RunningError(const Contract& contract, const rule::Lane<S>& lane,
+                              const rule::RecurrentTile<S>& start, bool elementwise)
+    : contract_(&contract), lane_(&lane) {
+  if (elementwise) {
+    element_.resize(static_cast<std::size_t>(lane.K * kColumns));
+    state_.resize(element_.size());
+  }
+  for (std::int64_t i = 0; i < lane.K; ++i) {
+    for (int c = 0; c < start.columns(); ++c) {
+      const double z = scalar::to_double(start.state(i, c));
+      norm_[static_cast<std::size_t>(c)] += z * z;
+      if (elementwise) state_[static_cast<std::size_t>(i * kColumns + c)] = z;
+    }
+  }
+  for (double& norm : norm_) norm = std::sqrt(norm);
+}
+
+template <class S>
+void RunningError<S>::advance(std::int64_t t, const rule::ColumnNorms<S>& norms,
+                              const rule::RecurrentTile<S>& tile) {
+  // The elements first: they need the column's sigma and bias of the token before.
+  if (!element_.empty()) advance_elements(t, norms, tile);
+  const rule::TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
+  const FunctionErrors& f = contract_->functions;
+  const TokenErrors errors = token_errors(f, b);
+  const auto n = static_cast<double>(lane_->K);
+  const double u2 = contract_->unit_roundoff * contract_->unit_roundoff / 3.0;
+  const double transport = b.spectral * b.alpha_max;
+  const double k2 = b.k_norm * b.k_norm;
+  const double q2 = b.q_norm * b.q_norm;
+  for (std::size_t c = 0; c < norm_.size(); ++c) {
+    const double decayed2 = b.alpha_max * b.alpha_max * norm_[c] * norm_[c];
+    const double o = norms.output[c];
+    const double local2 = decayed2 + k2 * along_k2(n, b.beta, norms, c) + norms.state2[c];
+    variance_[c] = transport * transport * variance_[c] + u2 * local2;
+    bias_[c] = transport * bias_[c] + b.spectral * errors.alpha * norm_[c] +
+               b.k_norm * along_k_bias(f, errors, b.beta, norms, c);
+    output_[c] = {.sigma = std::sqrt(q2 * variance_[c] +
+                                     u2 * (n / 3 * o * o + (n / 6 + 2) * norms.output2[c])),
+                  .bias = b.q_norm * bias_[c] + (f.norm + contract_->unit_roundoff) * std::fabs(o)};
+    norm_[c] = std::sqrt(norms.state2[c]);
+  }
+  if (!element_.empty()) clip_elements(tile.columns());
+}
+
+template <class S>
+void RunningError<S>::advance_elements(std::int64_t t, const rule::ColumnNorms<S>& norms,
+                                       const rule::RecurrentTile<S>& tile) {
+  const rule::TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
+  const FunctionErrors& f = contract_->functions;
+  const TokenErrors errors = token_errors(f, b);
+  const auto n = static_cast<double>(lane_->K);
+  const double u2 = contract_->unit_roundoff * contract_->unit_roundoff / 3.0;
+  for (std::int64_t i = 0; i < lane_->K; ++i) {
+    const double k = std::fabs(scalar::to_double(lane_->k_row(t)[i]));
+    const double alpha = std::fabs(scalar::to_double(lane_->alpha_at(t, i)));
+    const double reach = b.beta * k * b.k_norm;
+    for (int column = 0; column < tile.columns(); ++column) {
+      const auto c = static_cast<std::size_t>(column);
+      const auto at = static_cast<std::size_t>(i * kColumns + column);
+      Spread& element = element_[at];
+      const double z = scalar::to_double(tile.state(i, column));
+      const double decayed = alpha * state_[at];
+      const double local2 = decayed * decayed + k * k * along_k2(n, b.beta, norms, c) + z * z;
+      const double moved = alpha * element.sigma + reach * b.alpha_max * std::sqrt(variance_[c]);
+      element.sigma = std::sqrt(moved * moved + u2 * local2);
+      element.bias = alpha * element.bias + reach * b.alpha_max * bias_[c] +
+                     errors.alpha * (std::fabs(state_[at]) + reach * norm_[c]) +
+                     k * along_k_bias(f, errors, b.beta, norms, c);
+      state_[at] = z;
+    }
+  }
+}
+
+// The norm of a column's error bounds each of its elements.
+template <class S>
+void RunningError<S>::clip_elements(int columns) {
+  for (int column = 0; column < columns; ++column) {
+    const auto c = static_cast<std::size_t>(column);
+    const double sigma = std::sqrt(variance_[c]);
+    for (std::int64_t i = 0; i < lane_->K; ++i) {
+      Spread& element = element_[static_cast<std::size_t>(i * kColumns + column)];
+      element.sigma = std::min(element.sigma, sigma);
+      element.bias = std::min(element.bias, bias_[c]);
+    }
+  }
+}
+
+template <class S>
+Spread RunningError<S>::state(std::int64_t i, int column) const {
+  const auto c = static_cast<std::size_t>(column);
+  if (!element_.empty()) return element_[static_cast<std::size_t>(i * kColumns + column)];
+  return {.sigma = std::sqrt(variance_[c]), .bias = bias_[c]};
+}
+
+template class RunningError<double>;
+template class RunningError<scalar::Quad>;
+template class RunningError<scalar::Multi>;
+
+}  // namespace goldenrule::bounds

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The budget of a recurrent fp32 kernel: how far an honest kernel may be from the exact result,
+// per element, from its contract and the data of the call.
+//
+// Model. Each rounding of an arithmetic result x adds an error uniform in [-u|x|, u|x|], zero-mean
+// and independent of the others; a bounded uniform variable is strictly sub-Gaussian with proxy
+// variance (u x)^2 / 3. Errors are transported by the exact steps (I - beta k k^T) D, so an output
+// error is a weighted sum of them, sub-Gaussian with proxy sigma^2 = the sum of the squared weights
+// times proxies, and for n elements at false-alarm probability p
+//
+//   P(some |error| > lambda sigma) <= p   with   lambda = sqrt(2 ln(2 n / p))          (union
+//   bound)
+//
+// whatever the correlation between elements. Errors of the kernel's functions (exp in alpha, the
+// norm, the sigmoid) are not random: the same gate at every token errs the same way. They add
+// linearly in a second recursion, `bias`. Budget = lambda sigma + bias + half an ulp of storage.
+//
+// Weights. A column error e after a step has norm at most phi a ||e|| (certificate.hpp), so with x'
+// the decayed state, p its K-term sum with k, x_i the K products of that sum, d and z as before:
+//
+//   sigma_t^2 = (phi a)^2 sigma_{t-1}^2 + u^2/3 [ ||x'||^2                decay products
+//        + ||k||^2 beta^2 ( P(p, x) + 2 sum x_i^2 )    sum; its products; rounded k
+//        + ||k||^2 (2 + 2) d^2                         v - p and beta; k d and rounded k
+//        + ||z||^2 ]                                   state sums
+//
+// P is the expected sum of the squared partial sums over all orders of summation,
+//   P(p, x) = n/3 p^2 + n/6 sum x_i^2   (sampling without replacement: the i-th partial sum has
+//   mean i/n p and variance i/n (1 - i/n) sum x_i^2 at most);
+// a tree has fewer and smaller partial sums, so sequential order is the one to allow for.
+//
+//   bias_t = phi a bias_{t-1} + phi E_alpha ||z_{t-1}|| + ||k|| (E_norm (|d| + beta |p|) + E_beta
+//   |d|)
+//
+// with E_alpha etc. the contract's function errors through the sensitivities of the gate
+// (rule::TokenBounds). Output: o = sum_i z_i q_i,
+//
+//   sigma_o^2 = ||q||^2 sigma_t^2 + u^2/3 [ P(o, y) + 2 sum y_i^2 ],  y_i = z_i q_i
+//   bias_o    = ||q|| bias_t + (E_norm + u) |o|.
+//
+// The bounds above are on the norm of a column's error. For an element of the state itself that is
+// generous by up to sqrt(K), which matters where few steps lie between an exact start state and
+// the result, as in decode. There the deviation s_i and the bias b_i of each element are followed
+// too, by the triangle inequality for e_i -> alpha_i e_i - beta k_i k^T (D e):
+//
+//   s_i <- min( sqrt( (alpha_i s_i + r_i a sigma_{t-1})^2 + local_i^2 ), sigma_t ),
+//   b_i <- min( alpha_i b_i + r_i a bias_{t-1} + E_alpha (|z_i| + r_i ||z_{t-1}||)
+//               + |k_i| (E_norm (|d| + beta |p|) + E_beta |d|), bias_t ),     r_i = beta |k_i|
+//               ||k||,
+//
+// with local_i^2 the i-th parts of the bracket.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "reference/bounds/contract.hpp"
+#include "reference/rule/lane.hpp"
+#include "reference/rule/recurrent.hpp"
+
+namespace goldenrule::bounds {
+
+/// sqrt(2 ln(2 n / p)) with p = kFalseAlarm, the stated probability that an honest tensor of n
+/// elements leaves its budget.
+inline constexpr double kFalseAlarm = 1e-6;
+[[nodiscard]] double deviation_multiple(std::int64_t n);
+
+/// sigma and bias of one number.
+struct Spread {
+  double sigma = 0.0;
+  double bias = 0.0;
+};
+
+/// The recursion for one tile of columns; advance it token by token beside the tile
+/// (Detail::kSums).
+template <class S>
+class RunningError {
+ public:
+  /// `elementwise` follows the single elements of the state as well.
+  RunningError(const Contract& contract, const rule::Lane<S>& lane,
+               const rule::RecurrentTile<S>& start, bool elementwise);
+
+  /// Token `t` of the lane has just been run by `tile`; `norms` is what it recorded.
+  void advance(std::int64_t t, const rule::ColumnNorms<S>& norms,
+               const rule::RecurrentTile<S>& tile);
+
+  [[nodiscard]] Spread state(std::int64_t i, int column) const;
+  [[nodiscard]] Spread output(int column) const {
+    return output_[static_cast<std::size_t>(column)];
+  }
+
+ private:
+  static constexpr int kColumns = rule::kTileColumns<S>;
+  using Row = typename rule::ColumnNorms<S>::Row;
+
+  void advance_elements(std::int64_t t, const rule::ColumnNorms<S>& norms,
+                        const rule::RecurrentTile<S>& tile);
+  void clip_elements(int columns);
+
+  const Contract* contract_;
+  const rule::Lane<S>* lane_;
+  Row norm_{};      // ||z_t||
+  Row variance_{};  // sigma_t^2
+  Row bias_{};
+  std::array<Spread, static_cast<std::size_t>(kColumns)> output_{};
+  std::vector<Spread> element_;  // [K][columns] s_i and b_i, empty unless followed
+  std::vector<double> state_;    // [K][columns] z_{t-1}, likewise
+};
+
+extern template class RunningError<double>;
+extern template class RunningError<scalar::Quad>;
+extern template class RunningError<scalar::Multi>;
+
+}  // namespace goldenrule::bounds

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/oracle/evaluate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "reference/bounds/certificate.hpp"
+#include "reference/bounds/running.hpp"
+#include "reference/oracle/parallel.hpp"
+#include "reference/rule/lane.hpp"
+#include "reference/rule/recurrent.hpp"
+
+namespace goldenrule::oracle {
+namespace {
+
+using scalar::Precision;
+
+// Tokens of one uninterrupted advance: bounds what a tile records at a time.
+constexpr std::int64_t kBlockTokens = 64;
+// Prepared lanes that are alive together.
+constexpr std::int64_t kLaneBytes = std::int64_t{256} << 20;
+// Sequences up to this length have their state elements followed one by one (running.hpp): the
+// gain over the norm is gone after some tokens, and the cost is that of the recurrence again.
+constexpr std::int64_t kElementwiseTokens = 16;
+
+float round_up(double x) {
+  const auto f = static_cast<float>(x);
+  return static_cast<double>(f) < x ? std::nextafter(f, std::numeric_limits<float>::infinity()) : f;
+}
+
+// Where element (i, v) of the state of value head `head` lies in a tensor of [.., HV, state]
+// blocks.
+struct StateIndex {
+  std::int64_t HV, K, V;
+  bool vk;
+
+  [[nodiscard]] std::size_t operator()(std::int64_t block, std::int64_t head, std::int64_t i,
+                                       std::int64_t v) const {
+    const std::int64_t base = (block * HV + head) * K * V;
+    return static_cast<std::size_t>(base + (vk ? v * K + i : i * V + v));
+  }
+};
+
+Expected allocate(call::Shape shape, const Options& options) {
+  Expected e;
+  e.shape = std::move(shape);
+  const auto n = static_cast<std::size_t>(call::element_count(e.shape));
+  e.golden.assign(n, 0.0);
+  e.radius.assign(n, 0.0F);
+  if (options.contract != nullptr && options.contract->has_budget) {
+    e.sigma.assign(n, 0.0F);
+    e.bias.assign(n, 0.0F);
+  }
+  return e;
+}
+
+struct LaneJob {
+  const call::Sequence* sequence;
+  std::int64_t head;
+};
+
+struct TileJob {
+  std::int64_t lane;  // within the batch
+  std::int64_t first_column;
+};
+
+template <class S>
+class Evaluator {
+ public:
+  Evaluator(const call::Record& record, const call::Plan& plan, const Options& options)
+      : record_(record),
+        plan_(plan),
+        dims_(plan.dims),
+        options_(options),
+        inputs_(record),
+        index_{dims_.HV, dims_.K, dims_.V,
+               record.convention.state_layout == call::StateLayout::kVK} {}
+
+  Evaluation run() {
+    allocate_outputs();
+    std::vector<LaneJob> jobs;
+    for (const call::Sequence& sequence : plan_.sequences) {
+      if (sequence.padded || sequence.token_count == 0) {
+        copy_start_states(sequence);
+        continue;
+      }
+      for (std::int64_t head = 0; head < dims_.HV; ++head) jobs.push_back({&sequence, head});
+    }
+    std::size_t begin = 0;
+    while (begin < jobs.size()) {
+      std::size_t end = begin;
+      std::int64_t bytes = 0;
+      while (end < jobs.size() && (end == begin || bytes < kLaneBytes)) {
+        bytes += lane_bytes(jobs[end].sequence->token_count);
+        ++end;
+      }
+      run_batch({jobs.data() + begin, end - begin});
+      begin = end;
+    }
+    return std::move(evaluation_);
+  }
+
+ private:
+  using Tile = rule::RecurrentTile<S>;
+  static constexpr int kColumns = rule::kTileColumns<S>;
+
+  // The errors of one tile, as far as the options ask for them.
+  struct Errors {
+    std::optional<bounds::Certificate<S>> certificate;
+    std::optional<bounds::RunningError<S>> spread;
+  };
+
+  [[nodiscard]] std::int64_t lane_bytes(std::int64_t tokens) const {
+    const std::int64_t gates = record_.op == call::Op::kKda ? dims_.K : 1;
+    return tokens * ((2 * dims_.K + gates + 1) * static_cast<std::int64_t>(sizeof(S)) +
+                     static_cast<std::int64_t>(sizeof(rule::TokenBounds)));
+  }
+
+  void allocate_outputs() {
+    evaluation_.precision = scalar::Tier<S>::kPrecision;
+    auto& outputs = evaluation_.outputs;
+    for (const char* name : {"o", "final_state"}) {
+      outputs[name] = allocate(call::output_shape(record_, dims_, name), options_);
+    }
+    o_ = &outputs["o"];
+    final_state_ = &outputs["final_state"];
+    // Slots that nobody writes keep their content; it is exact.
+    if (!inputs_.initial_state.empty()) final_state_->golden = inputs_.initial_state;
+    if (plan_.has_intermediate_states) {
+      intermediate_ = &outputs["intermediate_states"];
+      *intermediate_ =
+          allocate(call::output_shape(record_, dims_, "intermediate_states"), options_);
+      mark_undefined();
+    }
+  }
+
+  // Nothing writes the intermediate rows of a padded row.
+  void mark_undefined() {
+    const auto row = static_cast<std::size_t>(dims_.T * dims_.HV * dims_.state_size());
+    for (std::size_t b = 0; b < plan_.sequences.size(); ++b) {
+      if (!plan_.sequences[b].padded) continue;
+      intermediate_->undefined.resize(intermediate_->golden.size(), false);
+      std::fill_n(intermediate_->undefined.begin() + static_cast<std::ptrdiff_t>(b * row), row,
+                  true);
+    }
+  }
+
+  Expected& target(call::Target t) {
+    return t == call::Target::kFinalState ? *final_state_ : *intermediate_;
+  }
+
+  // Zero tokens: every snapshot is the start state.
+  void copy_start_states(const call::Sequence& sequence) {
+    for (const call::Snapshot& s : sequence.snapshots) {
+      const auto n = static_cast<std::size_t>(dims_.HV * dims_.state_size());
+      for (std::size_t i = 0; i < n; ++i) {
+        target(s.target).golden[static_cast<std::size_t>(s.block) * n + i] =
+            sequence.start_block < 0
+                ? 0.0
+                : inputs_.initial_state[static_cast<std::size_t>(sequence.start_block) * n + i];
+      }
+    }
+  }
+
+  void run_batch(std::span<const LaneJob> jobs) {
+    std::vector<rule::Lane<S>> lanes(jobs.size());
+    parallel_for(std::ssize(jobs), [&](std::int64_t i) {
+      const LaneJob& job = jobs[static_cast<std::size_t>(i)];
+      lanes[static_cast<std::size_t>(i)] = rule::prepare_lane<S>(
+          record_, dims_, inputs_, job.sequence->first_token, job.sequence->token_count, job.head);
+    });
+    std::vector<TileJob> tiles;
+    for (std::int64_t lane = 0; lane < std::ssize(jobs); ++lane) {
+      for (std::int64_t c = 0; c < dims_.V; c += kColumns) tiles.push_back({lane, c});
+    }
+    parallel_for(std::ssize(tiles), [&](std::int64_t i) {
+      const TileJob& tile = tiles[static_cast<std::size_t>(i)];
+      run_tile(jobs[static_cast<std::size_t>(tile.lane)],
+               lanes[static_cast<std::size_t>(tile.lane)], tile.first_column);
+    });
+  }
+
+  void run_tile(const LaneJob& job, const rule::Lane<S>& lane, std::int64_t first_column) {
+    const call::Sequence& sequence = *job.sequence;
+    const auto columns = static_cast<int>(std::min<std::int64_t>(kColumns, dims_.V - first_column));
+    const std::int64_t v_stride = dims_.HV * dims_.V;
+    Tile tile(lane, inputs_.v.data() + sequence.first_token * v_stride + job.head * dims_.V,
+              v_stride, first_column, columns);
+    typename rule::ColumnNorms<S>::Row norm2{};
+    if (sequence.start_block >= 0 && !inputs_.initial_state.empty()) {
+      for (std::int64_t i = 0; i < dims_.K; ++i) {
+        for (int c = 0; c < columns; ++c) {
+          const double x =
+              inputs_.initial_state[index_(sequence.start_block, job.head, i, first_column + c)];
+          tile.set_state(i, c, S(x));
+          norm2[static_cast<std::size_t>(c)] += x * x;
+        }
+      }
+    }
+    Errors errors;
+    rule::Detail detail = rule::Detail::kValues;
+    if (options_.certify) {
+      detail = rule::Detail::kNorms;
+      errors.certificate.emplace(lane, norm2);
+    }
+    bool elementwise = false;
+    if (!o_->sigma.empty()) {
+      detail = rule::Detail::kSums;
+      elementwise = sequence.token_count <= kElementwiseTokens;
+      errors.spread.emplace(*options_.contract, lane, tile, elementwise);
+    }
+
+    std::int64_t t = 0;
+    auto snapshot = sequence.snapshots.begin();
+    const auto take_snapshots = [&] {
+      for (; snapshot != sequence.snapshots.end() && snapshot->after == t; ++snapshot) {
+        store_state(*snapshot, job.head, first_column, tile, errors);
+      }
+    };
+    take_snapshots();
+    while (t < sequence.token_count) {
+      // The running error of single elements needs the state after each token.
+      std::int64_t end = std::min(sequence.token_count, t + (elementwise ? 1 : kBlockTokens));
+      if (snapshot != sequence.snapshots.end()) end = std::min(end, snapshot->after);
+      tile.advance(t, end, detail);
+      for (std::int64_t i = t; i < end; ++i) {
+        store_output(sequence, job.head, first_column, i, i - t, tile, errors);
+      }
+      t = end;
+      take_snapshots();
+    }
+  }
+
+  void store_output(const call::Sequence& sequence, std::int64_t head, std::int64_t first_column,
+                    std::int64_t t, std::int64_t row, const Tile& tile, Errors& errors) {
+    const std::int64_t base =
+        ((sequence.first_token + t) * dims_.HV + head) * dims_.V + first_column;
+    if (errors.certificate) {
+      errors.certificate->advance(t, tile.norms()[static_cast<std::size_t>(row)]);
+    }
+    if (errors.spread) errors.spread->advance(t, tile.norms()[static_cast<std::size_t>(row)], tile);
+    for (int c = 0; c < tile.columns(); ++c) {
+      store(*o_, static_cast<std::size_t>(base + c), tile.output(row, c),
+            errors.certificate ? errors.certificate->output_radius(c) : kUnbounded,
+            errors.spread ? errors.spread->output(c) : bounds::Spread{});
+    }
+  }
+
+  void store_state(const call::Snapshot& s, std::int64_t head, std::int64_t first_column,
+                   const Tile& tile, Errors& errors) {
+    Expected& to = target(s.target);
+    for (std::int64_t i = 0; i < dims_.K; ++i) {
+      for (int c = 0; c < tile.columns(); ++c) {
+        store(to, index_(s.block, head, i, first_column + c), tile.state(i, c),
+              errors.certificate ? errors.certificate->state_radius(c) : kUnbounded,
+              errors.spread ? errors.spread->state(i, c) : bounds::Spread{});
+      }
+    }
+  }
+
+  static void store(Expected& to, std::size_t at, const S& x, double radius,
+                    const bounds::Spread& spread) {
+    const double golden = scalar::to_double(x);
+    to.golden[at] = golden;
+    if (!std::isfinite(golden)) return;  // not finite: nothing to bound
+    // A tier wider than double is rounded once more here.
+    if constexpr (scalar::Tier<S>::kPrecision != Precision::kDouble) {
+      radius += std::fabs(golden) * 0x1p-53 + 0x1p-1074;
+    }
+    to.radius[at] = std::isnan(radius) ? std::numeric_limits<float>::infinity() : round_up(radius);
+    if (to.sigma.empty()) return;
+    to.sigma[at] = round_up(spread.sigma);
+    to.bias[at] = round_up(spread.bias);
+  }
+
+  static constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+  const call::Record& record_;
+  const call::Plan& plan_;
+  const call::Dims& dims_;
+  const Options& options_;
+  const rule::DecodedInputs inputs_;
+  const StateIndex index_;
+  Evaluation evaluation_;
+  Expected* o_ = nullptr;
+  Expected* final_state_ = nullptr;
+  Expected* intermediate_ = nullptr;
+};
+
+}  // namespace
+
+double Expected::max_radius() const {
+  float largest = 0.0F;
+  for (const float r : radius) largest = std::max(largest, r);
+  return static_cast<double>(largest);
+}
+
+Evaluation evaluate(const call::Record& record, Precision precision, const Options& options) {
+  const call::Plan plan = call::make_plan(record, options.intermediate_states);
+  switch (precision) {
+    case Precision::kDouble:
+      return Evaluator<double>(record, plan, options).run();
+    case Precision::kQuad:
+      return Evaluator<scalar::Quad>(record, plan, options).run();
+    case Precision::kMulti:
+      return Evaluator<scalar::Multi>(record, plan, options).run();
+  }
+  return {};  // unreachable: every value is handled above
+}
+
+std::string_view name_of(Precision precision) {
+  switch (precision) {
+    case Precision::kDouble:
+      return scalar::Tier<double>::kName;
+    case Precision::kQuad:
+      return scalar::Tier<scalar::Quad>::kName;
+    case Precision::kMulti:
+      return scalar::Tier<scalar::Multi>::kName;
+  }
+  return "";
+}
+
+int bits_of(Precision precision) {
+  switch (precision) {
+    case Precision::kDouble:
+      return scalar::Tier<double>::kBits;
+    case Precision::kQuad:
+      return scalar::Tier<scalar::Quad>::kBits;
+    case Precision::kMulti:
+      return scalar::Tier<scalar::Multi>::kBits;
+  }
+  return 0;
+}
+
+}  // namespace goldenrule::oracle

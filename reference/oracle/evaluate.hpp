@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The oracle: runs the plan of a call through the recurrent form in one precision tier and returns,
+// for each output, the exact result rounded to double, a certified radius, and (where a contract is
+// given) the spread that the contract allows. The same code serves every mode; see call::Plan.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fixtures/call/plan.hpp"
+#include "reference/bounds/contract.hpp"
+#include "reference/scalar/tier.hpp"
+
+namespace goldenrule::oracle {
+
+/// One output tensor. All vectors are per element in storage order; sigma and bias are empty when
+/// no contract was given. |golden - exact result| <= radius for every element; a radius of
+/// infinity says that the tier could not bound its error. Where the exact result is not finite
+/// (NaN or Inf in the inputs) golden is not finite and radius is 0.
+struct Expected {
+  call::Shape shape;
+  std::vector<double> golden;
+  std::vector<float> radius;    ///< rounded up
+  std::vector<float> sigma;     ///< one standard deviation of the contract's roundings
+  std::vector<float> bias;      ///< the contract's systematic errors, linearly added
+  std::vector<bool> undefined;  ///< elements that no kernel writes; empty: all are defined
+
+  [[nodiscard]] double max_radius() const;
+};
+
+struct Evaluation {
+  scalar::Precision precision = scalar::Precision::kDouble;
+  std::map<std::string, Expected> outputs;  ///< o, final_state, intermediate_states (MTP)
+};
+
+struct Options {
+  bool certify = true;                         ///< false: radius is left at infinity
+  const bounds::Contract* contract = nullptr;  ///< with a budget: fills sigma and bias
+  bool intermediate_states = true;             ///< MTP: computes them
+};
+
+/// Memory: 8 to 20 bytes per output element and at most about 256 MiB of prepared lanes.
+/// Throws Error as call::make_plan does. The result is bitwise independent of the thread count.
+[[nodiscard]] Evaluation evaluate(const call::Record& record, scalar::Precision precision,
+                                  const Options& options);
+
+[[nodiscard]] std::string_view name_of(scalar::Precision precision);
+[[nodiscard]] int bits_of(scalar::Precision precision);
+
+}  // namespace goldenrule::oracle

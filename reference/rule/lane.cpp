@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/rule/lane.hpp"
+
+#include <cmath>
+
+#include "reference/rule/gate.hpp"
+
+namespace goldenrule::rule {
+namespace {
+
+// Second-order terms of the first-order bounds of lane.hpp, and the rounding of the bounds
+// themselves (a few hundred double operations on positive numbers).
+constexpr double kSafety = 1.0 + 0x1p-6;
+
+std::vector<double> decode_input(const call::Record& record, const char* name) {
+  const call::Tensor* t = record.find_input(name);
+  return t == nullptr ? std::vector<double>{} : t->to_doubles();
+}
+
+// Rounding of a tier's number to double, and of a few double operations around it.
+constexpr double kRounded = 1.0 + 0x1p-50;
+
+// Normalises row `x` into `out` and returns an upper bound of the exact norm.
+template <class S>
+double normalise(const call::Convention& c, const double* x, std::int64_t K, const S& scale,
+                 double error, S* out) {
+  S sum(0);
+  if (c.qk_l2norm != call::QkNorm::kNone) {
+    for (std::int64_t i = 0; i < K; ++i) sum += S(x[i]) * S(x[i]);
+  }
+  const S divisor = norm_divisor(c, sum);
+  double norm2 = 0.0;
+  for (std::int64_t i = 0; i < K; ++i) {
+    out[i] = scale * (S(x[i]) / divisor);
+    const double y = scalar::to_double(out[i]);
+    norm2 += y * y;
+  }
+  const double summation = static_cast<double>(K + 8) * 0x1p-53;
+  return std::sqrt(norm2) * (1.0 + summation + 2.0 * error);
+}
+
+// max(bound, x), but a NaN stays: std::max would drop it.
+void raise(double& bound, double x) {
+  if (!(x <= bound)) bound = x;
+}
+
+// alpha * x, where alpha = 0 silences even an infinite x (log alpha = -inf erases the state).
+double weighted(double alpha, double x) { return alpha == 0.0 ? 0.0 : alpha * x; }
+
+struct GateHeadInputs {
+  const double* x;        // [gates] a or g of this token, or null
+  const double* A_log;    // scalar or null
+  const double* dt_bias;  // [gates] or null
+};
+
+template <class S>
+void prepare_gates(const call::Convention& c, const GateHeadInputs& in, Lane<S>& lane,
+                   std::int64_t t) {
+  using Tier = scalar::Tier<S>;
+  TokenBounds& bounds = lane.bounds[static_cast<std::size_t>(t)];
+  bounds.alpha_max = 0.0;
+  for (std::int64_t i = 0; i < lane.gates; ++i) {
+    const GateValue<S> value =
+        gate<S>(c, in.x == nullptr ? 0.0 : in.x[i], in.A_log == nullptr ? 0.0 : *in.A_log,
+                in.dt_bias == nullptr ? 0.0 : in.dt_bias[i]);
+    lane.alpha[static_cast<std::size_t>(t * lane.gates + i)] = value.alpha;
+    const double alpha = std::fabs(scalar::to_double(value.alpha));
+    const double relative =
+        weighted(alpha, value.log_alpha) * value.log_error + alpha * Tier::kFunctionError;
+    const double error = value.exact ? 0.0 : (relative + 0x1p-1074 + Tier::kUnderflow) * kSafety;
+    raise(bounds.alpha_error, error);
+    raise(bounds.alpha_max, value.exact ? alpha : alpha * kRounded + error);
+    if (value.exact) continue;
+    raise(bounds.by_exp, alpha);
+    raise(bounds.by_log_alpha, weighted(alpha, value.log_alpha));
+    raise(bounds.by_softplus, weighted(alpha, value.softplus_slope));
+    raise(bounds.by_logit, weighted(alpha, value.logit_slope));
+  }
+}
+
+// ||I - beta k k^T||_2: the eigenvalues are 1 and 1 - beta ||k||^2, and the latter is monotone in
+// ||k||^2, so its extremes are 1 (k = 0) and the value at the upper bound of the norm.
+double spectral_bound(double beta, const TokenBounds& bounds) {
+  const double reach = beta * bounds.k_norm * bounds.k_norm * (kRounded + bounds.beta_error);
+  const double edge = std::fabs(1.0 - reach);
+  return std::isnan(edge) || edge > 1.0 ? edge * kRounded : 1.0;
+}
+
+}  // namespace
+
+DecodedInputs::DecodedInputs(const call::Record& record)
+    : q(decode_input(record, "q")),
+      k(decode_input(record, "k")),
+      v(decode_input(record, "v")),
+      b(decode_input(record, record.convention.beta == call::BetaForm::kDirect ? "beta" : "b")),
+      initial_state(decode_input(record, "initial_state")) {
+  // Only what the gate reads: validate() has checked the shapes of exactly these.
+  const call::Gate gate = record.convention.gate;
+  if (gate == call::Gate::kSoftplus || gate == call::Gate::kBounded) {
+    gate_input = decode_input(record, "a");
+    A_log = decode_input(record, "A_log");
+    dt_bias = decode_input(record, "dt_bias");
+  } else if (gate != call::Gate::kNone) {
+    gate_input = decode_input(record, "g");
+  }
+}
+
+template <class S>
+Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims,
+                     const DecodedInputs& inputs, std::int64_t first, std::int64_t count,
+                     std::int64_t head) {
+  using Tier = scalar::Tier<S>;
+  constexpr double u = Tier::kUnitRoundoff;
+  const call::Convention& c = record.convention;
+  const std::int64_t K = dims.K;
+  const std::int64_t qk_head = dims.qk_head(c.head_map, head);
+  const std::int64_t gate_head = c.gate_head == call::GateHead::kV ? head : qk_head;
+
+  Lane<S> lane;
+  lane.tokens = count;
+  lane.K = K;
+  lane.gates = record.op == call::Op::kKda && c.gate != call::Gate::kNone ? K : 1;
+  lane.q.resize(static_cast<std::size_t>(count * K));
+  lane.k.resize(static_cast<std::size_t>(count * K));
+  lane.alpha.resize(static_cast<std::size_t>(count * lane.gates));
+  lane.beta.resize(static_cast<std::size_t>(count));
+  lane.bounds.resize(static_cast<std::size_t>(count));
+  lane.k_error =
+      c.qk_l2norm == call::QkNorm::kNone ? 0.0 : (static_cast<double>(K + 1) / 2 + 4) * u * kSafety;
+  lane.q_error = lane.k_error + u;
+
+  const S one(1);
+  const S scale(call::resolved_scale(c, K));
+  const double beta_error =
+      c.beta == call::BetaForm::kDirect ? 0.0 : (Tier::kFunctionError + 3 * u) * kSafety;
+  for (std::int64_t t = 0; t < count; ++t) {
+    const std::int64_t token = first + t;
+    const auto row = static_cast<std::size_t>(t * K);
+    const std::int64_t qk_offset = (token * dims.H + qk_head) * K;
+    TokenBounds& bounds = lane.bounds[static_cast<std::size_t>(t)];
+    bounds.q_norm = normalise(c, inputs.q.data() + qk_offset, K, scale, lane.q_error, &lane.q[row]);
+    bounds.k_norm = normalise(c, inputs.k.data() + qk_offset, K, one, lane.k_error, &lane.k[row]);
+    const std::int64_t vt = token * dims.HV + head;
+    prepare_gates<S>(
+        c,
+        {.x = inputs.gate_input.empty() ? nullptr : inputs.gate_input.data() + vt * lane.gates,
+         .A_log = inputs.A_log.empty() ? nullptr : inputs.A_log.data() + gate_head,
+         .dt_bias =
+             inputs.dt_bias.empty() ? nullptr : inputs.dt_bias.data() + gate_head * lane.gates},
+        lane, t);
+    const S beta = beta_value<S>(c.beta, inputs.b[static_cast<std::size_t>(vt)]);
+    lane.beta[static_cast<std::size_t>(t)] = beta;
+    bounds.beta = std::fabs(scalar::to_double(beta));
+    bounds.beta_error = beta_error;
+    bounds.spectral = spectral_bound(scalar::to_double(beta), bounds);
+    if (c.beta != call::BetaForm::kDirect) {
+      bounds.beta_logit = std::fabs(inputs.b[static_cast<std::size_t>(vt)]);
+    }
+  }
+  return lane;
+}
+
+template Lane<double> prepare_lane(const call::Record&, const call::Dims&, const DecodedInputs&,
+                                   std::int64_t, std::int64_t, std::int64_t);
+template Lane<scalar::Quad> prepare_lane(const call::Record&, const call::Dims&,
+                                         const DecodedInputs&, std::int64_t, std::int64_t,
+                                         std::int64_t);
+template Lane<scalar::Multi> prepare_lane(const call::Record&, const call::Dims&,
+                                          const DecodedInputs&, std::int64_t, std::int64_t,
+                                          std::int64_t);
+
+}  // namespace goldenrule::rule

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <quadmath.h>
+
+#include <boost/math/constants/constants.hpp>
+#include <boost/math/special_functions/log1p.hpp>
+#include <cmath>
+#include <limits>
+
+#include "reference/scalar/tier.hpp"
+
+namespace goldenrule::scalar {
+namespace {
+
+// binary128 holds every Quad whose parts overlap within 113 bits; what is cut off beyond that is
+// below 2^-113 of the value.
+__float128 widen(const Quad& x) {
+  return static_cast<__float128>(x.hi) + static_cast<__float128>(x.lo);
+}
+
+Quad narrow(__float128 x) {
+  const auto hi = static_cast<double>(x);
+  if (!std::isfinite(hi)) return {hi};
+  return {hi, static_cast<double>(x - static_cast<__float128>(hi))};
+}
+
+// Boost's generic functions throw or loop on infinities; these limits are plain mathematics.
+Multi infinity() { return std::numeric_limits<Multi>::infinity(); }
+
+}  // namespace
+
+double exp(double x) { return std::exp(x); }
+double exp2(double x) { return std::exp2(x); }
+double log(double x) { return std::log(x); }
+double log1p(double x) { return std::log1p(x); }
+double square_root(double x) { return std::sqrt(x); }
+
+Quad exp(const Quad& x) { return narrow(expq(widen(x))); }
+Quad exp2(const Quad& x) { return narrow(exp2q(widen(x))); }
+Quad log(const Quad& x) { return narrow(logq(widen(x))); }
+Quad log1p(const Quad& x) { return narrow(log1pq(widen(x))); }
+Quad square_root(const Quad& x) { return sqrt(x); }
+
+Multi exp(const Multi& x) {
+  if (isnan(x)) return x;
+  if (isinf(x)) return x > 0 ? x : Multi(0);
+  return boost::multiprecision::exp(x);
+}
+Multi exp2(const Multi& x) {
+  // Exact for integers; the product costs |x| units in the argument, which gate_error counts.
+  if (!isfinite(x)) return exp(x);
+  const Multi whole = floor(x);
+  if (whole < -1000000) return Multi(0);
+  if (whole > 1000000) return infinity();
+  const Multi fraction = x - whole;
+  return ldexp(exp(fraction * boost::math::constants::ln_two<Multi>()), static_cast<int>(whole));
+}
+Multi log(const Multi& x) {
+  if (x == 0) return -infinity();
+  if (!isfinite(x)) return x;
+  return boost::multiprecision::log(x);
+}
+Multi log1p(const Multi& x) {
+  if (!isfinite(x)) return x;
+  return boost::math::log1p(x);
+}
+Multi square_root(const Multi& x) {
+  if (!isfinite(x)) return x;
+  return boost::multiprecision::sqrt(x);
+}
+
+}  // namespace goldenrule::scalar

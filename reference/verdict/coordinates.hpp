@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Names for the index of an element, in the terms of the call: which sequence, which of its tokens,
+// which head, which key and value channel. A packed token index or a [.., V, K] position says
+// nothing to the person who wrote the kernel.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fixtures/call/record.hpp"
+
+namespace goldenrule::verdict {
+
+using Coordinates = std::vector<std::pair<std::string, std::int64_t>>;
+
+/// Of element `index` of output `name` of a validated record.
+[[nodiscard]] Coordinates coordinates(const call::Record& record, const std::string& name,
+                                      const call::Shape& index);
+
+/// "sequence 2, token 17, head 3, value 101"
+[[nodiscard]] std::string to_string(const Coordinates& coordinates);
+
+}  // namespace goldenrule::verdict

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/verdict/verdict.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fixtures/call/error.hpp"
+#include "reference/bounds/running.hpp"
+
+namespace goldenrule::verdict {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The budget of one element. `storage` is the type whose half ulp the contract grants.
+struct Budget {
+  const oracle::Expected& expected;
+  call::DType storage;
+  double lambda;
+
+  [[nodiscard]] double operator()(std::size_t i) const {
+    double spread = 0.0;
+    if (!expected.sigma.empty()) {
+      spread =
+          lambda * static_cast<double>(expected.sigma[i]) + static_cast<double>(expected.bias[i]);
+    }
+    return spread + 0.5 * call::ulp(storage, std::fabs(expected.golden[i]) + spread);
+  }
+};
+
+// The contract's storage type holds for states; o is rounded to the type it has.
+call::DType storage_type(const std::string& name, call::DType stored,
+                         const bounds::Contract& contract) {
+  return name == "o" ? stored : contract.state_dtype.value_or(stored);
+}
+
+int ulp_bucket(double ulps) {
+  if (ulps <= 0.5) return 0;
+  const int bucket = 1 + std::max(0, static_cast<int>(std::ceil(std::log2(ulps))));
+  return std::min(bucket, kUlpBuckets - 1);
+}
+
+// Sums over a tensor while its elements are compared.
+struct Sums {
+  double error2 = 0.0, golden2 = 0.0, budget2 = 0.0, signed_error = 0.0, absolute_error = 0.0;
+  bool all_exact = true, all_zero = true, golden_zero = true;
+};
+
+class Comparison {
+ public:
+  Comparison(TensorReport& report, const call::Tensor& output, const oracle::Expected& expected,
+             const Budget& budget, bool has_budget)
+      : report_(report),
+        output_(output),
+        expected_(expected),
+        budget_(budget),
+        has_budget_(has_budget) {
+    ratios_.reserve(static_cast<std::size_t>(output.size()));
+  }
+
+  void run() {
+    const std::int64_t leading = report_.shape.empty() ? 1 : report_.shape.front();
+    slice_ = leading == 0 ? 1 : std::max<std::int64_t>(output_.size() / leading, 1);
+    const std::int64_t row =
+        report_.shape.empty() ? 1 : std::max<std::int64_t>(report_.shape.back(), 1);
+    std::int64_t nan_in_row = 0;
+    for (std::int64_t i = 0; i < output_.size(); ++i) {
+      if (i % row == 0) nan_in_row = 0;
+      const auto at = static_cast<std::size_t>(i);
+      if (!expected_.undefined.empty() && expected_.undefined[at]) {
+        ++report_.undefined;
+        continue;
+      }
+      ++report_.compared;
+      const double y = output_[i];
+      const double golden = expected_.golden[at];
+      if (!std::isfinite(golden)) {
+        if (std::isfinite(y)) fail(i, y, golden, kInfinity);
+        continue;
+      }
+      if (!std::isfinite(y)) {
+        if (std::isnan(y)) {
+          ++report_.nan;
+          ++findings(i).nan;
+          if (++nan_in_row == row) report_.unwritten += row;
+        } else {
+          ++report_.inf;
+        }
+        fail(i, y, golden, budget_(at));
+        continue;
+      }
+      compare(i, y, golden);
+    }
+    finish();
+  }
+
+  [[nodiscard]] const Sums& sums() const { return sums_; }
+
+ private:
+  // A finite value where none may be, or the reverse: an infinite ratio.
+  void fail(std::int64_t i, double y, double golden, double budget) {
+    ++report_.out_of_budget;
+    ++findings(i).out_of_budget;
+    sums_.all_exact = false;
+    sums_.all_zero = false;
+    if (report_.max_ratio < kInfinity) {
+      report_.max_ratio = kInfinity;
+      report_.worst = Worst{call::unravel(report_.shape, i), y,      golden,
+                            std::fabs(y - golden),           budget, kInfinity};
+    }
+  }
+
+  RowFindings& findings(std::int64_t i) {
+    const std::int64_t row = i / slice_;
+    auto& rows = report_.failing_rows;  // elements come in order, so only the last can match
+    if (rows.empty() || rows.back().row != row)
+      rows.push_back({.row = row, .out_of_budget = 0, .nan = 0, .elements = slice_});
+    return rows.back();
+  }
+
+  void compare(std::int64_t i, double y, double golden) {
+    const auto at = static_cast<std::size_t>(i);
+    const double error = std::fabs(y - golden);
+    const double budget = budget_(at);
+    const double radius = static_cast<double>(expected_.radius[at]);
+    const double spacing = call::ulp(report_.dtype, golden);
+    sums_.error2 += error * error;
+    sums_.golden2 += golden * golden;
+    sums_.budget2 += budget * budget;
+    sums_.signed_error += y - golden;
+    sums_.absolute_error += error;
+    sums_.all_exact = sums_.all_exact && y == call::round_to(report_.dtype, golden);
+    sums_.all_zero = sums_.all_zero && y == 0.0;
+    sums_.golden_zero = sums_.golden_zero && golden == 0.0;
+    ++report_.ulp_histogram[static_cast<std::size_t>(ulp_bucket(error / spacing))];
+    report_.max_abs = std::max(report_.max_abs, error);
+    if (error > budget + radius) {
+      ++report_.out_of_budget;
+      ++findings(i).out_of_budget;
+    } else if (error > budget) {
+      ++report_.undecided;
+    }
+    // Without a budget the worst element is the one with the largest error.
+    const double ratio = has_budget_ ? std::max(error - radius, 0.0) / budget : error;
+    ratios_.push_back(static_cast<float>(ratio));
+    if (!report_.worst || ratio > report_.max_ratio) {
+      report_.max_ratio = ratio;
+      report_.worst =
+          Worst{call::unravel(report_.shape, i), y, golden, error, budget, error / spacing};
+    }
+  }
+
+  void finish() {
+    if (sums_.golden2 > 0.0) report_.rms_rel = std::sqrt(sums_.error2 / sums_.golden2);
+    if (sums_.absolute_error > 0.0) report_.bias = sums_.signed_error / sums_.absolute_error;
+    if (ratios_.empty()) return;
+    const auto middle = ratios_.begin() + static_cast<std::ptrdiff_t>(ratios_.size() / 2);
+    std::nth_element(ratios_.begin(), middle, ratios_.end());
+    report_.median_ratio = static_cast<double>(*middle);
+  }
+
+  TensorReport& report_;
+  const call::Tensor& output_;
+  const oracle::Expected& expected_;
+  const Budget& budget_;
+  const bool has_budget_;
+  Sums sums_;
+  std::int64_t slice_ = 1;  // elements of one index of the leading axis
+  std::vector<float> ratios_;
+};
+
+void decide(TensorReport& report, const Sums& sums) {
+  if (report.compared == 0) {
+    report.verdict = Verdict::kSkipped;
+    report.reason = "no element to compare";
+  } else if (report.out_of_budget > 0) {
+    report.verdict = Verdict::kOutOfBudget;
+  } else if (sums.all_zero && !sums.golden_zero) {
+    report.verdict = Verdict::kMistrusted;
+    report.reason = "every output is zero, the exact result is not";
+  } else if (sums.golden2 > 0.0 && sums.budget2 >= sums.golden2) {
+    report.verdict = Verdict::kMistrusted;
+    report.reason = "the budget is as large as the signal";
+  } else {
+    report.verdict = sums.all_exact ? Verdict::kExact : Verdict::kWithinBudget;
+  }
+}
+
+// Errors stay in the report; whatever was measured against a budget is taken out of it.
+void withhold_verdict(TensorReport& report, const bounds::Contract& contract) {
+  if (report.compared > 0) {
+    report.reason = "no budget is derived yet for contract " + std::string(contract.name) +
+                    ": errors are reported, no verdict is given";
+  }
+  report.verdict = Verdict::kSkipped;
+  report.out_of_budget = 0;
+  report.undecided = 0;
+  report.failing_rows.clear();
+  report.max_ratio = std::numeric_limits<double>::quiet_NaN();
+  report.median_ratio = std::numeric_limits<double>::quiet_NaN();
+  if (report.worst) report.worst->budget = std::numeric_limits<double>::quiet_NaN();
+}
+
+std::int64_t count_nonfinite(const call::Record& record) {
+  std::int64_t count = 0;
+  for (const auto& [name, tensor] : record.inputs) {
+    if (!call::info(tensor.dtype()).is_float) continue;
+    for (std::int64_t i = 0; i < tensor.size(); ++i) count += std::isfinite(tensor[i]) ? 0 : 1;
+  }
+  return count;
+}
+
+oracle::Evaluation expectations(const call::Record& record, const bounds::Contract& contract,
+                                scalar::Precision precision) {
+  return oracle::evaluate(record, precision,
+                          {.certify = true,
+                           .contract = &contract,
+                           .intermediate_states = record.outputs.contains("intermediate_states")});
+}
+
+CaseReport judge_all(const call::Record& record, const bounds::Contract& contract,
+                     const oracle::Evaluation& evaluation, int precision_bits) {
+  CaseReport report;
+  report.contract = contract.name;
+  report.precision_bits = precision_bits;
+  std::vector<Verdict> verdicts;
+  for (const auto& [name, tensor] : record.outputs) {
+    report.tensors.push_back(judge(name, tensor, evaluation.outputs.at(name), contract));
+    verdicts.push_back(report.tensors.back().verdict);
+  }
+  report.verdict = combine(verdicts);
+  return report;
+}
+
+CaseReport judge_at(const call::Record& record, const bounds::Contract& contract,
+                    scalar::Precision precision) {
+  return judge_all(record, contract, expectations(record, contract, precision),
+                   oracle::bits_of(precision));
+}
+
+// The file's reason is that of its first tensor with the file's verdict.
+void conclude(CaseReport& report, const call::Record& record) {
+  report.nonfinite_inputs = count_nonfinite(record);
+  if (record.outputs.empty()) report.reason = "no tensor under /outputs";
+  for (const TensorReport& t : report.tensors) {
+    if (t.verdict == report.verdict && !t.reason.empty() && report.reason.empty()) {
+      report.reason = t.name + ": " + t.reason;
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kExact:
+      return "EXACT";
+    case Verdict::kWithinBudget:
+      return "WITHIN_BUDGET";
+    case Verdict::kOutOfBudget:
+      return "OUT_OF_BUDGET";
+    case Verdict::kMistrusted:
+      return "MISTRUSTED";
+    case Verdict::kSkipped:
+      return "SKIPPED";
+    case Verdict::kError:
+      return "ERROR";
+  }
+  return "";
+}
+
+TensorReport judge(const std::string& name, const call::Tensor& output,
+                   const oracle::Expected& expected, const bounds::Contract& contract) {
+  if (output.shape() != expected.shape) {
+    throw Error(ErrorKind::kShape, "/outputs/" + name, call::to_string(expected.shape),
+                call::to_string(output.shape()));
+  }
+  TensorReport report;
+  report.name = name;
+  report.dtype = output.dtype();
+  report.shape = output.shape();
+  const Budget budget{expected, storage_type(name, output.dtype(), contract),
+                      bounds::deviation_multiple(output.size())};
+  Comparison comparison(report, output, expected, budget, contract.has_budget);
+  comparison.run();
+  decide(report, comparison.sums());
+  if (!contract.has_budget) withhold_verdict(report, contract);
+  return report;
+}
+
+CaseReport judge_record(const call::Record& record, const bounds::Contract& contract,
+                        std::optional<scalar::Precision> precision) {
+  using scalar::Precision;
+  constexpr std::array kTiers{Precision::kDouble, Precision::kQuad, Precision::kMulti};
+  CaseReport report;
+  if (precision) {
+    report = judge_at(record, contract, *precision);
+  } else {
+    for (const Precision tier : kTiers) {
+      report = judge_at(record, contract, tier);
+      const bool decided = std::ranges::all_of(
+          report.tensors, [](const TensorReport& t) { return t.undecided == 0; });
+      if (decided) break;
+    }
+  }
+  conclude(report, record);
+  return report;
+}
+
+CaseReport judge_stored(const call::Record& record, const bounds::Contract& contract,
+                        const std::map<std::string, StoredGolden>& golden, int precision_bits) {
+  oracle::Evaluation evaluation = expectations(record, contract, scalar::Precision::kDouble);
+  for (const auto& [name, tensor] : record.outputs) {
+    const auto stored = golden.find(name);
+    if (stored == golden.end()) {
+      throw Error(ErrorKind::kSchema, "/golden/" + name, "golden values for every output", "none");
+    }
+    oracle::Expected& expected = evaluation.outputs.at(name);
+    expected.golden = stored->second.values;
+    std::ranges::fill(expected.radius, static_cast<float>(stored->second.radius * (1 + 0x1p-23)));
+  }
+  CaseReport report = judge_all(record, contract, evaluation, precision_bits);
+  conclude(report, record);
+  return report;
+}
+
+Verdict combine(const std::vector<Verdict>& parts) {
+  for (const Verdict dominant : {Verdict::kOutOfBudget, Verdict::kError, Verdict::kMistrusted,
+                                 Verdict::kWithinBudget, Verdict::kExact}) {
+    if (std::ranges::find(parts, dominant) != parts.end()) return dominant;
+  }
+  return Verdict::kSkipped;
+}
+
+}  // namespace goldenrule::verdict

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// goldenrule_bench: the decode and MTP kernels beside the streaming ceiling of the same device in
+// the same run. Floor = bytes that must move / ceiling at 2 GiB; a goal or peer of another run is
+// printed for orientation (absolute times drift between machines).
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "tools/bench_gpu/streaming.hpp"
+#include "tools/bench_gpu/timing.hpp"
+#include "tools/bench_gpu/workload.hpp"
+
+namespace goldenrule::bench {
+namespace {
+
+struct Options {
+  std::string filter;
+  int replays = 30;
+};
+
+// The rows of the measured peers, K = V = 128; goal_us and peer_us as measured or set there.
+std::vector<Row> table() {
+  std::vector<Row> rows;
+  struct Decode {
+    std::int64_t B;
+    double gdn_vk, gdn_kv, gdn_goal, kda_vk, kda_kv, kda_goal;
+  };
+  for (const Decode& d :
+       {Decode{1, 5.84, 4.58, 3.0, 5.36, 6.06, 3.2}, Decode{4, 8.31, 7.65, 5.5, 8.11, 8.71, 5.8},
+        Decode{16, 24.5, 22.3, 18.5, 26.8, 27.2, 19.0},
+        Decode{64, 81.7, 81.7, 70.0, 96.5, 92.9, 71.0},
+        Decode{256, 304.0, 314.0, 275.0, 388.0, 420.0, 280.0}}) {
+    for (const bool bf16 : {false, true}) {
+      for (const bool kv : {false, true}) {
+        const double share = bf16 ? 0.0 : 1.0;
+        rows.push_back({.kv = kv,
+                        .bf16 = bf16,
+                        .B = d.B,
+                        .peer_us = share * (kv ? d.gdn_kv : d.gdn_vk),
+                        .goal_us = bf16 && d.B >= 64 ? 0.55 * d.gdn_goal : share * d.gdn_goal});
+        rows.push_back({.kda = true,
+                        .kv = kv,
+                        .bf16 = bf16,
+                        .B = d.B,
+                        .H = 32,
+                        .peer_us = share * (kv ? d.kda_kv : d.kda_vk),
+                        .goal_us = bf16 && d.B >= 64 ? 0.55 * d.kda_goal : share * d.kda_goal});
+      }
+    }
+  }
+  struct Mtp {
+    std::int64_t B, T;
+    double without, with, goal_without, goal_with;
+  };
+  for (const Mtp& m :
+       {Mtp{1, 2, 6.5, 6.4, 0, 0}, Mtp{1, 4, 9.8, 12.1, 0, 0}, Mtp{1, 8, 16.2, 21.8, 6, 10},
+        Mtp{8, 2, 14.6, 22.4, 0, 0}, Mtp{8, 4, 22.6, 34.2, 0, 0}, Mtp{8, 8, 38.1, 59.7, 14, 46},
+        Mtp{64, 2, 67.0, 143.8, 0, 0}, Mtp{64, 4, 116.7, 210.6, 0, 0},
+        Mtp{64, 8, 215.6, 386.4, 70, 310}}) {
+    for (const bool states : {false, true}) {
+      rows.push_back({.B = m.B,
+                      .T = m.T,
+                      .intermediates = states,
+                      .update = false,
+                      .peer_us = states ? m.with : m.without,
+                      .goal_us = states ? m.goal_with : m.goal_without});
+    }
+  }
+  for (const bool kda : {false, true}) {
+    for (const bool kv : {false, true}) {
+      for (const bool bf16 : {false, true}) {
+        rows.push_back({.kda = kda, .kv = kv, .bf16 = bf16, .B = 64, .T = 8, .H = kda ? 32 : 16});
+      }
+    }
+  }
+  return rows;
+}
+
+double terabytes(std::int64_t bytes, double us) { return static_cast<double>(bytes) / us * 1e-6; }
+
+/// Best rate over the block sizes, counting bytes read plus bytes written.
+double ceiling(Stream kind, std::size_t bytes, cudaStream_t stream, int replays) {
+  constexpr std::size_t kTotal = std::size_t{2} << 30;
+  const gpu::DeviceMemory memory = gpu::allocate_device(kTotal);
+  launch_fill(Fill::kF32, memory.get(), kTotal / 4, 1.f, 7, stream);
+  const int sets = static_cast<int>(kTotal / bytes);
+  double best = 0;
+  for (const int blocks : {2, 4, 8}) {
+    const Timing t = time_graph(stream, sets, replays, [&](int i, cudaStream_t s) {
+      char* at = static_cast<char*>(memory.get()) + static_cast<std::size_t>(i) * bytes;
+      launch_stream(kind, at, bytes, blocks, s);
+    });
+    const auto moved = static_cast<std::int64_t>(kind == Stream::kInPlace ? 2 * bytes : bytes);
+    best = std::max(best, terabytes(moved, t.median_us));
+  }
+  return best;
+}
+
+void print_ceilings(cudaStream_t stream, int replays, double& in_place, double& read) {
+  std::printf("streaming ceilings, TB/s (read + written)\n  %-10s %9s %9s %9s\n", "bytes",
+              "in place", "read", "copy");
+  for (const std::size_t mib : {2, 8, 32, 128, 512, 2048}) {
+    const std::size_t bytes = mib << 20;
+    in_place = ceiling(Stream::kInPlace, bytes, stream, replays);
+    read = ceiling(Stream::kRead, bytes, stream, replays);
+    std::printf("  %4zu MiB   %9.2f %9.2f %9.2f\n", mib, in_place, read,
+                ceiling(Stream::kCopy, bytes, stream, replays));
+  }
+}
+
+void print_row(const Row& row, cudaStream_t stream, int replays, double in_place, double read) {
+  const Workload workload(row, stream);
+  Timing timing[2];
+  for (const std::uint32_t flags : {0U, 1U}) {
+    timing[flags] = time_graph(stream, workload.sets(), replays,
+                               [&](int i, cudaStream_t s) { workload.launch(i, s, flags); });
+  }
+  const std::int64_t both = std::min(row.bytes_read(), row.bytes_written());
+  const std::int64_t bytes = row.bytes_read() + row.bytes_written();
+  // Reads that no write balances run at the rate of reading, all else at that of updating in place.
+  const double floor_us = (2.0 * static_cast<double>(both) / in_place +
+                           static_cast<double>(bytes - 2 * both) /
+                               (row.bytes_read() > row.bytes_written() ? read : in_place)) *
+                          1e-6;
+  const auto& [plain, dependent] = timing;
+  std::printf("%-30s %8.2f (%7.2f-%7.2f) %8.2f %6.2f %6.3f %8.2f", row.name().c_str(),
+              plain.median_us, plain.low_us, plain.high_us, dependent.median_us,
+              terabytes(bytes, dependent.median_us), floor_us / dependent.median_us, floor_us);
+  if (row.goal_us > 0) {
+    std::printf(" %8.2f %s", row.goal_us, dependent.median_us <= row.goal_us ? "met   " : "MISSED");
+  } else {
+    std::printf(" %8s %6s", "-", "");
+  }
+  if (row.peer_us > 0) std::printf(" %8.2f %5.2fx", row.peer_us, row.peer_us / dependent.median_us);
+  std::printf("\n");
+}
+
+int run(const Options& options) {
+  if (gpu::device_count() == 0) {
+    std::printf("SKIPPED: no CUDA device\n");
+    return 0;
+  }
+  cudaDeviceProp device{};
+  gpu::check_cuda(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
+  std::printf("%s, %d multiprocessors, %d MiB L2\n", device.name, device.multiProcessorCount,
+              device.l2CacheSize >> 20);
+  const gpu::Stream stream = gpu::make_stream();
+  char message[256];
+  if (goldenrule_gpu_initialize(message, sizeof message) != GOLDENRULE_GPU_OK) {
+    throw Error(ErrorKind::kArgument, "goldenrule_gpu_initialize", "ok", message);
+  }
+  double in_place = 0, read = 0;
+  print_ceilings(stream.get(), options.replays, in_place, read);
+  std::printf("%-30s %8s %17s %8s %6s %6s %8s %8s %6s %8s\n", "call", "us", "(10%-90%)", "dep. us",
+              "TB/s", "floor/", "floor us", "goal us", "", "peer us");
+  for (const Row& row : table()) {
+    if (row.name().find(options.filter) != std::string::npos) {
+      print_row(row, stream.get(), options.replays, in_place, read);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace goldenrule::bench
+
+int main(int argc, char** argv) {
+  goldenrule::bench::Options options;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--filter") == 0 && i + 1 < argc) {
+      options.filter = argv[++i];
+    } else if (std::strcmp(argv[i], "--replays") == 0 && i + 1 < argc) {
+      options.replays = std::atoi(argv[++i]);
+    } else {
+      std::fprintf(stderr, "usage: goldenrule_bench [--filter TEXT] [--replays N]\n");
+      return 2;
+    }
+  }
+  try {
+    return goldenrule::bench::run(options);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "goldenrule_bench: %s\n", e.what());
+    return 2;
+  }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/bench_gpu/workload.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tools/bench_gpu/streaming.hpp"
+
+namespace goldenrule::bench {
+namespace {
+
+constexpr std::int64_t kK = 128, kV = 128;
+constexpr std::int64_t kDistinctBytes = std::int64_t{512} << 20;
+constexpr std::int64_t kTokenBytes = 2;  // bf16
+
+goldenrule_gpu_tensor dense(void* data, std::int32_t dtype) {
+  return {.data = data, .stride = {}, .dtype = dtype, .reserved = 0};
+}
+
+}  // namespace
+
+std::string Row::name() const {
+  std::string name = kda ? "kda" : "gdn";
+  name += kv ? " kv" : " vk";
+  name += bf16 ? " bf16" : " f32";
+  name += " B=" + std::to_string(B) + " T=" + std::to_string(T);
+  if (intermediates) name += " +states";
+  if (!update) name += " no update";
+  return name;
+}
+
+std::int64_t Row::state_bytes() const { return B * HV * kK * kV * (bf16 ? 2 : 4); }
+
+std::int64_t Row::bytes_read() const {
+  const std::int64_t token = 2 * H * kK + HV * kV + HV * (kda ? kK : 1) + HV;
+  return state_bytes() + B * T * token * kTokenBytes;
+}
+
+std::int64_t Row::bytes_written() const {
+  return (update ? state_bytes() : 0) + (intermediates ? T * state_bytes() : 0) +
+         B * T * HV * kV * kTokenBytes;
+}
+
+void* Workload::buffer(std::size_t bytes) {
+  memory_.push_back(gpu::allocate_device(bytes));
+  return memory_.back().get();
+}
+
+void* Workload::random(std::size_t count, bool f32, float amplitude, cudaStream_t stream) {
+  void* p = buffer(count * (f32 ? 4 : 2));
+  launch_fill(f32 ? Fill::kF32 : Fill::kBF16, p, count, amplitude, seed_++, stream);
+  return p;
+}
+
+Workload::Workload(const Row& row, cudaStream_t stream) {
+  const auto n = [](std::int64_t x) { return static_cast<std::size_t>(x); };
+  const std::int64_t sets =
+      std::max<std::int64_t>(2, (kDistinctBytes + row.state_bytes() - 1) / row.state_bytes());
+  const std::int64_t tokens = row.B * row.T;
+  const std::int32_t state_type = row.bf16 ? GOLDENRULE_GPU_BF16 : GOLDENRULE_GPU_F32;
+
+  goldenrule_gpu_recurrent_args shared;
+  goldenrule_gpu_recurrent_defaults(&shared);
+  shared.op = row.kda ? GOLDENRULE_GPU_KDA : GOLDENRULE_GPU_GATED_DELTA_RULE;
+  shared.state_layout = row.kv ? GOLDENRULE_GPU_STATE_KV : GOLDENRULE_GPU_STATE_VK;
+  shared.disable_state_update = row.update ? 0 : 1;
+  shared.B = row.B;
+  shared.T = row.T;
+  shared.H = row.H;
+  shared.HV = row.HV;
+  shared.K = kK;
+  shared.V = kV;
+  shared.slots = sets * row.B;
+  shared.intermediate_rows = row.T;
+  shared.scale = 1.0 / std::sqrt(static_cast<double>(kK));
+  shared.state = dense(
+      random(n(sets * row.state_bytes() / (row.bf16 ? 2 : 4)), !row.bf16, 1.f, stream), state_type);
+  shared.A_log = dense(random(n(row.HV), true, 2.f, stream), GOLDENRULE_GPU_F32);
+  shared.dt_bias =
+      dense(random(n(row.HV * (row.kda ? kK : 1)), true, 3.f, stream), GOLDENRULE_GPU_F32);
+
+  for (std::int64_t set = 0; set < sets; ++set) {
+    goldenrule_gpu_recurrent_args call = shared;
+    const auto values = [&](std::int64_t count) {
+      return dense(random(n(count), false, 1.f, stream), GOLDENRULE_GPU_BF16);
+    };
+    call.q = values(tokens * row.H * kK);
+    call.k = values(tokens * row.H * kK);
+    call.v = values(tokens * row.HV * kV);
+    call.gate = values(tokens * row.HV * (row.kda ? kK : 1));
+    call.beta = values(tokens * row.HV);
+    call.o = dense(buffer(n(tokens * row.HV * kV * kTokenBytes)), GOLDENRULE_GPU_BF16);
+    if (row.intermediates) {
+      call.intermediate_states = dense(buffer(n(row.T * row.state_bytes())), state_type);
+    }
+    std::vector<std::int32_t> slots(n(row.B));
+    std::iota(slots.begin(), slots.end(), static_cast<std::int32_t>(set * row.B));
+    void* indices = buffer(slots.size() * sizeof(slots[0]));
+    gpu::check_cuda(
+        cudaMemcpy(indices, slots.data(), slots.size() * sizeof(slots[0]), cudaMemcpyHostToDevice),
+        "cudaMemcpy");
+    call.state_indices = dense(indices, GOLDENRULE_GPU_I32);
+    calls_.push_back(call);
+  }
+  gpu::check_cuda(cudaStreamSynchronize(stream), "fill");
+}
+
+void Workload::launch(int i, cudaStream_t stream, std::uint32_t flags) const {
+  goldenrule_gpu_recurrent_args call = calls_[static_cast<std::size_t>(i)];
+  call.stream = stream;
+  call.flags = flags;
+  char message[256];
+  if (goldenrule_gpu_recurrent(&call, message, sizeof message) != GOLDENRULE_GPU_OK) {
+    throw Error(ErrorKind::kArgument, "goldenrule_gpu_recurrent", "ok", message);
+  }
+}
+
+}  // namespace goldenrule::bench

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One row of the table: a decode or MTP call of production shape, with as many disjoint sets of
+// inputs as make 512 MiB of distinct state, so that nothing rests in the 60 MB of L2 between two
+// launches.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gpu/goldenrule_gpu.h"
+#include "gpu/host/cuda_handles.hpp"
+
+namespace goldenrule::bench {
+
+struct Row {
+  bool kda = false;
+  bool kv = false;
+  bool bf16 = false;  ///< of the state; q, k, v, o are bf16
+  std::int64_t B = 1, T = 1, H = 16, HV = 32;
+  bool intermediates = false;
+  bool update = true;
+  double peer_us = 0;  ///< best peer in the table of measured peers; 0: none
+  double goal_us = 0;  ///< 0: none
+
+  [[nodiscard]] std::string name() const;
+  /// Bytes of one state of all heads and rows.
+  [[nodiscard]] std::int64_t state_bytes() const;
+  /// The fewest bytes that must move: state in, state out, intermediates, tokens.
+  [[nodiscard]] std::int64_t bytes_read() const;
+  [[nodiscard]] std::int64_t bytes_written() const;
+};
+
+class Workload {
+ public:
+  Workload(const Row& row, cudaStream_t stream);
+
+  [[nodiscard]] int sets() const { return static_cast<int>(calls_.size()); }
+  /// Launches set i; throws Error on a refusal.
+  void launch(int i, cudaStream_t stream, std::uint32_t flags) const;
+
+ private:
+  void* buffer(std::size_t bytes);
+  void* random(std::size_t count, bool f32, float amplitude, cudaStream_t stream);
+
+  std::vector<gpu::DeviceMemory> memory_;
+  std::vector<goldenrule_gpu_recurrent_args> calls_;
+  unsigned seed_ = 1;
+};
+
+}  // namespace goldenrule::bench

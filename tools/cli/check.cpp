@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <exception>
+
+#include "fixtures/call/error.hpp"
+#include "fixtures/schema/read.hpp"
+#include "reference/verdict/verdict.hpp"
+#include "tools/cli/commands.hpp"
+#include "tools/cli/judging.hpp"
+#include "tools/cli/progress.hpp"
+
+namespace goldenrule::tools {
+namespace {
+
+FileReport check_file(const std::string& file, const CheckOptions& options) {
+  FileReport result;
+  result.file = file;
+  try {
+    schema::Fixture fixture =
+        schema::read_fixture(file, {.golden = false, .budgets = false, .stages = false});
+    result.record = std::move(fixture.record);
+    const bounds::Contract& contract =
+        choose_contract(options.contract, result.record, result.contract_origin);
+    result.report =
+        verdict::judge_record(result.record, contract, parse_precision(options.precision));
+    drop_tensors(result.record);
+  } catch (const Error& error) {
+    result.report = error_report(error.in_file(file));
+  }
+  return result;
+}
+
+}  // namespace
+
+int check(const CheckOptions& options) {
+  if (!options.contract.empty()) (void)bounds::find_contract(options.contract);
+  (void)parse_precision(options.precision);
+  std::vector<FileReport> reports;
+  Progress progress(options.files.size());
+  for (std::size_t i = 0; i < options.files.size(); ++i) {
+    progress.show(i, options.files[i]);
+    reports.push_back(check_file(options.files[i], options));
+    progress.clear();
+    fmt::print("{}\n", text_report(reports.back()));
+  }
+  return finish(reports, options.json, options.junit);
+}
+
+}  // namespace goldenrule::tools

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The commands of `goldenrule`. Each takes its parsed options, prints to stdout and returns the
+// exit code; whatever cannot be done is thrown as Error and becomes exit code 2 in main.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace goldenrule::tools {
+
+struct CheckOptions {
+  std::vector<std::string> files;
+  std::string contract;  ///< empty: the file's, or by mode and state type
+  std::string precision = "auto";
+  std::string json, junit;  ///< paths; empty: not written
+};
+int check(const CheckOptions& options);
+
+struct DiffOptions {
+  std::string golden, candidate;
+  std::string contract;
+  std::string json, junit;
+};
+/// Judges the outputs of `candidate` against the golden values stored in `golden`.
+int diff(const DiffOptions& options);
+
+struct GenerateOptions {
+  std::string what;  ///< a suite or a case line
+  std::string directory;
+  std::string shard;  ///< "I/N", or empty
+  std::string precision = "auto";
+  int stages = 0;  ///< chunk size of the stages that are added; 0: none
+};
+int generate(const GenerateOptions& options);
+
+/// Digests, schema and recomputation of every .h5 file of a directory.
+int verify(const std::string& directory);
+
+int info(const std::string& file);
+
+/// The suites, or the case lines of one.
+int list(const std::string& suite);
+
+}  // namespace goldenrule::tools

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <type_traits>
+
+#include "fixtures/cases/suite.hpp"
+#include "fixtures/schema/read.hpp"
+#include "tools/cli/commands.hpp"
+
+namespace goldenrule::tools {
+namespace {
+
+void print_field(const char* name, const std::string& value) {
+  if (!value.empty()) fmt::print("  {:<22} {}\n", name, value);
+}
+
+}  // namespace
+
+int info(const std::string& file) {
+  const schema::Description description = schema::describe(file);
+  const schema::Fixture& header = description.header;
+  fmt::print("{}\n", file);
+  print_field("op", std::string(call::name_of(header.record.op)));
+  print_field("mode", std::string(call::name_of(header.record.mode)));
+  print_field("source", header.record.source);
+  print_field("contract", header.record.contract);
+  print_field("case", header.record.case_line);
+  print_field("family", header.family);
+  print_field("seed", header.seed ? std::to_string(*header.seed) : "");
+  print_field("generator", header.generator);
+  print_field("precision_bits",
+              header.precision_bits > 0 ? std::to_string(header.precision_bits) : "");
+  fmt::print("conventions\n");
+  call::for_each_field(header.record.convention, [](const char* name, const auto& value) {
+    using Field = std::decay_t<decltype(value)>;
+    if constexpr (std::is_enum_v<Field>) {
+      print_field(name, std::string(call::name_of(value)));
+    } else if constexpr (std::is_same_v<Field, std::optional<double>>) {
+      print_field(name, value ? fmt::format("{}", *value) : "K^-0.5");
+    } else {
+      print_field(name, fmt::format("{}", value));
+    }
+  });
+  fmt::print("datasets\n");
+  for (const schema::DatasetInfo& d : description.datasets) {
+    fmt::print("  {:<34} {:<5} {:<22} {:>12} bytes, {:>12} stored, {} {}\n", d.path,
+               call::info(d.dtype).name, call::to_string(d.shape), d.logical_bytes, d.storage_bytes,
+               d.filters, d.digest.substr(0, 16));
+  }
+  return 0;
+}
+
+int list(const std::string& suite) {
+  if (suite.empty()) {
+    for (const std::string& name : cases::list_suites()) {
+      const cases::Suite s = cases::load_suite(name);
+      fmt::print("{:<12} {:>4} cases  {}\n", s.name, s.cases.size(), s.description);
+    }
+    return 0;
+  }
+  for (const cases::Case& c : cases::load_suite(suite).cases) {
+    fmt::print("{}\n", cases::canonical(c));
+  }
+  return 0;
+}
+
+}  // namespace goldenrule::tools

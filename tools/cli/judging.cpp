@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/judging.hpp"
+
+#include <fmt/format.h>
+
+#include "reference/oracle/evaluate.hpp"
+
+namespace goldenrule::tools {
+
+std::optional<scalar::Precision> parse_precision(const std::string& name) {
+  using scalar::Precision;
+  if (name == "auto") return std::nullopt;
+  for (const Precision p : {Precision::kDouble, Precision::kQuad, Precision::kMulti}) {
+    if (oracle::name_of(p) == name) return p;
+  }
+  throw Error(ErrorKind::kArgument, "--precision", "auto, double, quad or multi", "'" + name + "'");
+}
+
+const bounds::Contract& choose_contract(const std::string& name, const call::Record& record,
+                                        std::string& origin) {
+  if (!name.empty()) {
+    origin = "given";
+    return bounds::find_contract(name);
+  }
+  origin = record.contract.empty() ? "by mode and state type" : "named by the file";
+  return bounds::default_contract(record);
+}
+
+verdict::CaseReport error_report(const Error& error) {
+  verdict::CaseReport report;
+  report.verdict = verdict::Verdict::kError;
+  report.reason = error.what();
+  return report;
+}
+
+void drop_tensors(call::Record& record) {
+  std::erase_if(record.inputs, [](const auto& item) { return item.first != "cu_seqlens"; });
+  record.outputs.clear();
+}
+
+int finish(const std::vector<FileReport>& reports, const std::string& json,
+           const std::string& junit) {
+  if (reports.size() > 1) fmt::print("{}", text_summary(reports));
+  if (!json.empty()) write_text(json, json_report(reports));
+  if (!junit.empty()) write_text(junit, junit_report(reports));
+  return exit_code(reports);
+}
+
+}  // namespace goldenrule::tools

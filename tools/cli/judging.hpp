@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `check` and `diff` share: the choice of a contract and a tier, and the end of a report.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fixtures/call/error.hpp"
+#include "reference/bounds/contract.hpp"
+#include "reference/scalar/tier.hpp"
+#include "tools/cli/report.hpp"
+
+namespace goldenrule::tools {
+
+/// auto (nullopt), double, quad or multi; Error(kArgument) otherwise.
+[[nodiscard]] std::optional<scalar::Precision> parse_precision(const std::string& name);
+
+/// `name`, or without one the contract of the record; `origin` says how it was chosen.
+[[nodiscard]] const bounds::Contract& choose_contract(const std::string& name,
+                                                      const call::Record& record,
+                                                      std::string& origin);
+
+[[nodiscard]] verdict::CaseReport error_report(const Error& error);
+
+/// Frees what a report does not need: coordinates want cu_seqlens and the conventions only.
+void drop_tensors(call::Record& record);
+
+/// Prints the summary of more than one file, writes the machine-readable reports and returns the
+/// exit code.
+[[nodiscard]] int finish(const std::vector<FileReport>& reports, const std::string& json,
+                         const std::string& junit);
+
+}  // namespace goldenrule::tools

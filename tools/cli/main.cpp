@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// goldenrule: judges the outputs of delta-rule attention kernels. Command line only; every command
+// is a function of commands.hpp, and this is the one place where an exception becomes an exit code.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <functional>
+#include <new>
+
+#include "fixtures/call/error.hpp"
+#include "tools/cli/commands.hpp"
+
+namespace {
+
+using namespace goldenrule;  // NOLINT(google-build-using-namespace): the program's own
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "goldenrule: is the output of a delta-rule attention kernel right, and where is it wrong?\n"
+      "Exit codes: 0 everything passed, 1 something is out of budget, 2 something cannot be "
+      "judged"};
+  app.set_version_flag("--version", std::string("goldenrule ") + GOLDENRULE_VERSION);
+  app.require_subcommand(1);
+  std::function<int()> command;
+
+  tools::CheckOptions check;
+  CLI::App* sub = app.add_subcommand("check", "Judge captures against the exact result");
+  sub->add_option("files", check.files, "captures in schema goldenrule/1")->required();
+  sub->add_option("--contract", check.contract,
+                  "ideal, recurrent_f32, recurrent_bf16_state, chunk64_bf16, chunk16_bf16_state "
+                  "(default: the file's, or by mode and state type)");
+  sub->add_option("--precision", check.precision, "auto, double, quad (106 bits), multi (168)");
+  sub->add_option("--json", check.json, "write the report as JSON");
+  sub->add_option("--junit", check.junit, "write the report as JUnit XML");
+  sub->callback([&] { command = [&] { return tools::check(check); }; });
+
+  tools::GenerateOptions generate;
+  sub = app.add_subcommand("generate", "Write golden fixtures of a suite or of one case line");
+  sub->add_option("what", generate.what, "a suite (see list) or a case line")->required();
+  sub->add_option("-o,--output", generate.directory, "directory")->required();
+  sub->add_option("--shard", generate.shard, "I/N: the I-th of N even parts of the suite");
+  sub->add_option("--precision", generate.precision, "auto, double, quad, multi");
+  sub->add_option("--stages", generate.stages, "add the chunk stages, chunks of this many tokens")
+      ->expected(0, 1)
+      ->default_str("64")
+      ->check(CLI::Range(1, 1 << 20));
+  sub->callback([&] { command = [&] { return tools::generate(generate); }; });
+
+  std::string directory;
+  sub = app.add_subcommand("verify", "Check digests and schema of fixtures and recompute them");
+  sub->add_option("directory", directory, "directory or file")->required();
+  sub->callback([&] { command = [&] { return tools::verify(directory); }; });
+
+  tools::DiffOptions diff;
+  sub = app.add_subcommand("diff", "Judge a candidate's outputs against stored golden values");
+  sub->add_option("golden", diff.golden, "a fixture with /golden")->required();
+  sub->add_option("candidate", diff.candidate, "a capture of the same inputs")->required();
+  sub->add_option("--contract", diff.contract, "as in check");
+  sub->add_option("--json", diff.json, "write the report as JSON");
+  sub->add_option("--junit", diff.junit, "write the report as JUnit XML");
+  sub->callback([&] { command = [&] { return tools::diff(diff); }; });
+
+  std::string file;
+  sub = app.add_subcommand("info", "Show what a file holds");
+  sub->add_option("file", file, "a capture or fixture")->required();
+  sub->callback([&] { command = [&] { return tools::info(file); }; });
+
+  std::string suite;
+  sub = app.add_subcommand("list", "List the suites, or the case lines of one");
+  sub->add_option("suite", suite, "a suite");
+  sub->callback([&] { command = [&] { return tools::list(suite); }; });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  return command();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const Error& e) {
+    fmt::print(stderr, "goldenrule: {}\n", e.what());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "goldenrule: out of memory\n");
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "goldenrule: {}\n", e.what());
+  }
+  return 2;
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reports of `check` and `diff`: the same findings as text for a person, as JSON for a script and
+// as JUnit XML for a CI system. One file is one case, one tensor one line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fixtures/call/record.hpp"
+#include "reference/verdict/verdict.hpp"
+
+namespace goldenrule::tools {
+
+/// One judged file. `record` gives names to coordinates; where the file could not be read it is
+/// empty and report.verdict is kError with the reason.
+struct FileReport {
+  std::string file;
+  call::Record record;
+  verdict::CaseReport report;
+  std::string contract_origin;  ///< "given", "named by the file" or "by mode and state type"
+};
+
+[[nodiscard]] std::string text_report(const FileReport& file);
+[[nodiscard]] std::string text_summary(const std::vector<FileReport>& files);
+[[nodiscard]] std::string json_report(const std::vector<FileReport>& files);
+[[nodiscard]] std::string junit_report(const std::vector<FileReport>& files);
+
+/// 0: everything passed; 1: some output is out of budget; 2: something could not be judged.
+[[nodiscard]] int exit_code(const std::vector<FileReport>& files);
+
+/// Replaces `path` by `text`. Throws Error(kFile).
+void write_text(const std::string& path, const std::string& text);
+
+}  // namespace goldenrule::tools

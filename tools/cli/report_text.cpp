@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+
+#include "reference/verdict/coordinates.hpp"
+#include "tools/cli/report.hpp"
+
+namespace goldenrule::tools {
+namespace {
+
+using verdict::TensorReport;
+using verdict::Verdict;
+
+// Numbers that need a budget; there is none where no verdict is given.
+std::string ratio(double x) { return std::isnan(x) ? "-" : fmt::format("{:.3g}", x); }
+
+// Leading indices that fail, as a person would say them: the first few with their counts.
+std::string rows_line(const call::Record& record, const TensorReport& t) {
+  constexpr std::size_t kShown = 4;
+  const bool packed = record.mode == call::Mode::kPrefill && t.name == "o";
+  const char* what = packed ? "packed token" : t.name == "final_state" ? "slot" : "row";
+  std::string text;
+  for (std::size_t i = 0; i < t.failing_rows.size() && i < kShown; ++i) {
+    const verdict::RowFindings& row = t.failing_rows[i];
+    const bool unwritten = row.nan == row.elements;
+    text +=
+        fmt::format("{}{} {} ({} of {} elements{})", i == 0 ? "" : ", ", what, row.row,
+                    row.out_of_budget, row.elements, unwritten ? ", all NaN: never written" : "");
+  }
+  if (t.failing_rows.size() > kShown) {
+    text += fmt::format(" and {} more", t.failing_rows.size() - kShown);
+  }
+  return fmt::format("      where: {} of {}: {}\n", t.failing_rows.size(), t.shape.front(), text);
+}
+
+std::string worst_line(const call::Record& record, const TensorReport& t) {
+  const verdict::Worst& w = *t.worst;
+  return fmt::format(
+      "      worst: {}: value {:.9g}, exact {:.9g}, error {:.3g}, budget {}, {:.3g} ulp\n",
+      verdict::to_string(verdict::coordinates(record, t.name, w.index)), w.value, w.golden, w.error,
+      ratio(w.budget), w.ulps);
+}
+
+std::string tensor_lines(const call::Record& record, const TensorReport& t) {
+  std::string text = fmt::format(
+      "  {:<20} {:<14} {:>5} {:>11} {:>10.3g} {:>10.3g} {:>10} {:>10} {:>8} {:>6} {:>10}\n", t.name,
+      verdict::name_of(t.verdict), call::info(t.dtype).name, t.compared, t.rms_rel, t.max_abs,
+      ratio(t.max_ratio), ratio(t.median_ratio), t.nan, t.inf, t.unwritten);
+  if (!t.reason.empty()) text += fmt::format("      {}\n", t.reason);
+  if (t.undefined > 0) {
+    text += fmt::format("      {} elements belong to padded requests and are not compared\n",
+                        t.undefined);
+  }
+  if (t.worst && t.verdict != Verdict::kExact) text += worst_line(record, t);
+  if (t.out_of_budget > 0) {
+    text += fmt::format("      {} of {} elements are out of budget\n", t.out_of_budget, t.compared);
+  }
+  if (!t.failing_rows.empty()) text += rows_line(record, t);
+  if (t.undecided > 0) {
+    text +=
+        fmt::format("      {} elements pass only within the oracle's own radius\n", t.undecided);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string text_report(const FileReport& file) {
+  const verdict::CaseReport& report = file.report;
+  std::string text = fmt::format("{}: {}\n", file.file, verdict::name_of(report.verdict));
+  if (report.tensors.empty()) return text + fmt::format("  {}\n", report.reason);
+  text += fmt::format("  {} {}{}\n", call::name_of(file.record.op), call::name_of(file.record.mode),
+                      file.record.source.empty() ? "" : ": " + file.record.source);
+  text += fmt::format("  contract {} ({}), oracle {} bits\n", report.contract, file.contract_origin,
+                      report.precision_bits);
+  if (report.nonfinite_inputs > 0) {
+    text += fmt::format(
+        "  the inputs hold {} NaN or Inf: where they reach an output it must not be "
+        "finite, elsewhere it must\n",
+        report.nonfinite_inputs);
+  }
+  text +=
+      fmt::format("  {:<20} {:<14} {:>5} {:>11} {:>10} {:>10} {:>10} {:>10} {:>8} {:>6} {:>10}\n",
+                  "tensor", "verdict", "type", "compared", "rms rel", "max abs", "err/budget",
+                  "median", "NaN", "Inf", "unwritten");
+  for (const TensorReport& t : report.tensors) text += tensor_lines(file.record, t);
+  return text;
+}
+
+std::string text_summary(const std::vector<FileReport>& files) {
+  std::map<Verdict, int> counts;
+  for (const FileReport& file : files) ++counts[file.report.verdict];
+  std::string text;
+  for (const auto& [v, count] : counts) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, verdict::name_of(v));
+  }
+  return fmt::format("{} file{}: {}\n", files.size(), files.size() == 1 ? "" : "s", text);
+}
+
+int exit_code(const std::vector<FileReport>& files) {
+  std::vector<Verdict> verdicts;
+  for (const FileReport& file : files) {
+    // A file that gives no verdict must not hide behind one that does.
+    verdicts.push_back(file.report.verdict == Verdict::kSkipped ? Verdict::kError
+                                                                : file.report.verdict);
+  }
+  switch (verdict::combine(verdicts)) {
+    case Verdict::kExact:
+    case Verdict::kWithinBudget:
+      return 0;
+    case Verdict::kOutOfBudget:
+      return 1;
+    case Verdict::kMistrusted:
+    case Verdict::kSkipped:
+    case Verdict::kError:
+      return 2;
+  }
+  return 2;
+}
+
+}  // namespace goldenrule::tools
