@@ -17,12 +17,6 @@ __device__ __forceinline__ float bf16_high(uint32_t pair) {
   return __uint_as_float(pair & 0xffff0000u);
 }
 
-__device__ __forceinline__ float load_element(const void* data, Element type, int64_t i) {
-  if (type == Element::kF32) return static_cast<const float*>(data)[i];
-  if (type == Element::kBF16) return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
-  return __half2float(static_cast<const __half*>(data)[i]);
-}
-
 /// Rounds to nearest even; overflow to infinity.
 __device__ __forceinline__ void store_element(void* data, Element type, int64_t i, float x) {
   if (type == Element::kF32) {
@@ -36,32 +30,35 @@ __device__ __forceinline__ void store_element(void* data, Element type, int64_t 
 
 __device__ __forceinline__ int element_size(Element type) { return type == Element::kF32 ? 4 : 2; }
 
-__device__ __forceinline__ const void* element_address(const void* data, Element type, int64_t i) {
+__device__ __forceinline__ const char* element_address(const void* data, Element type, int64_t i) {
   return static_cast<const char*>(data) + i * element_size(type);
 }
 
-/// Elements i..i+3, of which the first `valid` exist; the others are 0. `vector` promises that
-/// i is aligned to four elements.
-__device__ __forceinline__ float4 load_four(const void* data, Element type, int64_t i, int valid,
-                                            bool vector) {
-  float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
-  if (vector && valid >= 4) {
-    const void* p = element_address(data, type, i);
-    if (type == Element::kF32) return *static_cast<const float4*>(p);
-    const uint2 pairs = *static_cast<const uint2*>(p);
-    if (type == Element::kBF16) {
-      return make_float4(bf16_low(pairs.x), bf16_high(pairs.x), bf16_low(pairs.y),
-                         bf16_high(pairs.y));
-    }
-    const float2 a = __half22float2(*reinterpret_cast<const __half2*>(&pairs.x));
-    const float2 b = __half22float2(*reinterpret_cast<const __half2*>(&pairs.y));
-    return make_float4(a.x, a.y, b.x, b.y);
+/// The bits of an element, to be converted when they are needed: a conversion beside the load would
+/// wait for it before the next load is issued.
+__device__ __forceinline__ uint32_t load_bits(const void* data, Element type, int64_t i) {
+  const char* p = element_address(data, type, i);
+  if (type == Element::kF32) return *reinterpret_cast<const uint32_t*>(p);
+  return *reinterpret_cast<const uint16_t*>(p);
+}
+
+__device__ __forceinline__ float from_bits(uint32_t bits, Element type) {
+  if (type == Element::kF32) return __uint_as_float(bits);
+  if (type == Element::kBF16) return bf16_low(bits);
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
+}
+
+/// Four elements at `p`, aligned to four elements.
+__device__ __forceinline__ float4 read_four(const char* p, Element type) {
+  if (type == Element::kF32) return *reinterpret_cast<const float4*>(p);
+  const uint2 pairs = *reinterpret_cast<const uint2*>(p);
+  if (type == Element::kBF16) {
+    return make_float4(bf16_low(pairs.x), bf16_high(pairs.x), bf16_low(pairs.y),
+                       bf16_high(pairs.y));
   }
-  if (valid > 0) x.x = load_element(data, type, i);
-  if (valid > 1) x.y = load_element(data, type, i + 1);
-  if (valid > 2) x.z = load_element(data, type, i + 2);
-  if (valid > 3) x.w = load_element(data, type, i + 3);
-  return x;
+  const float2 a = __half22float2(*reinterpret_cast<const __half2*>(&pairs.x));
+  const float2 b = __half22float2(*reinterpret_cast<const __half2*>(&pairs.y));
+  return make_float4(a.x, a.y, b.x, b.y);
 }
 
 __device__ __forceinline__ int64_t load_index(const void* data, bool wide, int64_t i) {

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "gpu/kernels/divisor.hpp"
+
 namespace goldenrule::gpu {
 
 /// Element types inside a kernel, as in goldenrule_gpu_dtype.
@@ -28,8 +30,10 @@ struct StateView {
 
 struct Params {
   // Where am I, and from which slot do I start?
-  int32_t tiles;  // blocks a head: ceil(V / rows of a block)
-  int32_t HV, H, heads_per_group;
+  Divisor by_tiles;  // tiles: blocks a head, ceil(V / rows of a block)
+  Divisor by_heads;  // HV
+  Divisor by_group;  // HV / H for grouped heads, H for tiled ones
+  int32_t tiles, HV, group;
   int32_t T, K, V, slots;
   int64_t pad_slot;
   const void* state_indices;
@@ -51,8 +55,8 @@ struct Params {
   int32_t A_log_stride, dt_bias_stride;
   Element q_type, k_type, v_type, gate_type, beta_type, o_type, A_log_type, dt_bias_type;
   uint8_t gate_kind, beta_kind, norm_kind, channel_gate;
-  uint8_t vector_qk;     // rows of q and k can be read four elements at a time
-  uint8_t vector_gate;   // likewise the rows of a channel gate and of dt_bias
+  // Bytes of one asynchronous copy (16, 8 or 4) that the alignment of each tensor allows; 2: none.
+  uint8_t q_unit, k_unit, v_unit, gate_unit, dt_bias_unit;
   uint8_t vector_state;  // all states can be accessed in whole vectors of 16 bytes
   uint8_t dense_heads, bf16_state, kv_layout;  // for the choice of the kernel only
   float scale, l2_eps, softplus_beta, softplus_threshold, lower_bound;

@@ -6,8 +6,8 @@
 // state once (read, and one write if it is kept) for T steps of the same flops: from T = 4 on the
 // fp32 pipe counts too. See gpu/README.md for the figures.
 //
-// Order of work: the loads of the state are issued first, the tokens are prepared while they fly,
-// then the tokens run over registers. Per token and row:
+// Order of work: the loads of all tokens are requested, then those of the state; the tokens are
+// prepared while the state flies; then they run over registers. Per token and row:
 //
 //     S' = alpha S,  p = S' . k^         one pass
 //     d  = beta (v - p)
@@ -95,12 +95,11 @@ __device__ __forceinline__ void update_and_read(StateTile<C>& tile, const TokenS
 
 /// o = 0 for all tokens of the block's rows.
 template <class C>
-__device__ __forceinline__ void write_zeros(const Params& p, Heads heads, int row0) {
+__device__ __forceinline__ void write_zeros(const Params& p, Place at) {
   for (int i = static_cast<int>(threadIdx.x); i < p.T * C::kRows; i += C::kThreads) {
-    const int row = row0 + i % C::kRows;
+    const int row = at.row0 + i % C::kRows;
     if (C::kExact || row < p.V) {
-      store_element(p.o.data, p.o_type, token_offset(p.o, heads.b, i / C::kRows, heads.hv) + row,
-                    0.f);
+      store_element(p.o.data, p.o_type, token_offset(p.o, at.b, i / C::kRows, at.hv) + row, 0.f);
     }
   }
 }
@@ -114,25 +113,35 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   __shared__ TokenStorage<C> tokens;
 
   const Lane lane = this_lane();
-  const int head = static_cast<int>(blockIdx.x) / p.tiles;
-  const int row0 = (static_cast<int>(blockIdx.x) - head * p.tiles) * C::kRows;
-  const int b = head / p.HV;
+  const int block = static_cast<int>(blockIdx.x);
+  const int head = p.by_tiles.quotient(block);
+  const int b = p.by_heads.quotient(head);
   const int hv = head - b * p.HV;
-  const Heads heads{b, hv, p.tiled_heads ? hv % p.H : hv / p.heads_per_group};
+  const int in_group = p.by_group.quotient(hv);
+  const Place at{.b = b,
+                 .hv = hv,
+                 .h = p.tiled_heads ? hv - in_group * p.group : in_group,
+                 .row0 = (block - head * p.tiles) * C::kRows};
+  const int row0 = at.row0;
   const int warp_row0 = row0 + lane.warp * kLanesV * C::kR;
 
   ptx::launch_dependents();
   ptx::wait_for_dependencies();
 
-  const RowSlots slots = row_slots(p, b);
-  if (slots.start == kNoSlot) {
-    write_zeros<C>(p, heads, row0);
+  const int first_count = p.T < C::kTC ? p.T : C::kTC;
+  Tokens<C> prepared;
+  prepared.request(p, at, 0, first_count, tokens);
+  const int64_t start = start_slot(p, b);
+  if (start == kNoSlot) {
+    write_zeros<C>(p, at);
+    ptx::wait_for_copies();
     return;
   }
   StateTile<C> tile;
-  tile.load(state_head<State>(p.state, slots.start, hv), p.state.outer, warp_row0, lane, p);
-  if (slots.final_after == 0) {
-    tile.store(state_head<State>(p.final_state, slots.final, hv), p.final_state.outer, warp_row0,
+  tile.load(state_head<State>(p.state, start, hv), p.state.outer, warp_row0, lane, p);
+  const FinalWrite final = final_write(p, b, start);
+  if (final.after == 0) {
+    tile.store(state_head<State>(p.final_state, final.slot, hv), p.final_state.outer, warp_row0,
                lane, p);
   }
 
@@ -157,8 +166,8 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
         outer = p.intermediate.outer;
       } else if (target == kScatter && tokens.slot[token] != kNoSlot) {
         to = state_head<State>(p.final_state, tokens.slot[token], hv);
-      } else if (target == kFinal && slots.final_after == t + 1) {
-        to = state_head<State>(p.final_state, slots.final, hv);
+      } else if (target == kFinal && final.after == t + 1) {
+        to = state_head<State>(p.final_state, final.slot, hv);
       }
       if (to != nullptr) tile.store(to, outer, warp_row0, lane, p);
     }
@@ -169,15 +178,16 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   };
 
   if constexpr (C::kTC == 1) {  // the table gives these kernels T = 1 only
-    prepare_tokens<C>(p, heads, 0, 1, row0, tokens);
-    __syncthreads();
+    prepared.finish(p, at, 0, 1, tokens);
     run_token(0, 0);
   } else {
     for (int first = 0; first < p.T; first += C::kTC) {
       const int count = p.T - first < C::kTC ? p.T - first : C::kTC;
-      if (first > 0) __syncthreads();
-      prepare_tokens<C>(p, heads, first, count, row0, tokens);
-      __syncthreads();
+      if (first > 0) {
+        __syncthreads();
+        prepared.request(p, at, first, count, tokens);
+      }
+      prepared.finish(p, at, first, count, tokens);
 #pragma unroll 1
       for (int token = 0; token < count; ++token) run_token(token, first + token);
     }

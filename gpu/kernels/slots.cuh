@@ -12,10 +12,10 @@ namespace goldenrule::gpu {
 inline constexpr int64_t kNoSlot = -1;
 inline constexpr int kNever = -1;
 
-struct RowSlots {
-  int64_t start;    // kNoSlot: the row is padded
-  int64_t final;    // kNoSlot: nothing to write
-  int final_after;  // tokens before the final write; kNever if there is none
+/// Where and when the state of a row is written back, apart from the scatter form.
+struct FinalWrite {
+  int64_t slot;  // kNoSlot: nothing to write
+  int after;     // after this many tokens; kNever if there is nothing to write
 };
 
 __device__ __forceinline__ int64_t checked_slot(const Params& p, int64_t slot) {
@@ -27,28 +27,30 @@ __device__ __forceinline__ int64_t ssm_slot(const Params& p, int b, int64_t t) {
   return checked_slot(p, load_index(p.ssm_state_indices, p.wide_ssm, at));
 }
 
-__device__ __forceinline__ RowSlots row_slots(const Params& p, int b) {
+/// The slot that row b starts from; kNoSlot: the row is padded. Without indices it is b, whatever
+/// the pad slot is.
+__device__ __forceinline__ int64_t start_slot(const Params& p, int b) {
   if (p.ssm_state_indices != nullptr) {
     const int64_t n = load_index(p.num_accepted_tokens, p.wide_num_accepted, b);
-    const bool usable = n >= 1 && n <= p.T;
-    return {usable ? ssm_slot(p, b, n - 1) : kNoSlot, kNoSlot, kNever};
+    return n >= 1 && n <= p.T ? ssm_slot(p, b, n - 1) : kNoSlot;
   }
-  // Without indices row b has slot b, whatever the pad slot is.
-  int64_t start = b;
-  int64_t output = b;
-  if (p.state_indices != nullptr) {
-    start = load_index(p.state_indices, p.wide_start, b);
+  return p.state_indices != nullptr ? checked_slot(p, load_index(p.state_indices, p.wide_start, b))
+                                    : b;
+}
+
+/// `start` is what start_slot returned. Not needed before the first token is done.
+__device__ __forceinline__ FinalWrite final_write(const Params& p, int b, int64_t start) {
+  if (p.disable_state_update != 0 || p.ssm_state_indices != nullptr || start == kNoSlot) {
+    return {kNoSlot, kNever};
   }
-  if (p.output_state_indices != nullptr) {
-    output = load_index(p.output_state_indices, p.wide_output, b);
-  }
+  int64_t slot = start;
   int64_t after = p.T;
+  if (p.output_state_indices != nullptr) {
+    slot = checked_slot(p, load_index(p.output_state_indices, p.wide_output, b));
+  }
   if (p.accepted_tokens != nullptr) after = load_index(p.accepted_tokens, p.wide_accepted, b);
-  if (p.state_indices != nullptr) start = checked_slot(p, start);
-  output = p.output_state_indices != nullptr ? checked_slot(p, output) : start;
-  const bool writes = p.disable_state_update == 0 && start != kNoSlot && output != kNoSlot &&
-                      after >= 0 && after <= p.T;
-  return {start, writes ? output : kNoSlot, writes ? static_cast<int>(after) : kNever};
+  if (slot == kNoSlot || after < 0 || after > p.T) return {kNoSlot, kNever};
+  return {slot, static_cast<int>(after)};
 }
 
 }  // namespace goldenrule::gpu

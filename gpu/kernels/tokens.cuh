@@ -1,36 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prepares tokens for a block: q^, k^, alpha, beta and its rows of v, as fp32 in shared memory,
-// while the loads of the state are in flight. Four tasks a token (k^; q^; alpha, beta and the slot;
-// v), one warp each, so that a decode block of four warps waits for one memory latency.
+// Prepares up to kTC tokens for a block: q^, k^, alpha, beta and its rows of v, as fp32 in shared
+// memory. In two halves, because latency is everything here (a decode block lives for a few
+// memory latencies): request() issues every load of all tokens at once, before the loads of the
+// state queue up, and waits for none; finish() computes when they have landed.
 //
-// The sum of squares is taken in one order for every specialization: lane l adds channels 4l..4l+3
-// of each 128, then lanes 16, 8, 4, 2, 1 apart.
+// Rows are staged as the bytes they are and converted in place, eight lanes a row, so that 128
+// threads do the norms of eight tokens in one pass. The sum of squares has one order for every
+// specialization of a K: lane l adds channels 4l..4l+3 of each 32, then lanes 4, 2, 1 apart.
 #pragma once
 
 #include "gpu/kernels/config.cuh"
 #include "gpu/kernels/elements.cuh"
 #include "gpu/kernels/gates.cuh"
 #include "gpu/kernels/slots.cuh"
-#include "gpu/ptx/memory.cuh"
+#include "gpu/ptx/async_copy.cuh"
 
 namespace goldenrule::gpu {
 
-/// Lifetime: written by prepare_tokens for up to kTC tokens, read until the block has done them;
-/// a barrier on either side. Channels K..KP-1 are zero.
+inline constexpr int kRowLanes = 8;             // lanes that share a row of q, k or v
+inline constexpr int kRowSpan = 4 * kRowLanes;  // elements that they cover at a time
+
+/// Lifetime: k, q and v hold raw bytes from request() to finish(), fp32 from then on until the
+/// block has done these tokens; a barrier at each change. Channels K..KP-1 of k, q and alpha are
+/// zero.
 template <class C>
 struct alignas(16) TokenStorage {
+  static_assert(C::kRows % kRowSpan == 0 && C::kKP % kRowSpan == 0, "rows hold whole spans");
   float k[C::kTC][C::kKP];
   float q[C::kTC][C::kKP];
-  float alpha[C::kTC][C::kChannelGate ? C::kKP : 1];
   float v[C::kTC][C::kRows];
+  float alpha[C::kTC][C::kChannelGate ? C::kKP : 1];
+  float raw_gate[C::kChannelGate ? C::kTC : 1][C::kChannelGate ? C::kKP : 4];
+  float raw_dt_bias[C::kChannelGate ? C::kKP : 4];
   float beta[C::kTC];
   int64_t slot[C::kTC];  // scatter form: where the state after this token goes, or kNoSlot
 };
 
-/// Heads of a block.
-struct Heads {
+/// The head of a row that a block works on.
+struct Place {
   int b, hv, h;
+  int row0;  // first value row of the block
 };
 
 __device__ __forceinline__ int64_t token_offset(const TokenView& x, int b, int t, int head) {
@@ -38,125 +48,232 @@ __device__ __forceinline__ int64_t token_offset(const TokenView& x, int b, int t
          static_cast<int64_t>(head) * x.head;
 }
 
-inline constexpr int kTasksPerToken = 4;
-inline constexpr int kSpan = 4 * kWarp;  // channels that a warp covers four at a time
-
-template <class C>
-__device__ __forceinline__ void prepare_vector(const Params& p, const TokenView& view, Element type,
-                                               int64_t at, float scale, float* out) {
-  constexpr int kSpans = (C::kKP + kSpan - 1) / kSpan;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  float4 x[kSpans];
-  float sum = 0.f;
-#pragma unroll
-  for (int i = 0; i < kSpans; ++i) {
-    const int channel = i * kSpan + 4 * lane;
-    x[i] = load_four(view.data, type, at + channel, p.K - channel, p.vector_qk != 0);
-  }
-#pragma unroll
-  for (int i = 0; i < kSpans; ++i) {
-    sum = fmaf(x[i].x, x[i].x, sum);
-    sum = fmaf(x[i].y, x[i].y, sum);
-    sum = fmaf(x[i].z, x[i].z, sum);
-    sum = fmaf(x[i].w, x[i].w, sum);
-  }
-#pragma unroll
-  for (int step = kWarp / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-  const float factor = norm_factor(p, sum);
-#pragma unroll
-  for (int i = 0; i < kSpans; ++i) {
-    const int channel = i * kSpan + 4 * lane;
-    if (channel < C::kKP) {
-      *reinterpret_cast<float4*>(out + channel) =
-          make_float4(x[i].x * factor * scale, x[i].y * factor * scale, x[i].z * factor * scale,
-                      x[i].w * factor * scale);
+/// Copies `bytes` by the eight lanes of a row, `lane` 0..7.
+__device__ __forceinline__ void copy_row(void* shared, const char* from, int bytes, int unit,
+                                         int lane) {
+  char* to = static_cast<char*>(shared);
+  if (unit == 16) {
+    for (int i = 16 * lane; i < bytes; i += 16 * kRowLanes) ptx::copy_async_16(to + i, from + i);
+  } else if (unit == 8) {
+    for (int i = 8 * lane; i < bytes; i += 8 * kRowLanes) ptx::copy_async_8(to + i, from + i);
+  } else if (unit == 4) {
+    for (int i = 4 * lane; i < bytes; i += 4 * kRowLanes) ptx::copy_async_4(to + i, from + i);
+  } else {
+    for (int i = 2 * lane; i < bytes; i += 2 * kRowLanes) {
+      *reinterpret_cast<uint16_t*>(to + i) = *reinterpret_cast<const uint16_t*>(from + i);
     }
   }
 }
 
+/// Converts a staged row in place: x[i] = elements i*32 + 4*lane.., zero from `count` on.
+template <int Spans>
+__device__ __forceinline__ void read_row(float4 (&x)[Spans], const float* row, Element type,
+                                         int count, int lane) {
+#pragma unroll
+  for (int i = 0; i < Spans; ++i) {
+    const int at = i * kRowSpan + 4 * lane;
+    x[i] = read_four(element_address(row, type, at), type);
+    if (at >= count) x[i].x = 0.f;
+    if (at + 1 >= count) x[i].y = 0.f;
+    if (at + 2 >= count) x[i].z = 0.f;
+    if (at + 3 >= count) x[i].w = 0.f;
+  }
+}
+
+template <int Spans>
+__device__ __forceinline__ void write_row(const float4 (&x)[Spans], float* row, int lane) {
+#pragma unroll
+  for (int i = 0; i < Spans; ++i) {
+    *reinterpret_cast<float4*>(row + i * kRowSpan + 4 * lane) = x[i];
+  }
+}
+
 template <class C>
-__device__ __forceinline__ void prepare_gate(const Params& p, Heads heads, int t, int token,
-                                             TokenStorage<C>& to) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int gate_head = p.gate_by_qk_head ? heads.h : heads.hv;
-  const int64_t at = token_offset(p.gate, heads.b, t, heads.hv);
-  const int64_t bias_at = static_cast<int64_t>(gate_head) * p.dt_bias_stride;
-  if (lane == 0) {
-    to.beta[token] = beta_of(
-        p, load_element(p.beta.data, p.beta_type, token_offset(p.beta, heads.b, t, heads.hv)));
-    to.slot[token] = p.ssm_state_indices != nullptr && p.disable_state_update == 0
-                         ? ssm_slot(p, heads.b, t)
-                         : kNoSlot;
+class Tokens {
+ public:
+  /// Issues the loads of tokens first..first+count-1.
+  __device__ void request(const Params& p, Place at, int first, int count, TokenStorage<C>& to) {
+    request_scalars(p, at, first, count);
+    const int lane = static_cast<int>(threadIdx.x) % kRowLanes;
+    const bool channels = C::kChannelGate && p.channel_gate != 0 && p.gate.data != nullptr;
+    const int jobs = (channels ? 4 : 3) * count;
+    for (int job = static_cast<int>(threadIdx.x) / kRowLanes; job < jobs; job += kGroups) {
+      if (job < count) {
+        request_row(p.k, p.k_type, at.b, first + job, at.h, 0, p.K, p.k_unit, to.k[job], lane);
+      } else if (job < 2 * count) {
+        const int token = job - count;
+        request_row(p.q, p.q_type, at.b, first + token, at.h, 0, p.K, p.q_unit, to.q[token], lane);
+      } else if (job < 3 * count) {
+        const int token = job - 2 * count;
+        request_row(p.v, p.v_type, at.b, first + token, at.hv, at.row0, rows(p, at), p.v_unit,
+                    to.v[token], lane);
+      } else if constexpr (C::kChannelGate) {
+        const int token = job - 3 * count;
+        request_row(p.gate, p.gate_type, at.b, first + token, at.hv, 0, p.K, p.gate_unit,
+                    to.raw_gate[token], lane);
+      }
+    }
+    if (C::kChannelGate && channels && p.dt_bias != nullptr &&
+        static_cast<int>(threadIdx.x) < kRowLanes) {
+      const int64_t from = static_cast<int64_t>(gate_head(p, at)) * p.dt_bias_stride;
+      copy_row(to.raw_dt_bias, element_address(p.dt_bias, p.dt_bias_type, from),
+               p.K * element_size(p.dt_bias_type), p.dt_bias_unit, lane);
+    }
   }
-  float rate = 1.f;
-  if (p.A_log != nullptr) {
-    rate =
-        expf(load_element(p.A_log, p.A_log_type, static_cast<int64_t>(gate_head) * p.A_log_stride));
-  }
-  if (!p.channel_gate) {
-    float x = 0.f, bias = 0.f;
-    if (p.gate.data != nullptr) x = load_element(p.gate.data, p.gate_type, at);
-    if (p.dt_bias != nullptr) bias = load_element(p.dt_bias, p.dt_bias_type, bias_at);
-    const float alpha = alpha_of(p, x, rate, bias);
+
+  /// Waits for them and computes. Barriers inside; the storage is ready on return.
+  __device__ void finish(const Params& p, Place at, int first, int count, TokenStorage<C>& to) {
+    ptx::wait_for_copies();
+    __syncthreads();
+    finish_scalars(p, at, first, count, to);
+    convert_rows(p, at, count, to);
     if constexpr (C::kChannelGate) {
-      for (int channel = lane; channel < C::kKP; channel += kWarp) {
-        to.alpha[token][channel] = channel < p.K ? alpha : 0.f;
+      if (p.channel_gate != 0) {
+        finish_channel_gate(p, count, to);
+      } else {
+        __syncthreads();
+        spread_head_gate(p, count, to);
       }
-    } else if (lane == 0) {
-      to.alpha[token][0] = alpha;
     }
-    return;
+    __syncthreads();
   }
-  if constexpr (C::kChannelGate) {
-    for (int channel = 4 * lane; channel < C::kKP; channel += kSpan) {
-      const int valid = p.K - channel;
-      float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
-      float4 bias = x;
-      if (p.gate.data != nullptr) {
-        x = load_four(p.gate.data, p.gate_type, at + channel, valid, p.vector_gate != 0);
-      }
-      if (p.dt_bias != nullptr) {
-        bias = load_four(p.dt_bias, p.dt_bias_type, bias_at + channel, valid, p.vector_gate != 0);
-      }
-      float* out = &to.alpha[token][channel];
-      out[0] = valid > 0 ? alpha_of(p, x.x, rate, bias.x) : 0.f;
-      out[1] = valid > 1 ? alpha_of(p, x.y, rate, bias.y) : 0.f;
-      out[2] = valid > 2 ? alpha_of(p, x.z, rate, bias.z) : 0.f;
-      out[3] = valid > 3 ? alpha_of(p, x.w, rate, bias.w) : 0.f;
-    }
-  }
-}
 
-/// Tokens first..first+count-1 of row heads.b; `row0` is the first value row of the block.
-template <class C>
-__device__ __forceinline__ void prepare_tokens(const Params& p, Heads heads, int first, int count,
-                                               int row0, TokenStorage<C>& to) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int task = static_cast<int>(threadIdx.x) / kWarp; task < count * kTasksPerToken;
-       task += C::kWarps) {
-    const int token = task / kTasksPerToken;
+ private:
+  static constexpr int kGroups = C::kThreads / kRowLanes;
+  static_assert(C::kThreads >= C::kTC, "one thread a token for the scalars");
+
+  __device__ static int gate_head(const Params& p, Place at) {
+    return p.gate_by_qk_head ? at.h : at.hv;
+  }
+  __device__ static int rows(const Params& p, Place at) {
+    const int rest = p.V - at.row0;
+    return C::kExact || rest > C::kRows ? C::kRows : rest;
+  }
+
+  __device__ static void request_row(const TokenView& view, Element type, int b, int t, int head,
+                                     int skip, int count, int unit, float* to, int lane) {
+    copy_row(to, element_address(view.data, type, token_offset(view, b, t, head) + skip),
+             count * element_size(type), unit, lane);
+  }
+
+  /// Thread t holds the scalars of token t; A_log is held by all.
+  __device__ void request_scalars(const Params& p, Place at, int first, int count) {
+    const int token = static_cast<int>(threadIdx.x);
+    const int head = gate_head(p, at);
+    if (p.A_log != nullptr) {
+      A_log_ = load_bits(p.A_log, p.A_log_type, static_cast<int64_t>(head) * p.A_log_stride);
+    }
+    if (token >= count) return;
     const int t = first + token;
-    switch (task % kTasksPerToken) {
-      case 0:
-        prepare_vector<C>(p, p.k, p.k_type, token_offset(p.k, heads.b, t, heads.h), 1.f,
-                          to.k[token]);
-        break;
-      case 1:
-        prepare_vector<C>(p, p.q, p.q_type, token_offset(p.q, heads.b, t, heads.h), p.scale,
-                          to.q[token]);
-        break;
-      case 2:
-        prepare_gate<C>(p, heads, t, token, to);
-        break;
-      default: {
-        const int64_t at = token_offset(p.v, heads.b, t, heads.hv) + row0;
-        for (int row = lane; row < C::kRows; row += kWarp) {
-          to.v[token][row] =
-              C::kExact || row0 + row < p.V ? load_element(p.v.data, p.v_type, at + row) : 0.f;
-        }
-      }
+    beta_ = load_bits(p.beta.data, p.beta_type, token_offset(p.beta, at.b, t, at.hv));
+    if (p.channel_gate) return;
+    if (p.gate.data != nullptr) {
+      gate_ = load_bits(p.gate.data, p.gate_type, token_offset(p.gate, at.b, t, at.hv));
+    }
+    if (p.dt_bias != nullptr) {
+      dt_bias_ =
+          load_bits(p.dt_bias, p.dt_bias_type, static_cast<int64_t>(head) * p.dt_bias_stride);
     }
   }
-}
+
+  __device__ float rate(const Params& p) const {
+    return p.A_log != nullptr ? expf(from_bits(A_log_, p.A_log_type)) : 1.f;
+  }
+
+  __device__ void finish_scalars(const Params& p, Place at, int first, int count,
+                                 TokenStorage<C>& to) {
+    const int token = static_cast<int>(threadIdx.x);
+    if (token >= count) return;
+    to.beta[token] = beta_of(p, from_bits(beta_, p.beta_type));
+    to.slot[token] = p.ssm_state_indices != nullptr && p.disable_state_update == 0
+                         ? ssm_slot(p, at.b, first + token)
+                         : kNoSlot;
+    if (p.channel_gate) return;
+    const float alpha = alpha_of(p, from_bits(gate_, p.gate_type), rate(p),
+                                 p.dt_bias != nullptr ? from_bits(dt_bias_, p.dt_bias_type) : 0.f);
+    to.alpha[token][0] = alpha;
+  }
+
+  /// k^ = norm(k), q^ = scale norm(q), v.
+  __device__ static void convert_rows(const Params& p, Place at, int count, TokenStorage<C>& to) {
+    constexpr int kSpansK = C::kKP / kRowSpan;
+    constexpr int kSpansV = C::kRows / kRowSpan;
+    const int lane = static_cast<int>(threadIdx.x) % kRowLanes;
+    const int group = static_cast<int>(threadIdx.x) / kRowLanes;
+    // Every lane makes every round: the shuffles are of whole warps.
+    for (int base = 0; base < 2 * count; base += kGroups) {
+      const int row = base + group;
+      const bool active = row < 2 * count;
+      const bool is_q = row >= count;
+      float* data = is_q ? to.q[active ? row - count : 0] : to.k[row];
+      float4 x[kSpansK] = {};
+      if (active) read_row(x, data, is_q ? p.q_type : p.k_type, p.K, lane);
+      float sum = 0.f;
+#pragma unroll
+      for (int i = 0; i < kSpansK; ++i) {
+        sum = fmaf(x[i].x, x[i].x, sum);
+        sum = fmaf(x[i].y, x[i].y, sum);
+        sum = fmaf(x[i].z, x[i].z, sum);
+        sum = fmaf(x[i].w, x[i].w, sum);
+      }
+#pragma unroll
+      for (int step = kRowLanes / 2; step > 0; step /= 2) {
+        sum += __shfl_xor_sync(0xffffffffu, sum, step);
+      }
+      __syncwarp();  // all lanes have read the row before one overwrites it
+      const float factor = norm_factor(p, sum);
+      const float scale = is_q ? p.scale : 1.f;
+#pragma unroll
+      for (int i = 0; i < kSpansK; ++i) {
+        x[i].x = x[i].x * factor * scale;
+        x[i].y = x[i].y * factor * scale;
+        x[i].z = x[i].z * factor * scale;
+        x[i].w = x[i].w * factor * scale;
+      }
+      if (active) write_row(x, data, lane);
+    }
+    for (int base = 0; base < count; base += kGroups) {
+      // From the other end, so that the warps which had no q or k take v.
+      const int row = base + kGroups - 1 - group;
+      float4 x[kSpansV];
+      if (row < count) read_row(x, to.v[row], p.v_type, rows(p, at), lane);
+      __syncwarp();
+      if (row < count) write_row(x, to.v[row], lane);
+    }
+  }
+
+  __device__ void finish_channel_gate(const Params& p, int count, TokenStorage<C>& to) const {
+    const float r = rate(p);
+    for (int i = static_cast<int>(threadIdx.x); i < count * C::kKP; i += C::kThreads) {
+      const int token = i / C::kKP;
+      const int channel = i % C::kKP;
+      float alpha = 0.f;
+      if (channel < p.K) {
+        const float x =
+            p.gate.data != nullptr
+                ? from_bits(load_bits(to.raw_gate[token], p.gate_type, channel), p.gate_type)
+                : 0.f;
+        const float bias =
+            p.dt_bias != nullptr
+                ? from_bits(load_bits(to.raw_dt_bias, p.dt_bias_type, channel), p.dt_bias_type)
+                : 0.f;
+        alpha = alpha_of(p, x, r, bias);
+      }
+      to.alpha[token][channel] = alpha;
+    }
+  }
+
+  /// The general kernels take a gate a head as the same gate on every channel.
+  __device__ static void spread_head_gate(const Params& p, int count, TokenStorage<C>& to) {
+    for (int i = static_cast<int>(threadIdx.x); i < count * C::kKP; i += C::kThreads) {
+      const int channel = i % C::kKP;
+      if (channel == 0) continue;
+      float* alpha = to.alpha[i / C::kKP];
+      alpha[channel] = channel < p.K ? alpha[0] : 0.f;
+    }
+  }
+
+  uint32_t A_log_ = 0, beta_ = 0, gate_ = 0, dt_bias_ = 0;
+};
 
 }  // namespace goldenrule::gpu

@@ -49,6 +49,7 @@ Problem launch(const goldenrule_gpu_recurrent_args& args, Params& params, const 
     return problem;
   }
   params.tiles = (params.V + entry.rows - 1) / entry.rows;
+  params.by_tiles = Divisor::of(params.tiles);
   cudaLaunchAttribute dependent{};
   dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   dependent.val.programmaticStreamSerializationAllowed = 1;

@@ -102,9 +102,10 @@ class Resolver {
     tokens();
     states();
     indices();
-    p_.H = narrow(a_.H);
     p_.HV = narrow(a_.HV);
-    p_.heads_per_group = narrow(a_.HV / a_.H);
+    p_.group = narrow(a_.head_map == GOLDENRULE_GPU_HEADS_TILED ? a_.H : a_.HV / a_.H);
+    p_.by_heads = Divisor::of(p_.HV);
+    p_.by_group = Divisor::of(p_.group);
     p_.T = narrow(a_.T);
     p_.K = narrow(a_.K);
     p_.V = narrow(a_.V);
@@ -153,11 +154,18 @@ class Resolver {
     return {tensor.data, narrow(s[0]), narrow(s[1]), narrow(s[2])};
   }
 
-  // Whether rows of `row` elements at this view start at multiples of four elements.
-  static bool by_fours(const TokenView& view, std::int32_t dtype, std::int64_t row) {
-    const auto bytes = static_cast<std::uintptr_t>(4 * dtype_size(dtype));
-    return row % 4 == 0 && reinterpret_cast<std::uintptr_t>(view.data) % bytes == 0 &&
-           view.row % 4 == 0 && view.token % 4 == 0 && view.head % 4 == 0;
+  // Bytes of an asynchronous copy that divide the start and the length of every row.
+  static std::uint8_t copy_unit(const TokenView& view, std::int32_t dtype, std::int64_t row) {
+    const std::int64_t size = dtype_size(dtype);
+    const auto address =
+        static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data) % 16);
+    for (const std::uint8_t unit : {std::uint8_t{16}, std::uint8_t{8}, std::uint8_t{4}}) {
+      const bool fits = address % unit == 0 && row * size % unit == 0 &&
+                        view.row * size % unit == 0 && view.token * size % unit == 0 &&
+                        view.head * size % unit == 0;
+      if (fits) return unit;
+    }
+    return 2;
   }
 
   static Element element(const TensorArg& tensor) { return static_cast<Element>(tensor.dtype); }
@@ -175,7 +183,9 @@ class Resolver {
     p_.v_type = element(a_.v);
     p_.beta_type = element(a_.beta);
     p_.o_type = element(a_.o);
-    p_.vector_qk = by_fours(p_.q, a_.q.dtype, K) && by_fours(p_.k, a_.k.dtype, K);
+    p_.q_unit = copy_unit(p_.q, a_.q.dtype, K);
+    p_.k_unit = copy_unit(p_.k, a_.k.dtype, K);
+    p_.v_unit = copy_unit(p_.v, a_.v.dtype, V);
   }
 
   void gates() {
@@ -205,8 +215,8 @@ class Resolver {
     p_.A_log_type = element(a_.A_log);
     p_.dt_bias_type = element(a_.dt_bias);
     const TokenView bias_view{a_.dt_bias.data, 0, 0, p_.dt_bias_stride};
-    p_.vector_gate = channel && !none && by_fours(p_.gate, a_.gate.dtype, K) &&
-                     (a_.dt_bias.data == nullptr || by_fours(bias_view, a_.dt_bias.dtype, K));
+    p_.gate_unit = copy_unit(p_.gate, a_.gate.dtype, K);
+    p_.dt_bias_unit = copy_unit(bias_view, a_.dt_bias.dtype, K);
   }
 
   static StateView state_view(const TensorArg& tensor, std::int64_t block, std::int64_t head,

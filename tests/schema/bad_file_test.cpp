@@ -4,7 +4,8 @@
 // Files that are dangerous: unsafe_file_test.cpp.
 #include <sys/stat.h>
 
-#include <cstring>
+#include <array>
+#include <cmath>
 
 #include "tests/schema/support.hpp"
 
@@ -46,21 +47,18 @@ TEST_CASE("a wrong schema, operation, mode or convention") {
   check_refused(path, ErrorKind::kValue, "/@op", "gated_delta_rule, kda", "'mamba'");
   write_edited(path, [](hid_t f) { put_attribute(f, "/", "mode", 1.0); });
   check_refused(path, ErrorKind::kType, "/@mode", "text", "number 1");
-  write_edited(path,
-               [](hid_t f) { put_attribute(f, "/convention", "gate", std::string("exp")); });
+  write_edited(path, [](hid_t f) { put_attribute(f, "/convention", "gate", std::string("exp")); });
   check_refused(path, ErrorKind::kValue, "/convention@gate", "softplus, bounded, log", "'exp'");
   write_edited(path, [](hid_t f) { put_attribute(f, "/convention", "gatte", 1.0); });
   check_refused(path, ErrorKind::kSchema, "/convention", "state_layout, gate", "'gatte'");
-  write_edited(path, [](hid_t f) {
-    put_attribute(f, "/convention", "l2_eps", std::string("1e-6"));
-  });
+  write_edited(path,
+               [](hid_t f) { put_attribute(f, "/convention", "l2_eps", std::string("1e-6")); });
   check_refused(path, ErrorKind::kType, "/convention@l2_eps", "a number", "text '1e-6'");
   write_edited(path, [](hid_t f) { put_attribute(f, "/convention", "scale", HUGE_VAL); });
   check_refused(path, ErrorKind::kValue, "/convention@scale", "a finite number", "inf");
   write_edited(path, [](hid_t f) { put_attribute(f, "/convention", "pad_slot", 0.5); });
   check_refused(path, ErrorKind::kType, "/convention@pad_slot", "a whole number", "0.5");
-  write_edited(path,
-               [](hid_t f) { put_attribute(f, "/convention", "disable_state_update", 2.0); });
+  write_edited(path, [](hid_t f) { put_attribute(f, "/convention", "disable_state_update", 2.0); });
   check_refused(path, ErrorKind::kValue, "/convention@disable_state_update", "0 or 1", "2");
 }
 
@@ -165,9 +163,7 @@ TEST_CASE("golden values, budgets and stages are checked like the rest") {
   check_refused(path, ErrorKind::kType, "/stages/G", "f64", "f32");
   put("/outputs/o", H5T_IEEE_F64LE, {2, 3, 3});
   check_refused(path, ErrorKind::kShape, "/outputs/o", "[2,3,2,3]", "[2,3,3]");
-  write_edited(path, [](hid_t f) {
-    H5Adelete_by_name(f, "/golden/o", "radius", H5P_DEFAULT);
-  });
+  write_edited(path, [](hid_t f) { H5Adelete_by_name(f, "/golden/o", "radius", H5P_DEFAULT); });
   check_refused(path, ErrorKind::kSchema, "/golden/o@radius", "certified", "no such attribute");
   write_edited(path, [](hid_t f) { put_attribute(f, "/golden/o", "radius", -1.0); });
   check_refused(path, ErrorKind::kValue, "/golden/o@radius", "a number >= 0", "-1");

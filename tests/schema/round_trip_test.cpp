@@ -3,8 +3,8 @@
 // What is written is read: every field, and every bit of every storage type, through both storage
 // layouts; and the same bytes by other people's readers (h5dump) and from their writers (h5py's
 // conventions, big-endian machines).
+#include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -62,9 +62,10 @@ TEST_CASE("bit patterns survive in every storage type") {
   std::iota(all16.begin(), all16.end(), std::uint16_t{0});
   const std::array<std::uint32_t, 8> f32{0x7f800001U, 0xffc12345U, 0x7fbfffffU, 0x7f800000U,
                                          0xff800000U, 1U,          0x807fffffU, 0x80000000U};
-  const std::array<std::uint64_t, 8> f64{
-      0x7ff0000000000001U, 0xfff8123456789abcU, 0x7ff7ffffffffffffU, 0x7ff0000000000000U,
-      0xfff0000000000000U, 1U,                  0x800fffffffffffffU, 0x8000000000000000U};
+  const std::array<std::uint64_t, 8> f64{0x7ff0000000000001U, 0xfff8123456789abcU,
+                                         0x7ff7ffffffffffffU, 0x7ff0000000000000U,
+                                         0xfff0000000000000U, 1U,
+                                         0x800fffffffffffffU, 0x8000000000000000U};
   const auto fill = [](DType dtype, call::Shape shape, const auto& patterns) {
     call::Tensor t(dtype, std::move(shape));
     REQUIRE(t.bytes().size() == sizeof patterns);
@@ -127,8 +128,8 @@ TEST_CASE("big-endian data of every type is read as values") {
         store(file, "/inputs/a", f.record.inputs.at("a"), H5T_IEEE_F64LE, false);
         store(file, "/inputs/state_indices", f.record.inputs.at("state_indices"), H5T_STD_I32LE,
               false);
-        store(file, "/inputs/accepted_tokens", f.record.inputs.at("accepted_tokens"),
-              H5T_STD_I64LE, false);
+        store(file, "/inputs/accepted_tokens", f.record.inputs.at("accepted_tokens"), H5T_STD_I64LE,
+              false);
       },
       8000);
   H5Tclose(bf16);
@@ -142,8 +143,8 @@ TEST_CASE("attributes of other writers: fixed-length text, narrow numbers, boole
       H5Adelete_by_name(file, object, name, H5P_DEFAULT);
       const hsize_t one = 1;
       const hid_t space = H5Screate_simple(1, &one, nullptr);
-      const hid_t a = H5Acreate_by_name(file, object, name, type, space, H5P_DEFAULT, H5P_DEFAULT,
-                                        H5P_DEFAULT);
+      const hid_t a =
+          H5Acreate_by_name(file, object, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
       REQUIRE(H5Awrite(a, type, data) >= 0);
       H5Aclose(a);
       H5Sclose(space);

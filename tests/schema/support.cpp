@@ -37,7 +37,9 @@ Fixture small_fixture(std::int64_t V) {
   f.record.convention.l2_eps = 1e-5;
   f.record.convention.head_map = call::HeadMap::kTiled;
   f.record.convention.pad_slot = -7;
-  f.record.source = "a kernel, \xc3\xbc""ber alles";
+  f.record.source =
+      "a kernel, \xc3\xbc"
+      "ber alles";
   f.record.contract = "recurrent_f32";
   f.record.case_line = "gdn mtp B=2 T=3";
   f.family = "A";
@@ -128,8 +130,8 @@ void put_attribute(hid_t file, const char* object, const char* name, hid_t type,
     H5Adelete_by_name(file, object, name, H5P_DEFAULT);
   }
   const hid_t space = H5Screate(H5S_SCALAR);
-  const hid_t attribute = H5Acreate_by_name(file, object, name, type, space, H5P_DEFAULT,
-                                            H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t attribute =
+      H5Acreate_by_name(file, object, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   REQUIRE(H5Awrite(attribute, type, data) >= 0);
   H5Aclose(attribute);
   H5Sclose(space);
@@ -152,8 +154,7 @@ void put_attribute(hid_t file, const char* object, const char* name, double valu
 void put_dataset(hid_t file, const char* name, hid_t type, const std::vector<hsize_t>& extents,
                  hid_t dcpl, const void* data) {
   if (H5Lexists(file, name, H5P_DEFAULT) > 0) H5Ldelete(file, name, H5P_DEFAULT);
-  const hid_t space =
-      H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
+  const hid_t space = H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
   const hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
   REQUIRE(dataset >= 0);
   if (data != nullptr) REQUIRE(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0);

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/schema/read.hpp"
