@@ -2,6 +2,7 @@
 #include "reference/bounds/contract.hpp"
 
 #include <array>
+#include <cmath>
 #include <string>
 
 #include "fixtures/call/error.hpp"
@@ -21,6 +22,43 @@ constexpr FunctionErrors kFastFp32{.exp = 0x1p-22,
                                    .logit = 0x1p-23,
                                    .sigmoid = 0x1p-21,
                                    .norm = 0x1p-21};
+
+struct Rounded {
+  Point point;
+  call::DType type;
+};
+
+template <std::size_t N>
+constexpr RoundingTable table(const Rounded (&points)[N]) {
+  RoundingTable rounding{};
+  for (const Rounded& r : points) rounding[static_cast<std::size_t>(r.point)] = r.type;
+  return rounding;
+}
+
+// flash-linear-attention, chunk_gated_delta_rule and chunk_kda: everything that is stored or enters
+// a tensor core between kernels is bf16; gates are cumulated and states carried in fp32.
+constexpr RoundingTable kChunk64 = table({{Point::kQuery, call::DType::kBF16},
+                                          {Point::kKey, call::DType::kBF16},
+                                          {Point::kBetaV, call::DType::kBF16},
+                                          {Point::kBetaK, call::DType::kBF16},
+                                          {Point::kInverse, call::DType::kBF16},
+                                          {Point::kU, call::DType::kBF16},
+                                          {Point::kW, call::DType::kBF16},
+                                          {Point::kStateOperand, call::DType::kBF16},
+                                          {Point::kQueryIn, call::DType::kBF16},
+                                          {Point::kAttention, call::DType::kBF16},
+                                          {Point::kVNew, call::DType::kBF16},
+                                          {Point::kUpdate, call::DType::kBF16},
+                                          {Point::kGateSum, call::DType::kF32}});
+
+// FlashKDA: the same with chunks of 16, decays folded into bf16 operands of the intra-chunk
+// products and a state that is rounded to bf16 after every chunk.
+constexpr RoundingTable kChunk16 = [] {
+  RoundingTable rounding = kChunk64;
+  rounding[static_cast<std::size_t>(Point::kIntra)] = call::DType::kBF16;
+  rounding[static_cast<std::size_t>(Point::kCarriedState)] = call::DType::kBF16;
+  return rounding;
+}();
 
 constexpr std::array<Contract, 5> kContracts{{
     {.name = "ideal",
@@ -43,14 +81,33 @@ constexpr std::array<Contract, 5> kContracts{{
      .unit_roundoff = 0.0,
      .functions = {},
      .state_dtype = call::DType::kF32,
-     .has_budget = false},
+     .chunk = 64,
+     .rounding = kChunk64},
     {.name = "chunk16_bf16_state",
      .meaning = "chunks of 16 tokens with bf16 operands, bf16 state between chunks",
      .unit_roundoff = 0.0,
      .functions = {},
      .state_dtype = call::DType::kBF16,
-     .has_budget = false},
+     .chunk = 16,
+     .rounding = kChunk16},
 }};
+
+// A state that was kept in bf16 often arrives in an f32 tensor. That every one of its numbers is a
+// bf16 number happens to fp32 results only by being zero, so zeros do not count as evidence.
+bool holds_16_bit_state(const call::Record& record) {
+  const auto state = record.outputs.find("final_state");
+  if (state == record.outputs.end()) return false;
+  const call::Tensor& t = state->second;
+  if (call::info(t.dtype()).bytes == 2) return true;
+  std::int64_t evidence = 0;
+  for (std::int64_t i = 0; i < t.size(); ++i) {
+    const double x = t[i];
+    if (x == 0.0 || !std::isfinite(x)) continue;
+    if (x != call::round_to(call::DType::kBF16, x)) return false;
+    ++evidence;
+  }
+  return evidence > 0;
+}
 
 }  // namespace
 
@@ -65,9 +122,10 @@ const Contract& find_contract(std::string_view name) {
 
 const Contract& default_contract(const call::Record& record) {
   if (!record.contract.empty()) return find_contract(record.contract);
-  if (record.mode == call::Mode::kPrefill) return find_contract("chunk64_bf16");
-  const auto state = record.outputs.find("final_state");
-  const bool narrow = state != record.outputs.end() && call::info(state->second.dtype()).bytes == 2;
+  const bool narrow = holds_16_bit_state(record);
+  if (record.mode == call::Mode::kPrefill) {
+    return find_contract(narrow ? "chunk16_bf16_state" : "chunk64_bf16");
+  }
   return find_contract(narrow ? "recurrent_bf16_state" : "recurrent_f32");
 }
 

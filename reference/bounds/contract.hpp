@@ -5,6 +5,9 @@
 // it and from the data of the call (running.hpp), and nothing is tuned.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -24,22 +27,51 @@ struct FunctionErrors {
   double norm = 0.0;       ///< relative error of the q and k norms, reciprocal root included
 };
 
+/// Where a chunked kernel rounds. Names follow the chunk form of rule/forms.hpp; D is a decay from
+/// one token to another, E from the start of the chunk, C the last token of the chunk.
+enum class Point {
+  kQuery,         ///< q^
+  kKey,           ///< k^
+  kBetaV,         ///< beta v, operand of T
+  kBetaK,         ///< beta k^ E, operand of T
+  kIntra,         ///< both operands of A and q^ k^^T where decays are folded into them
+  kInverse,       ///< T = (I + A)^-1, itself exact
+  kU,             ///< u
+  kW,             ///< w
+  kStateOperand,  ///< the state at the start of a chunk as an operand
+  kQueryIn,    ///< q^ E, operand of the state (per-channel gates only: else the product is scaled)
+  kAttention,  ///< masked q^ D k^^T
+  kVNew,       ///< v_new as an operand of the output
+  kUpdate,     ///< D v_new (one gate per head) or D k^ (per-channel), operand of the update
+  kCarriedState,  ///< the state carried from chunk to chunk
+  kGateSum,       ///< the cumulated log gate, before differences of it are taken
+};
+inline constexpr std::size_t kPoints = 15;
+
+/// One storage type per point; absent: not rounded there.
+using RoundingTable = std::array<std::optional<call::DType>, kPoints>;
+
 struct Contract {
   std::string_view name;
   std::string_view meaning;  ///< one line for a person
-  /// Unit roundoff of the running state, products and sums; 0: exact until the output is stored.
+  /// Token by token: unit roundoff of the running state, products and sums; 0: exact until stored.
   double unit_roundoff = 0.0;
   FunctionErrors functions;
   /// Storage of states; absent: whatever type the dataset has.
   std::optional<call::DType> state_dtype;
-  /// False: budgets of this contract are not derived yet, so no verdict is given under it.
-  bool has_budget = true;
+  std::int64_t chunk = 0;    ///< tokens of a chunk; 0: token by token
+  RoundingTable rounding{};  ///< of the chunk form
+
+  [[nodiscard]] const std::optional<call::DType>& at(Point point) const {
+    return rounding[static_cast<std::size_t>(point)];
+  }
 };
 
 /// Throws Error(kArgument) naming every known contract.
 [[nodiscard]] const Contract& find_contract(std::string_view name);
 
-/// The contract that a capture without one most plainly claims: by mode and stored state type.
+/// The contract that a capture names, or the one that it most plainly claims: prefill is chunked,
+/// decode and MTP are recurrent, and a final state of bf16 numbers only was kept in bf16.
 [[nodiscard]] const Contract& default_contract(const call::Record& record);
 
 }  // namespace goldenrule::bounds

@@ -8,6 +8,8 @@
 
 #include "reference/bounds/certificate.hpp"
 #include "reference/bounds/running.hpp"
+#include "reference/oracle/chunk_spread.hpp"
+#include "reference/oracle/lane_io.hpp"
 #include "reference/oracle/parallel.hpp"
 #include "reference/rule/lane.hpp"
 #include "reference/rule/recurrent.hpp"
@@ -30,28 +32,16 @@ float round_up(double x) {
   return static_cast<double>(f) < x ? std::nextafter(f, std::numeric_limits<float>::infinity()) : f;
 }
 
-// Where element (i, v) of the state of value head `head` lies in a tensor of [.., HV, state]
-// blocks.
-struct StateIndex {
-  std::int64_t HV, K, V;
-  bool vk;
-
-  [[nodiscard]] std::size_t operator()(std::int64_t block, std::int64_t head, std::int64_t i,
-                                       std::int64_t v) const {
-    const std::int64_t base = (block * HV + head) * K * V;
-    return static_cast<std::size_t>(base + (vk ? v * K + i : i * V + v));
-  }
-};
-
 Expected allocate(call::Shape shape, const Options& options) {
   Expected e;
   e.shape = std::move(shape);
   const auto n = static_cast<std::size_t>(call::element_count(e.shape));
   e.golden.assign(n, 0.0);
   e.radius.assign(n, 0.0F);
-  if (options.contract != nullptr && options.contract->has_budget) {
+  if (options.contract != nullptr && options.contract->unit_roundoff > 0.0) {
     e.sigma.assign(n, 0.0F);
     e.bias.assign(n, 0.0F);
+    e.multiple = bounds::deviation_multiple(std::ssize(e.golden));
   }
   return e;
 }
@@ -75,8 +65,7 @@ class Evaluator {
         dims_(plan.dims),
         options_(options),
         inputs_(record),
-        index_{dims_.HV, dims_.K, dims_.V,
-               record.convention.state_layout == call::StateLayout::kVK} {}
+        index_(record, plan.dims) {}
 
   Evaluation run() {
     allocate_outputs();
@@ -98,6 +87,9 @@ class Evaluator {
       }
       run_batch({jobs.data() + begin, end - begin});
       begin = end;
+    }
+    if (options_.contract != nullptr && options_.contract->chunk > 0) {
+      emulate_spread(record_, plan_, *options_.contract, evaluation_);
     }
     return std::move(evaluation_);
   }

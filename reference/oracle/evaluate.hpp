@@ -26,6 +26,7 @@ struct Expected {
   std::vector<float> radius;    ///< rounded up
   std::vector<float> sigma;     ///< one standard deviation of the contract's roundings
   std::vector<float> bias;      ///< the contract's systematic errors, linearly added
+  double multiple = 0.0;        ///< how many sigmas the contract grants
   std::vector<bool> undefined;  ///< elements that no kernel writes; empty: all are defined
 
   [[nodiscard]] double max_radius() const;
@@ -38,7 +39,7 @@ struct Evaluation {
 
 struct Options {
   bool certify = true;                         ///< false: radius is left at infinity
-  const bounds::Contract* contract = nullptr;  ///< with a budget: fills sigma and bias
+  const bounds::Contract* contract = nullptr;  ///< fills sigma and bias
   bool intermediate_states = true;             ///< MTP: computes them
 };
 

@@ -5,6 +5,7 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/plan.hpp"
+#include "reference/oracle/lane_io.hpp"
 #include "reference/oracle/parallel.hpp"
 #include "reference/rule/forms.hpp"
 
@@ -62,8 +63,8 @@ class StageWriter {
       : record_(record),
         d_(plan.dims),
         C_(C),
-        vk_(record.convention.state_layout == call::StateLayout::kVK),
         inputs_(record),
+        index_(record, plan.dims),
         stages_(allocate(record, d_, gate_count(), C, count_chunks(plan, C))) {}
 
   static std::int64_t count_chunks(const call::Plan& plan, std::int64_t C) {
@@ -76,7 +77,8 @@ class StageWriter {
     const auto lane = rule::prepare_lane<Quad>(record_, d_, inputs_, sequence.first_token,
                                                sequence.token_count, head);
     rule::ChunkStages<Quad> result;
-    (void)rule::chunk_form<Quad>(lane, values(sequence, head), start(sequence, head), C_, &result);
+    (void)rule::chunk_form<Quad>(lane, lane_values(inputs_, d_, sequence, head),
+                                 lane_start(inputs_, d_, index_, sequence, head), C_, &result);
     const std::int64_t qk_head = d_.qk_head(record_.convention.head_map, head);
     for (std::int64_t t = 0; t < sequence.token_count; ++t) {
       const std::int64_t token = sequence.first_token + t;
@@ -130,44 +132,17 @@ class StageWriter {
     return true;
   }
 
-  [[nodiscard]] rule::Matrix<double> values(const call::Sequence& s, std::int64_t head) const {
-    rule::Matrix<double> v(s.token_count, d_.V);
-    for (std::int64_t t = 0; t < s.token_count; ++t) {
-      for (std::int64_t x = 0; x < d_.V; ++x) {
-        v(t, x) =
-            inputs_.v[static_cast<std::size_t>(((s.first_token + t) * d_.HV + head) * d_.V + x)];
-      }
-    }
-    return v;
-  }
-
-  [[nodiscard]] std::int64_t state_offset(std::int64_t i, std::int64_t x) const {
-    return vk_ ? x * d_.K + i : i * d_.V + x;
-  }
-
-  [[nodiscard]] rule::Matrix<double> start(const call::Sequence& s, std::int64_t head) const {
-    rule::Matrix<double> state = rule::Matrix<double>::Zero(d_.K, d_.V);
-    if (s.start_block < 0 || inputs_.initial_state.empty()) return state;
-    const std::int64_t base = (s.start_block * d_.HV + head) * d_.state_size();
-    for (std::int64_t i = 0; i < d_.K; ++i) {
-      for (std::int64_t x = 0; x < d_.V; ++x) {
-        state(i, x) = inputs_.initial_state[static_cast<std::size_t>(base + state_offset(i, x))];
-      }
-    }
-    return state;
-  }
-
   void store_state(const rule::Matrix<Quad>& state, double* to) const {
     for (std::int64_t i = 0; i < d_.K; ++i) {
-      for (std::int64_t x = 0; x < d_.V; ++x) to[state_offset(i, x)] = state(i, x).hi;
+      for (std::int64_t x = 0; x < d_.V; ++x) to[index_(0, 0, i, x)] = state(i, x).hi;
     }
   }
 
   const call::Record& record_;
   const call::Dims d_;
   const std::int64_t C_;
-  const bool vk_;
   const rule::DecodedInputs inputs_;
+  const StateIndex index_;
   Stages stages_;
 };
 

@@ -17,13 +17,12 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Budget {
   const oracle::Expected& expected;
   call::DType storage;
-  double lambda;
 
   [[nodiscard]] double operator()(std::size_t i) const {
     double spread = 0.0;
     if (!expected.sigma.empty()) {
-      spread =
-          lambda * static_cast<double>(expected.sigma[i]) + static_cast<double>(expected.bias[i]);
+      spread = expected.multiple * static_cast<double>(expected.sigma[i]) +
+               static_cast<double>(expected.bias[i]);
     }
     return spread + 0.5 * call::ulp(storage, std::fabs(expected.golden[i]) + spread);
   }
@@ -190,8 +189,8 @@ void decide(TensorReport& report, const Sums& sums) {
 // Errors stay in the report; whatever was measured against a budget is taken out of it.
 void withhold_verdict(TensorReport& report, const bounds::Contract& contract) {
   if (report.compared > 0) {
-    report.reason = "no budget is derived yet for contract " + std::string(contract.name) +
-                    ": errors are reported, no verdict is given";
+    report.reason = "contract " + std::string(contract.name) +
+                    " gives no budget for this tensor: errors are reported, no verdict is given";
   }
   report.verdict = Verdict::kSkipped;
   report.out_of_budget = 0;
@@ -280,12 +279,14 @@ TensorReport judge(const std::string& name, const call::Tensor& output,
   report.name = name;
   report.dtype = output.dtype();
   report.shape = output.shape();
-  const Budget budget{expected, storage_type(name, output.dtype(), contract),
-                      bounds::deviation_multiple(output.size())};
-  Comparison comparison(report, output, expected, budget, contract.has_budget);
+  const Budget budget{expected, storage_type(name, output.dtype(), contract)};
+  // A contract with roundings needs their spread; `ideal` has none.
+  const bool has_budget =
+      !expected.sigma.empty() || (contract.unit_roundoff == 0.0 && contract.chunk == 0);
+  Comparison comparison(report, output, expected, budget, has_budget);
   comparison.run();
   decide(report, comparison.sums());
-  if (!contract.has_budget) withhold_verdict(report, contract);
+  if (!has_budget) withhold_verdict(report, contract);
   return report;
 }
 

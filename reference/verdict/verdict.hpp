@@ -2,10 +2,10 @@
 //
 // Verdicts on tensors. An element passes when
 //
-//   |y - golden| <= radius + budget,   budget = lambda sigma + bias + half an ulp of storage,
+//   |y - golden| <= radius + budget,   budget = multiple sigma + bias + half an ulp of storage,
 //
 // with golden and its certified radius from the oracle, sigma and bias from the contract
-// (bounds/running.hpp) and the ulp taken at |golden| + lambda sigma + bias, where the kernel's
+// (bounds/running.hpp) and the ulp taken at |golden| + multiple sigma + bias, where the kernel's
 // unrounded result may lie. A tensor passes when every element does: no norm over the tensor, no
 // cosine, no share of elements that may be wrong. Where the exact result is not finite (the inputs
 // hold NaN or Inf) the kernel's must not be finite either; NaN and Inf anywhere else are findings.
@@ -74,8 +74,8 @@ struct TensorReport {
   std::vector<RowFindings> failing_rows;  ///< rows with a finding, ascending
 };
 
-/// Judges `output` against `expected` under `contract`. Without a budget (contract.has_budget) the
-/// errors are reported and the verdict is kSkipped with the reason.
+/// Judges `output` against `expected` under `contract`. Where the contract gives no budget for this
+/// tensor the errors are reported and the verdict is kSkipped with the reason.
 [[nodiscard]] TensorReport judge(const std::string& name, const call::Tensor& output,
                                  const oracle::Expected& expected,
                                  const bounds::Contract& contract);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 
 #include "fixtures/cases/families.hpp"
@@ -191,7 +192,10 @@ TEST_CASE("family H: v is what the state holds, to one per cent") {
     std::map<std::pair<std::int64_t, std::size_t>, std::vector<double>> stored;
     int revisits = 0;
     for (std::int64_t t = 0; t < dims.tokens; ++t) {
-      if (t == 137) stored.clear();
+      if (t == 137) {
+        CHECK(v[static_cast<std::size_t>(t * dims.HV)] != v[0]);  // sequences differ
+        stored.clear();
+      }
       for (std::int64_t j = 0; j < dims.HV; ++j) {
         const auto& key = k[static_cast<std::size_t>(t * dims.H + j / (dims.HV / dims.H))];
         const auto largest = std::ranges::max_element(key);
@@ -296,6 +300,15 @@ TEST_CASE("family K: entries of the exact world") {
     }
     if (std::stoi(K) % 64 == 0) CHECK(std::ranges::count(used, 0) == 0);
     for (const double x : input(record, "beta")) REQUIRE(x == 1);
+    // Few keys, so that they come again and are overwritten.
+    const std::set<std::vector<double>> distinct(k.begin(), k.end());
+    CHECK(std::ssize(distinct) <= 2 * 16 * (std::stoi(K) / 64));
+    // Channels of a block live or die together; blocks decide for themselves.
+    const auto alphas = rows(record.inputs.at("g"));
+    const auto is_partial = [](const std::vector<double>& alpha) {
+      return std::ranges::count(alpha, 0.0) % std::ssize(alpha) != 0;
+    };
+    CHECK(std::ranges::any_of(alphas, is_partial) == (std::stoi(K) > 64));
     const auto g = input(record, "g");
     const auto zeros = std::ranges::count(g, 0.0);
     CHECK(zeros > 0);

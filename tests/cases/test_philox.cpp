@@ -29,6 +29,7 @@ TEST_CASE("fnv1a gives the published answers") {
 TEST_CASE("an element depends on seed, name and the whole index") {
   const Stream q(1, "q");
   CHECK(q.bits(5) == Stream(1, "q").bits(5));
+  CHECK((q.bits(5) >> 32) != (q.bits(5) & 0xffffffff));
   CHECK(q.bits(5) != Stream(1, "k").bits(5));
   CHECK(q.bits(5) != Stream(2, "q").bits(5));
   CHECK(q.bits(5) != Stream(1 + (std::uint64_t{1} << 32), "q").bits(5));
@@ -43,6 +44,7 @@ TEST_CASE("uniform and normal have their moments") {
   for (int i = 0; i < kCount; ++i) {
     const double u = stream.uniform(i);
     const double z = stream.normal(i);
+    REQUIRE(std::fmod(u * 0x1p53, 2) == 1);  // an odd multiple of 2^-53: never 0, never 1
     mean += u / kCount;
     lowest = std::min(lowest, u);
     highest = std::max(highest, u);

@@ -43,7 +43,7 @@ TEST_CASE("braces are a product, the leftmost varying slowest") {
   CHECK(expand(" a={1,2} b=3 c={4,5}\r") ==
         std::vector<std::string>{"a=1 b=3 c=4", "a=1 b=3 c=5", "a=2 b=3 c=4", "a=2 b=3 c=5"});
   for (const char* bad :
-       {"a={1,2", "a=1}", "a=}1{", "a={1,{2}}", "{a,b}=1", "a=x{1,2}", "a={1}2"}) {
+       {"a={1,2", "a=1}", "a=}1{", "a={1,{2}}", "{a,b}=1", "a=x{1,2}", "a={1}2", "a={1,b={2,3}"}) {
     CAPTURE(bad);
     CHECK_THROWS_AS((void)expand(bad), Error);
   }
@@ -164,6 +164,12 @@ TEST_CASE("shards are disjoint, complete, ordered and even") {
   CHECK(count == suite.cases.size());
   CHECK(lines.size() == suite.cases.size());
   CHECK(shard(suite, 1, 1).cases.size() == suite.cases.size());
+  // One case with more work than eight others together has a share of its own.
+  const Suite uneven = parse_suite("uneven",
+                                   "op=gdn mode=decode B=1 H=1 HV=1 K=4 V={1,2,3,4,5,6,7,8}\n"
+                                   "op=gdn mode=decode B=1 H=1 HV=1 K=4 V=64\n");
+  CHECK(shard(uneven, 1, 2).cases.size() == 1);
+  CHECK(shard(uneven, 2, 2).cases.size() == 8);
   CHECK(shard(suite, 5000, 5000).cases.empty());
   CHECK_THROWS_AS((void)shard(suite, 0, 4), Error);
   CHECK_THROWS_AS((void)shard(suite, 5, 4), Error);

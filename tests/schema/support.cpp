@@ -7,7 +7,16 @@
 #include <fstream>
 #include <iterator>
 
+#include "fixtures/hdf5/library.hpp"
+
 namespace goldenrule::schema {
+
+namespace {
+
+// Before main, since nothing may have used HDF5 before it.
+[[maybe_unused]] const bool kSkipCleanup = (hdf5::skip_cleanup_at_exit(), true);
+
+}  // namespace
 
 TemporaryDirectory::TemporaryDirectory() {
   std::string name = (std::filesystem::temp_directory_path() / "goldenrule-XXXXXX").string();

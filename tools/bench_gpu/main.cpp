@@ -4,6 +4,7 @@
 // the same run. Floor = bytes that must move / ceiling at 2 GiB; a goal or peer of another run is
 // printed for orientation (absolute times drift between machines).
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -18,6 +19,7 @@ namespace {
 struct Options {
   std::string filter;
   int replays = 30;
+  bool profile = false;  ///< one plain launch a row, for a profiler, nothing timed
 };
 
 // The rows of the measured peers, K = V = 128; goal_us and peer_us as measured or set there.
@@ -151,6 +153,15 @@ int run(const Options& options) {
   if (goldenrule_gpu_initialize(message, sizeof message) != GOLDENRULE_GPU_OK) {
     throw Error(ErrorKind::kArgument, "goldenrule_gpu_initialize", "ok", message);
   }
+  if (options.profile) {
+    for (const Row& row : table()) {
+      if (row.name().find(options.filter) == std::string::npos) continue;
+      const Workload workload(row, stream.get());
+      workload.launch(0, stream.get(), 0);
+      gpu::check_cuda(cudaStreamSynchronize(stream.get()), "profiled launch");
+    }
+    return 0;
+  }
   double in_place = 0, read = 0;
   print_ceilings(stream.get(), options.replays, in_place, read);
   std::printf("%-30s %8s %17s %8s %6s %6s %8s %8s %6s %8s\n", "call", "us", "(10%-90%)", "dep. us",
@@ -173,8 +184,10 @@ int main(int argc, char** argv) {
       options.filter = argv[++i];
     } else if (std::strcmp(argv[i], "--replays") == 0 && i + 1 < argc) {
       options.replays = std::atoi(argv[++i]);
+    } else if (std::strcmp(argv[i], "--profile") == 0) {
+      options.profile = true;
     } else {
-      std::fprintf(stderr, "usage: goldenrule_bench [--filter TEXT] [--replays N]\n");
+      std::fprintf(stderr, "usage: goldenrule_bench [--filter TEXT] [--replays N] [--profile]\n");
       return 2;
     }
   }

@@ -12,7 +12,7 @@ namespace goldenrule::tools {
 
 struct CheckOptions {
   std::vector<std::string> files;
-  std::string contract;  ///< empty: the file's, or by mode and state type
+  std::string contract;  ///< empty: the file's, or by mode and state
   std::string precision = "auto";
   std::string json, junit;  ///< paths; empty: not written
 };

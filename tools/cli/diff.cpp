@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/schema/read.hpp"
@@ -12,14 +13,19 @@
 namespace goldenrule::tools {
 namespace {
 
+// NaN is itself here: a NaN in the same place is the same input.
+bool same_values(const call::Tensor& a, const call::Tensor& b) {
+  const auto same = [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); };
+  return a.shape() == b.shape() && std::ranges::equal(a.to_doubles(), b.to_doubles(), same);
+}
+
 // The candidate must have been given the golden file's inputs, or the comparison means nothing. It
 // need not repeat them; what it repeats must be the same.
 void check_same_inputs(const schema::Fixture& golden, const schema::Fixture& candidate,
                        const DiffOptions& options) {
   for (const auto& [name, tensor] : candidate.record.inputs) {
     const call::Tensor* given = golden.record.find_input(name);
-    if (given == nullptr || given->shape() != tensor.shape() ||
-        given->to_doubles() != tensor.to_doubles()) {
+    if (given == nullptr || !same_values(*given, tensor)) {
       throw Error(ErrorKind::kValue, options.candidate, "/inputs/" + name,
                   "the values in " + options.golden, "other values");
     }

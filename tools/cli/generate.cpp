@@ -50,17 +50,22 @@ cases::Suite select(const GenerateOptions& options) {
                       parse_count(options.shard.substr(slash + 1), options.shard));
 }
 
+// The chunk size of the stages in a file: A is [tokens,HV,C]. 0: it has none.
+std::int64_t stored_stages(const schema::Description& found) {
+  const auto a = std::ranges::find(found.datasets, "/stages/A", &schema::DatasetInfo::path);
+  return a == found.datasets.end() || a->shape.empty() ? 0 : a->shape.back();
+}
+
 // A file that is there under its final name was completed by an earlier run; it is kept if it is
 // what this run would write. Files that cannot be read are written again.
 bool is_done(const fs::path& path, const cases::Case& c, scalar::Precision precision, int stages) {
   if (!fs::exists(path)) return false;
   try {
     const schema::Description found = schema::describe(path);
-    const bool has_stages = std::ranges::any_of(
-        found.datasets, [](const auto& dataset) { return dataset.path.starts_with("/stages/"); });
     return found.header.record.case_line == cases::canonical(c) &&
            found.header.generator == generator_name() &&
-           found.header.precision_bits == oracle::bits_of(precision) && stages == 0 && !has_stages;
+           found.header.precision_bits == oracle::bits_of(precision) &&
+           stored_stages(found) == stages;
   } catch (const Error&) {
     return false;
   }

@@ -22,7 +22,7 @@ const bounds::Contract& choose_contract(const std::string& name, const call::Rec
     origin = "given";
     return bounds::find_contract(name);
   }
-  origin = record.contract.empty() ? "by mode and state type" : "named by the file";
+  origin = record.contract.empty() ? "by mode and state" : "named by the file";
   return bounds::default_contract(record);
 }
 

@@ -30,7 +30,7 @@ int run(int argc, char** argv) {
   sub->add_option("files", check.files, "captures in schema goldenrule/1")->required();
   sub->add_option("--contract", check.contract,
                   "ideal, recurrent_f32, recurrent_bf16_state, chunk64_bf16, chunk16_bf16_state "
-                  "(default: the file's, or by mode and state type)");
+                  "(default: the file's, or by mode and state)");
   sub->add_option("--precision", check.precision, "auto, double, quad (106 bits), multi (168)");
   sub->add_option("--json", check.json, "write the report as JSON");
   sub->add_option("--junit", check.junit, "write the report as JUnit XML");

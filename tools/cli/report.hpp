@@ -18,7 +18,7 @@ struct FileReport {
   std::string file;
   call::Record record;
   verdict::CaseReport report;
-  std::string contract_origin;  ///< "given", "named by the file" or "by mode and state type"
+  std::string contract_origin;  ///< "given", "named by the file" or "by mode and state"
 };
 
 [[nodiscard]] std::string text_report(const FileReport& file);

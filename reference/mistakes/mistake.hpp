@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Named mistakes: what kernel authors get wrong. One table serves three masters: the kill matrix
+// (can a suite see the mistake?), the explanation of a failing capture (which mistake reproduces
+// it?) and the documentation. A mistake is a change around a kernel, not a kernel: most of them
+// hand changed inputs or conventions to the kernel they are given, or change where its outputs go,
+// so that the oracle stays plain.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "fixtures/call/record.hpp"
+
+namespace goldenrule::mistakes {
+
+/// A kernel that computes without storage rounding: f64 tensors named and shaped like the outputs
+/// of the call: o, final_state, and for MTP intermediate_states. Elements that it does not write
+/// are NaN. The oracle in double precision is one; an emulator of a contract is another.
+using Kernel = std::function<call::TensorMap(const call::Record&)>;
+
+struct Mistake {
+  std::string_view name;     ///< "gate_log2": stable, used in reports and scripts
+  std::string_view group;    ///< the heading under which the table documents it
+  std::string_view meaning;  ///< one sentence to the author: what the kernel does
+  /// Whether the mistake can be made in this call at all (its mode, conventions and shapes).
+  bool (*applies)(const call::Record& record);
+  /// The outputs of a kernel that makes the mistake, from one that does not.
+  call::TensorMap (*commit)(const call::Record& record, const Kernel& kernel);
+};
+
+/// Every mistake, in the order of the documentation.
+[[nodiscard]] std::span<const Mistake> table();
+
+}  // namespace goldenrule::mistakes

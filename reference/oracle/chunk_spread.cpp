@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/oracle/chunk_spread.hpp"
+
+#include <boost/math/distributions/chi_squared.hpp>
+#include <cmath>
+
+#include "reference/bounds/chunk_emulator.hpp"
+#include "reference/bounds/running.hpp"
+#include "reference/oracle/lane_io.hpp"
+#include "reference/oracle/parallel.hpp"
+
+namespace goldenrule::oracle {
+namespace {
+
+using Matrix = rule::Matrix<double>;
+
+double multiple_for(std::int64_t n) {
+  const double p = bounds::kFalseAlarm / (2.0 * static_cast<double>(std::max<std::int64_t>(n, 1)));
+  const boost::math::chi_squared chi2(kRuns);
+  const double r = boost::math::quantile(chi2, p) / kRuns;
+  return bounds::deviation_multiple(2 * n) / std::sqrt((1.0 + r) / 2.0);
+}
+
+// sum (run - exact)^2 over the runs, turned into sigma in place.
+void to_sigma(Matrix& squares) {
+  for (Eigen::Index row = 0; row < squares.rows(); ++row) {
+    const double mean = squares.row(row).mean();
+    for (Eigen::Index x = 0; x < squares.cols(); ++x) {
+      squares(row, x) = std::sqrt(0.5 * (squares(row, x) + mean) / kRuns);
+    }
+  }
+}
+
+class SpreadEmulation {
+ public:
+  SpreadEmulation(const call::Record& record, const call::Plan& plan,
+                  const bounds::Contract& contract, Evaluation& evaluation)
+      : record_(record),
+        dims_(plan.dims),
+        contract_(contract),
+        inputs_(record),
+        index_(record, plan.dims),
+        o_(evaluation.outputs.at("o")),
+        final_state_(evaluation.outputs.at("final_state")) {}
+
+  void run(const call::Sequence& sequence, std::int64_t head) {
+    const auto lane = rule::prepare_lane<double>(record_, dims_, inputs_, sequence.first_token,
+                                                 sequence.token_count, head);
+    const Matrix v = lane_values(inputs_, dims_, sequence, head);
+    const Matrix start = lane_start(inputs_, dims_, index_, sequence, head);
+    Matrix o = Matrix::Zero(v.rows(), v.cols());
+    Matrix state = Matrix::Zero(start.rows(), start.cols());
+    const auto exact = rule::chunk_form<double>(lane, v, start, contract_.chunk, nullptr);
+    for (int run = 0; run < kRuns; ++run) {
+      const auto stream =
+          static_cast<std::uint64_t>((sequence.first_token * dims_.HV + head) * kRuns + run);
+      bounds::Rounder rounder(contract_, bounds::RoundingMode::kRandom, kSpreadSeed, stream);
+      const auto emulated = bounds::emulate_chunks(lane, v, start, contract_, rounder);
+      o += (emulated.o - exact.o).cwiseAbs2();
+      state += (emulated.state - exact.state).cwiseAbs2();
+    }
+    to_sigma(o);
+    to_sigma(state);
+    store(sequence, head, o, state);
+  }
+
+ private:
+  void store(const call::Sequence& sequence, std::int64_t head, const Matrix& o,
+             const Matrix& state) {
+    for (std::int64_t t = 0; t < sequence.token_count; ++t) {
+      const std::int64_t base = ((sequence.first_token + t) * dims_.HV + head) * dims_.V;
+      for (std::int64_t x = 0; x < dims_.V; ++x) {
+        o_.sigma[static_cast<std::size_t>(base + x)] = static_cast<float>(o(t, x));
+      }
+    }
+    for (const call::Snapshot& snapshot : sequence.snapshots) {
+      if (snapshot.target != call::Target::kFinalState || snapshot.after != sequence.token_count) {
+        continue;
+      }
+      for (std::int64_t i = 0; i < dims_.K; ++i) {
+        for (std::int64_t x = 0; x < dims_.V; ++x) {
+          final_state_.sigma[index_(snapshot.block, head, i, x)] = static_cast<float>(state(i, x));
+        }
+      }
+    }
+  }
+
+  const call::Record& record_;
+  const call::Dims& dims_;
+  const bounds::Contract& contract_;
+  const rule::DecodedInputs inputs_;
+  const StateIndex index_;
+  Expected& o_;
+  Expected& final_state_;
+};
+
+}  // namespace
+
+void emulate_spread(const call::Record& record, const call::Plan& plan,
+                    const bounds::Contract& contract, Evaluation& evaluation) {
+  for (const char* name : {"o", "final_state"}) {
+    Expected& expected = evaluation.outputs.at(name);
+    expected.sigma.assign(expected.golden.size(), 0.0F);
+    expected.bias.assign(expected.golden.size(), 0.0F);
+    expected.multiple = multiple_for(std::ssize(expected.golden));
+  }
+  SpreadEmulation emulation(record, plan, contract, evaluation);
+  struct Job {
+    const call::Sequence* sequence;
+    std::int64_t head;
+  };
+  std::vector<Job> jobs;
+  for (const call::Sequence& sequence : plan.sequences) {
+    for (std::int64_t head = 0; head < plan.dims.HV; ++head) {
+      if (!sequence.padded && sequence.token_count > 0) jobs.push_back({&sequence, head});
+    }
+  }
+  parallel_for(std::ssize(jobs), [&](std::int64_t i) {
+    const Job& job = jobs[static_cast<std::size_t>(i)];
+    emulation.run(*job.sequence, job.head);
+  });
+}
+
+}  // namespace goldenrule::oracle

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The budget of a chunked kernel by emulation: each lane is run kRuns times with random roundings
+// at the points of the contract (bounds/chunk_emulator.hpp), and sigma of an element is the root
+// mean square of (run - exact), averaged half and half with the mean over its row (the V values of
+// an output token, of a key of a state), which has V times the samples.
+//
+// Number of sigmas. To first order the error of an element is a linear form in independent uniform
+// roundings; it is sub-Gaussian with proxy sigma^2, so lambda = sqrt(2 ln(2n / (p/2))) covers n
+// elements with probability 1 - p/2. sigma itself is estimated: with r = the quantile p/(2n) of
+// chi^2 with kRuns degrees of freedom, over kRuns, an estimate below sqrt(r) sigma occurs anywhere
+// with probability below p/2; averaged with a row of the same variance it is at least
+// sqrt((1 + r)/2) sigma. Hence
+//
+//   multiple = lambda / sqrt((1 + r) / 2).
+//
+// Premises: zero-mean roundings (round to nearest), elements of a row of like variance, errors
+// small enough for linearity. Sums are accumulated in fp32, whose errors are below 2^-13 of these.
+#pragma once
+
+#include <cstdint>
+
+#include "reference/oracle/evaluate.hpp"
+
+namespace goldenrule::oracle {
+
+inline constexpr int kRuns = 24;
+
+/// The seed of the random roundings; fixed, so that a verdict can be repeated.
+inline constexpr std::uint64_t kSpreadSeed = 0x676f6c64656e7275U;
+
+/// Fills sigma, bias (zero) and multiple of o and final_state in `evaluation` for a contract with
+/// chunks. Intermediate states are not a product of the chunk form: theirs stay empty.
+void emulate_spread(const call::Record& record, const call::Plan& plan,
+                    const bounds::Contract& contract, Evaluation& evaluation);
+
+}  // namespace goldenrule::oracle

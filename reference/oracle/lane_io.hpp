@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Between the tensors of a call and the matrices of a lane.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "fixtures/call/plan.hpp"
+#include "reference/rule/forms.hpp"
+
+namespace goldenrule::oracle {
+
+/// Where element (i, v) of the state of value head `head` lies in a tensor of [.., HV,state]
+/// blocks.
+struct StateIndex {
+  std::int64_t HV, K, V;
+  bool vk;
+
+  StateIndex(const call::Record& record, const call::Dims& dims)
+      : HV(dims.HV),
+        K(dims.K),
+        V(dims.V),
+        vk(record.convention.state_layout == call::StateLayout::kVK) {}
+
+  [[nodiscard]] std::size_t operator()(std::int64_t block, std::int64_t head, std::int64_t i,
+                                       std::int64_t v) const {
+    return static_cast<std::size_t>((block * HV + head) * K * V + (vk ? v * K + i : i * V + v));
+  }
+};
+
+/// v of one lane, [token_count, V].
+[[nodiscard]] rule::Matrix<double> lane_values(const rule::DecodedInputs& inputs,
+                                               const call::Dims& dims,
+                                               const call::Sequence& sequence, std::int64_t head);
+
+/// The start state of one lane, [K, V]; zero where the sequence has none.
+[[nodiscard]] rule::Matrix<double> lane_start(const rule::DecodedInputs& inputs,
+                                              const call::Dims& dims, const StateIndex& index,
+                                              const call::Sequence& sequence, std::int64_t head);
+
+}  // namespace goldenrule::oracle

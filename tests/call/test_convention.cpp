@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <type_traits>
+
+#include "tests/call/support.hpp"
+
+using namespace goldenrule;
+using namespace goldenrule::call;
+
+namespace {
+
+template <class E>
+void check_names(const std::string& legal) {
+  using Names = EnumNames<E>;
+  for (std::size_t i = 0; i < Names::kNames.size(); ++i) {
+    CHECK(parse_name<E>(Names::kNames[i]) == static_cast<E>(i));
+    CHECK(name_of(static_cast<E>(i)) == Names::kNames[i]);
+  }
+  test::check_refused(
+      [] { (void)parse_name<E>("no such"); },
+      {ErrorKind::kValue, std::string(Names::kWhat), "one of " + legal, "'no such'"});
+}
+
+}  // namespace
+
+TEST_CASE("convention: names, and the refusal of others") {
+  check_names<StateLayout>("vk, kv");
+  check_names<Gate>("softplus, bounded, log, log2, linear, none");
+  check_names<BetaForm>("sigmoid, sigmoid2, direct");
+  check_names<QkNorm>("none, rsqrt_sum_eps, max_norm_eps, norm_plus_eps");
+  check_names<HeadMap>("grouped, tiled");
+  check_names<GateHead>("v, qk");
+  check_names<Op>("gated_delta_rule, kda");
+  check_names<Mode>("decode, mtp, prefill");
+}
+
+TEST_CASE("convention: names belong to their values") {
+  // Written out: a permuted table would still pass the round trip above.
+  CHECK(parse_name<StateLayout>("kv") == StateLayout::kKV);
+  CHECK(parse_name<Gate>("bounded") == Gate::kBounded);
+  CHECK(parse_name<Gate>("log2") == Gate::kLog2);
+  CHECK(parse_name<Gate>("linear") == Gate::kLinear);
+  CHECK(parse_name<BetaForm>("sigmoid2") == BetaForm::kSigmoid2);
+  CHECK(parse_name<BetaForm>("direct") == BetaForm::kDirect);
+  CHECK(parse_name<QkNorm>("max_norm_eps") == QkNorm::kMaxNormEps);
+  CHECK(parse_name<QkNorm>("norm_plus_eps") == QkNorm::kNormPlusEps);
+  CHECK(parse_name<HeadMap>("tiled") == HeadMap::kTiled);
+  CHECK(parse_name<GateHead>("qk") == GateHead::kQK);
+  CHECK(parse_name<Op>("kda") == Op::kKda);
+  CHECK(parse_name<Mode>("mtp") == Mode::kMtp);
+}
+
+TEST_CASE("convention: every field is visited once, and the visit can change it") {
+  Convention c;
+  std::vector<std::string> names;
+  for_each_field(c, [&](const char* name, auto& field) {
+    names.emplace_back(name);
+    using F = std::remove_reference_t<decltype(field)>;
+    if constexpr (std::is_enum_v<F>) {
+      field = static_cast<F>(1);
+    } else {
+      field = 3;
+    }
+  });
+  CHECK(names == std::vector<std::string>{"state_layout", "gate", "softplus_beta",
+                                          "softplus_threshold", "lower_bound", "beta", "qk_l2norm",
+                                          "l2_eps", "scale", "head_map", "gate_head", "pad_slot",
+                                          "disable_state_update"});
+  CHECK(c.state_layout == StateLayout::kKV);
+  CHECK(c.softplus_threshold == 3.0);
+  CHECK(c.scale == 3.0);
+  CHECK(c.pad_slot == 3);
+  CHECK_FALSE(c == Convention{});
+}
+
+TEST_CASE("convention: head maps") {
+  Dims d;
+  d.H = 3;
+  d.HV = 6;
+  for (std::int64_t j = 0; j < 6; ++j) {
+    CHECK(d.qk_head(HeadMap::kGrouped, j) ==
+          std::vector<std::int64_t>{0, 0, 1, 1, 2, 2}[static_cast<std::size_t>(j)]);
+    CHECK(d.qk_head(HeadMap::kTiled, j) ==
+          std::vector<std::int64_t>{0, 1, 2, 0, 1, 2}[static_cast<std::size_t>(j)]);
+  }
+}
+
+TEST_CASE("convention: the scale, where none is named and where it is zero") {
+  CHECK(resolved_scale({}, 64) == 0.125);
+  CHECK(resolved_scale({}, 80) == 1.0 / std::sqrt(80.0));
+  Convention zero;
+  zero.scale = 0.0;
+  CHECK(resolved_scale(zero, 64) == 0.0);
+}
+
+TEST_CASE("error: names the file once it is known") {
+  const Error error(ErrorKind::kShape, "/inputs/k", "[2]", "[3]");
+  CHECK(std::string(error.what()) == "/inputs/k: expected [2], actual [3]");
+  const Error named = error.in_file("x.h5");
+  CHECK(std::string(named.what()) == "x.h5: /inputs/k: expected [2], actual [3]");
+  CHECK(named.kind() == ErrorKind::kShape);
+  CHECK(named.in_file("y.h5").file() == "x.h5");
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What validate() refuses: one row per way in which presence, type, rank or extents can be wrong.
+#include <doctest/doctest.h>
+
+#include "tests/call/support.hpp"
+
+using namespace goldenrule;
+using namespace goldenrule::call;
+using namespace goldenrule::call::test;
+
+namespace {
+
+struct Row {
+  std::string what;
+  Record record;
+  Refusal refusal;
+};
+
+// The record with one input replaced, or removed where there is no tensor.
+Record with(Record r, const std::string& name, std::optional<Tensor> tensor) {
+  if (tensor) {
+    r.inputs[name] = std::move(*tensor);
+  } else {
+    r.inputs.erase(name);
+  }
+  return r;
+}
+
+Record with_output(Record r, const std::string& name, Tensor tensor) {
+  r.outputs[name] = std::move(tensor);
+  return r;
+}
+
+Record with_convention(Record r, const std::function<void(Convention&)>& change) {
+  change(r.convention);
+  return r;
+}
+
+void check_rows(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    CAPTURE(row.what);
+    check_refused([&] { (void)validate(row.record); }, row.refusal);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("validate: extents of good records") {
+  const Dims d = validate(mtp(Op::kKda));
+  CHECK(d.rows == kRows);
+  CHECK(d.T == kT);
+  CHECK(d.tokens == kRows * kT);
+  CHECK(d.H == kH);
+  CHECK(d.HV == kHV);
+  CHECK(d.K == kK);
+  CHECK(d.V == kV);
+  CHECK(d.slots == kSlots);
+  CHECK(d.state_size() == kK * kV);
+  CHECK(validate(decode()).T == 1);
+  const Dims p = validate(prefill());
+  CHECK(p.rows == 3);
+  CHECK(p.tokens == 8);
+  CHECK(p.slots == 3);
+}
+
+TEST_CASE("validate: extents that disagree") {
+  const auto shape = [](const std::string& name, const std::string& expected,
+                        const std::string& actual) {
+    return Refusal{ErrorKind::kShape, "/inputs/" + name, expected, actual};
+  };
+  check_rows({
+      {"k: K", with(mtp(), "k", floats({3, 4, 2, 6})), shape("k", "[3,4,2,5]", "[3,4,2,6]")},
+      {"k: rank", with(mtp(), "k", floats({3, 4, 10})), shape("k", "[3,4,2,5]", "[3,4,10]")},
+      {"q: rank", with(mtp(), "q", floats({3, 4, 10})), shape("q", "rank 4", "rank 3 [3,4,10]")},
+      {"q: rank, packed", with(prefill(), "q", floats({1, 8, 2, 5})),
+       shape("q", "rank 3", "rank 4 [1,8,2,5]")},
+      {"v: tokens", with(mtp(), "v", floats({3, 5, 6, 7})), shape("v", "[3,4,6,7]", "[3,5,6,7]")},
+      {"v: rows", with(mtp(), "v", floats({2, 4, 6, 7})), shape("v", "[3,4,6,7]", "[2,4,6,7]")},
+      {"a: per head for GDN", with(mtp(), "a", floats({3, 4, 6, 5})),
+       shape("a", "[3,4,6]", "[3,4,6,5]")},
+      {"a: per channel for KDA", with(mtp(Op::kKda), "a", floats({3, 4, 6})),
+       shape("a", "[3,4,6,5]", "[3,4,6]")},
+      {"A_log: heads", with(mtp(), "A_log", floats({2})), shape("A_log", "[6]", "[2]")},
+      {"A_log: q/k heads",
+       with_convention(mtp(), [](Convention& c) { c.gate_head = GateHead::kQK; }),
+       shape("A_log", "[2]", "[6]")},
+      {"dt_bias: KDA", with(mtp(Op::kKda), "dt_bias", floats({6})),
+       shape("dt_bias", "[6,5]", "[6]")},
+      {"b", with(mtp(), "b", floats({3, 4, 2})), shape("b", "[3,4,6]", "[3,4,2]")},
+      {"state: heads", with(mtp(), "initial_state", floats({9, 2, 7, 5})),
+       shape("initial_state", "[9,6,7,5]", "[9,2,7,5]")},
+      {"state: transposed", with(mtp(), "initial_state", floats({9, 6, 5, 7})),
+       shape("initial_state", "[9,6,7,5]", "[9,6,5,7]")},
+      {"state: layout",
+       with_convention(mtp(), [](Convention& c) { c.state_layout = StateLayout::kKV; }),
+       shape("initial_state", "[9,6,5,7]", "[9,6,7,5]")},
+      {"state: sequences", with(prefill(), "initial_state", floats({4, 6, 7, 5})),
+       shape("initial_state", "[3,6,7,5]", "[4,6,7,5]")},
+      {"state_indices", with(mtp(), "state_indices", integers({0, 1})),
+       shape("state_indices", "[3]", "[2]")},
+      {"output_state_indices", with(mtp(), "output_state_indices", integers({0, 1, 2, 3})),
+       shape("output_state_indices", "[3]", "[4]")},
+      {"ssm_state_indices",
+       with(with(mtp(), "num_accepted_tokens", integers({1, 1, 1})), "ssm_state_indices",
+            integers({0, 1, 2})),
+       shape("ssm_state_indices", "[3,4]", "[3]")},
+      {"accepted_tokens", with(mtp(), "accepted_tokens", integer_rows(1, {1, 2, 3})),
+       shape("accepted_tokens", "[3]", "[1,3]")},
+      {"cu_seqlens: rank", with(prefill(), "cu_seqlens", integer_rows(2, {0, 3, 3, 8})),
+       shape("cu_seqlens", "rank 1", "rank 2 [2,2]")},
+      {"cu_seqlens: empty", with(prefill(), "cu_seqlens", Tensor(DType::kI64, {0})),
+       shape("cu_seqlens", "[N+1] with N >= 0", "[0]")},
+      {"HV % H", with(mtp(), "v", floats({3, 4, 5, 7})),
+       shape("v", "HV a multiple of H=2", "HV=5")},
+      {"HV < H", with(mtp(), "v", floats({3, 4, 1, 7})),
+       shape("v", "HV a multiple of H=2", "HV=1")},
+      {"decode of two tokens",
+       [] {
+         Record r = mtp();
+         r.mode = Mode::kDecode;
+         return r;
+       }(),
+       shape("q", "T=1 in decode (mode mtp has T >= 1)", "T=4")},
+      {"K = 0",
+       with(mtp(), "q", floats({3, 4, 2, 0})),
+       {ErrorKind::kShape, "/inputs/q, /inputs/v", "H, HV, K, V >= 1", "[2,6,0,7]"}},
+      {"H = 0",
+       with(mtp(), "q", floats({3, 4, 0, 5})),
+       {ErrorKind::kShape, "/inputs/q, /inputs/v", "H, HV, K, V >= 1", "[0,6,5,7]"}},
+  });
+}
+
+TEST_CASE("validate: missing inputs, by convention") {
+  const auto missing = [](const std::string& name, const std::string& shape,
+                          const std::string& gate, const std::string& beta) {
+    return Refusal{ErrorKind::kSchema, "/inputs/" + name,
+                   "a dataset " + shape + " (gate '" + gate + "', beta '" + beta + "')", "none"};
+  };
+  check_rows({
+      {"q",
+       with(mtp(), "q", std::nullopt),
+       {ErrorKind::kSchema, "/inputs/q", "a dataset of rank 4", "none"}},
+      {"k", with(mtp(), "k", std::nullopt), missing("k", "[3,4,2,5]", "softplus", "sigmoid")},
+      {"v",
+       with(prefill(), "v", std::nullopt),
+       {ErrorKind::kSchema, "/inputs/v", "a dataset of rank 3", "none"}},
+      {"state",
+       with(decode(), "initial_state", std::nullopt),
+       {ErrorKind::kSchema, "/inputs/initial_state", "a dataset of rank 4", "none"}},
+      {"cu_seqlens",
+       with(prefill(), "cu_seqlens", std::nullopt),
+       {ErrorKind::kSchema, "/inputs/cu_seqlens", "a dataset of rank 1", "none"}},
+      {"a", with(mtp(), "a", std::nullopt), missing("a", "[3,4,6]", "softplus", "sigmoid")},
+      {"A_log", with(mtp(), "A_log", std::nullopt), missing("A_log", "[6]", "softplus", "sigmoid")},
+      {"b", with(mtp(), "b", std::nullopt), missing("b", "[3,4,6]", "softplus", "sigmoid")},
+      {"beta", with_convention(mtp(), [](Convention& c) { c.beta = BetaForm::kDirect; }),
+       missing("beta", "[3,4,6]", "softplus", "direct")},
+      {"g", with_convention(mtp(Op::kKda), [](Convention& c) { c.gate = Gate::kLog2; }),
+       missing("g", "[3,4,6,5]", "log2", "sigmoid")},
+      {"num_accepted_tokens", with(mtp(), "ssm_state_indices", Tensor(DType::kI64, {kRows, kT})),
+       missing("num_accepted_tokens", "[3]", "softplus", "sigmoid")},
+  });
+  // What may be absent: the bias, and A_log of a bounded gate; the state of a prefill.
+  CHECK_NOTHROW((void)validate(with(mtp(), "dt_bias", std::nullopt)));
+  CHECK_NOTHROW(
+      (void)validate(with(with_convention(mtp(), [](Convention& c) { c.gate = Gate::kBounded; }),
+                          "A_log", std::nullopt)));
+  CHECK_NOTHROW((void)validate(with_convention(with(mtp(), "a", std::nullopt),
+                                               [](Convention& c) { c.gate = Gate::kNone; })));
+}
+
+TEST_CASE("validate: inputs that the call would not read") {
+  const auto ignored = [](const std::string& name, const std::string& mode) {
+    return Refusal{ErrorKind::kSchema, "/inputs/" + name, "an input that mode '" + mode + "' reads",
+                   "a dataset that would be ignored"};
+  };
+  check_rows({
+      {"misspelt", with(mtp(), "state_indexes", integers({0, 1, 2})),
+       ignored("state_indexes", "mtp")},
+      {"slots of a prefill", with(prefill(), "state_indices", integers({0, 1, 2})),
+       ignored("state_indices", "prefill")},
+      {"lengths of a decode", with(decode(), "cu_seqlens", integers({0, 1})),
+       ignored("cu_seqlens", "decode")},
+      {"accepted counts of a decode", with(decode(), "accepted_tokens", integers({1, 1, 1})),
+       ignored("accepted_tokens", "decode")},
+      {"scatter of a decode", with(decode(), "ssm_state_indices", integer_rows(3, {0, 1, 2})),
+       ignored("ssm_state_indices", "decode")},
+      {"counts without the slots that they select",
+       with(mtp(), "num_accepted_tokens", integers({1, 1, 1})),
+       ignored("num_accepted_tokens", "mtp")},
+  });
+  // A caller may dump every gate input and let the convention choose.
+  CHECK_NOTHROW((void)validate(with(mtp(), "g", floats({3, 4, 6}))));
+}
+
+TEST_CASE("validate: storage types") {
+  const auto type = [](const std::string& where, const std::string& expected,
+                       const std::string& actual) {
+    return Refusal{ErrorKind::kType, where, expected, actual};
+  };
+  check_rows({
+      {"k", with(mtp(), "k", Tensor(DType::kI32, {3, 4, 2, 5})),
+       type("/inputs/k", "a floating-point dataset", "i32")},
+      {"state", with(mtp(), "initial_state", Tensor(DType::kI64, {9, 6, 7, 5})),
+       type("/inputs/initial_state", "a floating-point dataset", "i64")},
+      {"state_indices", with(mtp(), "state_indices", floats({3})),
+       type("/inputs/state_indices", "i32 or i64", "f32")},
+      {"cu_seqlens", with(prefill(), "cu_seqlens", Tensor(DType::kF64, {4})),
+       type("/inputs/cu_seqlens", "i32 or i64", "f64")},
+      {"o", with_output(mtp(), "o", Tensor(DType::kI32, {3, 4, 6, 7})),
+       type("/outputs/o", "a floating-point dataset", "i32")},
+  });
+}
+
+TEST_CASE("validate: outputs") {
+  check_rows({
+      {"o",
+       with_output(mtp(), "o", floats({3, 4, 6, 5})),
+       {ErrorKind::kShape, "/outputs/o", "[3,4,6,7]", "[3,4,6,5]"}},
+      {"o, packed",
+       with_output(prefill(), "o", floats({1, 8, 6, 7})),
+       {ErrorKind::kShape, "/outputs/o", "[8,6,7]", "[1,8,6,7]"}},
+      {"final_state",
+       with_output(mtp(), "final_state", floats({3, 6, 7, 5})),
+       {ErrorKind::kShape, "/outputs/final_state", "[9,6,7,5]", "[3,6,7,5]"}},
+      {"final_state, packed",
+       with_output(prefill(), "final_state", floats({2, 6, 7, 5})),
+       {ErrorKind::kShape, "/outputs/final_state", "[3,6,7,5]", "[2,6,7,5]"}},
+      {"intermediate_states",
+       with_output(mtp(), "intermediate_states", floats({3, 5, 6, 7, 5})),
+       {ErrorKind::kShape, "/outputs/intermediate_states", "[3,4,6,7,5]", "[3,5,6,7,5]"}},
+      {"intermediate_states of a decode",
+       with_output(decode(), "intermediate_states", floats({3, 1, 6, 7, 5})),
+       {ErrorKind::kSchema, "/outputs/intermediate_states", "o or final_state",
+        "'intermediate_states'"}},
+      {"unknown",
+       with_output(mtp(), "lse", floats({3})),
+       {ErrorKind::kSchema, "/outputs/lse", "o, final_state or intermediate_states", "'lse'"}},
+  });
+}

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the command line share: running it, and captures made from its fixtures.
+
+A capture is a fixture whose golden values, rounded to the storage type of the kernel, are written
+under /outputs: the most accurate kernel there can be. A test then changes one thing in it. None of
+this uses the project's own Python module, which is under test elsewhere.
+
+Environment: GOLDENRULE (the program), GOLDENRULE_CAPTURES_DIR (real captures; may be empty).
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from collections import namedtuple
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+PROGRAM = os.environ.get("GOLDENRULE", "goldenrule")
+CAPTURES = Path(os.environ.get("GOLDENRULE_CAPTURES_DIR", ""))
+SKIPPED = 77  # SKIP_RETURN_CODE of the CTest entries
+
+# Small, and with everything that a mode can have: a padded row, slots that nobody touches, a
+# sequence of no tokens.
+DECODE = "op=gdn mode=decode B=3 H=2 HV=4 K=64 V=32 slots=padded family=production"
+DECODE_BF16_STATE = "op=gdn mode=decode B=3 H=2 HV=4 K=16 V=8 state=bf16"
+MTP = "op=gdn mode=mtp B=3 T=3 H=1 HV=2 K=16 V=8 slots=permuted"
+MTP_PADDED = "op=gdn mode=mtp B=3 T=3 H=1 HV=2 K=16 V=8 slots=padded"
+SCATTER = "op=gdn mode=mtp B=2 T=3 H=1 HV=2 K=16 V=8 slots=scatter"
+PREFILL = "op=gdn mode=prefill lens=5,0,7 H=1 HV=2 K=16 V=8 gate=log h0=1"
+KDA = "op=kda mode=decode B=2 H=1 HV=2 K=16 V=8"
+
+Result = namedtuple("Result", "code out err")
+
+
+def run(*arguments, timeout=300, **options):
+    """The program's exit code and texts. A signal gives a negative code, as in subprocess."""
+    done = subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, text=True,
+                          capture_output=True, timeout=timeout, check=False, **options)
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def float_fields(type_id):
+    """(significand bits with the hidden one, smallest normal exponent) of an HDF5 float type."""
+    _, _, exponent_bits, _, mantissa_bits = type_id.get_fields()
+    return mantissa_bits + 1, 2 - 2 ** (exponent_bits - 1)
+
+
+def rounded(values, type_id):
+    """f64 values rounded once, to nearest even, to what an HDF5 float type can hold."""
+    bits, smallest = float_fields(type_id)
+    step = np.maximum(np.frexp(values)[1] - 1, smallest) - (bits - 1)
+    return np.ldexp(np.rint(np.ldexp(values, -step)), step)
+
+
+def bfloat16_type():
+    """1 sign, 8 exponent and 7 mantissa bits, bias 127."""
+    kind = h5py.h5t.IEEE_F32LE.copy()
+    kind.set_fields(15, 7, 8, 0, 7)
+    kind.set_size(2)
+    kind.set_ebias(127)
+    return kind
+
+
+def put(file, name, values, type_id=None):
+    """Replaces the dataset `name`, keeping its type unless another is given."""
+    if type_id is None:
+        type_id = file[name].id.get_type()
+    if name in file:
+        del file[name]
+    group = file.require_group(os.path.dirname(name))
+    values = np.ascontiguousarray(values)
+    dataset = h5py.h5d.create(group.id, os.path.basename(name).encode(), type_id,
+                              h5py.h5s.create_simple(values.shape))
+    dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+
+
+def output_type(file, name):
+    """Kernels write o as they read v and states as they read them."""
+    like = "inputs/v" if name == "o" else "inputs/initial_state"
+    return file[like].id.get_type() if like in file else h5py.h5t.IEEE_F32LE
+
+
+def make_capture(fixture, path, change=None, contract=None):
+    """A capture of a perfect kernel on the inputs of `fixture`; change(file), if given, spoils it."""
+    with h5py.File(fixture, "r") as source, h5py.File(path, "w") as file:
+        for name in ("schema", "op", "mode"):
+            file.attrs[name] = source.attrs[name]
+        if contract:
+            file.attrs["contract"] = contract
+        source.copy("convention", file)
+        source.copy("inputs", file)
+        for name, golden in source["golden"].items():
+            kind = output_type(source, name)
+            put(file, f"outputs/{name}", rounded(golden[()], kind), kind)
+        if change:
+            change(file)
+    return path
+
+
+def next_value(file, name, index):
+    """Moves one element of an output to the next value of its type, away from zero."""
+    values = file[name][()].astype(np.float64)
+    bits, smallest = float_fields(file[name].id.get_type())
+    exponent = max(np.frexp(values[index])[1] - 1, smallest)
+    values[index] += np.copysign(2.0 ** (exponent - (bits - 1)), values[index])
+    put(file, name, values)
+
+
+class CommandLineTest(unittest.TestCase):
+    """A folder for each test, fixtures that are generated once for each program run."""
+
+    _shared = None
+    _fixtures = {}
+
+    @classmethod
+    def shared_folder(cls):
+        if CommandLineTest._shared is None:
+            CommandLineTest._shared = tempfile.TemporaryDirectory(prefix="goldenrule_cli_")
+            unittest.addModuleCleanup(CommandLineTest._forget)
+        return Path(CommandLineTest._shared.name)
+
+    @staticmethod
+    def _forget():
+        CommandLineTest._shared.cleanup()
+        CommandLineTest._shared = None
+        CommandLineTest._fixtures.clear()
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="goldenrule_cli_")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def fixture(self, line):
+        """The path of the fixture of a case line; not to be changed."""
+        if line not in self._fixtures:
+            folder = self.shared_folder() / str(len(self._fixtures))
+            result = run("generate", line, "-o", folder)
+            self.assertEqual(result.code, 0, result.err)
+            (self._fixtures[line],) = folder.iterdir()
+        return self._fixtures[line]
+
+    def copy_of_fixture(self, line):
+        return Path(shutil.copy(self.fixture(line), self.folder))
+
+    def capture(self, line, change=None, name="capture.h5", contract=None):
+        return make_capture(self.fixture(line), self.folder / name, change, contract)
+
+    def assert_run(self, code, *arguments, **options):
+        """Runs the program and returns its texts; the exit code must be `code`."""
+        result = run(*arguments, **options)
+        self.assertEqual(result.code, code, f"{arguments}\n{result.out}\n{result.err}")
+        return result
+
+    def assert_one_line(self, text, *parts):
+        """`text` is one line and contains the parts in this order."""
+        self.assertEqual(len(text.splitlines()), 1, text)
+        position = 0
+        for part in map(str, parts):
+            found = text.find(part, position)
+            self.assertGreaterEqual(found, 0, f"no '{part}' from {position} on in: {text}")
+            position = found + len(part)
+
+
+def main():
+    """unittest.main, but no test at all is a failure and only skipped ones are SKIPPED."""
+    result = unittest.main(verbosity=2, exit=False).result
+    if not result.wasSuccessful() or result.testsRun == 0:
+        sys.exit(1)
+    sys.exit(SKIPPED if len(result.skipped) == result.testsRun else 0)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`goldenrule generate` and `list`: the files of a suite, their bytes, and what interrupts it."""
+
+import os
+import re
+import resource
+import signal
+import subprocess
+import time
+import unittest
+
+import h5py
+import numpy as np
+
+from support import DECODE, PREFILL, PROGRAM, CommandLineTest, main, run
+
+SUITE = "smoke"
+
+
+def contents(folder):
+    """{name: bytes} of a folder."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def largest_file(size):
+    """preexec_fn: a write beyond `size` bytes fails."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+class SuiteTest(CommandLineTest):
+    def suite(self):
+        """The folder of the whole suite, generated once; not to be changed."""
+        folder = self.shared_folder() / SUITE
+        if not folder.exists():
+            self.assert_run(0, "generate", SUITE, "-o", folder)
+        return folder
+
+    def lines(self):
+        return self.assert_run(0, "list", SUITE).out.splitlines()
+
+
+class GenerateTest(SuiteTest):
+    def test_list(self):
+        suites = self.assert_run(0, "list").out
+        for name in ("smoke", "boundary", "stress", "production"):
+            count = int(re.search(rf"(?m)^{name} +([0-9]+) cases ", suites)[1])
+            lines = self.assert_run(0, "list", name).out.splitlines()
+            self.assertEqual(len(lines), count)
+            self.assertEqual(len(set(lines)), count)
+        self.assert_one_line(self.assert_run(2, "list", "smok").err, "smoke", "'smok'")
+
+    def test_every_line_becomes_one_file(self):
+        found = {}
+        for path in self.suite().iterdir():
+            with h5py.File(path, "r") as file:
+                found[file.attrs["case"]] = file.attrs["precision_bits"]
+                for name, golden in file["golden"].items():
+                    self.assertEqual(golden.dtype, "f8", name)
+                    # One rounding to f64: the oracle's own error is not to be seen beside it.
+                    largest = np.nanmax(np.abs(golden), initial=0)
+                    self.assertLessEqual(golden.attrs["radius"], 2.0 ** -53 * largest, name)
+        self.assertEqual(sorted(found), sorted(self.lines()))
+        self.assertEqual(set(found.values()), {168})
+
+    def test_a_rerun_writes_nothing(self):
+        before = {path: path.stat().st_mtime_ns for path in self.suite().iterdir()}
+        result = self.assert_run(0, "generate", SUITE, "-o", self.suite())
+        self.assertIn(f"0 written, {len(before)} were there already", result.out)
+        self.assertEqual({p: p.stat().st_mtime_ns for p in self.suite().iterdir()}, before)
+
+    def test_the_same_bytes_again_on_any_number_of_threads(self):
+        for threads in ("1", "3"):
+            self.assert_run(0, "generate", SUITE, "-o", self.folder / threads,
+                            env={**os.environ, "OMP_NUM_THREADS": threads})
+            self.assertEqual(contents(self.folder / threads), contents(self.suite()))
+
+    def test_what_is_missing_or_damaged_is_written_again(self):
+        whole = contents(self.suite())
+        folder = self.folder / "again"
+        folder.mkdir()
+        for name, data in whole.items():
+            (folder / name).write_bytes(data)
+        first, second, *_ = sorted(whole)
+        (folder / first).unlink()
+        (folder / second).write_bytes(whole[second][:-7])
+        result = self.assert_run(0, "generate", SUITE, "-o", folder)
+        self.assertIn("2 written", result.out)
+        self.assertEqual(contents(folder), whole)
+
+    def test_shards_are_a_partition(self):
+        union = {}
+        for i in range(1, 6):
+            folder = self.folder / str(i)
+            self.assert_run(0, "generate", SUITE, "-o", folder, "--shard", f"{i}/5")
+            part = contents(folder)
+            self.assertGreater(len(part), 0)
+            self.assertFalse(part.keys() & union.keys())
+            union |= part
+        self.assertEqual(union, contents(self.suite()))
+        for shard in ("0/5", "6/5", "1", "1/0", "-1/5", "1/5x", "a/b"):
+            result = self.assert_run(2, "generate", SUITE, "-o", self.folder, f"--shard={shard}")
+            self.assertEqual(len(result.err.splitlines()), 1, result.err)
+
+    def test_stages(self):
+        self.assert_run(0, "generate", PREFILL, "-o", self.folder, "--stages", "4")
+        (path,) = self.folder.iterdir()
+        with h5py.File(path, "r") as file:
+            shapes = {name: stage.shape for name, stage in file["stages"].items()}
+        tokens, H, HV, K, V, chunks = 12, 1, 2, 16, 8, 2 + 0 + 2  # lengths 5, 0 and 7 in fours
+        self.assertEqual(shapes, {
+            "G": (tokens, HV), "beta": (tokens, HV), "q": (tokens, H, K), "k": (tokens, H, K),
+            "A": (tokens, HV, 4), "T": (tokens, HV, 4), "w": (tokens, HV, K), "u": (tokens, HV, V),
+            "v_new": (tokens, HV, V), "h": (chunks, HV, V, K)})
+        for chunk, count in ((4, 0), (8, 1)):
+            result = self.assert_run(0, "generate", PREFILL, "-o", self.folder, "--stages", chunk)
+            self.assertIn(f"{count} written", result.out)
+        # Without --stages the file is another one, and is written again.
+        self.assertIn("1 written", self.assert_run(0, "generate", PREFILL, "-o", self.folder).out)
+        self.assertEqual(path.read_bytes(), self.fixture(PREFILL).read_bytes())
+
+    def test_braces_make_several_cases(self):
+        line = DECODE.replace("K=64", "K={16,32}")
+        self.assertIn("2 fixtures", self.assert_run(0, "generate", line, "-o", self.folder).out)
+        self.assertEqual(len(list(self.folder.iterdir())), 2)
+
+    def test_wrong_lines(self):
+        for line, parts in ((DECODE + " speed=9", ("speed",)),
+                            (DECODE + " gate=exp", ("gate", "softplus", "'exp'")),
+                            (DECODE.replace("H=2", "H=3"), ("HV", "3")),
+                            (DECODE.replace(" V=32", ""), ("V",)),
+                            (DECODE + " K=32", ("K",)),
+                            (DECODE + " seed=1 seed=2", ("second 'seed'",)),
+                            (DECODE.replace("=production", "=Q"), ("family", "'Q'")),
+                            ("smock", ("smoke", "'smock'"))):
+            with self.subTest(line):
+                result = self.assert_run(2, "generate", line, "-o", self.folder)
+                self.assert_one_line(result.err, "goldenrule: ", *parts)
+                self.assertEqual(list(self.folder.iterdir()), [])
+        (self.folder / "file").write_text("in the way")
+        result = self.assert_run(2, "generate", DECODE, "-o", self.folder / "file")
+        self.assert_one_line(result.err, "file", "expected", "actual")
+
+
+class InterruptionTest(SuiteTest):
+    """Whatever ends a run: under its final name a file is complete, and a rerun completes."""
+
+    def assert_completes(self, folder):
+        whole = contents(self.suite())
+        for name, data in contents(folder).items():
+            if not name.endswith(".partial"):
+                self.assertEqual(data, whole[name], name)
+        self.assert_run(0, "generate", SUITE, "-o", folder)
+        self.assertEqual(contents(folder), whole)
+
+    def test_kill_between_files(self):
+        for count in (1, 4, 8):
+            folder = self.folder / str(count)
+            folder.mkdir()
+            with subprocess.Popen([PROGRAM, "generate", SUITE, "-o", folder],
+                                  stdout=subprocess.DEVNULL) as process:
+                deadline = time.monotonic() + 120
+                while len(list(folder.glob("*.h5"))) < count and time.monotonic() < deadline:
+                    time.sleep(0.001)
+                process.kill()
+            self.assertEqual(process.returncode, -signal.SIGKILL)
+            self.assertGreaterEqual(len(contents(folder)), count)
+            self.assertLess(len(list(folder.glob("*.h5"))), len(self.lines()))
+            self.assert_completes(folder)
+
+    def test_killed_in_the_middle_of_a_write(self):
+        # SIGXFSZ ends the program inside write(2) with the first 100 kB of the file written.
+        result = run("generate", SUITE, "-o", self.folder, preexec_fn=largest_file(100_000))
+        self.assertEqual(result.code, -signal.SIGXFSZ, result.err)
+        (name,) = contents(self.folder)
+        self.assertTrue(name.endswith(".partial"))
+        self.assertEqual((self.folder / name).stat().st_size, 100_000)
+        self.assert_completes(self.folder)
+
+    def test_no_space(self):
+        # With SIGXFSZ ignored the same write fails with an error, as on a full disk.
+        result = run("generate", SUITE, "-o", self.folder, preexec_fn=largest_file(400_000),
+                     restore_signals=False)
+        self.assertEqual(result.code, 2)
+        self.assert_one_line(result.err, "goldenrule: ", self.folder, "expected space for",
+                             "File too large")
+        self.assertFalse(any(name.endswith(".partial") for name in contents(self.folder)))
+        self.assert_completes(self.folder)
+
+    def test_full_disk(self):
+        mount = self.folder / "disk"
+        mount.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", mount],
+                                 capture_output=True, check=False)
+        if mounted.returncode != 0:
+            raise unittest.SkipTest("may not mount a tmpfs of 1 MiB")
+        try:
+            result = self.assert_run(2, "generate", SUITE, "-o", mount)
+            self.assert_one_line(result.err, mount, "expected space for", "No space left")
+            names = contents(mount)
+            self.assertGreater(len(names), 0)
+            for name, data in names.items():
+                self.assertEqual(data, (self.suite() / name).read_bytes())
+        finally:
+            subprocess.run(["umount", mount], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`goldenrule verify`, `diff` and `info`."""
+
+import hashlib
+import json
+import math
+
+import h5py
+import numpy as np
+
+from support import DECODE, MTP, MTP_PADDED, PREFILL, CommandLineTest, main, next_value, put
+
+
+def flip_a_bit(path, name):
+    """Changes one bit of a contiguous dataset in the file itself."""
+    with h5py.File(path, "r") as file:
+        position = file[name].id.get_offset() + 1
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+def forge(path, name, index, factor):
+    """Changes an element and makes the digest fit, as a careful liar would."""
+    with h5py.File(path, "r+") as file:
+        values = file[name][()]
+        values[index] *= factor
+        file[name][()] = values
+        file[name].attrs["sha256"] = hashlib.sha256(values.tobytes()).hexdigest()
+
+
+class VerifyTest(CommandLineTest):
+    def test_right_files(self):
+        for line in (DECODE, MTP_PADDED, PREFILL):
+            self.copy_of_fixture(line)
+        result = self.assert_run(0, "verify", self.folder)
+        self.assertIn("3 files: 3 right, 0 differ, 0 errors", result.out)
+
+    def test_a_flipped_bit_is_found_and_named(self):
+        for name in ("/inputs/q", "/inputs/state_indices", "/golden/o"):
+            path = self.copy_of_fixture(DECODE)
+            flip_a_bit(path, name)
+            result = self.assert_run(2, "verify", self.folder)
+            self.assertRegex(result.out, rf"(?m)^ERROR .*{path.name}: {name}: expected SHA-256 ")
+
+    def test_a_damaged_chunk_is_found_and_named(self):
+        path = self.copy_of_fixture(DECODE)
+        with h5py.File(path, "r") as file:
+            chunk = file["golden/final_state"].id.get_chunk_info(0)
+        data = bytearray(path.read_bytes())
+        data[chunk.byte_offset + chunk.size // 2] ^= 1
+        path.write_bytes(data)
+        result = self.assert_run(2, "verify", path)
+        self.assertRegex(result.out, rf"(?m)^ERROR .*{path.name}: /golden/final_state: expected ")
+
+    def test_forged_values_are_recomputed(self):
+        for name, index in (("golden/o", (0, 0, 1, 2)), ("golden/final_state", (0, 1, 2, 3)),
+                            ("inputs/dt_bias", 2)):
+            path = self.copy_of_fixture(DECODE)
+            forge(path, name, index, 1 + 2.0 ** -20)
+            result = self.assert_run(1, "verify", self.folder)
+            self.assertRegex(result.out, rf"(?m)^.*{path.name}: DIFFERS .* /{name}")
+
+    def test_a_forged_radius(self):
+        path = self.copy_of_fixture(DECODE)
+        with h5py.File(path, "r+") as file:
+            file["golden/o"].attrs["radius"] = 1.0
+        self.assertIn("/golden/o attribute radius", self.assert_run(1, "verify", path).out)
+
+    def test_captures_have_nothing_to_recompute(self):
+        result = self.assert_run(0, "verify", self.capture(DECODE))
+        self.assertIn("nothing to recompute", result.out)
+
+    def test_nothing_to_verify(self):
+        for path in (self.folder, self.folder / "none"):
+            self.assert_one_line(self.assert_run(2, "verify", path).err, path, ".h5", "none found")
+
+
+class DiffTest(CommandLineTest):
+    def test_right_and_wrong(self):
+        for line in (DECODE, MTP, MTP_PADDED, PREFILL):
+            with self.subTest(line):
+                golden = self.fixture(line)
+                self.assert_run(0, "diff", golden, self.capture(line), "--contract", "ideal")
+                wrong = self.capture(
+                    line, lambda f: next_value(f, "outputs/final_state",
+                                               (0,) * f["outputs/final_state"].ndim))
+                result = self.assert_run(1, "diff", golden, wrong, "--contract", "ideal")
+                self.assertIn("head 0, key 0, value 0", result.out)
+
+    def test_it_says_what_check_says(self):
+        report = self.folder / "report.json"
+        for spoiled in (False, True):
+            capture = self.capture(
+                DECODE, (lambda f: next_value(f, "outputs/o", (1, 0, 2, 5))) if spoiled else None)
+            verdicts = []
+            for command in (("check", capture), ("diff", self.fixture(DECODE), capture)):
+                self.assert_run(int(spoiled), *command, "--contract", "ideal", "--json", report)
+                (case,) = json.loads(report.read_text())["cases"]
+                verdicts.append([(t["name"], t["verdict"], t["worst"]["index"])
+                                 for t in case["tensors"]])
+            self.assertEqual(verdicts[0], verdicts[1])
+
+    def test_a_candidate_needs_only_outputs_of_its_own(self):
+        def shorten(file):
+            del file["outputs/final_state"]
+        result = self.assert_run(0, "diff", self.fixture(DECODE), self.capture(DECODE, shorten))
+        self.assertNotIn("final_state", result.out)
+
+    def test_other_inputs_or_conventions(self):
+        golden = self.fixture(DECODE)
+
+        def other_value(file):
+            next_value(file, "inputs/v", (0, 0, 0, 0))
+        result = self.assert_run(2, "diff", golden, self.capture(DECODE, other_value))
+        self.assert_one_line(result.err, "capture.h5: /inputs/v", "expected", "actual")
+
+        def other_scale(file):
+            file["convention"].attrs["scale"] = 1.0
+        result = self.assert_run(2, "diff", golden, self.capture(DECODE, other_scale))
+        self.assert_one_line(result.err, "capture.h5: /convention", "expected", "actual")
+
+        other = self.fixture(DECODE + " seed=1")
+        self.assert_run(2, "diff", other, self.capture(DECODE))
+
+    def test_the_same_nan_is_the_same_input(self):
+        def poison(file):
+            values = file["inputs/v"][()].astype(np.float64)
+            values[0, 0, 0, 0] = math.nan
+            put(file, "inputs/v", values)
+        golden = self.copy_of_fixture(DECODE)
+        with h5py.File(golden, "r+") as file:
+            poison(file)
+        result = self.assert_run(1, "diff", golden, self.capture(DECODE, poison))
+        self.assertIn("OUT_OF_BUDGET", result.out)
+
+    def test_without_golden_values(self):
+        capture = self.capture(DECODE)
+        result = self.assert_run(2, "diff", capture, capture)
+        self.assert_one_line(result.err, capture, "/golden", "expected", "actual none")
+        self.assert_run(2, "diff", self.fixture(DECODE), self.folder / "none.h5")
+
+
+class InfoTest(CommandLineTest):
+    def test_fixture(self):
+        text = self.assert_run(0, "info", self.fixture(DECODE)).out
+        for pattern in (r"op +gated_delta_rule", r"mode +decode", rf"case +{DECODE}",
+                        r"precision_bits +168", r"state_layout +vk", r"pad_slot +-1",
+                        r"/inputs/q +bf16 +\[3,1,2,64\] +768 bytes",
+                        r"/inputs/state_indices +i64 +\[3\]",
+                        r"/golden/final_state +f64 +\[5,4,32,64\] .*shuffle\+deflate\+fletcher32"):
+            self.assertRegex(text, pattern)
+
+    def test_capture(self):
+        text = self.assert_run(0, "info", self.capture(PREFILL, contract="chunk64_bf16")).out
+        for pattern in (r"contract +chunk64_bf16", r"gate +log", r"/outputs/o +bf16 +\[12,2,8\]",
+                        r"/inputs/cu_seqlens +i64 +\[4\]"):
+            self.assertRegex(text, pattern)
+
+    def test_no_file(self):
+        result = self.assert_run(2, "info", self.folder / "none.h5")
+        self.assert_one_line(result.err, "none.h5", "an HDF5 file", "No such file")
+
+
+if __name__ == "__main__":
+    main()
