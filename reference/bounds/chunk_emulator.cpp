@@ -210,7 +210,7 @@ void Rounder::apply(Point point, double* x, std::int64_t count) {
   const call::DTypeInfo& t = call::info(*type);
   for (std::int64_t i = 0; i < count; ++i) {
     if (mode_ == RoundingMode::kNearest) {
-      x[i] = call::round_to(*type, x[i]);
+      x[i] = call::round_to(*type, x[i] * (1.0 + 0x1p-22 * uniform()));
     } else if (x[i] != 0.0 && std::isfinite(x[i])) {  // zero is exact in every type
       x[i] += half_ulp(t, x[i]) * uniform();
     }

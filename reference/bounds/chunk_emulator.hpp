@@ -4,11 +4,12 @@
 // rounding at every point of the contract's table and nowhere else. The inverse is exact up to the
 // rounding of its result: a contract declares storage, never an unstable algorithm.
 //
-// Modes. kNearest rounds as hardware does, and so reproduces what an honest kernel computes.
-// kRandom replaces each rounding error by a fresh one, uniform over half an ulp to either side of
-// the value: the spread of the results over runs is the spread that the declared roundings cause,
-// including every correlation that the algorithm introduces (one rounded key reaches all value
-// columns and all later tokens).
+// Modes. kNearest rounds to nearest as hardware does and so reproduces what an honest kernel
+// computes; before each rounding the number is moved by up to four units of 2^-24, since the fp32
+// sum that a kernel rounds depends on its order of summation. kRandom replaces each rounding error
+// by a fresh one, uniform over half an ulp to either side of the value: the spread of the results
+// over runs is the spread that the declared roundings cause, including every correlation that the
+// algorithm introduces (one rounded key reaches all value columns and all later tokens).
 //
 // The cumulated gate. Kernels form decays as exp of differences of an fp32 running sum G. Its error
 // is |G| 2^-24 relative to 1 in the decay, which matters after one token of log alpha = -2661 even
