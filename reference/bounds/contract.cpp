@@ -60,37 +60,40 @@ constexpr RoundingTable kChunk16 = [] {
   return rounding;
 }();
 
-constexpr std::array<Contract, 5> kContracts{{
-    {.name = "ideal",
-     .meaning = "the exact result, rounded once to the type it is stored in",
-     .unit_roundoff = 0.0,
-     .functions = {},
-     .state_dtype = std::nullopt},
-    {.name = "recurrent_f32",
-     .meaning = "token by token in fp32 with approximate functions, fp32 state",
-     .unit_roundoff = 0x1p-24,
-     .functions = kFastFp32,
-     .state_dtype = call::DType::kF32},
-    {.name = "recurrent_bf16_state",
-     .meaning = "the same; states are rounded to bf16 once where they are stored",
-     .unit_roundoff = 0x1p-24,
-     .functions = kFastFp32,
-     .state_dtype = call::DType::kBF16},
-    {.name = "chunk64_bf16",
-     .meaning = "chunks of 64 tokens with bf16 operands, fp32 state between chunks",
-     .unit_roundoff = 0.0,
-     .functions = {},
-     .state_dtype = call::DType::kF32,
-     .chunk = 64,
-     .rounding = kChunk64},
-    {.name = "chunk16_bf16_state",
-     .meaning = "chunks of 16 tokens with bf16 operands, bf16 state between chunks",
-     .unit_roundoff = 0.0,
-     .functions = {},
-     .state_dtype = call::DType::kBF16,
-     .chunk = 16,
-     .rounding = kChunk16},
-}};
+const std::vector<Contract>& built_in() {
+  static const std::vector<Contract> contracts{
+      {.name = "ideal",
+       .meaning = "the exact result, rounded once to the type it is stored in",
+       .unit_roundoff = 0.0,
+       .functions = {},
+       .state_dtype = std::nullopt},
+      {.name = "recurrent_f32",
+       .meaning = "token by token in fp32 with approximate functions, fp32 state",
+       .unit_roundoff = 0x1p-24,
+       .functions = kFastFp32,
+       .state_dtype = call::DType::kF32},
+      {.name = "recurrent_bf16_state",
+       .meaning = "the same; states are rounded to bf16 once where they are stored",
+       .unit_roundoff = 0x1p-24,
+       .functions = kFastFp32,
+       .state_dtype = call::DType::kBF16},
+      {.name = "chunk64_bf16",
+       .meaning = "chunks of 64 tokens with bf16 operands, fp32 state between chunks",
+       .unit_roundoff = 0.0,
+       .functions = {},
+       .state_dtype = call::DType::kF32,
+       .chunk = 64,
+       .rounding = kChunk64},
+      {.name = "chunk16_bf16_state",
+       .meaning = "chunks of 16 tokens with bf16 operands, bf16 state between chunks",
+       .unit_roundoff = 0.0,
+       .functions = {},
+       .state_dtype = call::DType::kBF16,
+       .chunk = 16,
+       .rounding = kChunk16},
+  };
+  return contracts;
+}
 
 // A state that was kept in bf16 often arrives in an f32 tensor. That every one of its numbers is a
 // bf16 number happens to fp32 results only by being zero, so zeros do not count as evidence.
@@ -111,11 +114,20 @@ bool holds_16_bit_state(const call::Record& record) {
 
 }  // namespace
 
+std::string_view name_of(Point point) {
+  constexpr std::array<std::string_view, kPoints> kNames{
+      "query",         "key",      "beta_v",    "beta_k", "intra",  "inverse",       "u",       "w",
+      "state_operand", "query_in", "attention", "v_new",  "update", "carried_state", "gate_sum"};
+  return kNames[static_cast<std::size_t>(point)];
+}
+
+const std::vector<Contract>& contracts() { return built_in(); }
+
 const Contract& find_contract(std::string_view name) {
   std::string known;
-  for (const Contract& contract : kContracts) {
+  for (const Contract& contract : built_in()) {
     if (contract.name == name) return contract;
-    known += (known.empty() ? "" : ", ") + std::string(contract.name);
+    known += (known.empty() ? "" : ", ") + contract.name;
   }
   throw Error(ErrorKind::kArgument, "contract", "one of " + known, "'" + std::string(name) + "'");
 }

@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "fixtures/call/dtype.hpp"
 #include "fixtures/call/record.hpp"
@@ -26,6 +28,17 @@ struct FunctionErrors {
   double sigmoid = 0.0;    ///< relative, plus `logit` times |b|
   double norm = 0.0;       ///< relative error of the q and k norms, reciprocal root included
 };
+
+/// Visits every field as f(name, field). `E` is FunctionErrors or const FunctionErrors.
+template <class E, class F>
+void for_each_function(E& errors, F&& f) {
+  f("exp", errors.exp);
+  f("log_alpha", errors.log_alpha);
+  f("softplus", errors.softplus);
+  f("logit", errors.logit);
+  f("sigmoid", errors.sigmoid);
+  f("norm", errors.norm);
+}
 
 /// Where a chunked kernel rounds. Names follow the chunk form of rule/forms.hpp; D is a decay from
 /// one token to another, E from the start of the chunk, C the last token of the chunk.
@@ -48,12 +61,15 @@ enum class Point {
 };
 inline constexpr std::size_t kPoints = 15;
 
+/// The name of a point in JSON and in reports: "query", "state_operand", ..
+[[nodiscard]] std::string_view name_of(Point point);
+
 /// One storage type per point; absent: not rounded there.
 using RoundingTable = std::array<std::optional<call::DType>, kPoints>;
 
 struct Contract {
-  std::string_view name;
-  std::string_view meaning;  ///< one line for a person
+  std::string name;
+  std::string meaning;  ///< one line for a person
   /// Token by token: unit roundoff of the running state, products and sums; 0: exact until stored.
   double unit_roundoff = 0.0;
   FunctionErrors functions;
@@ -66,6 +82,9 @@ struct Contract {
     return rounding[static_cast<std::size_t>(point)];
   }
 };
+
+/// The contracts that are built in.
+[[nodiscard]] const std::vector<Contract>& contracts();
 
 /// Throws Error(kArgument) naming every known contract.
 [[nodiscard]] const Contract& find_contract(std::string_view name);

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cmath>
+#include <type_traits>
 
 #include "reference/scalar/pack.hpp"
 
@@ -40,6 +41,7 @@ struct DoubleDouble {
 
   GOLDENRULE_INLINE friend DoubleDouble operator+(DoubleDouble x, DoubleDouble y) {
     const DoubleDouble s = two_sum(x.hi, y.hi);
+    if (is_limit(s.hi)) return {s.hi};
     const DoubleDouble t = two_sum(x.lo, y.lo);
     const DoubleDouble v = fast_two_sum(s.hi, s.lo + t.hi);
     return fast_two_sum(v.hi, t.lo + v.lo);
@@ -49,11 +51,13 @@ struct DoubleDouble {
   }
   GOLDENRULE_INLINE friend DoubleDouble operator*(DoubleDouble x, DoubleDouble y) {
     const DoubleDouble c = two_product(x.hi, y.hi);
+    if (is_limit(c.hi)) return {c.hi};
     const F low = fused_multiply_add(x.lo, y.hi, fused_multiply_add(x.hi, y.lo, x.lo * y.lo));
     return fast_two_sum(c.hi, c.lo + low);
   }
   GOLDENRULE_INLINE friend DoubleDouble operator/(DoubleDouble x, DoubleDouble y) {
     const F th = x.hi / y.hi;
+    if (is_limit(th) || is_limit(y.hi)) return {th};
     // r = y * th, DWTimesFP3
     const DoubleDouble p = two_product(y.hi, th);
     const DoubleDouble r = fast_two_sum(p.hi, fused_multiply_add(y.lo, th, p.lo));
@@ -70,6 +74,16 @@ struct DoubleDouble {
   friend bool operator>=(DoubleDouble x, DoubleDouble y) { return y <= x; }
 
  private:
+  // Infinity and NaN obey IEEE 754 as they do in double: the error terms would make inf - inf of
+  // them, and a gate input of +inf, which erases the state, would poison it. Single numbers only:
+  // packs hold states, where the two are the same finding.
+  GOLDENRULE_INLINE static bool is_limit(F x) {
+    if constexpr (std::is_same_v<F, double>) {
+      return !std::isfinite(x);
+    } else {
+      return false;
+    }
+  }
   // hi + lo == a + b exactly (Knuth); fast form where |a| >= |b| or a == 0 (Dekker).
   GOLDENRULE_INLINE static DoubleDouble two_sum(F a, F b) {
     const F s = a + b;

@@ -6,33 +6,12 @@
 #include <limits>
 
 #include "fixtures/call/error.hpp"
-#include "reference/bounds/running.hpp"
+#include "reference/verdict/budget.hpp"
 
 namespace goldenrule::verdict {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// The budget of one element. `storage` is the type whose half ulp the contract grants.
-struct Budget {
-  const oracle::Expected& expected;
-  call::DType storage;
-
-  [[nodiscard]] double operator()(std::size_t i) const {
-    double spread = 0.0;
-    if (!expected.sigma.empty()) {
-      spread = expected.multiple * static_cast<double>(expected.sigma[i]) +
-               static_cast<double>(expected.bias[i]);
-    }
-    return spread + 0.5 * call::ulp(storage, std::fabs(expected.golden[i]) + spread);
-  }
-};
-
-// The contract's storage type holds for states; o is rounded to the type it has.
-call::DType storage_type(const std::string& name, call::DType stored,
-                         const bounds::Contract& contract) {
-  return name == "o" ? stored : contract.state_dtype.value_or(stored);
-}
 
 int ulp_bucket(double ulps) {
   if (ulps <= 0.5) return 0;
@@ -49,12 +28,8 @@ struct Sums {
 class Comparison {
  public:
   Comparison(TensorReport& report, const call::Tensor& output, const oracle::Expected& expected,
-             const Budget& budget, bool has_budget)
-      : report_(report),
-        output_(output),
-        expected_(expected),
-        budget_(budget),
-        has_budget_(has_budget) {
+             const Budget& budget)
+      : report_(report), output_(output), expected_(expected), budget_(budget) {
     ratios_.reserve(static_cast<std::size_t>(output.size()));
   }
 
@@ -75,7 +50,7 @@ class Comparison {
       const double y = output_[i];
       const double golden = expected_.golden[at];
       if (!std::isfinite(golden)) {
-        if (std::isfinite(y)) fail(i, y, golden, kInfinity);
+        if (!passes(y, expected_, at, kInfinity)) fail(i, y, golden, kInfinity);
         continue;
       }
       if (!std::isfinite(y)) {
@@ -134,14 +109,14 @@ class Comparison {
     sums_.golden_zero = sums_.golden_zero && golden == 0.0;
     ++report_.ulp_histogram[static_cast<std::size_t>(ulp_bucket(error / spacing))];
     report_.max_abs = std::max(report_.max_abs, error);
-    if (error > budget + radius) {
+    if (!passes(y, expected_, at, budget)) {
       ++report_.out_of_budget;
       ++findings(i).out_of_budget;
     } else if (error > budget) {
       ++report_.undecided;
     }
     // Without a budget the worst element is the one with the largest error.
-    const double ratio = has_budget_ ? std::max(error - radius, 0.0) / budget : error;
+    const double ratio = budget_.given() ? std::max(error - radius, 0.0) / budget : error;
     ratios_.push_back(static_cast<float>(ratio));
     if (!report_.worst || ratio > report_.max_ratio) {
       report_.max_ratio = ratio;
@@ -163,7 +138,6 @@ class Comparison {
   const call::Tensor& output_;
   const oracle::Expected& expected_;
   const Budget& budget_;
-  const bool has_budget_;
   Sums sums_;
   std::int64_t slice_ = 1;  // elements of one index of the leading axis
   std::vector<float> ratios_;
@@ -189,7 +163,7 @@ void decide(TensorReport& report, const Sums& sums) {
 // Errors stay in the report; whatever was measured against a budget is taken out of it.
 void withhold_verdict(TensorReport& report, const bounds::Contract& contract) {
   if (report.compared > 0) {
-    report.reason = "contract " + std::string(contract.name) +
+    report.reason = "contract " + contract.name +
                     " gives no budget for this tensor: errors are reported, no verdict is given";
   }
   report.verdict = Verdict::kSkipped;
@@ -232,10 +206,11 @@ CaseReport judge_all(const call::Record& record, const bounds::Contract& contrac
   return report;
 }
 
-CaseReport judge_at(const call::Record& record, const bounds::Contract& contract,
-                    scalar::Precision precision) {
-  return judge_all(record, contract, expectations(record, contract, precision),
-                   oracle::bits_of(precision));
+Judgement judge_at(const call::Record& record, const bounds::Contract& contract,
+                   scalar::Precision precision) {
+  Judgement result{.report = {}, .evaluation = expectations(record, contract, precision)};
+  result.report = judge_all(record, contract, result.evaluation, oracle::bits_of(precision));
+  return result;
 }
 
 // The file's reason is that of its first tensor with the file's verdict.
@@ -279,51 +254,59 @@ TensorReport judge(const std::string& name, const call::Tensor& output,
   report.name = name;
   report.dtype = output.dtype();
   report.shape = output.shape();
-  const Budget budget{expected, storage_type(name, output.dtype(), contract)};
-  // A contract with roundings needs their spread; `ideal` has none.
-  const bool has_budget =
-      !expected.sigma.empty() || (contract.unit_roundoff == 0.0 && contract.chunk == 0);
-  Comparison comparison(report, output, expected, budget, has_budget);
+  const Budget budget(name, output.dtype(), expected, contract);
+  Comparison comparison(report, output, expected, budget);
   comparison.run();
   decide(report, comparison.sums());
-  if (!has_budget) withhold_verdict(report, contract);
+  if (!budget.given()) withhold_verdict(report, contract);
   return report;
 }
 
-CaseReport judge_record(const call::Record& record, const bounds::Contract& contract,
-                        std::optional<scalar::Precision> precision) {
+Judgement judgement(const call::Record& record, const bounds::Contract& contract,
+                    std::optional<scalar::Precision> precision) {
   using scalar::Precision;
   constexpr std::array kTiers{Precision::kDouble, Precision::kQuad, Precision::kMulti};
-  CaseReport report;
+  Judgement result;
   if (precision) {
-    report = judge_at(record, contract, *precision);
+    result = judge_at(record, contract, *precision);
   } else {
     for (const Precision tier : kTiers) {
-      report = judge_at(record, contract, tier);
+      result = judge_at(record, contract, tier);
       const bool decided = std::ranges::all_of(
-          report.tensors, [](const TensorReport& t) { return t.undecided == 0; });
+          result.report.tensors, [](const TensorReport& t) { return t.undecided == 0; });
       if (decided) break;
     }
   }
-  conclude(report, record);
-  return report;
+  conclude(result.report, record);
+  return result;
 }
 
-CaseReport judge_stored(const call::Record& record, const bounds::Contract& contract,
-                        const std::map<std::string, StoredGolden>& golden, int precision_bits) {
-  oracle::Evaluation evaluation = expectations(record, contract, scalar::Precision::kDouble);
+Judgement judgement(const call::Record& record, const bounds::Contract& contract,
+                    const std::map<std::string, StoredGolden>& golden, int precision_bits) {
+  Judgement result{.report = {},
+                   .evaluation = expectations(record, contract, scalar::Precision::kDouble)};
   for (const auto& [name, tensor] : record.outputs) {
     const auto stored = golden.find(name);
     if (stored == golden.end()) {
       throw Error(ErrorKind::kSchema, "/golden/" + name, "golden values for every output", "none");
     }
-    oracle::Expected& expected = evaluation.outputs.at(name);
+    oracle::Expected& expected = result.evaluation.outputs.at(name);
     expected.golden = stored->second.values;
     std::ranges::fill(expected.radius, static_cast<float>(stored->second.radius * (1 + 0x1p-23)));
   }
-  CaseReport report = judge_all(record, contract, evaluation, precision_bits);
-  conclude(report, record);
-  return report;
+  result.report = judge_all(record, contract, result.evaluation, precision_bits);
+  conclude(result.report, record);
+  return result;
+}
+
+CaseReport judge_record(const call::Record& record, const bounds::Contract& contract,
+                        std::optional<scalar::Precision> precision) {
+  return judgement(record, contract, precision).report;
+}
+
+CaseReport judge_stored(const call::Record& record, const bounds::Contract& contract,
+                        const std::map<std::string, StoredGolden>& golden, int precision_bits) {
+  return judgement(record, contract, golden, precision_bits).report;
 }
 
 Verdict combine(const std::vector<Verdict>& parts) {

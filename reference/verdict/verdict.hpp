@@ -106,6 +106,19 @@ struct StoredGolden {
                                       const std::map<std::string, StoredGolden>& golden,
                                       int precision_bits);
 
+/// A report and the expectations that it was made from, for those who ask why (explain/).
+struct Judgement {
+  CaseReport report;
+  oracle::Evaluation evaluation;
+};
+
+/// judge_record and judge_stored, with what they know.
+[[nodiscard]] Judgement judgement(const call::Record& record, const bounds::Contract& contract,
+                                  std::optional<scalar::Precision> precision);
+[[nodiscard]] Judgement judgement(const call::Record& record, const bounds::Contract& contract,
+                                  const std::map<std::string, StoredGolden>& golden,
+                                  int precision_bits);
+
 /// The verdict of a whole from those of its parts: out-of-budget dominates, then error, mistrusted,
 /// skipped; a whole of passes is EXACT only if all parts are. Skipped parts (an empty tensor) do
 /// not matter beside a judged one.

@@ -20,7 +20,7 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
     schema::Fixture fixture =
         schema::read_fixture(file, {.golden = false, .budgets = false, .stages = false});
     result.record = std::move(fixture.record);
-    const bounds::Contract& contract =
+    const bounds::Contract contract =
         choose_contract(options.contract, result.record, result.contract_origin);
     result.report =
         verdict::judge_record(result.record, contract, parse_precision(options.precision));
@@ -34,7 +34,7 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
 }  // namespace
 
 int check(const CheckOptions& options) {
-  if (!options.contract.empty()) (void)bounds::find_contract(options.contract);
+  if (!options.contract.empty()) (void)named_contract(options.contract);
   (void)parse_precision(options.precision);
   std::vector<FileReport> reports;
   Progress progress(options.files.size());

@@ -35,6 +35,13 @@ struct GenerateOptions {
 };
 int generate(const GenerateOptions& options);
 
+struct BudgetOptions {
+  std::string case_line;
+  std::string contract;
+};
+/// What each rounding point of a contract costs on a case.
+int budget(const BudgetOptions& options);
+
 /// Digests, schema and recomputation of every .h5 file of a directory.
 int verify(const std::string& directory);
 

@@ -52,7 +52,7 @@ int diff(const DiffOptions& options) {
   result.file = options.candidate;
   golden.record.outputs = std::move(candidate.record.outputs);
   golden.record.contract = candidate.record.contract;
-  const bounds::Contract& contract =
+  const bounds::Contract contract =
       choose_contract(options.contract, golden.record, result.contract_origin);
   std::map<std::string, verdict::StoredGolden> stored;
   for (const auto& [name, tensor] : golden.golden) {

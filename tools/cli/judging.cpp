@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "reference/bounds/contract_json.hpp"
 #include "reference/oracle/evaluate.hpp"
 
 namespace goldenrule::tools {
@@ -16,11 +17,15 @@ std::optional<scalar::Precision> parse_precision(const std::string& name) {
   throw Error(ErrorKind::kArgument, "--precision", "auto, double, quad or multi", "'" + name + "'");
 }
 
-const bounds::Contract& choose_contract(const std::string& name, const call::Record& record,
-                                        std::string& origin) {
+bounds::Contract named_contract(const std::string& name) {
+  return name.ends_with(".json") ? bounds::load_contract(name) : bounds::find_contract(name);
+}
+
+bounds::Contract choose_contract(const std::string& name, const call::Record& record,
+                                 std::string& origin) {
   if (!name.empty()) {
     origin = "given";
-    return bounds::find_contract(name);
+    return named_contract(name);
   }
   origin = record.contract.empty() ? "by mode and state" : "named by the file";
   return bounds::default_contract(record);

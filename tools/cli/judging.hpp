@@ -17,10 +17,12 @@ namespace goldenrule::tools {
 /// auto (nullopt), double, quad or multi; Error(kArgument) otherwise.
 [[nodiscard]] std::optional<scalar::Precision> parse_precision(const std::string& name);
 
-/// `name`, or without one the contract of the record; `origin` says how it was chosen.
-[[nodiscard]] const bounds::Contract& choose_contract(const std::string& name,
-                                                      const call::Record& record,
-                                                      std::string& origin);
+/// The contract `name`, a built-in one or a .json file. Throws Error.
+[[nodiscard]] bounds::Contract named_contract(const std::string& name);
+
+/// The same, or without a name the contract of the record; `origin` says how it was chosen.
+[[nodiscard]] bounds::Contract choose_contract(const std::string& name, const call::Record& record,
+                                               std::string& origin);
 
 [[nodiscard]] verdict::CaseReport error_report(const Error& error);
 

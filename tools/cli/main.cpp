@@ -28,9 +28,10 @@ int run(int argc, char** argv) {
   tools::CheckOptions check;
   CLI::App* sub = app.add_subcommand("check", "Judge captures against the exact result");
   sub->add_option("files", check.files, "captures in schema goldenrule/1")->required();
-  sub->add_option("--contract", check.contract,
-                  "ideal, recurrent_f32, recurrent_bf16_state, chunk64_bf16, chunk16_bf16_state "
-                  "(default: the file's, or by mode and state)");
+  sub->add_option(
+      "--contract", check.contract,
+      "ideal, recurrent_f32, recurrent_bf16_state, chunk64_bf16, chunk16_bf16_state or a "
+      ".json file (default: the file's, or by mode and state)");
   sub->add_option("--precision", check.precision, "auto, double, quad (106 bits), multi (168)");
   sub->add_option("--json", check.json, "write the report as JSON");
   sub->add_option("--junit", check.junit, "write the report as JUnit XML");
@@ -61,6 +62,12 @@ int run(int argc, char** argv) {
   sub->add_option("--json", diff.json, "write the report as JSON");
   sub->add_option("--junit", diff.junit, "write the report as JUnit XML");
   sub->callback([&] { command = [&] { return tools::diff(diff); }; });
+
+  tools::BudgetOptions budget;
+  sub = app.add_subcommand("budget", "Show what each rounding point of a contract costs on a case");
+  sub->add_option("case", budget.case_line, "a case line")->required();
+  sub->add_option("--contract", budget.contract, "a name or a .json file");
+  sub->callback([&] { command = [&] { return tools::budget(budget); }; });
 
   std::string file;
   sub = app.add_subcommand("info", "Show what a file holds");

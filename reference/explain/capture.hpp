@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A captured call as an explanation sees it: what went in, what came out, what is expected; and a
+// smaller capture cut out of it.
+//
+// Cuts. Value channels, heads and sequences of a prefill call do not influence each other, and a
+// token not the ones before it: the expectation of the remaining elements stays as it was, and
+// nothing is computed anew. That is a property of the right function. A mistake may join what is
+// apart (a state transposed at K = V, a stale row of the next sequence), so that a cut hides it or
+// changes what it does: what a cut suggests is verified on the whole capture.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/bounds/contract.hpp"
+#include "reference/oracle/evaluate.hpp"
+
+namespace goldenrule::explain {
+
+struct Capture {
+  call::Record call;  ///< without outputs
+  call::TensorMap outputs;
+  oracle::Evaluation expected;  ///< of these outputs only
+  const bounds::Contract* contract = nullptr;
+};
+
+/// Outputs that `contract` gives no budget are left out.
+[[nodiscard]] Capture make_capture(const call::Record& record, const bounds::Contract& contract,
+                                   const oracle::Evaluation& evaluation);
+
+/// What a cut keeps; nothing is cut by default.
+struct Cut {
+  std::vector<std::int64_t> values;  ///< value channels, ascending; empty: all
+  std::int64_t sequences = -1;       ///< prefill: the first of them; -1: all
+  std::int64_t tokens = -1;          ///< prefill: the first of each sequence; -1: all
+};
+
+/// The part of a prefill capture. final_state is left out where a sequence loses tokens. Other
+/// modes are cut in value channels only: their rows are bound together by the pool.
+[[nodiscard]] Capture cut(const Capture& capture, const Cut& what);
+
+}  // namespace goldenrule::explain

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/explain/failures.hpp"
+
+#include "reference/verdict/budget.hpp"
+
+namespace goldenrule::explain {
+
+Grid::Grid(const call::Record& record, const call::Dims& dims, const std::string& name)
+    : heads(dims.HV), keys(name == "o" ? 1 : dims.K), values(dims.V) {
+  const bool vk = record.convention.state_layout == call::StateLayout::kVK;
+  const bool state = name != "o";
+  value_stride = state && vk ? keys : 1;
+  key_stride = state && !vk ? values : 1;
+  const bool prefill = record.mode == call::Mode::kPrefill;
+  if (name == "final_state") {
+    slots = !prefill;
+    for (std::int64_t slot = 0; slot < dims.slots; ++slot) rows.push_back({slot, -1});
+  } else if (prefill) {
+    const std::vector<std::int64_t> bounds = record.inputs.at("cu_seqlens").to_integers();
+    for (std::size_t n = 0; n + 1 < bounds.size(); ++n) {
+      for (std::int64_t t = bounds[n]; t < bounds[n + 1]; ++t) {
+        rows.push_back({static_cast<std::int64_t>(n), t - bounds[n]});
+      }
+    }
+  } else {
+    for (std::int64_t b = 0; b < dims.rows; ++b) {
+      for (std::int64_t t = 0; t < dims.T; ++t) rows.push_back({b, t});
+    }
+  }
+}
+
+std::vector<Failures> find_failures(const call::Record& record, const bounds::Contract& contract,
+                                    const oracle::Evaluation& evaluation) {
+  std::vector<Failures> all;
+  for (const auto& [name, output] : record.outputs) {
+    const oracle::Expected& expected = evaluation.outputs.at(name);
+    const verdict::Budget budget(name, output.dtype(), expected, contract);
+    if (!budget.given()) continue;
+    Failures f{.name = name, .failing = {}, .count = 0, .compared = 0};
+    f.failing.assign(expected.golden.size(), 0);
+    for (std::size_t i = 0; i < f.failing.size(); ++i) {
+      if (!expected.undefined.empty() && expected.undefined[i]) continue;
+      ++f.compared;
+      const double y = output[static_cast<std::int64_t>(i)];
+      if (verdict::passes(y, expected, i, budget(i))) continue;
+      f.failing[i] = 1;
+      ++f.count;
+    }
+    all.push_back(std::move(f));
+  }
+  return all;
+}
+
+}  // namespace goldenrule::explain

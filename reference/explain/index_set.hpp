@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The shape of a set of indices on one axis, in words: where the indices that fail are a tail, a
+// range, one residue class or a handful, and where that is more than chance.
+//
+// Chance: m failing elements that fell at random on n indices would all lie in a given set of s of
+// them with probability (s/n)^m, and among c shapes of that kind with probability at most c
+// (s/n)^m. A shape is named where this is below kChance.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace goldenrule::explain {
+
+inline constexpr double kChance = 1e-3;
+
+enum class Shape {
+  kNothing,    ///< no index
+  kAll,        ///< every index, or no shape that is more than chance
+  kOne,        ///< only first
+  kAllButOne,  ///< all but first
+  kFrom,       ///< from first on
+  kBelow,      ///< up to last
+  kRange,      ///< first to last
+  kResidue,    ///< every modulus-th, beginning with first
+  kFew,        ///< up to four indices without order
+};
+
+struct IndexSet {
+  Shape shape = Shape::kAll;
+  std::int64_t first = 0, last = 0;  ///< of the set; kAllButOne: first is the one left out
+  std::int64_t modulus = 1;
+  std::int64_t count = 0, size = 0;  ///< indices in the set and on the axis
+};
+
+/// `hits[i]` failing elements at index i.
+[[nodiscard]] IndexSet index_set(std::span<const std::int64_t> hits);
+
+/// "v >= 128", "v = 3", "every 16th v (v % 16 = 5)": a condition on `letter`; empty for kAll.
+[[nodiscard]] std::string condition(const IndexSet& set, std::span<const std::int64_t> hits,
+                                    const std::string& letter);
+
+}  // namespace goldenrule::explain

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/explain/oracle_kernel.hpp"
+
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+namespace goldenrule::explain {
+namespace {
+
+// FNV-1a over words; twice with different offsets, so that two calls of one explanation do not
+// meet by chance.
+std::uint64_t hash(std::span<const std::byte> bytes, std::uint64_t h) {
+  constexpr std::uint64_t kPrime = 0x100000001b3U;
+  std::size_t i = 0;
+  for (; i + sizeof(std::uint64_t) <= bytes.size(); i += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + i, sizeof word);
+    h = (h ^ word) * kPrime;
+    h ^= h >> 29;  // multiplication alone never brings high bits down
+  }
+  for (; i < bytes.size(); ++i) h = (h ^ static_cast<std::uint64_t>(bytes[i])) * kPrime;
+  return h;
+}
+
+// Everything that an evaluation depends on.
+std::string key_of(const call::Record& record) {
+  std::string key = std::to_string(static_cast<int>(record.op)) + " " +
+                    std::to_string(static_cast<int>(record.mode));
+  call::for_each_field(record.convention, [&](const char*, const auto& value) {
+    using Field = std::decay_t<decltype(value)>;
+    if constexpr (std::is_enum_v<Field>) {
+      key += " " + std::to_string(static_cast<int>(value));
+    } else if constexpr (std::is_same_v<Field, std::optional<double>>) {
+      key += value ? " " + std::to_string(std::bit_cast<std::uint64_t>(*value)) : " none";
+    } else if constexpr (std::is_same_v<Field, double>) {
+      key += " " + std::to_string(std::bit_cast<std::uint64_t>(value));
+    } else {
+      key += " " + std::to_string(value);
+    }
+  });
+  for (const auto& [name, tensor] : record.inputs) {
+    key += "\n" + name + " " + std::string(call::info(tensor.dtype()).name) +
+           call::to_string(tensor.shape()) +
+           std::to_string(hash(tensor.bytes(), 0xcbf29ce484222325U)) + " " +
+           std::to_string(hash(tensor.bytes(), 0x84222325cbf29ce4U));
+  }
+  return key;
+}
+
+}  // namespace
+
+const oracle::Evaluation& OracleKernel::evaluate(const call::Record& record) {
+  std::string key = contract_ == nullptr ? "" : key_of(record);
+  for (const Entry& entry : kept_) {
+    if (contract_ != nullptr && entry.key == key) return entry.evaluation;
+  }
+  if (kept_.size() >= kKept || contract_ == nullptr) kept_.clear();
+  kept_.push_front(
+      {.key = std::move(key),
+       .evaluation = oracle::evaluate(
+           record, scalar::Precision::kDouble,
+           {.certify = contract_ != nullptr, .contract = contract_, .intermediate_states = true})});
+  return kept_.front().evaluation;
+}
+
+call::TensorMap OracleKernel::operator()(const call::Record& record, double shift) {
+  ++calls_;
+  call::TensorMap outputs;
+  for (const auto& [name, e] : evaluate(record).outputs) {
+    std::vector<double> values = e.golden;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!e.undefined.empty() && e.undefined[i]) {
+        values[i] = std::numeric_limits<double>::quiet_NaN();
+      } else if (shift != 0.0 && contract_ != nullptr) {
+        double spread = static_cast<double>(e.radius[i]);
+        if (!e.sigma.empty()) {
+          spread += e.multiple * static_cast<double>(e.sigma[i]) + static_cast<double>(e.bias[i]);
+        }
+        values[i] += shift * spread;
+      }
+    }
+    outputs[name] = call::Tensor(call::DType::kF64, e.shape, values);
+  }
+  return outputs;
+}
+
+}  // namespace goldenrule::explain

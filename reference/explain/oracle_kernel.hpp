@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The oracle in double precision as the kernel around which mistakes are committed, shifted by a
+// multiple of the spread that a contract allows.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <string>
+
+#include "reference/bounds/contract.hpp"
+#include "reference/mistakes/mistake.hpp"
+#include "reference/oracle/evaluate.hpp"
+
+namespace goldenrule::explain {
+
+class OracleKernel {
+ public:
+  /// Without a contract there is no spread and shifts do nothing.
+  explicit OracleKernel(const bounds::Contract* contract) : contract_(contract) {}
+
+  /// golden + shift (multiple sigma + bias + radius); NaN where nothing writes.
+  [[nodiscard]] call::TensorMap operator()(const call::Record& record, double shift);
+
+  [[nodiscard]] std::int64_t calls() const { return calls_; }
+
+ private:
+  // Runs that differ in the shift only ask for the same evaluations, mostly for one.
+  static constexpr std::size_t kKept = 2;
+  struct Entry {
+    std::string key;
+    oracle::Evaluation evaluation;
+  };
+
+  const oracle::Evaluation& evaluate(const call::Record& record);
+
+  const bounds::Contract* contract_;
+  std::list<Entry> kept_;
+  std::int64_t calls_ = 0;
+};
+
+}  // namespace goldenrule::explain

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/explain/pattern.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "fixtures/call/plan.hpp"
+#include "reference/explain/index_set.hpp"
+#include "reference/explain/token_words.hpp"
+#include "reference/verdict/coordinates.hpp"
+
+namespace goldenrule::explain {
+namespace {
+
+using Hits = std::vector<std::int64_t>;
+
+// Below this share of the box a description by axes says little: the errors of a mistake are above
+// their budget in most of the places that it touches.
+constexpr double kDense = 0.05;
+constexpr std::int64_t kListed = 3;
+
+// How an axis is called: one index, several of them, and the letter in a condition.
+struct AxisName {
+  const char* one;
+  const char* many;
+  const char* letter;
+};
+
+std::string axis_words(const AxisName& axis, const Hits& hits) {
+  const IndexSet set = index_set(hits);
+  if (set.shape == Shape::kAll || set.shape == Shape::kNothing) return "";
+  if (set.shape == Shape::kOne) {
+    return std::string("only ") + axis.one + " " + std::to_string(set.first);
+  }
+  if (set.shape == Shape::kFrom && set.first == 1) {
+    return std::string("every ") + axis.one + " but the first";
+  }
+  const std::string which = condition(set, hits, axis.letter);
+  if (set.shape == Shape::kResidue) {
+    return "every " + std::to_string(set.modulus) + "th " + axis.one + " (" + which + ")";
+  }
+  return std::string(axis.many) + " " + which;
+}
+
+class TensorPattern {
+ public:
+  TensorPattern(const call::Record& record, const call::Dims& dims, const Failures& failures)
+      : record_(record),
+        dims_(dims),
+        failures_(failures),
+        output_(record.outputs.at(failures.name)),
+        grid_(record, dims, failures.name),
+        rows_(grid_.rows.size()),
+        heads_(static_cast<std::size_t>(grid_.heads)),
+        keys_(static_cast<std::size_t>(grid_.keys)),
+        values_(static_cast<std::size_t>(grid_.values)) {
+    for (std::int64_t i = 0; i < std::ssize(failures.failing); ++i) {
+      if (failures.failing[static_cast<std::size_t>(i)] == 0) continue;
+      ++rows_[static_cast<std::size_t>(grid_.row_of(i))];
+      ++heads_[static_cast<std::size_t>(grid_.head_of(i))];
+      ++keys_[static_cast<std::size_t>(grid_.key_of(i))];
+      ++values_[static_cast<std::size_t>(grid_.value_of(i))];
+    }
+  }
+
+  [[nodiscard]] std::string words(const oracle::Expected& expected) const {
+    std::string text = failures_.count <= kListed ? listed() : located();
+    const std::string content = content_words(expected);
+    return content.empty() ? text : text + ", " + content;
+  }
+
+ private:
+  [[nodiscard]] std::string listed() const {
+    std::string text;
+    for (std::int64_t i = 0; i < std::ssize(failures_.failing); ++i) {
+      if (failures_.failing[static_cast<std::size_t>(i)] == 0) continue;
+      text += (text.empty() ? "only (" : "), (") +
+              verdict::to_string(
+                  verdict::coordinates(record_, failures_.name, call::unravel(output_.shape(), i)));
+    }
+    return text + ")";
+  }
+
+  [[nodiscard]] std::string located() const {
+    std::vector<std::string> parts{sequence_words(), head_words(), tokens(),
+                                   axis_words({"key channel", "key channels", "k"}, keys_),
+                                   axis_words({"value channel", "value channels", "v"}, values_)};
+    std::erase(parts, "");
+    const std::string share =
+        std::to_string(failures_.count) + " of " + std::to_string(failures_.compared) + " elements";
+    if (failures_.count == failures_.compared) return "all elements";
+    if (parts.empty()) {
+      return density() < kDense ? "scattered, " + share : "everywhere, " + share;
+    }
+    std::string text;
+    for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+    return density() < kDense ? text + ", scattered there (" + share + ")" : text;
+  }
+
+  // The share of the box of failing indices that fails.
+  [[nodiscard]] double density() const {
+    double box = 1.0;
+    for (const Hits* hits : {&rows_, &heads_, &keys_, &values_}) {
+      box *= static_cast<double>(std::ranges::count_if(*hits, [](auto n) { return n > 0; }));
+    }
+    return static_cast<double>(failures_.count) / box;
+  }
+
+  // Sequences that are too short to reach the first failing token say nothing by being right.
+  [[nodiscard]] std::string sequence_words() const {
+    if (grid_.slots) return axis_words({"slot", "slots", "slot"}, rows_);
+    std::vector<TokenMask> masks = token_masks();
+    std::int64_t first = std::ssize(rows_);
+    for (const TokenMask& mask : masks) {
+      const auto failing = std::ranges::find(mask, 1);
+      if (failing != mask.end()) first = std::min(first, std::int64_t{failing - mask.begin()});
+    }
+    Hits hits(masks.size());
+    bool everywhere = true;
+    for (std::size_t r = 0; r < grid_.rows.size(); ++r) {
+      hits[static_cast<std::size_t>(grid_.rows[r].sequence)] += rows_[r];
+    }
+    for (std::size_t n = 0; n < masks.size(); ++n) {
+      everywhere = everywhere && (hits[n] > 0 || std::ssize(masks[n]) <= first);
+    }
+    return everywhere ? "" : axis_words({"sequence", "sequences", "n"}, hits);
+  }
+
+  [[nodiscard]] std::string head_words() const {
+    std::set<std::int64_t> failing;
+    std::set<std::int64_t> groups;
+    for (std::int64_t j = 0; j < grid_.heads; ++j) {
+      if (heads_[static_cast<std::size_t>(j)] == 0) continue;
+      failing.insert(j);
+      groups.insert(dims_.qk_head(record_.convention.head_map, j));
+    }
+    const std::int64_t per_group = dims_.HV / dims_.H;
+    if (groups.size() == 1 && dims_.H > 1 && per_group > 1 && std::ssize(failing) == per_group) {
+      return "every value head of q head " + std::to_string(*groups.begin());
+    }
+    return axis_words({"head", "heads", "j"}, heads_);
+  }
+
+  [[nodiscard]] std::vector<TokenMask> token_masks() const {
+    std::vector<TokenMask> masks;
+    if (!grid_.slots) masks.resize(static_cast<std::size_t>(dims_.rows));
+    for (std::size_t r = 0; r < grid_.rows.size(); ++r) {
+      const Row& row = grid_.rows[r];
+      if (!grid_.slots) {
+        masks[static_cast<std::size_t>(row.sequence)].push_back(rows_[r] > 0 ? 1 : 0);
+      }
+    }
+    return masks;
+  }
+
+  [[nodiscard]] std::string tokens() const {
+    if (grid_.rows.empty() || grid_.rows.front().token < 0) return "";
+    return token_words(token_masks());
+  }
+
+  template <class F>
+  [[nodiscard]] bool every_failing(F&& f) const {
+    for (std::int64_t i = 0; i < std::ssize(failures_.failing); ++i) {
+      if (failures_.failing[static_cast<std::size_t>(i)] != 0 && !f(i)) return false;
+    }
+    return true;
+  }
+
+  // What stands where the result should be.
+  [[nodiscard]] std::string content_words(const oracle::Expected& expected) const {
+    if (every_failing([&](std::int64_t i) { return std::isnan(output_[i]); })) {
+      return "all NaN: never written";
+    }
+    if (every_failing([&](std::int64_t i) { return output_[i] == 0.0; })) return "all zero";
+    const call::Tensor* initial = record_.find_input("initial_state");
+    if (failures_.name == "final_state" && initial != nullptr &&
+        every_failing([&](std::int64_t i) { return output_[i] == (*initial)[i]; })) {
+      return "equal to the initial state";
+    }
+    if (failures_.count <= kListed) return "";
+    if (repeats(grid_.row_stride())) return "equal to the previous row";
+    if (grid_.heads > 1 && repeats(grid_.head_stride())) return "equal to the previous head";
+    if (repeats(grid_.value_stride)) return "equal to the previous value channel";
+    return multiple_words(expected);
+  }
+
+  [[nodiscard]] bool repeats(std::int64_t stride) const {
+    return every_failing(
+        [&](std::int64_t i) { return i >= stride && output_[i] == output_[i - stride]; });
+  }
+
+  // "about c times the exact result", by least squares with 1 % of the norm left over.
+  [[nodiscard]] std::string multiple_words(const oracle::Expected& expected) const {
+    double yg = 0.0;
+    double gg = 0.0;
+    double yy = 0.0;
+    for (std::size_t i = 0; i < failures_.failing.size(); ++i) {
+      if (failures_.failing[i] == 0) continue;
+      const double y = output_[static_cast<std::int64_t>(i)];
+      const double g = expected.golden[i];
+      yg += y * g;
+      gg += g * g;
+      yy += y * y;
+    }
+    if (!(gg > 0.0) || !std::isfinite(yy)) return "";
+    const double c = yg / gg;
+    const double left = yy - c * yg;
+    if (left > 1e-4 * yy || std::fabs(c - 1.0) < 0.01) return "";
+    std::string number = std::to_string(c);
+    return "about " + number.substr(0, number.find('.') + 4) + " times the exact result";
+  }
+
+  const call::Record& record_;
+  const call::Dims& dims_;
+  const Failures& failures_;
+  const call::Tensor& output_;
+  const Grid grid_;
+  Hits rows_, heads_, keys_, values_;
+};
+
+}  // namespace
+
+std::string describe_pattern(const call::Record& record, const oracle::Evaluation& evaluation,
+                             std::span<const Failures> failures) {
+  const call::Dims dims = call::validate(record);
+  // In the order of the tensors, those with the same words together.
+  std::vector<std::pair<std::string, std::string>> named;  // tensors, words
+  for (const Failures& f : failures) {
+    if (f.count == 0) continue;
+    const std::string words = TensorPattern(record, dims, f).words(evaluation.outputs.at(f.name));
+    const auto same = std::ranges::find(named, words, &std::pair<std::string, std::string>::second);
+    if (same == named.end()) {
+      named.emplace_back(f.name, words);
+    } else {
+      same->first += " and " + f.name;
+    }
+  }
+  std::string text;
+  for (const auto& [tensors, words] : named) {
+    text += (text.empty() ? "" : "; ") + tensors + ": " + words;
+  }
+  return text;
+}
+
+}  // namespace goldenrule::explain

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a hypothesis (one mistake, or two made together) predicts for a call, and how far the
+// roundings of its contract may carry each element from there.
+//
+// Spread. A mistake is a change around a kernel, so the budget of the mistaken kernel is the budget
+// of the kernel seen through the change: the mistake is committed three times, with kernels that
+// return golden - s, golden and golden + s, where s = multiple sigma + bias + radius of the call
+// that the mistake made of it. Where an element went, there its spread went too, and a rounding in
+// the mistake (o through bf16) shows its steps. The spread is the larger of the two distances.
+//
+// A mistake inside the algorithm has its own implementation and calls no kernel; nothing is known of
+// its spread but what the right call has. Its sigma is that of the right call, times the growth of
+// the values (root mean square over a row and head, never below 1): roundings are relative. What
+// the mistake itself amplifies is measured: the inputs are perturbed by the contract's own first
+// roundings (jitter), and the spread of the outcomes over kJitterRuns is added.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reference/explain/capture.hpp"
+#include "reference/mistakes/mistake.hpp"
+
+namespace goldenrule::explain {
+
+/// One or two mistakes, the outer one first: it changes the call that the inner one sees.
+using Hypothesis = std::vector<const mistakes::Mistake*>;
+
+struct PredictedOutput {
+  std::vector<double> value;  ///< NaN: not written
+  std::vector<float> spread;
+};
+
+struct Prediction {
+  std::map<std::string, PredictedOutput> outputs;
+  bool called_kernel = false;
+};
+
+/// How the spread of a prediction is found, cheapest first.
+enum class SpreadBy {
+  kScaling,  ///< that of the right call, scaled with the values
+  kKernel,   ///< through the kernel; as kScaling for a mistake that calls none
+  kJitter,   ///< kScaling, and perturbed inputs
+};
+
+inline constexpr int kJitterRuns = 8;
+
+/// For the outputs of `capture`. Nothing where the mistakes cannot be made together in this call or
+/// where their outputs are not those of the call.
+[[nodiscard]] std::optional<Prediction> predict(const Capture& capture,
+                                                const Hypothesis& hypothesis, SpreadBy by);
+
+}  // namespace goldenrule::explain

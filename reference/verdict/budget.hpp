@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The budget of one element and the test that it decides, once for all who compare outputs with an
+// expectation: the verdict itself and the explanation of a verdict.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+
+#include "reference/bounds/contract.hpp"
+#include "reference/oracle/evaluate.hpp"
+
+namespace goldenrule::verdict {
+
+/// What `contract` grants the elements of one tensor. Refers to the Expected that it was made from.
+class Budget {
+ public:
+  /// `stored` is the type of output `name`. The contract's storage type holds for states; o is
+  /// rounded to the type that it has.
+  Budget(const std::string& name, call::DType stored, const oracle::Expected& expected,
+         const bounds::Contract& contract)
+      : expected_(&expected),
+        storage_(name == "o" ? stored : contract.state_dtype.value_or(stored)),
+        // A contract with roundings needs their spread; `ideal` has none.
+        given_(!expected.sigma.empty() || (contract.unit_roundoff == 0.0 && contract.chunk == 0)) {}
+
+  /// False where the contract gives no budget for this tensor.
+  [[nodiscard]] bool given() const { return given_; }
+
+  /// multiple sigma + bias of element `i`.
+  [[nodiscard]] double spread(std::size_t i) const {
+    if (expected_->sigma.empty()) return 0.0;
+    return expected_->multiple * static_cast<double>(expected_->sigma[i]) +
+           static_cast<double>(expected_->bias[i]);
+  }
+
+  /// The spread `s` of a value `x` and half an ulp where the unrounded value may lie.
+  [[nodiscard]] double around(double x, double s) const {
+    return s + 0.5 * call::ulp(storage_, std::fabs(x) + s);
+  }
+
+  /// The budget of element `i`.
+  [[nodiscard]] double operator()(std::size_t i) const {
+    return around(expected_->golden[i], spread(i));
+  }
+
+ private:
+  const oracle::Expected* expected_;
+  call::DType storage_;
+  bool given_;
+};
+
+/// Whether `y` passes for element `i`: within radius and budget, or not finite where the exact
+/// result is not.
+[[nodiscard]] inline bool passes(double y, const oracle::Expected& expected, std::size_t i,
+                                 double budget) {
+  const double golden = expected.golden[i];
+  if (!std::isfinite(golden)) return !std::isfinite(y);
+  if (!std::isfinite(y)) return false;  // though the radius may be infinite
+  return std::fabs(y - golden) <= budget + static_cast<double>(expected.radius[i]);
+}
+
+}  // namespace goldenrule::verdict
