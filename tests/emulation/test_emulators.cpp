@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "fixtures/cases/case.hpp"
+#include "reference/bounds/chunk_emulator.hpp"
+#include "reference/bounds/contract_json.hpp"
+#include "reference/oracle/emulate.hpp"
+#include "reference/oracle/evaluate.hpp"
+#include "reference/oracle/lane_io.hpp"
+#include "reference/verdict/verdict.hpp"
+
+using namespace goldenrule;
+
+namespace {
+
+struct LaneInputs {
+  rule::Lane<double> lane;
+  rule::Matrix<double> v, start;
+};
+
+LaneInputs lane_of(const char* line) {
+  const call::Record record = cases::make_record(cases::parse(line));
+  const call::Plan plan = call::make_plan(record, false);
+  const rule::DecodedInputs inputs(record);
+  const call::Sequence& s = plan.sequences.front();
+  return {rule::prepare_lane<double>(record, plan.dims, inputs, s.first_token, s.token_count, 0),
+          oracle::lane_values(inputs, plan.dims, s, 0),
+          oracle::lane_start(inputs, plan.dims, oracle::StateIndex(record, plan.dims), s, 0)};
+}
+
+constexpr const char* kLines[] = {
+    "op=gdn mode=prefill lens=70 H=1 HV=1 K=32 V=24 gate=log h0=1",
+    "op=kda mode=prefill lens=70 H=1 HV=1 K=32 V=24 gate=linear beta=direct h0=1 family=Derase",
+    "op=gdn mode=prefill lens=33 H=1 HV=1 K=32 V=24 gate=log h0=1 family=B999"};
+
+double relative(const rule::Matrix<double>& a, const rule::Matrix<double>& b) {
+  return (a - b).norm() / b.norm();
+}
+
+}  // namespace
+
+TEST_CASE("without rounding points the chunk emulator is the recurrence") {
+  const bounds::Contract exact = bounds::parse_contract(R"({"name":"exact","chunk":16})", "");
+  for (const char* line : kLines) {
+    CAPTURE(line);
+    const LaneInputs in = lane_of(line);
+    bounds::Rounder rounder(exact, bounds::RoundingMode::kRandom, 1, 1);
+    const auto emulated = bounds::emulate_chunks(in.lane, in.v, in.start, exact, rounder);
+    const auto recurrent = rule::recurrent_form<double>(in.lane, in.v, in.start);
+    // Both are double computations of one function, some 10^3 operations deep: 2^-53 * 10^3.
+    CHECK(relative(emulated.o, recurrent.o) < 1e-13);
+    CHECK(relative(emulated.state, recurrent.state) < 1e-13);
+  }
+}
+
+TEST_CASE("each rounding point of a chunk contract changes the result, and only if declared") {
+  const LaneInputs in = lane_of(kLines[0]);
+  const LaneInputs channels = lane_of(kLines[1]);
+  const bounds::Contract exact = bounds::parse_contract(R"({"name":"exact","chunk":16})", "");
+  for (std::size_t i = 0; i < bounds::kPoints; ++i) {
+    const auto point = static_cast<bounds::Point>(i);
+    CAPTURE(bounds::name_of(point));
+    bounds::Contract alone = exact;
+    alone.rounding[i] = call::DType::kBF16;
+    // q^ E is a rounded operand only where decays differ between channels.
+    const LaneInputs& use = point == bounds::Point::kQueryIn ? channels : in;
+    bounds::Rounder rounder(alone, bounds::RoundingMode::kNearest, 1, 1);
+    const auto rounded = bounds::emulate_chunks(use.lane, use.v, use.start, alone, rounder);
+    const auto recurrent = rule::recurrent_form<double>(use.lane, use.v, use.start);
+    const double error =
+        std::max(relative(rounded.o, recurrent.o), relative(rounded.state, recurrent.state));
+    CHECK(error > 1e-6);
+    CHECK(error < 0.1);
+  }
+}
+
+TEST_CASE("random roundings repeat with their seed and differ without it") {
+  const LaneInputs in = lane_of(kLines[0]);
+  const bounds::Contract& contract = bounds::find_contract("chunk64_bf16");
+  const auto run = [&](std::uint64_t seed, std::uint64_t stream) {
+    bounds::Rounder rounder(contract, bounds::RoundingMode::kRandom, seed, stream);
+    return bounds::emulate_chunks(in.lane, in.v, in.start, contract, rounder).o;
+  };
+  CHECK(run(1, 2) == run(1, 2));
+  CHECK(run(1, 2) != run(2, 2));
+  CHECK(run(1, 2) != run(1, 3));
+}
+
+TEST_CASE("an emulated kernel is judged right under its contract and wrong under a stricter one") {
+  const struct {
+    const char* line;
+    const char* honest;
+    const char* stricter;
+  } rows[] = {
+      {"op=gdn mode=prefill lens=70,5 H=1 HV=2 K=64 V=32 io=f32 gate=log h0=1", "chunk64_bf16",
+       "recurrent_f32"},
+      {"op=kda mode=prefill lens=70,5 H=1 HV=2 K=64 V=32 io=f32 gate=log h0=1",
+       "chunk16_bf16_state", "recurrent_f32"},
+      {"op=gdn mode=mtp B=3 T=4 H=1 HV=2 K=64 V=32 io=f32 slots=padded", "recurrent_f32", "ideal"},
+      {"op=kda mode=decode B=3 H=1 HV=2 K=64 V=32 io=f32", "recurrent_bf16_state", "recurrent_f32"},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.line);
+    call::Record record = cases::make_record(cases::parse(row.line));
+    record.outputs = oracle::emulate(record, bounds::find_contract(row.honest), 7);
+    CHECK(verdict::judge_record(record, bounds::find_contract(row.honest), std::nullopt).verdict ==
+          verdict::Verdict::kWithinBudget);
+    CHECK(
+        verdict::judge_record(record, bounds::find_contract(row.stricter), std::nullopt).verdict ==
+        verdict::Verdict::kOutOfBudget);
+  }
+}
