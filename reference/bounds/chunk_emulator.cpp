@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "fixtures/cases/philox.hpp"
+#include "reference/scalar/products.hpp"
 
 namespace goldenrule::bounds {
 namespace {
@@ -12,12 +13,37 @@ namespace {
 using rule::Lane;
 using Matrix = rule::Matrix<double>;
 
-// Half an ulp of `type` at x, from the exponent field of the double.
-double half_ulp(const call::DTypeInfo& type, double x) {
-  const auto exponent = std::bit_cast<std::uint64_t>(x) & 0x7ff0000000000000U;
-  const double power =
-      std::max(std::bit_cast<double>(exponent), std::ldexp(1.0, type.min_exponent));
-  return std::ldexp(power, -type.significand_bits);
+// Half an ulp of a type at x, from the exponent field of the double; 0 at 0, which every type has.
+struct HalfUlp {
+  double scale, smallest;
+
+  explicit HalfUlp(const call::DTypeInfo& type)
+      : scale(std::ldexp(1.0, -type.significand_bits)),
+        smallest(std::ldexp(1.0, type.min_exponent)) {}
+
+  [[nodiscard]] double operator()(double x) const {
+    const auto exponent = std::bit_cast<std::uint64_t>(x) & 0x7ff0000000000000U;
+    const double power = std::max(std::bit_cast<double>(exponent), smallest);
+    return x == 0.0 ? 0.0 : power * scale;
+  }
+};
+
+// a b; c += sign a b; c += a^T b.
+Matrix product(const Matrix& a, const Matrix& b) {
+  Matrix c = Matrix::Zero(a.rows(), b.cols());
+  scalar::multiply_add(1.0, {a.data(), a.cols(), 1}, b.data(), b.cols(), c.data(), c.cols(),
+                       a.rows(), a.cols(), b.cols());
+  return c;
+}
+
+void add_product(double sign, const Matrix& a, const Matrix& b, Matrix& c) {
+  scalar::multiply_add(sign, {a.data(), a.cols(), 1}, b.data(), b.cols(), c.data(), c.cols(),
+                       a.rows(), a.cols(), b.cols());
+}
+
+void add_transposed_product(const Matrix& a, const Matrix& b, Matrix& c) {
+  scalar::multiply_add(1.0, {a.data(), 1, a.cols()}, b.data(), b.cols(), c.data(), c.cols(),
+                       a.cols(), a.rows(), b.cols());
 }
 
 // The decays and raw products of one chunk of c tokens.
@@ -85,35 +111,51 @@ class ChunkEmulator {
     scale_rows(left_k, f);
     scale_rows(left_q, f);
     scale_rows(right, f.cwiseInverse());
-    if (!per_channel()) {
-      m.A = left_k * right.transpose();
-      m.QK = left_q * right.transpose();
+    if (per_channel()) {
+      channel_products(first, c, left_k, left_q, right, f, m);
+    } else {
+      head_products(first, c, left_k, left_q, right, f, m);
     }
-    Eigen::RowVectorXd d(gates);
-    for (std::int64_t j = 0; j < c; ++j) {
-      d.setOnes();
-      for (std::int64_t i = j; i < c; ++i) {
-        for (std::int64_t g = 0; g < gates && i > j; ++g) d(g) *= lane_.alpha_at(first + i, g);
-        if (per_channel()) {
-          const Eigen::RowVectorXd decayed = d.cwiseProduct(right.row(j));
-          m.A(i, j) = decayed.dot(left_k.row(i));
-          m.QK(i, j) = decayed.dot(left_q.row(i));
-        } else {
-          m.A(i, j) *= d(0);
-          m.QK(i, j) *= d(0);
-        }
-        m.A(i, j) *= i == j ? 0.0 : beta(first + i);
-      }
-      m.out.row(j) = d.cwiseProduct(f.row(c - 1)).cwiseQuotient(f.row(j));
-    }
+    for (std::int64_t i = 0; i < c; ++i) m.A.row(i) *= beta(first + i);
+    m.A.diagonal().setZero();
     m.A.triangularView<Eigen::StrictlyUpper>().setZero();
     m.QK.triangularView<Eigen::StrictlyUpper>().setZero();
-    d.setOnes();
+    Eigen::RowVectorXd d = Eigen::RowVectorXd::Ones(gates);
     for (std::int64_t i = 0; i < c; ++i) {
       for (std::int64_t g = 0; g < gates; ++g) d(g) *= lane_.alpha_at(first + i, g);
       m.decay.row(i) = d.cwiseProduct(f.row(i));
     }
     return m;
+  }
+
+  // One gate per head: the decays multiply finished products.
+  void head_products(std::int64_t first, std::int64_t c, const Matrix& left_k, const Matrix& left_q,
+                     const Matrix& right, const Matrix& f, ChunkProducts& m) const {
+    const Matrix transposed = right.transpose();
+    m.A = product(left_k, transposed);
+    m.QK = product(left_q, transposed);
+    for (std::int64_t j = 0; j < c; ++j) {
+      double d = 1.0;
+      for (std::int64_t i = j; i < c; ++i) {
+        if (i > j) d *= lane_.alpha_at(first + i, 0);
+        m.A(i, j) *= d;
+        m.QK(i, j) *= d;
+      }
+      m.out(j, 0) = d * f(c - 1, 0) / f(j, 0);
+    }
+  }
+
+  // One gate per key channel: the decays stand inside the sums over channels.
+  void channel_products(std::int64_t first, std::int64_t c, const Matrix& left_k,
+                        const Matrix& left_q, const Matrix& right, const Matrix& f,
+                        ChunkProducts& m) const {
+    Eigen::RowVectorXd decay(lane_.K);
+    for (std::int64_t j = 0; j < c; ++j) {
+      scalar::decayed_products(left_k.data(), left_q.data(), right.data(),
+                               lane_.alpha.data() + first * lane_.K, c, lane_.K, j, m.A.data() + j,
+                               m.QK.data() + j, c, decay.data());
+      m.out.row(j) = decay.cwiseProduct(f.row(c - 1)).cwiseQuotient(f.row(j));
+    }
   }
 
   // Row i of x times row i of s, which has one or K columns.
@@ -141,14 +183,15 @@ class ChunkEmulator {
     scale_rows(beta_k, m.decay);
     rounder_.apply(Point::kBetaV, beta_v);
     rounder_.apply(Point::kBetaK, beta_k);
-    Matrix u = T * beta_v;
-    Matrix w = T * beta_k;
+    Matrix u = product(T, beta_v);
+    Matrix w = product(T, beta_k);
     rounder_.apply(Point::kU, u);
     rounder_.apply(Point::kW, w);
 
     Matrix operand = state_;
     rounder_.apply(Point::kStateOperand, operand);
-    const Matrix v_new = u - w * operand;
+    Matrix v_new = u;
+    add_product(-1.0, w, operand, v_new);
 
     Matrix q_in = q_.middleRows(first, c);
     scale_rows(q_in, m.decay);
@@ -156,7 +199,8 @@ class ChunkEmulator {
     rounder_.apply(Point::kAttention, m.QK);
     Matrix v_rounded = v_new;
     rounder_.apply(Point::kVNew, v_rounded);
-    const Matrix o = q_in * operand + m.QK * v_rounded;
+    Matrix o = product(q_in, operand);
+    add_product(1.0, m.QK, v_rounded, o);
 
     update_state(first, c, m, v_new, v_rounded);
     return o;
@@ -168,12 +212,14 @@ class ChunkEmulator {
       Matrix k_out = k_.middleRows(first, c);
       scale_rows(k_out, m.out);
       rounder_.apply(Point::kUpdate, k_out);
-      state_ = m.decay.row(c - 1).transpose().asDiagonal() * state_ + k_out.transpose() * v_rounded;
+      state_.array().colwise() *= m.decay.row(c - 1).transpose().array();
+      add_transposed_product(k_out, v_rounded, state_);
     } else {
       Matrix decayed = v_new;
       scale_rows(decayed, m.out);
       rounder_.apply(Point::kUpdate, decayed);
-      state_ = m.decay(c - 1, 0) * state_ + k_.middleRows(first, c).transpose() * decayed;
+      state_ *= m.decay(c - 1, 0);
+      add_transposed_product(k_.middleRows(first, c), decayed, state_);
     }
     rounder_.apply(Point::kCarriedState, state_);
   }
@@ -195,33 +241,33 @@ double Rounder::uniform() {
          static_cast<std::uint32_t>(stream_), static_cast<std::uint32_t>(stream_ >> 32)},
         {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
     ++block_;
-    left_ = 8;
+    left_ = 16;
   }
   --left_;
-  const std::uint32_t word = bits_[static_cast<std::size_t>(left_ / 2)];
-  const std::uint32_t half = left_ % 2 == 0 ? word & 0xffffU : word >> 16;
-  // Odd multiples of 2^-16: symmetric about 0.
-  return (static_cast<double>(half) - 32767.5) * 0x1p-15;
+  const std::uint32_t word = bits_[static_cast<std::size_t>(left_ / 4)];
+  const std::uint32_t byte = (word >> (8 * (left_ % 4))) & 0xffU;
+  // Odd multiples of 2^-8: symmetric about 0, variance 1/3 to 2^-16.
+  return (static_cast<double>(byte) - 127.5) * 0x1p-7;
 }
 
 void Rounder::apply(Point point, double* x, std::int64_t count) {
   const auto& type = contract_->at(point);
   if (!type) return;
-  const call::DTypeInfo& t = call::info(*type);
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (mode_ == RoundingMode::kNearest) {
+  if (mode_ == RoundingMode::kNearest) {
+    for (std::int64_t i = 0; i < count; ++i) {
       x[i] = call::round_to(*type, x[i] * (1.0 + 0x1p-22 * uniform()));
-    } else if (x[i] != 0.0 && std::isfinite(x[i])) {  // zero is exact in every type
-      x[i] += half_ulp(t, x[i]) * uniform();
     }
+    return;
   }
+  const HalfUlp half_ulp(call::info(*type));
+  for (std::int64_t i = 0; i < count; ++i) x[i] += half_ulp(x[i]) * uniform();
 }
 
 double Rounder::error(Point point, double magnitude) {
   const auto& type = contract_->at(point);
   if (!type) return 0.0;
   if (mode_ == RoundingMode::kNearest) return call::round_to(*type, magnitude) - magnitude;
-  return magnitude == 0.0 ? 0.0 : half_ulp(call::info(*type), magnitude) * uniform();
+  return HalfUlp(call::info(*type))(magnitude) * uniform();
 }
 
 rule::FormResult<double> emulate_chunks(const Lane<double>& lane, const Matrix& v,

@@ -50,7 +50,7 @@ class Rounder {
   std::uint64_t seed_, stream_;
   std::uint64_t block_ = 0;
   std::array<std::uint32_t, 4> bits_{};
-  int left_ = 0;  // 16-bit numbers that remain in bits_
+  int left_ = 0;  // bytes that remain in bits_
 };
 
 /// Runs one lane. `v` is [tokens,V], `initial` [K,V]; the contract must have a chunk size.

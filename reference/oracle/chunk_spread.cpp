@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/oracle/chunk_spread.hpp"
 
+#include <algorithm>
 #include <boost/math/distributions/chi_squared.hpp>
 #include <cmath>
 
@@ -14,19 +15,24 @@ namespace {
 
 using Matrix = rule::Matrix<double>;
 
-double multiple_for(std::int64_t n) {
+int runs_for(const call::Dims& dims) {
+  const std::int64_t steps = std::max<std::int64_t>(dims.tokens * dims.HV * dims.state_size(), 1);
+  return static_cast<int>(std::clamp<std::int64_t>(kSpreadSteps / steps, kFewestRuns, kMostRuns));
+}
+
+double multiple_for(std::int64_t n, int runs) {
   const double p = bounds::kFalseAlarm / (2.0 * static_cast<double>(std::max<std::int64_t>(n, 1)));
-  const boost::math::chi_squared chi2(kRuns);
-  const double r = boost::math::quantile(chi2, p) / kRuns;
+  const boost::math::chi_squared chi2(runs);
+  const double r = boost::math::quantile(chi2, p) / runs;
   return bounds::deviation_multiple(2 * n) / std::sqrt((1.0 + r) / 2.0);
 }
 
 // sum (run - exact)^2 over the runs, turned into sigma in place.
-void to_sigma(Matrix& squares) {
+void to_sigma(Matrix& squares, int runs) {
   for (Eigen::Index row = 0; row < squares.rows(); ++row) {
     const double mean = squares.row(row).mean();
     for (Eigen::Index x = 0; x < squares.cols(); ++x) {
-      squares(row, x) = std::sqrt(0.5 * (squares(row, x) + mean) / kRuns);
+      squares(row, x) = std::sqrt(0.5 * (squares(row, x) + mean) / runs);
     }
   }
 }
@@ -38,6 +44,7 @@ class SpreadEmulation {
       : record_(record),
         dims_(plan.dims),
         contract_(contract),
+        runs_(runs_for(plan.dims)),
         inputs_(record),
         index_(record, plan.dims),
         o_(evaluation.outputs.at("o")),
@@ -51,16 +58,16 @@ class SpreadEmulation {
     Matrix o = Matrix::Zero(v.rows(), v.cols());
     Matrix state = Matrix::Zero(start.rows(), start.cols());
     const auto exact = rule::chunk_form<double>(lane, v, start, contract_.chunk, nullptr);
-    for (int run = 0; run < kRuns; ++run) {
+    for (int run = 0; run < runs_; ++run) {
       const auto stream =
-          static_cast<std::uint64_t>((sequence.first_token * dims_.HV + head) * kRuns + run);
+          static_cast<std::uint64_t>((sequence.first_token * dims_.HV + head) * kMostRuns + run);
       bounds::Rounder rounder(contract_, bounds::RoundingMode::kRandom, kSpreadSeed, stream);
       const auto emulated = bounds::emulate_chunks(lane, v, start, contract_, rounder);
       o += (emulated.o - exact.o).cwiseAbs2();
       state += (emulated.state - exact.state).cwiseAbs2();
     }
-    to_sigma(o);
-    to_sigma(state);
+    to_sigma(o, runs_);
+    to_sigma(state, runs_);
     store(sequence, head, o, state);
   }
 
@@ -88,6 +95,7 @@ class SpreadEmulation {
   const call::Record& record_;
   const call::Dims& dims_;
   const bounds::Contract& contract_;
+  const int runs_;
   const rule::DecodedInputs inputs_;
   const StateIndex index_;
   Expected& o_;
@@ -102,7 +110,7 @@ void emulate_spread(const call::Record& record, const call::Plan& plan,
     Expected& expected = evaluation.outputs.at(name);
     expected.sigma.assign(expected.golden.size(), 0.0F);
     expected.bias.assign(expected.golden.size(), 0.0F);
-    expected.multiple = multiple_for(std::ssize(expected.golden));
+    expected.multiple = multiple_for(std::ssize(expected.golden), runs_for(plan.dims));
   }
   SpreadEmulation emulation(record, plan, contract, evaluation);
   struct Job {
