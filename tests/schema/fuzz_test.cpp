@@ -102,7 +102,7 @@ void rewrite_in_old_format(const std::filesystem::path& from, const std::filesys
 TEST_CASE("damaged files give a fixture or an error") {
   const TemporaryDirectory dir;
   constexpr int kRounds = 300;
-  for (const std::int64_t V : {3, 8000}) {
+  for (const std::int64_t V : {3, 1500}) {  // all contiguous; the larger half of it chunked
     for (const bool old_format : {false, true}) {
       CAPTURE(V);
       CAPTURE(old_format);

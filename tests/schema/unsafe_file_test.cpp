@@ -186,47 +186,86 @@ TEST_CASE("extents that the file cannot fill are refused before they are allocat
   H5Pclose(dcpl);
 }
 
-// The header of an old-format file has no checksum: anybody can write a number into it.
+// The headers of an old-format file have no checksum: anybody can write a number into them.
+void make_old_format(const std::filesystem::path& path, const std::function<void(hid_t)>& fill) {
+  const hid_t f = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  put_attribute(f, "/", "schema", std::string("goldenrule/1"));
+  put_attribute(f, "/", "op", std::string("kda"));
+  put_attribute(f, "/", "mode", std::string("decode"));
+  H5Gclose(H5Gcreate2(f, "inputs", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  fill(f);
+  REQUIRE(H5Fclose(f) >= 0);
+}
+
+// Replaces a number wherever it stands; it must be one that occurs nowhere else.
+template <class T>
+void patch(const std::filesystem::path& path, T from, T to) {
+  std::string bytes = file_bytes(path);
+  const std::string pattern(reinterpret_cast<const char*>(&from), sizeof from);
+  std::size_t found = 0;
+  for (std::size_t at = 0; (at = bytes.find(pattern, at)) != std::string::npos; ++at) {
+    std::memcpy(bytes.data() + at, &to, sizeof to);
+    ++found;
+  }
+  REQUIRE(found >= 1);
+  write_bytes(path, bytes);
+}
+
 TEST_CASE("a patched extent of stored data") {
   const TemporaryDirectory dir;
   const auto path = dir / "f.h5";
-  const auto patched = [&](hsize_t extent, std::uint64_t to) {
-    std::string bytes = file_bytes(path);
-    const std::string pattern(reinterpret_cast<const char*>(&extent), sizeof extent);
-    std::size_t found = 0;
-    for (std::size_t at = 0; (at = bytes.find(pattern, at)) != std::string::npos; ++at) {
-      std::memcpy(bytes.data() + at, &to, sizeof to);
-      ++found;
-    }
-    REQUIRE(found >= 1);
-    write_bytes(path, bytes);
-  };
   const auto store = [&](hid_t dcpl) {
-    const hid_t f = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    put_attribute(f, "/", "schema", std::string("goldenrule/1"));
-    put_attribute(f, "/", "op", std::string("kda"));
-    put_attribute(f, "/", "mode", std::string("decode"));
-    H5Gclose(H5Gcreate2(f, "inputs", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-    const std::vector<float> data(7919, 1.0F);
-    put_dataset(f, "/inputs/q", H5T_IEEE_F32LE, {7919}, dcpl, data.data());
-    H5Fclose(f);
+    make_old_format(path, [&](hid_t f) {
+      const std::vector<float> data(7919, 1.0F);
+      put_dataset(f, "/inputs/q", H5T_IEEE_F32LE, {7919}, dcpl, data.data());
+    });
   };
+  const hsize_t extent = 7919;
   store(H5P_DEFAULT);
-  patched(7919, 1ULL << 40);
+  patch<hsize_t>(path, extent, 1ULL << 40);
   check_refused(path, ErrorKind::kUnsafe, "/inputs/q", "31676 bytes (all that the file stores)",
                 "4398046511104 bytes");
   const hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE);
   const hsize_t chunk = 4000;
   H5Pset_chunk(dcpl, 1, &chunk);
   store(dcpl);
-  patched(7919, 1ULL << 40);
+  patch<hsize_t>(path, extent, 1ULL << 40);
   check_refused(path, ErrorKind::kUnsafe, "/inputs/q", "all that the 32000 bytes stored",
                 "4398046511104 bytes");
   H5Pset_deflate(dcpl, 4);
   store(dcpl);
-  patched(7919, 12001);  // believable, but the fourth chunk does not exist
+  patch<hsize_t>(path, extent, 12001);  // believable, but the third and fourth chunk do not exist
   check_refused(path, ErrorKind::kUnsafe, "/inputs/q", "every chunk stored", "chunk at [8000]");
   H5Pclose(dcpl);
+}
+
+TEST_CASE("patched attributes") {
+  const TemporaryDirectory dir;
+  const auto path = dir / "f.h5";
+  make_old_format(path, [](hid_t f) {
+    const hsize_t extent = 7919;
+    const hid_t space = H5Screate_simple(1, &extent, nullptr);
+    const hid_t a = H5Acreate2(f, "comment", H5T_STD_I8LE, space, H5P_DEFAULT, H5P_DEFAULT);
+    const std::vector<std::int8_t> data(extent);
+    REQUIRE(H5Awrite(a, H5T_STD_I8LE, data.data()) >= 0);
+    H5Aclose(a);
+    H5Sclose(space);
+  });
+  patch<hsize_t>(path, 7919, 1ULL << 33);
+  check_refused(path, ErrorKind::kFile, "/", "a sound object header",
+                "claims more than its message holds");
+
+  const auto with_source = [&] {
+    make_old_format(path, [](hid_t f) { put_attribute(f, "/", "source", std::string(4099, 's')); });
+  };
+  with_source();
+  patch<std::uint32_t>(path, 4099, 60000);  // in the attribute, and in the heap that it refers to
+  check_refused(path, ErrorKind::kFile, "/@source", "a string in a global heap",
+                "an object beyond the end of its heap");
+  with_source();
+  patch<std::uint64_t>(path, 4099, 4000);  // in the heap alone: the attribute's length has 4 bytes
+  check_refused(path, ErrorKind::kFile, "/@source", "a string in a global heap",
+                "4000 of 4099 bytes");
 }
 
 TEST_CASE("a chunk that inflates to something else") {

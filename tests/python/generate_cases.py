@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generates the fixtures that test_golden.py recomputes: smoke, and a selection of boundary.
+
+    generate_cases.py GOLDENRULE DIR
+
+Python arithmetic is slow, so the selection is by cost: for each operation and mode, the cases
+below a limit of work are put in the order of the suite and every n-th is taken, so that all its
+sections (extents, slots, types, gates, norms) are met. It depends on nothing but the suite.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+EACH = 8  # cases for each operation and mode
+MOST_WORK = 70_000  # state elements visited, tokens * HV * K * V
+
+
+def keys_of(line):
+    return dict(field.split("=") for field in line.split())
+
+
+def tokens_of(keys):
+    if "lens" not in keys:
+        return int(keys["B"]) * int(keys.get("T", 1))
+    runs = (run.split("x") for run in keys["lens"].split(","))
+    return sum(int(run[0]) * (int(run[1]) if len(run) == 2 else 1) for run in runs)
+
+
+def work_of(keys):
+    return tokens_of(keys) * int(keys["HV"]) * int(keys["K"]) * int(keys["V"])
+
+
+def select(lines):
+    chosen = []
+    for op in ("gdn", "kda"):
+        for mode in ("decode", "mtp", "prefill"):
+            cheap = [line for line in lines
+                     if (keys := keys_of(line))["op"] == op and keys["mode"] == mode
+                     and 0 < work_of(keys) <= MOST_WORK]
+            if len(cheap) < EACH:
+                raise SystemExit(f"only {len(cheap)} cheap cases for {op} {mode}")
+            chosen += [cheap[i * len(cheap) // EACH] for i in range(EACH)]
+    return chosen
+
+
+def main():
+    program, folder = sys.argv[1:]
+    shutil.rmtree(folder, ignore_errors=True)  # another version's files must not be judged
+
+    def run(*arguments):
+        return subprocess.run([program, *arguments], check=True, text=True,
+                              stdout=subprocess.PIPE).stdout
+    lines = select(run("list", "boundary").splitlines())
+    for line in lines:
+        run("generate", line, "-o", folder)
+    run("generate", "smoke", "-o", folder)
+    print("\n".join(lines))
+    print(f"{len(list(Path(folder).glob('*.h5')))} fixtures")
+
+
+if __name__ == "__main__":
+    main()
