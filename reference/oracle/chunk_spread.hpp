@@ -26,11 +26,11 @@ namespace goldenrule::oracle {
 
 /// Runs per lane: kMostRuns, fewer for large calls, never below kFewestRuns. With few runs nearly
 /// all of the information comes from the row (V samples a run) and `multiple` says so: it is lambda
-/// times 1.35 with 24 runs and 1.41 with 4.
+/// times 1.35 with 24 runs and 1.41 with 2.
 inline constexpr int kMostRuns = 24;
-inline constexpr int kFewestRuns = 4;
+inline constexpr int kFewestRuns = 2;
 /// State elements visited by all runs together that a check may cost: some seconds.
-inline constexpr std::int64_t kSpreadSteps = std::int64_t{12} << 30;
+inline constexpr std::int64_t kSpreadSteps = std::int64_t{8} << 30;
 
 /// The seed of the random roundings; fixed, so that a verdict can be repeated.
 inline constexpr std::uint64_t kSpreadSeed = 0x676f6c64656e7275U;
