@@ -98,8 +98,9 @@ class Cutter {
 
   void prefill(std::int64_t sequences, std::int64_t tokens) {
     const Indices bounds = result_.call.inputs.at("cu_seqlens").to_integers();
-    const std::int64_t n = sequences < 0 ? std::ssize(bounds) - 1
-                                         : std::min<std::int64_t>(sequences, std::ssize(bounds) - 1);
+    const std::int64_t n = sequences < 0
+                               ? std::ssize(bounds) - 1
+                               : std::min<std::int64_t>(sequences, std::ssize(bounds) - 1);
     Indices kept;
     std::vector<double> new_bounds{0.0};
     bool shortened = false;
@@ -118,8 +119,8 @@ class Cutter {
     }
     const auto state = inputs.find("initial_state");
     if (state != inputs.end()) state->second = select(state->second, {0, &rows});
-    inputs["cu_seqlens"] = call::Tensor(inputs.at("cu_seqlens").dtype(),
-                                        {std::ssize(new_bounds)}, new_bounds);
+    inputs["cu_seqlens"] =
+        call::Tensor(inputs.at("cu_seqlens").dtype(), {std::ssize(new_bounds)}, new_bounds);
     if (shortened) {
       result_.outputs.erase("final_state");
       result_.expected.outputs.erase("final_state");

@@ -87,6 +87,13 @@ IndexSet index_set(std::span<const std::int64_t> hits) {
   return set;
 }
 
+std::string ordinal(std::int64_t n) {
+  const bool teen = n % 100 / 10 == 1;
+  const std::int64_t digit = teen ? 0 : n % 10;
+  const char* ending = digit == 1 ? "st" : digit == 2 ? "nd" : digit == 3 ? "rd" : "th";
+  return std::to_string(n) + ending;
+}
+
 std::string condition(const IndexSet& set, std::span<const std::int64_t> hits,
                       const std::string& letter) {
   const auto text = [](std::int64_t x) { return std::to_string(x); };

@@ -38,7 +38,10 @@ struct IndexSet {
 /// `hits[i]` failing elements at index i.
 [[nodiscard]] IndexSet index_set(std::span<const std::int64_t> hits);
 
-/// "v >= 128", "v = 3", "every 16th v (v % 16 = 5)": a condition on `letter`; empty for kAll.
+/// "2nd", "16th"
+[[nodiscard]] std::string ordinal(std::int64_t n);
+
+/// "v >= 128", "v = 3", "v % 16 = 5": a condition on `letter`; empty for kAll.
 [[nodiscard]] std::string condition(const IndexSet& set, std::span<const std::int64_t> hits,
                                     const std::string& letter);
 

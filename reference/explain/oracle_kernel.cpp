@@ -4,10 +4,14 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <span>
 #include <type_traits>
 
 namespace goldenrule::explain {
 namespace {
+
+constexpr std::uint64_t kOffset = 0xcbf29ce484222325U;
 
 // FNV-1a over words; twice with different offsets, so that two calls of one explanation do not
 // meet by chance.
@@ -25,26 +29,28 @@ std::uint64_t hash(std::span<const std::byte> bytes, std::uint64_t h) {
 }
 
 // Everything that an evaluation depends on.
-std::string key_of(const call::Record& record) {
-  std::string key = std::to_string(static_cast<int>(record.op)) + " " +
-                    std::to_string(static_cast<int>(record.mode));
+OracleKernel::Key key_of(const call::Record& record) {
+  OracleKernel::Key key{static_cast<std::uint64_t>(record.op),
+                        static_cast<std::uint64_t>(record.mode)};
   call::for_each_field(record.convention, [&](const char*, const auto& value) {
     using Field = std::decay_t<decltype(value)>;
-    if constexpr (std::is_enum_v<Field>) {
-      key += " " + std::to_string(static_cast<int>(value));
-    } else if constexpr (std::is_same_v<Field, std::optional<double>>) {
-      key += value ? " " + std::to_string(std::bit_cast<std::uint64_t>(*value)) : " none";
+    if constexpr (std::is_same_v<Field, std::optional<double>>) {
+      key.push_back(value ? 1 : 0);
+      key.push_back(std::bit_cast<std::uint64_t>(value.value_or(0.0)));
     } else if constexpr (std::is_same_v<Field, double>) {
-      key += " " + std::to_string(std::bit_cast<std::uint64_t>(value));
+      key.push_back(std::bit_cast<std::uint64_t>(value));
     } else {
-      key += " " + std::to_string(value);
+      key.push_back(static_cast<std::uint64_t>(value));
     }
   });
   for (const auto& [name, tensor] : record.inputs) {
-    key += "\n" + name + " " + std::string(call::info(tensor.dtype()).name) +
-           call::to_string(tensor.shape()) +
-           std::to_string(hash(tensor.bytes(), 0xcbf29ce484222325U)) + " " +
-           std::to_string(hash(tensor.bytes(), 0x84222325cbf29ce4U));
+    key.push_back(hash(std::as_bytes(std::span(name)), kOffset));
+    key.push_back(static_cast<std::uint64_t>(tensor.dtype()));
+    for (const std::int64_t extent : tensor.shape()) {
+      key.push_back(static_cast<std::uint64_t>(extent));
+    }
+    key.push_back(hash(tensor.bytes(), kOffset));
+    key.push_back(hash(tensor.bytes(), ~kOffset));
   }
   return key;
 }
@@ -52,7 +58,7 @@ std::string key_of(const call::Record& record) {
 }  // namespace
 
 const oracle::Evaluation& OracleKernel::evaluate(const call::Record& record) {
-  std::string key = contract_ == nullptr ? "" : key_of(record);
+  Key key = contract_ == nullptr ? Key{} : key_of(record);
   for (const Entry& entry : kept_) {
     if (contract_ != nullptr && entry.key == key) return entry.evaluation;
   }

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 #include <list>
-#include <string>
+#include <vector>
 
 #include "reference/bounds/contract.hpp"
 #include "reference/mistakes/mistake.hpp"
@@ -16,6 +16,7 @@ namespace goldenrule::explain {
 
 class OracleKernel {
  public:
+  using Key = std::vector<std::uint64_t>;  ///< of a call
   /// Without a contract there is no spread and shifts do nothing.
   explicit OracleKernel(const bounds::Contract* contract) : contract_(contract) {}
 
@@ -28,7 +29,7 @@ class OracleKernel {
   // Runs that differ in the shift only ask for the same evaluations, mostly for one.
   static constexpr std::size_t kKept = 2;
   struct Entry {
-    std::string key;
+    Key key;
     oracle::Evaluation evaluation;
   };
 

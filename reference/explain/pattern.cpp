@@ -2,14 +2,16 @@
 #include "reference/explain/pattern.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <optional>
+#include <cstdio>
 #include <set>
 #include <vector>
 
 #include "fixtures/call/plan.hpp"
 #include "reference/explain/index_set.hpp"
 #include "reference/explain/token_words.hpp"
+#include "reference/verdict/budget.hpp"
 #include "reference/verdict/coordinates.hpp"
 
 namespace goldenrule::explain {
@@ -40,18 +42,22 @@ std::string axis_words(const AxisName& axis, const Hits& hits) {
   }
   const std::string which = condition(set, hits, axis.letter);
   if (set.shape == Shape::kResidue) {
-    return "every " + std::to_string(set.modulus) + "th " + axis.one + " (" + which + ")";
+    return "every " + ordinal(set.modulus) + " " + axis.one + " (" + which + ")";
   }
   return std::string(axis.many) + " " + which;
 }
 
 class TensorPattern {
  public:
-  TensorPattern(const call::Record& record, const call::Dims& dims, const Failures& failures)
+  TensorPattern(const call::Record& record, const bounds::Contract& contract,
+                const oracle::Evaluation& evaluation, const call::Dims& dims,
+                const Failures& failures)
       : record_(record),
         dims_(dims),
         failures_(failures),
         output_(record.outputs.at(failures.name)),
+        expected_(evaluation.outputs.at(failures.name)),
+        budget_(failures.name, output_.dtype(), expected_, contract),
         grid_(record, dims, failures.name),
         rows_(grid_.rows.size()),
         heads_(static_cast<std::size_t>(grid_.heads)),
@@ -66,9 +72,9 @@ class TensorPattern {
     }
   }
 
-  [[nodiscard]] std::string words(const oracle::Expected& expected) const {
+  [[nodiscard]] std::string words() const {
     std::string text = failures_.count <= kListed ? listed() : located();
-    const std::string content = content_words(expected);
+    const std::string content = content_words();
     return content.empty() ? text : text + ", " + content;
   }
 
@@ -170,7 +176,7 @@ class TensorPattern {
   }
 
   // What stands where the result should be.
-  [[nodiscard]] std::string content_words(const oracle::Expected& expected) const {
+  [[nodiscard]] std::string content_words() const {
     if (every_failing([&](std::int64_t i) { return std::isnan(output_[i]); })) {
       return "all NaN: never written";
     }
@@ -184,23 +190,28 @@ class TensorPattern {
     if (repeats(grid_.row_stride())) return "equal to the previous row";
     if (grid_.heads > 1 && repeats(grid_.head_stride())) return "equal to the previous head";
     if (repeats(grid_.value_stride)) return "equal to the previous value channel";
-    return multiple_words(expected);
+    return multiple_words();
   }
 
+  // The neighbour's value as it was captured, or as it should have been.
   [[nodiscard]] bool repeats(std::int64_t stride) const {
-    return every_failing(
-        [&](std::int64_t i) { return i >= stride && output_[i] == output_[i - stride]; });
+    return every_failing([&](std::int64_t i) {
+      if (i < stride) return false;
+      const auto before = static_cast<std::size_t>(i - stride);
+      return output_[i] == output_[i - stride] ||
+             verdict::passes(output_[i], expected_, before, budget_(before));
+    });
   }
 
   // "about c times the exact result", by least squares with 1 % of the norm left over.
-  [[nodiscard]] std::string multiple_words(const oracle::Expected& expected) const {
+  [[nodiscard]] std::string multiple_words() const {
     double yg = 0.0;
     double gg = 0.0;
     double yy = 0.0;
     for (std::size_t i = 0; i < failures_.failing.size(); ++i) {
       if (failures_.failing[i] == 0) continue;
       const double y = output_[static_cast<std::int64_t>(i)];
-      const double g = expected.golden[i];
+      const double g = expected_.golden[i];
       yg += y * g;
       gg += g * g;
       yy += y * y;
@@ -209,28 +220,32 @@ class TensorPattern {
     const double c = yg / gg;
     const double left = yy - c * yg;
     if (left > 1e-4 * yy || std::fabs(c - 1.0) < 0.01) return "";
-    std::string number = std::to_string(c);
-    return "about " + number.substr(0, number.find('.') + 4) + " times the exact result";
+    std::array<char, 32> number{};
+    std::snprintf(number.data(), number.size(), "%.3g", c);
+    return std::string("about ") + number.data() + " times the exact result";
   }
 
   const call::Record& record_;
   const call::Dims& dims_;
   const Failures& failures_;
   const call::Tensor& output_;
+  const oracle::Expected& expected_;
+  const verdict::Budget budget_;
   const Grid grid_;
   Hits rows_, heads_, keys_, values_;
 };
 
 }  // namespace
 
-std::string describe_pattern(const call::Record& record, const oracle::Evaluation& evaluation,
+std::string describe_pattern(const call::Record& record, const bounds::Contract& contract,
+                             const oracle::Evaluation& evaluation,
                              std::span<const Failures> failures) {
   const call::Dims dims = call::validate(record);
   // In the order of the tensors, those with the same words together.
   std::vector<std::pair<std::string, std::string>> named;  // tensors, words
   for (const Failures& f : failures) {
     if (f.count == 0) continue;
-    const std::string words = TensorPattern(record, dims, f).words(evaluation.outputs.at(f.name));
+    const std::string words = TensorPattern(record, contract, evaluation, dims, f).words();
     const auto same = std::ranges::find(named, words, &std::pair<std::string, std::string>::second);
     if (same == named.end()) {
       named.emplace_back(f.name, words);

@@ -20,6 +20,7 @@ namespace goldenrule::explain {
 /// Outputs that fail in the same way are named together, those that do not fail are left out;
 /// empty when nothing fails. `failures` as find_failures gives them, for this record.
 [[nodiscard]] std::string describe_pattern(const call::Record& record,
+                                           const bounds::Contract& contract,
                                            const oracle::Evaluation& evaluation,
                                            std::span<const Failures> failures);
 

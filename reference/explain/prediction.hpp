@@ -9,11 +9,10 @@
 // that the mistake made of it. Where an element went, there its spread went too, and a rounding in
 // the mistake (o through bf16) shows its steps. The spread is the larger of the two distances.
 //
-// A mistake inside the algorithm has its own implementation and calls no kernel; nothing is known of
-// its spread but what the right call has. Its sigma is that of the right call, times the growth of
-// the values (root mean square over a row and head, never below 1): roundings are relative. What
-// the mistake itself amplifies is measured: the inputs are perturbed by the contract's own first
-// roundings (jitter), and the spread of the outcomes over kJitterRuns is added.
+// A mistake inside the algorithm has its own implementation and calls no kernel; nothing is known
+// of its spread but what the right call has. Its sigma is that of the right call, times the growth
+// of the values (root mean square over a row and head, never below 1): roundings are relative. A
+// mistake that amplifies roundings is the business of scatter.hpp.
 #pragma once
 
 #include <cstdint>
@@ -40,18 +39,28 @@ struct Prediction {
   bool called_kernel = false;
 };
 
-/// How the spread of a prediction is found, cheapest first.
+/// How the spread of a prediction is found, the cheaper way first.
 enum class SpreadBy {
   kScaling,  ///< that of the right call, scaled with the values
   kKernel,   ///< through the kernel; as kScaling for a mistake that calls none
-  kJitter,   ///< kScaling, and perturbed inputs
 };
-
-inline constexpr int kJitterRuns = 8;
 
 /// For the outputs of `capture`. Nothing where the mistakes cannot be made together in this call or
 /// where their outputs are not those of the call.
 [[nodiscard]] std::optional<Prediction> predict(const Capture& capture,
                                                 const Hypothesis& hypothesis, SpreadBy by);
+
+/// The outputs of `call` under the mistakes, as far as the capture has them; nothing where predict
+/// gives nothing.
+[[nodiscard]] std::optional<call::TensorMap> commit_all(const Capture& capture,
+                                                        const Hypothesis& hypothesis,
+                                                        const call::Record& call,
+                                                        const mistakes::Kernel& kernel);
+
+/// Elements of one row and head of an output of this shape.
+[[nodiscard]] std::size_t block_size(const call::Shape& shape, const std::string& name);
+
+/// multiple sigma + bias + radius of the right call.
+[[nodiscard]] double right_spread(const oracle::Expected& expected, std::size_t i);
 
 }  // namespace goldenrule::explain

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <optional>
 
+#include "reference/explain/index_set.hpp"
+
 namespace goldenrule::explain {
 namespace {
 
@@ -93,7 +95,7 @@ std::optional<std::string> residue(const std::vector<Tokens>& active) {
   const std::string every = std::to_string(step);
   if (r == 0) return "only tokens at multiples of " + every;
   if (r == step - 1) return "only the last token of each " + every;
-  return "every " + every + "th token (t % " + every + " = " + std::to_string(r) + ")";
+  return "every " + ordinal(step) + " token (t % " + every + " = " + std::to_string(r) + ")";
 }
 
 std::optional<std::string> from_token(const std::vector<Tokens>& active) {

@@ -10,6 +10,7 @@ namespace {
 
 using Decays = std::vector<double>;  // one per gate
 
+double bf16(double x) { return call::round_to(call::DType::kBF16, x); }
 double fp16(double x) { return call::round_to(call::DType::kF16, x); }
 Matrix fp16(const Matrix& x) {
   return x.unaryExpr([](double y) { return fp16(y); });
@@ -43,6 +44,7 @@ class Chunk {
     }
     Matrix beta_v = v.middleRows(first_, c_);
     for (std::int64_t i = 0; i < c_; ++i) beta_v.row(i) *= beta(i);
+    if (variant_.inverse == Inverse::kNeumannFp16) round_operands(A, k_in);
     const Matrix T = inverse(A);
     const Matrix v_new = T * beta_v - (T * k_in) * state;
     o.middleRows(first_, c_) = q_in * state + QK * v_new;
@@ -81,9 +83,7 @@ class Chunk {
   }
 
   // What a kernel makes of the decay d.
-  [[nodiscard]] double taken(double d) const {
-    return variant_.drop_growth && d > 1.0 ? 0.0 : d;
-  }
+  [[nodiscard]] double taken(double d) const { return variant_.drop_growth && d > 1.0 ? 0.0 : d; }
 
   // Column j of A and of the masked q k^T, and k_j decayed to the end of the chunk.
   void column(std::int64_t j, Matrix& A, Matrix& QK, Matrix& k_out) const {
@@ -115,6 +115,28 @@ class Chunk {
     }
   }
 
+  // A and beta k^ exp(G) from bf16 operands that carry the decay, k^ exp(G) and k^ exp(-G): without
+  // their roundings identical keys would give a matrix of equal entries, whose powers cancel as in
+  // no kernel. Left as they are where exp(-G) leaves the range of bf16, which is another mistake.
+  void round_operands(Matrix& A, Matrix& k_in) const {
+    Matrix in(c_, lane_.K);
+    Matrix out(c_, lane_.K);
+    Decays d = ones();
+    for (std::int64_t i = 0; i < c_; ++i) {
+      multiply(d, i);
+      for (std::int64_t x = 0; x < lane_.K; ++x) {
+        if (!(at(d, x) > 0x1p-120)) return;
+        const double k = bf16(lane_.k_row(first_ + i)[x]);
+        in(i, x) = bf16(k * bf16(at(d, x)));
+        out(i, x) = bf16(k * bf16(1.0 / at(d, x)));
+      }
+    }
+    for (std::int64_t i = 0; i < c_; ++i) {
+      for (std::int64_t j = 0; j < i; ++j) A(i, j) = beta(i) * in.row(i).dot(out.row(j));
+      k_in.row(i) = beta(i) * in.row(i);
+    }
+  }
+
   [[nodiscard]] Matrix inverse(const Matrix& A) const {
     const Matrix I = Matrix::Identity(c_, c_);
     switch (variant_.inverse) {
@@ -135,7 +157,7 @@ class Chunk {
           power = fp16(Matrix(power * power));
           T = fp16(Matrix(T + T * power));
         }
-        return T.unaryExpr([](double x) { return call::round_to(call::DType::kBF16, x); });
+        return T.unaryExpr([](double x) { return bf16(x); });
       }
     }
     return I;  // unreachable: every value is handled above

@@ -103,8 +103,7 @@ std::vector<double> all_alphas(const call::Record& record) {
 call::Record with_beta(const call::Record& record, const std::function<double(double, double)>& f) {
   call::Record changed = without_outputs(record);
   const call::BetaForm form = record.convention.beta;
-  const call::Tensor& given =
-      record.inputs.at(form == call::BetaForm::kDirect ? "beta" : "b");
+  const call::Tensor& given = record.inputs.at(form == call::BetaForm::kDirect ? "beta" : "b");
   std::vector<double> values = given.to_doubles();
   for (double& x : values) x = f(x, rule::beta_value<double>(form, x));
   changed.inputs["beta"] = call::Tensor(call::DType::kF64, given.shape(), values);
@@ -142,7 +141,8 @@ call::Record with_qk_heads(const call::Record& record,
       const call::Tensor* given = record.find_input(name);
       if (given == nullptr) continue;
       call::Shape shape = given->shape();
-      const auto width = static_cast<std::int64_t>(given->size() / std::max<std::int64_t>(shape[0], 1));
+      const auto width =
+          static_cast<std::int64_t>(given->size() / std::max<std::int64_t>(shape[0], 1));
       shape[0] = d.HV;
       call::Tensor spread(given->dtype(), shape);
       for (std::int64_t j = 0; j < d.HV; ++j) {

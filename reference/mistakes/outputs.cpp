@@ -83,8 +83,7 @@ void copy_blocks(const call::Tensor& from, std::int64_t block_size,
   for (std::size_t b = 0; b < blocks.size(); ++b) {
     if (blocks[b] < 0) continue;
     for (std::int64_t i = 0; i < block_size; ++i) {
-      tensor.set(static_cast<std::int64_t>(b) * block_size + i,
-                 from[blocks[b] * block_size + i]);
+      tensor.set(static_cast<std::int64_t>(b) * block_size + i, from[blocks[b] * block_size + i]);
     }
   }
 }

@@ -26,8 +26,8 @@ struct OutputPlace {
   std::int64_t head = 0;
   std::int64_t key = 0;  ///< states only
   std::int64_t value = 0;
-  std::int64_t index = 0;   ///< flat, in the tensor
-  double unwritten = 0.0;   ///< what is there where the kernel does not write
+  std::int64_t index = 0;  ///< flat, in the tensor
+  double unwritten = 0.0;  ///< what is there where the kernel does not write
 };
 
 /// Replaces every element x of every output by f(tensor, place, x). Slots that nobody writes are

@@ -46,9 +46,8 @@ call::TensorMap run_lanes(const call::Record& record, const Advance& advance) {
     for (const call::Snapshot& snapshot : sequence.snapshots) {
       if (snapshot.after > t) advance(lane, v, t, snapshot.after, state, o);
       t = snapshot.after;
-      std::vector<double>& to = values.at(snapshot.target == call::Target::kFinalState
-                                              ? "final_state"
-                                              : "intermediate_states");
+      std::vector<double>& to = values.at(
+          snapshot.target == call::Target::kFinalState ? "final_state" : "intermediate_states");
       for (std::int64_t i = 0; i < d.K; ++i) {
         for (std::int64_t x = 0; x < d.V; ++x) to[index(snapshot.block, head, i, x)] = state(i, x);
       }
@@ -66,8 +65,8 @@ call::TensorMap run_lanes(const call::Record& record, const Advance& advance) {
 
   call::TensorMap outputs;
   for (const auto& [name, numbers] : values) {
-    outputs.emplace(
-        name, call::Tensor(call::DType::kF64, call::output_shape(record, d, name), numbers));
+    outputs.emplace(name,
+                    call::Tensor(call::DType::kF64, call::output_shape(record, d, name), numbers));
   }
   return outputs;
 }

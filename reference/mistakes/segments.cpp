@@ -31,7 +31,7 @@ call::Tensor packed(const call::Tensor& tensor, std::size_t rank, std::int64_t t
 }  // namespace
 
 call::TensorMap run_segments(const call::Record& record, const Kernel& kernel,
-                             std::span<const Segment> segments) {
+                             std::span<const Segment> segments, const call::Tensor* states) {
   const call::Dims d = call::validate(record);
   const std::size_t rank = is_prefill(record) ? 1 : 2;
   call::Record part{.op = record.op,
@@ -61,10 +61,9 @@ call::TensorMap run_segments(const call::Record& record, const Kernel& kernel,
     const call::Tensor* given = record.find_input(name);
     if (given != nullptr) part.inputs[name] = *given;
   }
-  part.inputs["cu_seqlens"] =
-      call::Tensor(call::DType::kI64, {std::ssize(bounds)}, bounds);
+  part.inputs["cu_seqlens"] = call::Tensor(call::DType::kI64, {std::ssize(bounds)}, bounds);
   if (from_state) {
-    const call::Tensor& given = record.inputs.at("initial_state");
+    const call::Tensor& given = states != nullptr ? *states : record.inputs.at("initial_state");
     call::Shape shape = given.shape();
     shape[0] = std::ssize(segments);
     call::Tensor initial(given.dtype(), shape);

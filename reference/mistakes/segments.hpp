@@ -23,7 +23,9 @@ struct Segment {
 
 /// Runs `kernel` on a prefill call whose sequences are the segments. The result has o
 /// [sum of counts, HV, V] and final_state [segments, HV, state], in the order of the segments.
+/// `states` [.., HV, state] takes the place of initial_state where it is given.
 [[nodiscard]] call::TensorMap run_segments(const call::Record& record, const Kernel& kernel,
-                                           std::span<const Segment> segments);
+                                           std::span<const Segment> segments,
+                                           const call::Tensor* states = nullptr);
 
 }  // namespace goldenrule::mistakes

@@ -25,12 +25,12 @@ using Advance = std::function<void(const rule::Lane<double>& lane, const Matrix&
 
 /// The recurrence: S' = diag(alpha) S, d = beta (v - S'^T k^), S = S' + k^ d^T, o = S^T q^.
 struct StepVariant {
-  bool delta = true;               ///< false: d = beta v
-  bool decay_first = true;         ///< false: d from S, then S <- diag(alpha) (S + k^ d^T)
-  bool read_updated = true;        ///< false: o from the state before the token
-  bool gate_by_value = false;      ///< alpha of key channel v % K decays value column v
-  bool round_state_bf16 = false;   ///< after every token
-  bool tf32_operands = false;      ///< both products over K truncate their operands to tf32
+  bool delta = true;              ///< false: d = beta v
+  bool decay_first = true;        ///< false: d from S, then S <- diag(alpha) (S + k^ d^T)
+  bool read_updated = true;       ///< false: o from the state before the token
+  bool gate_by_value = false;     ///< alpha of key channel v % K decays value column v
+  bool round_state_bf16 = false;  ///< after every token
+  bool tf32_operands = false;     ///< both products over K truncate their operands to tf32
 };
 [[nodiscard]] Advance step_variant(const StepVariant& variant);
 
@@ -38,8 +38,8 @@ enum class Inverse {
   kExact,       ///< (I + A)^-1
   kDiagonal,    ///< A keeps its diagonal beta <k^, k^>
   kFirstOrder,  ///< I - A
-  /// (I - L)(I + L^2)(I + L^4)(I + L^8), L = A in fp16 as in FlashKDA: 16 x 16 products of fp16
-  /// operands, each rounded to fp16 once, and the result rounded to bf16.
+  /// (I - L)(I + L^2)(I + L^4)(I + L^8), L = A in fp16 as in FlashKDA: A from operands in bf16,
+  /// 16 x 16 products of fp16 operands, each rounded to fp16 once, and the result rounded to bf16.
   kNeumannFp16,
 };
 
@@ -47,9 +47,9 @@ enum class Inverse {
 struct ChunkVariant {
   std::int64_t chunk = 64;
   Inverse inverse = Inverse::kExact;
-  bool end_row_early = false;     ///< the decay of a chunk ends at its last row but one
-  std::int64_t restart_row = 0;   ///< > 0: the cumulated gate restarts at this row of a chunk
-  bool drop_growth = false;       ///< exp of a positive gate difference gives 0
+  bool end_row_early = false;    ///< the decay of a chunk ends at its last row but one
+  std::int64_t restart_row = 0;  ///< > 0: the cumulated gate restarts at this row of a chunk
+  bool drop_growth = false;      ///< exp of a positive gate difference gives 0
 };
 [[nodiscard]] Advance chunk_variant(const ChunkVariant& variant);
 

@@ -291,6 +291,11 @@ Judgement judgement(const call::Record& record, const bounds::Contract& contract
       throw Error(ErrorKind::kSchema, "/golden/" + name, "golden values for every output", "none");
     }
     oracle::Expected& expected = result.evaluation.outputs.at(name);
+    if (stored->second.values.size() != expected.golden.size()) {
+      throw Error(ErrorKind::kShape, "/golden/" + name,
+                  std::to_string(expected.golden.size()) + " values",
+                  std::to_string(stored->second.values.size()));
+    }
     expected.golden = stored->second.values;
     std::ranges::fill(expected.radius, static_cast<float>(stored->second.radius * (1 + 0x1p-23)));
   }

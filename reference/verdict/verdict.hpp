@@ -101,7 +101,8 @@ struct StoredGolden {
 };
 
 /// The same with golden values and radii that are given; only the budget is computed (in double).
-/// Throws Error(kSchema) where record.outputs holds a tensor that `golden` lacks.
+/// Throws Error(kSchema) where record.outputs holds a tensor that `golden` lacks, Error(kShape) for
+/// golden values of another count.
 [[nodiscard]] CaseReport judge_stored(const call::Record& record, const bounds::Contract& contract,
                                       const std::map<std::string, StoredGolden>& golden,
                                       int precision_bits);

@@ -22,8 +22,10 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
     result.record = std::move(fixture.record);
     const bounds::Contract contract =
         choose_contract(options.contract, result.record, result.contract_origin);
-    result.report =
-        verdict::judge_record(result.record, contract, parse_precision(options.precision));
+    verdict::Judgement judgement =
+        verdict::judgement(result.record, contract, parse_precision(options.precision));
+    if (options.explain) result.diagnosis = explain_failure(result.record, contract, judgement);
+    result.report = std::move(judgement.report);
     drop_tensors(result.record);
   } catch (const Error& error) {
     result.report = error_report(error.in_file(file));

@@ -15,6 +15,7 @@ struct CheckOptions {
   std::string contract;  ///< empty: the file's, or by mode and state
   std::string precision = "auto";
   std::string json, junit;  ///< paths; empty: not written
+  bool explain = true;      ///< ends a failing file with where it fails and why
 };
 int check(const CheckOptions& options);
 
@@ -22,6 +23,7 @@ struct DiffOptions {
   std::string golden, candidate;
   std::string contract;
   std::string json, junit;
+  bool explain = true;
 };
 /// Judges the outputs of `candidate` against the golden values stored in `golden`.
 int diff(const DiffOptions& options);
@@ -41,6 +43,12 @@ struct BudgetOptions {
 };
 /// What each rounding point of a contract costs on a case.
 int budget(const BudgetOptions& options);
+
+struct MatrixOptions;  // kill_matrix.hpp
+/// Which mistakes the suites see. 1: some mistake survives, or an unmutated kernel fails.
+int mutate(const MatrixOptions& options, const std::string& json);
+/// Which mistakes the rules of other projects miss on their own inputs, as a markdown table.
+int mutate_peers();
 
 /// Digests, schema and recomputation of every .h5 file of a directory.
 int verify(const std::string& directory);

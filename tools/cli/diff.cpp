@@ -58,7 +58,10 @@ int diff(const DiffOptions& options) {
   for (const auto& [name, tensor] : golden.golden) {
     stored[name] = {.values = tensor.value.to_doubles(), .radius = tensor.radius};
   }
-  result.report = verdict::judge_stored(golden.record, contract, stored, golden.precision_bits);
+  verdict::Judgement judgement =
+      verdict::judgement(golden.record, contract, stored, golden.precision_bits);
+  if (options.explain) result.diagnosis = explain_failure(golden.record, contract, judgement);
+  result.report = std::move(judgement.report);
   result.record = std::move(golden.record);
   drop_tensors(result.record);
   fmt::print("{}\n", text_report(result));

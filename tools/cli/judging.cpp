@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "reference/bounds/contract_json.hpp"
+#include "reference/mistakes/mistake.hpp"
 #include "reference/oracle/evaluate.hpp"
 
 namespace goldenrule::tools {
@@ -29,6 +30,13 @@ bounds::Contract choose_contract(const std::string& name, const call::Record& re
   }
   origin = record.contract.empty() ? "by mode and state" : "named by the file";
   return bounds::default_contract(record);
+}
+
+std::optional<explain::Diagnosis> explain_failure(const call::Record& record,
+                                                  const bounds::Contract& contract,
+                                                  const verdict::Judgement& judgement) {
+  if (judgement.report.verdict != verdict::Verdict::kOutOfBudget) return std::nullopt;
+  return explain::diagnose(record, contract, judgement.evaluation, mistakes::table());
 }
 
 verdict::CaseReport error_report(const Error& error) {

@@ -24,6 +24,11 @@ namespace goldenrule::tools {
 [[nodiscard]] bounds::Contract choose_contract(const std::string& name, const call::Record& record,
                                                std::string& origin);
 
+/// Why a record is out of budget; nothing where it is not.
+[[nodiscard]] std::optional<explain::Diagnosis> explain_failure(
+    const call::Record& record, const bounds::Contract& contract,
+    const verdict::Judgement& judgement);
+
 [[nodiscard]] verdict::CaseReport error_report(const Error& error);
 
 /// Frees what a report does not need: coordinates want cu_seqlens and the conventions only.

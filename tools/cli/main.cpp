@@ -10,7 +10,9 @@
 #include <new>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/hdf5/library.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/kill_matrix.hpp"
 
 namespace {
 
@@ -35,6 +37,7 @@ int run(int argc, char** argv) {
   sub->add_option("--precision", check.precision, "auto, double, quad (106 bits), multi (168)");
   sub->add_option("--json", check.json, "write the report as JSON");
   sub->add_option("--junit", check.junit, "write the report as JUnit XML");
+  sub->add_flag("!--no-explain", check.explain, "do not look for the mistake behind a failure");
   sub->callback([&] { command = [&] { return tools::check(check); }; });
 
   tools::GenerateOptions generate;
@@ -61,6 +64,7 @@ int run(int argc, char** argv) {
   sub->add_option("--contract", diff.contract, "as in check");
   sub->add_option("--json", diff.json, "write the report as JSON");
   sub->add_option("--junit", diff.junit, "write the report as JUnit XML");
+  sub->add_flag("!--no-explain", diff.explain, "as in check");
   sub->callback([&] { command = [&] { return tools::diff(diff); }; });
 
   tools::BudgetOptions budget;
@@ -68,6 +72,23 @@ int run(int argc, char** argv) {
   sub->add_option("case", budget.case_line, "a case line")->required();
   sub->add_option("--contract", budget.contract, "a name or a .json file");
   sub->callback([&] { command = [&] { return tools::budget(budget); }; });
+
+  tools::MatrixOptions matrix;
+  std::string matrix_json;
+  bool peers = false;
+  sub = app.add_subcommand("mutate", "Commit known mistakes: which of them do the suites see?");
+  sub->add_option("--suite", matrix.suites, "suites or case lines")
+      ->default_val(std::vector<std::string>{"boundary", "stress"});
+  sub->add_option("--contract", matrix.contract, "as in check (default: by mode and state type)");
+  sub->add_option("--mutant", matrix.mutants, "only these mistakes");
+  sub->add_option("--kills", matrix.kills, "cases that must see a mistake")
+      ->check(CLI::Range(1, 1 << 20));
+  sub->add_flag("--all", matrix.all, "every mistake on every case where it applies");
+  sub->add_option("--json", matrix_json, "write the matrix as JSON");
+  sub->add_flag("--peers", peers, "instead: what the rules of other projects miss, as markdown");
+  sub->callback([&] {
+    command = [&] { return peers ? tools::mutate_peers() : tools::mutate(matrix, matrix_json); };
+  });
 
   std::string file;
   sub = app.add_subcommand("info", "Show what a file holds");
@@ -90,6 +111,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hdf5::skip_cleanup_at_exit();  // it prints on damaged files
   try {
     return run(argc, argv);
   } catch (const Error& e) {

@@ -4,10 +4,12 @@
 // as JUnit XML for a CI system. One file is one case, one tensor one line.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fixtures/call/record.hpp"
+#include "reference/explain/diagnose.hpp"
 #include "reference/verdict/verdict.hpp"
 
 namespace goldenrule::tools {
@@ -19,6 +21,7 @@ struct FileReport {
   call::Record record;
   verdict::CaseReport report;
   std::string contract_origin;  ///< "given", "named by the file" or "by mode and state"
+  std::optional<explain::Diagnosis> diagnosis{};  ///< of a file that is out of budget
 };
 
 [[nodiscard]] std::string text_report(const FileReport& file);

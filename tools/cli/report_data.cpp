@@ -9,6 +9,7 @@
 #include "fixtures/call/error.hpp"
 #include "reference/verdict/coordinates.hpp"
 #include "tools/cli/report.hpp"
+#include "tools/cli/report_explanation.hpp"
 
 namespace goldenrule::tools {
 namespace {
@@ -135,6 +136,7 @@ std::string json_report(const std::vector<FileReport>& files) {
                      {"precision_bits", file.report.precision_bits},
                      {"nonfinite_inputs", file.report.nonfinite_inputs},
                      {"tensors", tensors}});
+    if (file.diagnosis) add_explanation(*file.diagnosis, cases.back());
   }
   return ordered_json{{"cases", cases}}.dump(1) + "\n";
 }

@@ -6,6 +6,7 @@
 
 #include "reference/verdict/coordinates.hpp"
 #include "tools/cli/report.hpp"
+#include "tools/cli/report_explanation.hpp"
 
 namespace goldenrule::tools {
 namespace {
@@ -86,6 +87,7 @@ std::string text_report(const FileReport& file) {
                   "tensor", "verdict", "type", "compared", "rms rel", "max abs", "err/budget",
                   "median", "NaN", "Inf", "unwritten");
   for (const TensorReport& t : report.tensors) text += tensor_lines(file.record, t);
+  if (file.diagnosis) text += explanation_text(*file.diagnosis);
   return text;
 }
 

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/explain/diagnose.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "reference/explain/match.hpp"
+#include "reference/explain/pattern.hpp"
+#include "reference/explain/scatter.hpp"
+
+namespace goldenrule::explain {
+namespace {
+
+// Visits of state elements (tokens x HV x K x V) that the screening of all hypotheses may take; at
+// about a nanosecond each this is a few seconds.
+constexpr std::int64_t kScreeningSteps = std::int64_t{8} << 30;
+// The same for one prediction with the spread of a chunk contract, which runs the call many times.
+constexpr std::int64_t kSpreadSteps = std::int64_t{1} << 28;
+// Candidates whose spread is worked out, and mistakes of which pairs are made.
+constexpr std::size_t kVerified = 12;
+constexpr std::size_t kPaired = 6;
+// Explanations that are reported, and near misses.
+constexpr std::size_t kReported = 5;
+constexpr std::size_t kNearMisses = 3;
+// An explanation says where the error comes from: what it leaves must be less than what it takes,
+// or a wide budget alone would explain.
+constexpr double kAccounted = 0.5;
+
+struct Candidate {
+  Hypothesis hypothesis;
+  Match match;
+  bool called_kernel = false;
+  std::optional<Prediction> prediction;  // of those that explain
+
+  [[nodiscard]] bool explains() const {
+    return match.failing == 0 && match.accounted >= kAccounted;
+  }
+};
+
+struct Scattered {
+  const mistakes::Mistake* mistake;
+  ScatterMatch match;
+};
+
+// Explanations by what they leave, those that need no guess first; then by what they account for.
+// A count of elements within budget would favour mistakes whose own budget is wide.
+bool better(const Candidate& a, const Candidate& b) {
+  if (a.explains() != b.explains()) return a.explains();
+  if (!a.explains()) return a.match.accounted > b.match.accounted;
+  return std::pair(a.match.guessed > 0, a.match.residual) <
+         std::pair(b.match.guessed > 0, b.match.residual);
+}
+
+std::int64_t steps_of(const Capture& capture) {
+  const call::Dims d = call::validate(capture.call);
+  return (d.tokens + d.slots) * d.HV * d.state_size();
+}
+
+std::optional<Candidate> evaluate(const Capture& capture, const Hypothesis& hypothesis,
+                                  SpreadBy by) {
+  std::optional<Prediction> prediction = predict(capture, hypothesis, by);
+  if (!prediction) return std::nullopt;
+  Candidate candidate{.hypothesis = hypothesis,
+                      .match = match(capture, *prediction),
+                      .called_kernel = prediction->called_kernel,
+                      .prediction = {}};
+  if (candidate.explains()) candidate.prediction = std::move(prediction);
+  return candidate;
+}
+
+// The cuts that a capture too large for all hypotheses is screened on.
+std::vector<Capture> screening_cuts(const Capture& capture, std::span<const Failures> failures,
+                                    std::int64_t hypotheses) {
+  const call::Dims d = call::validate(capture.call);
+  const std::int64_t affordable = kScreeningSteps / 2 / std::max<std::int64_t>(hypotheses, 1);
+  std::vector<Capture> cuts;
+  // Half of the channels from where most fails, half from where least does.
+  std::vector<std::pair<std::int64_t, std::int64_t>> by_channel;  // failing, channel
+  for (std::int64_t v = 0; v < d.V; ++v) by_channel.emplace_back(0, v);
+  for (const Failures& f : failures) {
+    const Grid grid(capture.call, d, f.name);
+    for (std::int64_t i = 0; i < std::ssize(f.failing); ++i) {
+      by_channel[static_cast<std::size_t>(grid.value_of(i))].first +=
+          f.failing[static_cast<std::size_t>(i)];
+    }
+  }
+  std::ranges::stable_sort(by_channel, std::greater<>{},
+                           &std::pair<std::int64_t, std::int64_t>::first);
+  const std::int64_t per_channel = std::max<std::int64_t>(d.tokens * d.HV * d.K, 1);
+  const std::int64_t channels = std::clamp<std::int64_t>(affordable / per_channel, 2, d.V);
+  Cut columns;
+  for (std::int64_t i = 0; i < channels; ++i) {
+    const std::int64_t at = i % 2 == 0 ? i / 2 : d.V - 1 - i / 2;
+    columns.values.push_back(by_channel[static_cast<std::size_t>(at)].second);
+  }
+  std::ranges::sort(columns.values);
+  cuts.push_back(cut(capture, columns));
+  if (capture.call.mode == call::Mode::kPrefill) {
+    const std::int64_t per_token = d.HV * d.K * d.V;
+    const std::int64_t tokens =
+        std::max<std::int64_t>(affordable / per_token / std::max<std::int64_t>(d.rows, 1), 1);
+    cuts.push_back(cut(capture, {.values = {}, .sequences = -1, .tokens = tokens}));
+  }
+  return cuts;
+}
+
+class Search {
+ public:
+  Search(const Capture& capture, std::span<const Failures> failures,
+         std::vector<const mistakes::Mistake*> mistakes)
+      : capture_(capture), mistakes_(std::move(mistakes)), steps_(steps_of(capture)) {
+    screened_ = steps_ > kScreeningSteps / std::max<std::int64_t>(std::ssize(mistakes_), 1);
+    if (screened_) cuts_ = screening_cuts(capture, failures, std::ssize(mistakes_));
+  }
+
+  void run() {
+    std::vector<Hypothesis> singles;
+    for (const mistakes::Mistake* m : mistakes_) singles.push_back({m});
+    const std::vector<Candidate> promising = screen(singles);
+    found_ = verify(promising);
+    const auto explained = [this] { return std::ranges::any_of(found_, &Candidate::explains); };
+    if (!explained()) scatter();
+    if (!explained() && scattered_.empty()) {
+      for (Candidate& pair : verify(screen(pairs_of(promising)))) {
+        if (pair.explains()) found_.push_back(std::move(pair));
+      }
+    }
+    std::ranges::stable_sort(found_, better);
+  }
+
+  /// Explanations and near misses, the best first.
+  [[nodiscard]] const std::vector<Candidate>& found() const { return found_; }
+  /// Mistakes that explain by how widely they err, the best profile first.
+  [[nodiscard]] const std::vector<Scattered>& scattered() const { return scattered_; }
+  [[nodiscard]] bool screened() const { return screened_; }
+  [[nodiscard]] std::int64_t pairs() const { return pairs_; }
+
+ private:
+  // Mistakes inside the algorithm may amplify roundings; a mistake around the kernel does not.
+  void scatter() {
+    const auto runs = static_cast<std::int64_t>(kScatterRuns * self_made_.size());
+    const bool whole = steps_ <= kScreeningSteps / std::max<std::int64_t>(runs, 1);
+    for (const mistakes::Mistake* m : self_made_) {
+      const auto match = match_scatter(whole || !screened_ ? capture_ : cuts_.back(), {m});
+      if (match && match->explains()) scattered_.push_back({m, *match});
+    }
+    std::ranges::stable_sort(scattered_, [](const Scattered& a, const Scattered& b) {
+      return a.match.profile > b.match.profile;
+    });
+  }
+
+  // Hypotheses that bring the outputs nearer to the capture, or a part of it, the best first.
+  std::vector<Candidate> screen(const std::vector<Hypothesis>& hypotheses) {
+    std::vector<Candidate> promising;
+    const auto keep = [&](const Capture& part) {
+      const Match right = match_right_call(part);
+      for (const Hypothesis& h : hypotheses) {
+        std::optional<Candidate> c = evaluate(part, h, SpreadBy::kScaling);
+        if (!c || right.failing == 0) continue;
+        if (h.size() == 1 && !c->called_kernel) note_self_made(h.front());
+        c->prediction.reset();
+        const bool nearer =
+            c->match.failing < right.failing || c->match.residual < 0.9 * right.residual;
+        if (!nearer) continue;
+        const auto seen = std::ranges::find(promising, h, &Candidate::hypothesis);
+        if (seen == promising.end()) {
+          promising.push_back(std::move(*c));
+        } else if (better(*c, *seen)) {
+          *seen = std::move(*c);
+        }
+      }
+    };
+    if (!screened_) {
+      keep(capture_);
+    } else {
+      for (const Capture& part : cuts_) keep(part);
+    }
+    std::ranges::stable_sort(promising, better);
+    return promising;
+  }
+
+  void note_self_made(const mistakes::Mistake* m) {
+    if (std::ranges::find(self_made_, m) == self_made_.end()) self_made_.push_back(m);
+  }
+
+  // The first of them on the whole capture, with the spread of the mistaken call.
+  std::vector<Candidate> verify(const std::vector<Candidate>& promising) {
+    const bool chunked = capture_.contract->chunk > 0;
+    const bool affordable = !chunked || steps_ <= kSpreadSteps;
+    const std::size_t most = screened_ ? 3 : kVerified;
+    std::vector<Candidate> verified;
+    for (std::size_t i = 0; i < promising.size() && i < most; ++i) {
+      std::optional<Candidate> c = evaluate(capture_, promising[i].hypothesis,
+                                            affordable ? SpreadBy::kKernel : SpreadBy::kScaling);
+      if (c) verified.push_back(std::move(*c));
+    }
+    return verified;
+  }
+
+  // Ordered pairs of one promising mistake and any other.
+  std::vector<Hypothesis> pairs_of(const std::vector<Candidate>& promising) {
+    std::vector<Hypothesis> pairs;
+    const auto add = [&](const mistakes::Mistake* a, const mistakes::Mistake* b) {
+      if (a == b) return;
+      for (const Hypothesis& pair : {Hypothesis{a, b}, Hypothesis{b, a}}) {
+        if (std::ranges::find(pairs, pair) == pairs.end()) pairs.push_back(pair);
+      }
+    };
+    const std::size_t leading = std::min(kPaired, promising.size());
+    for (std::size_t i = 0; i < leading; ++i) {
+      for (std::size_t j = i + 1; j < promising.size(); ++j) {
+        add(promising[i].hypothesis.front(), promising[j].hypothesis.front());
+      }
+    }
+    for (std::size_t i = 0; i < leading; ++i) {
+      for (const mistakes::Mistake* m : mistakes_) add(promising[i].hypothesis.front(), m);
+    }
+    // No more than the singles have cost, twice.
+    const std::int64_t steps = screened_ ? kScreeningSteps / std::ssize(mistakes_) : steps_;
+    const auto affordable =
+        static_cast<std::size_t>(2 * kScreeningSteps / std::max<std::int64_t>(steps, 1));
+    if (pairs.size() > affordable) pairs.resize(affordable);
+    pairs_ = std::ssize(pairs);
+    return pairs;
+  }
+
+  const Capture& capture_;
+  const std::vector<const mistakes::Mistake*> mistakes_;
+  const std::int64_t steps_;
+  bool screened_ = false;
+  std::vector<Capture> cuts_;
+  std::int64_t pairs_ = 0;
+  std::vector<const mistakes::Mistake*> self_made_;  // with an implementation of their own
+  std::vector<Candidate> found_;
+  std::vector<Scattered> scattered_;
+};
+
+Explanation explanation_of(const Candidate& c) {
+  Explanation e;
+  for (const mistakes::Mistake* m : c.hypothesis) {
+    e.mistakes.emplace_back(m->name);
+    e.meanings.emplace_back(m->meaning);
+  }
+  e.residual_ratio = c.match.ratio;
+  e.accounted = c.match.accounted;
+  e.failing = c.match.failing;
+  e.explains = c.explains();
+  return e;
+}
+
+// Explanations with the same outputs are one, under the name that comes first in the table.
+std::vector<Explanation> report(const Capture& capture, const std::vector<Candidate>& found,
+                                std::int64_t failing) {
+  std::vector<Explanation> explanations;
+  std::vector<const Candidate*> kept;
+  std::size_t near_misses = 0;
+  for (const Candidate& c : found) {
+    if (!c.explains()) {
+      if (kept.empty() && c.match.failing < failing && near_misses < kNearMisses) {
+        explanations.push_back(explanation_of(c));
+        ++near_misses;
+      }
+      continue;
+    }
+    const auto same = std::ranges::find_if(kept, [&](const Candidate* other) {
+      return same_outputs(capture, *other->prediction, *c.prediction);
+    });
+    if (same != kept.end()) {
+      explanations[static_cast<std::size_t>(same - kept.begin())].same.push_back(
+          explanation_of(c).name());
+    } else if (kept.size() < kReported) {
+      kept.push_back(&c);
+      explanations.push_back(explanation_of(c));
+    }
+  }
+  return explanations;
+}
+
+}  // namespace
+
+std::string Explanation::name() const {
+  std::string text;
+  for (const std::string& m : mistakes) text += (text.empty() ? "" : " + ") + m;
+  return text;
+}
+
+Diagnosis diagnose(const call::Record& record, const bounds::Contract& contract,
+                   const oracle::Evaluation& evaluation, std::span<const mistakes::Mistake> table) {
+  Diagnosis diagnosis;
+  diagnosis.known = std::ssize(table);
+  const std::vector<Failures> failures = find_failures(record, contract, evaluation);
+  std::int64_t failing = 0;
+  for (const Failures& f : failures) failing += f.count;
+  if (failing == 0) return diagnosis;
+  diagnosis.pattern = describe_pattern(record, contract, evaluation, failures);
+  const Capture capture = make_capture(record, contract, evaluation);
+  std::vector<const mistakes::Mistake*> applicable;
+  for (const mistakes::Mistake& m : table) {
+    if (m.applies(capture.call)) applicable.push_back(&m);
+  }
+  diagnosis.tried = std::ssize(applicable);
+  if (applicable.empty()) return diagnosis;
+  Search search(capture, failures, std::move(applicable));
+  search.run();
+  for (const Scattered& s : search.scattered()) {
+    diagnosis.explanations.push_back({.mistakes = {std::string(s.mistake->name)},
+                                      .meanings = {std::string(s.mistake->meaning)},
+                                      .same = {},
+                                      .residual_ratio = s.match.ratio,
+                                      .accounted = 0.0,
+                                      .failing = 0,
+                                      .explains = true,
+                                      .width = s.match.width});
+  }
+  if (diagnosis.explanations.empty()) {
+    diagnosis.explanations = report(capture, search.found(), failing);
+  }
+  diagnosis.pairs = search.pairs();
+  diagnosis.screened = search.screened();
+  return diagnosis;
+}
+
+}  // namespace goldenrule::explain

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/explain/scatter.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "fixtures/cases/philox.hpp"
+#include "reference/explain/oracle_kernel.hpp"
+#include "reference/verdict/budget.hpp"
+
+namespace goldenrule::explain {
+namespace {
+
+constexpr std::uint64_t kScatterSeed = 0x7363617474657200U;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+using Squares = std::map<std::string, std::vector<double>>;
+
+// What the contract rounds first, as a relative error: the type of q^ and k^, or fp32 itself.
+double first_rounding(const bounds::Contract& contract) {
+  const auto& type = contract.at(bounds::Point::kKey);
+  if (type) return std::ldexp(1.0, -call::info(*type).significand_bits);
+  return contract.unit_roundoff;
+}
+
+call::Record perturbed(const Capture& capture, double u, int run) {
+  call::Record changed = capture.call;
+  for (const char* name : {"q", "k", "v"}) {
+    call::Tensor& t = changed.inputs.at(name);
+    const cases::Stream stream(kScatterSeed + static_cast<std::uint64_t>(run), name);
+    std::vector<double> x = t.to_doubles();
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] *= 1.0 + u * stream.uniform(static_cast<std::int64_t>(i), -1.0, 1.0);
+    }
+    t = call::Tensor(call::DType::kF64, t.shape(), x);
+  }
+  return changed;
+}
+
+// Visits the outputs of each run.
+class Runs {
+ public:
+  Runs(const Capture& capture, const Hypothesis& hypothesis)
+      : capture_(capture), hypothesis_(hypothesis), u_(first_rounding(*capture.contract)) {}
+
+  [[nodiscard]] std::optional<call::TensorMap> run(int index) const {
+    OracleKernel kernel(nullptr);
+    return commit_all(capture_, hypothesis_, perturbed(capture_, u_, index),
+                      [&](const call::Record& changed) { return kernel(changed, 0.0); });
+  }
+
+ private:
+  const Capture& capture_;
+  const Hypothesis& hypothesis_;
+  const double u_;
+};
+
+double squared_error(const call::Tensor& run, const oracle::Expected& e, std::size_t i) {
+  const double error = run[static_cast<std::int64_t>(i)] - e.golden[i];
+  // A run that is not finite errs without bound.
+  return std::isfinite(error) ? error * error : kInfinity;
+}
+
+std::optional<Squares> squared_errors(const Capture& capture, const Runs& runs, int count) {
+  Squares squares;
+  for (const auto& [name, e] : capture.expected.outputs) squares[name].resize(e.golden.size());
+  for (int index = 0; index < count; ++index) {
+    const auto outputs = runs.run(index);
+    if (!outputs) return std::nullopt;
+    for (auto& [name, square] : squares) {
+      const oracle::Expected& e = capture.expected.outputs.at(name);
+      for (std::size_t i = 0; i < square.size(); ++i) {
+        square[i] += squared_error(outputs->at(name), e, i);
+      }
+    }
+  }
+  return squares;
+}
+
+// Pearson's correlation.
+double correlation(const std::vector<double>& x, const std::vector<double>& y) {
+  if (x.size() < 3) return 1.0;
+  const auto n = static_cast<double>(x.size());
+  double sx = 0.0;
+  double sy = 0.0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    sx += x[i];
+    sy += y[i];
+  }
+  double xy = 0.0;
+  double xx = 0.0;
+  double yy = 0.0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - sx / n) * (y[i] - sy / n);
+    xx += (x[i] - sx / n) * (x[i] - sx / n);
+    yy += (y[i] - sy / n) * (y[i] - sy / n);
+  }
+  return xx > 0.0 && yy > 0.0 ? xy / std::sqrt(xx * yy) : 1.0;
+}
+
+// sigma of the elements of one row and head of an output, from the squared errors of `runs` runs
+// less those of one of them.
+class BlockSigma {
+ public:
+  BlockSigma(const std::vector<double>& square, std::size_t first, std::size_t size, int runs)
+      : square_(square), runs_(runs) {
+    for (std::size_t i = first; i < first + size; ++i) mean_ += square[i];
+    mean_ /= static_cast<double>(size);
+  }
+
+  [[nodiscard]] double operator()(std::size_t i) const {
+    return std::sqrt(0.5 * (square_[i] + mean_) / runs_);
+  }
+  [[nodiscard]] double rms() const { return std::sqrt(mean_ / runs_); }
+
+ private:
+  const std::vector<double>& square_;
+  const int runs_;
+  double mean_ = 0.0;
+};
+
+class Matcher {
+ public:
+  Matcher(const Capture& capture, const Squares& squares, int runs)
+      : capture_(capture),
+        squares_(squares),
+        runs_(runs),
+        growth_(static_cast<std::size_t>(call::validate(capture.call).HV), 1.0) {
+    for (const auto& [name, square] : squares) grow(name, square);
+  }
+
+  ScatterMatch match() {
+    for (const auto& [name, square] : squares_) {
+      const call::Tensor& output = capture_.outputs.at(name);
+      match_.ratio = std::max(match_.ratio, ratio(name, output, square, runs_));
+      compare_profile(name, output, square);
+    }
+    match_.profile = correlation(log_errors_, log_sigmas_);
+    return match_;
+  }
+
+  // The ratio of each run against the others.
+  double largest_of(const Runs& runs) const {
+    double largest = 1.0;
+    for (int index = 0; index < runs_; ++index) {
+      const auto outputs = runs.run(index);
+      if (!outputs) break;
+      for (const auto& [name, square] : squares_) {
+        const oracle::Expected& e = capture_.expected.outputs.at(name);
+        std::vector<double> others = square;
+        for (std::size_t i = 0; i < others.size(); ++i) {
+          const double own = squared_error(outputs->at(name), e, i);
+          others[i] = std::isfinite(others[i]) ? std::max(others[i] - own, 0.0) : others[i];
+        }
+        const double r = ratio(name, outputs->at(name), others, runs_ - 1);
+        if (std::isfinite(r)) largest = std::max(largest, r);
+      }
+    }
+    return largest;
+  }
+
+ private:
+  [[nodiscard]] double ratio(const std::string& name, const call::Tensor& output,
+                             const std::vector<double>& square, int runs) const {
+    const oracle::Expected& e = capture_.expected.outputs.at(name);
+    const verdict::Budget budget(name, capture_.outputs.at(name).dtype(), e, *capture_.contract);
+    const std::size_t block = block_size(e.shape, name);
+    double largest = 0.0;
+    for (std::size_t first = 0; first < square.size(); first += block) {
+      const BlockSigma sigma(square, first, block, runs);
+      const double growth = growth_[head_of(e, name, first)];
+      for (std::size_t i = first; i < first + block; ++i) {
+        if (!e.undefined.empty() && e.undefined[i]) continue;
+        const double error = std::fabs(output[static_cast<std::int64_t>(i)] - e.golden[i]);
+        const double s = sigma(i);
+        const double right = budget(i) + static_cast<double>(e.radius[i]);
+        // Where a run overflows, the capture may, and may hold anything else.
+        const double r = std::isinf(s)          ? 0.0
+                         : std::isfinite(error) ? error / (growth * right + e.multiple * s)
+                                                : kInfinity;
+        largest = std::max(largest, r);
+      }
+    }
+    return largest;
+  }
+
+  void compare_profile(const std::string& name, const call::Tensor& output,
+                       const std::vector<double>& square) {
+    const oracle::Expected& e = capture_.expected.outputs.at(name);
+    const verdict::Budget budget(name, output.dtype(), e, *capture_.contract);
+    const std::size_t block = block_size(e.shape, name);
+    double errors = 0.0;
+    double sigmas = 0.0;
+    for (std::size_t first = 0; first < square.size(); first += block) {
+      const BlockSigma sigma(square, first, block, runs_);
+      double block_errors = 0.0;
+      bool fails = false;
+      for (std::size_t i = first; i < first + block; ++i) {
+        if (!e.undefined.empty() && e.undefined[i]) continue;
+        const double y = output[static_cast<std::int64_t>(i)];
+        const double error = std::fabs(y - e.golden[i]);
+        const double s = sigma(i);
+        if (!std::isfinite(error) || !std::isfinite(s)) continue;
+        block_errors += error * error;
+        if (verdict::passes(y, e, i, budget(i))) continue;
+        fails = true;
+        errors += error * error;
+        sigmas += s * s;
+      }
+      if (fails && sigma.rms() > 0.0 && std::isfinite(sigma.rms())) {
+        log_errors_.push_back(0.5 * std::log(block_errors / static_cast<double>(block)));
+        log_sigmas_.push_back(std::log(sigma.rms()));
+      }
+    }
+    if (errors == 0.0) return;
+    const double width = sigmas > 0.0 ? std::sqrt(errors / sigmas) : kInfinity;
+    if (match_.width == 0.0 || std::fabs(std::log(width)) > std::fabs(std::log(match_.width))) {
+      match_.width = width;
+    }
+  }
+
+  [[nodiscard]] std::size_t head_of(const oracle::Expected& e, const std::string& name,
+                                    std::size_t i) const {
+    return i / block_size(e.shape, name) % growth_.size();
+  }
+
+  void grow(const std::string& name, const std::vector<double>& square) {
+    const oracle::Expected& e = capture_.expected.outputs.at(name);
+    std::vector<double> errors(growth_.size());
+    std::vector<double> values(growth_.size());
+    for (std::size_t i = 0; i < square.size(); ++i) {
+      if (!std::isfinite(square[i]) || !std::isfinite(e.golden[i])) continue;
+      const std::size_t head = head_of(e, name, i);
+      errors[head] += square[i] / runs_;
+      values[head] += e.golden[i] * e.golden[i];
+    }
+    for (std::size_t j = 0; j < growth_.size(); ++j) {
+      if (values[j] > 0.0) {
+        growth_[j] = std::max(growth_[j], std::sqrt(1.0 + errors[j] / values[j]));
+      }
+    }
+  }
+
+  const Capture& capture_;
+  const Squares& squares_;
+  const int runs_;
+  std::vector<double> growth_;  // per value head
+  ScatterMatch match_;
+  std::vector<double> log_errors_, log_sigmas_;
+};
+
+}  // namespace
+
+std::optional<ScatterMatch> match_scatter(const Capture& capture, const Hypothesis& hypothesis) {
+  if (first_rounding(*capture.contract) == 0.0) return std::nullopt;
+  const Runs runs(capture, hypothesis);
+  const auto trial = squared_errors(capture, runs, kTrialRuns);
+  if (!trial) return std::nullopt;
+  ScatterMatch match = Matcher(capture, *trial, kTrialRuns).match();
+  if (!match.errs_alike(2.0)) return match;
+  const auto squares = squared_errors(capture, runs, kScatterRuns);
+  if (!squares) return std::nullopt;
+  Matcher matcher(capture, *squares, kScatterRuns);
+  match = matcher.match();
+  if (match.errs_alike() && match.ratio > 1.0) match.allowed = matcher.largest_of(runs);
+  return match;
+}
+
+}  // namespace goldenrule::explain

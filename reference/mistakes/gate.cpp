@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mistakes in the gate and the decay. Where several kernels erred in several ways under one name,
+// the function says which of them it commits.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "reference/mistakes/groups.hpp"
+#include "reference/mistakes/inputs.hpp"
+#include "reference/mistakes/outputs.hpp"
+#include "reference/mistakes/variant.hpp"
+#include "reference/rule/gate.hpp"
+
+namespace goldenrule::mistakes {
+namespace {
+
+using call::Gate;
+using call::Record;
+using call::TensorMap;
+
+constexpr double kLog2OfE = 1.4426950408889634;
+
+bool is_kda_gate(const Record& r) {
+  return r.op == call::Op::kKda && has_gate(r) && call::validate(r).K > 1;
+}
+bool is_softplus(const Record& r) { return r.convention.gate == Gate::kSoftplus; }
+bool has_bias(const Record& r) { return has_logit_gate(r) && r.find_input("dt_bias") != nullptr; }
+bool has_amplitude(const Record& r) {
+  return has_logit_gate(r) && r.find_input("A_log") != nullptr;
+}
+bool is_chunked_gate(const Record& r, std::int64_t tokens) {
+  return is_prefill(r) && has_gate(r) && longest_sequence(r) >= tokens;
+}
+
+// A natural logarithm is at hand: given, or computed from a.
+bool log2_applies(const Record& r) { return has_logit_gate(r) || r.convention.gate == Gate::kLog; }
+TensorMap gate_log2(const Record& r, const Kernel& kernel) {
+  return kernel(with_alpha(r, [](const GatePlace& p) { return std::exp2(p.log_alpha); }));
+}
+
+// Given base-2 gates, or cumulated ones that one sub-kernel keeps in base 2 and another one reads.
+bool ln2_applies(const Record& r) { return log2_applies(r) || r.convention.gate == Gate::kLog2; }
+TensorMap gate_ln2(const Record& r, const Kernel& kernel) {
+  return kernel(with_alpha(r, [](const GatePlace& p) { return std::exp(p.log_alpha * kLog2OfE); }));
+}
+
+bool linear_applies(const Record& r) { return has_gate(r) && !has_logit_gate(r); }
+TensorMap gate_linear(const Record& r, const Kernel& kernel) {
+  const bool given_alpha = r.convention.gate == Gate::kLinear;
+  return kernel(
+      with_alpha(r, [&](const GatePlace& p) { return given_alpha ? std::exp(p.input) : p.input; }));
+}
+
+TensorMap gate_ignored(const Record& r, const Kernel& kernel) {
+  return kernel(with_alpha(r, [](const GatePlace&) { return 1.0; }));
+}
+
+// With projections: a is not read, only A_log and dt_bias. Without: every token reads the gate of
+// token 0.
+bool constant_applies(const Record& r) {
+  return has_logit_gate(r) || (has_gate(r) && call::validate(r).tokens > 1);
+}
+TensorMap gate_constant(const Record& r, const Kernel& kernel) {
+  Record changed = without_outputs(r);
+  if (has_logit_gate(r)) {
+    change_input(changed, "a", [](std::int64_t, double) { return 0.0; });
+    return kernel(changed);
+  }
+  const call::Tensor g = r.inputs.at("g");
+  const std::int64_t row = g.size() / std::max<std::int64_t>(call::validate(r).tokens, 1);
+  change_input(changed, "g", [&](std::int64_t i, double) { return g[i % row]; });
+  return kernel(changed);
+}
+
+TensorMap gate_channel_mean(const Record& r, const Kernel& kernel) {
+  const std::int64_t K = call::validate(r).K;
+  std::vector<double> sums;
+  (void)with_alpha(r, [&](const GatePlace& p) {
+    if (p.channel == 0) sums.push_back(0.0);
+    sums.back() += p.log_alpha;
+    return p.alpha;
+  });
+  const std::int64_t heads = call::validate(r).HV;
+  return kernel(with_alpha(r, [&](const GatePlace& p) {
+    const double sum = sums[static_cast<std::size_t>(p.token * heads + p.head)];
+    return std::exp(sum / static_cast<double>(K));
+  }));
+}
+
+TensorMap gate_v_axis(const Record& r, const Kernel&) {
+  return run_lanes(r, step_variant({.gate_by_value = true}));
+}
+
+TensorMap dt_bias_ignored(const Record& r, const Kernel& kernel) {
+  Record changed = without_outputs(r);
+  changed.inputs.erase("dt_bias");
+  return kernel(changed);
+}
+
+TensorMap a_log_ignored(const Record& r, const Kernel& kernel) {
+  Record changed = without_outputs(r);
+  change_input(changed, "A_log", [](std::int64_t, double) { return 0.0; });
+  return kernel(changed);
+}
+
+// Per value head: read by q/k head. Per q/k head: read by value head, modulo the heads there are.
+bool wrong_head_applies(const Record& r) {
+  if (!has_amplitude(r) && !has_bias(r)) return false;
+  const call::Dims d = call::validate(r);
+  if (d.HV == d.H) return false;
+  return r.convention.gate_head == call::GateHead::kV ||
+         (d.H > 1 && r.convention.head_map == call::HeadMap::kGrouped);
+}
+TensorMap a_log_wrong_head(const Record& r, const Kernel& kernel) {
+  const call::Dims d = call::validate(r);
+  const bool by_value_head = r.convention.gate_head == call::GateHead::kV;
+  Record changed = without_outputs(r);
+  changed.convention.gate_head = call::GateHead::kV;
+  for (const char* name : {"A_log", "dt_bias"}) {
+    const call::Tensor* given = r.find_input(name);
+    if (given == nullptr) continue;
+    call::Shape shape = given->shape();
+    const std::int64_t width = given->size() / shape[0];
+    shape[0] = d.HV;
+    call::Tensor read(given->dtype(), shape);
+    for (std::int64_t j = 0; j < d.HV; ++j) {
+      const std::int64_t from = by_value_head ? d.qk_head(r.convention.head_map, j) : j % d.H;
+      for (std::int64_t i = 0; i < width; ++i) {
+        read.set(j * width + i, (*given)[from * width + i]);
+      }
+    }
+    changed.inputs[name] = std::move(read);
+  }
+  return kernel(changed);
+}
+
+// exp(z) is inf in fp32 beyond 88.72. Where the threshold takes over before that, a branch-free
+// select still multiplies that inf by 0; where it does not, softplus is inf and erases the state.
+TensorMap softplus_overflow(const Record& r, const Kernel& kernel) {
+  constexpr double kLargestExponent = 88.72283905206835;
+  const call::Convention& c = r.convention;
+  return kernel(with_alpha(r, [&](const GatePlace& p) {
+    const double z = c.softplus_beta * p.logit;
+    if (!(z > kLargestExponent)) return p.alpha;
+    return z > c.softplus_threshold ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+  }));
+}
+
+// 1 + exp(z) in fp32 is 1 below -16.6.
+TensorMap softplus_no_log1p(const Record& r, const Kernel& kernel) {
+  const call::Convention& c = r.convention;
+  return kernel(with_alpha(r, [&](const GatePlace& p) {
+    const double z = c.softplus_beta * p.logit;
+    if (z > c.softplus_threshold) return p.alpha;
+    const double sum = call::round_to(call::DType::kF32, 1.0 + std::exp(z));
+    return std::exp(-p.amplitude * std::log(sum) / c.softplus_beta);
+  }));
+}
+
+TensorMap decay_after_delta(const Record& r, const Kernel&) {
+  return run_lanes(r, step_variant({.decay_first = false}));
+}
+
+// Chunks of 64: row 62 of a full chunk, the last but one of a tail.
+TensorMap decay_last_row(const Record& r, const Kernel&) {
+  return run_lanes(r, chunk_variant({.end_row_early = true}));
+}
+
+// Chunks of 64 whose cumulated gate is formed in two halves.
+constexpr std::int64_t kHalfChunk = 32;
+TensorMap decay_missing_carry(const Record& r, const Kernel&) {
+  return run_lanes(r, chunk_variant({.restart_row = kHalfChunk}));
+}
+
+// An exclusive sum for an inclusive one: token t has the gate of token t - 1, the first has none.
+TensorMap gate_shifted(const Record& r, const Kernel& kernel) {
+  const call::Plan plan = call::make_plan(r, false);
+  std::vector<bool> first(static_cast<std::size_t>(plan.dims.tokens), false);
+  for (const call::Sequence& s : plan.sequences) {
+    if (s.token_count > 0) first[static_cast<std::size_t>(s.first_token)] = true;
+  }
+  const std::vector<double> alphas = all_alphas(r);
+  const std::int64_t channels = gate_channels(r, plan.dims);
+  const std::int64_t heads = plan.dims.HV;
+  return kernel(with_alpha(r, [&](const GatePlace& p) {
+    if (first[static_cast<std::size_t>(p.token)]) return 1.0;
+    const std::int64_t before = ((p.token - 1) * heads + p.head) * channels + p.channel;
+    return alphas[static_cast<std::size_t>(before)];
+  }));
+}
+
+// Seen only where some alpha exceeds 1.
+TensorMap safe_exp_drop(const Record& r, const Kernel&) {
+  return run_lanes(r, chunk_variant({.drop_growth = true}));
+}
+
+constexpr std::string_view kGroup = "Gate and decay";
+constexpr std::array kTable{
+    Mistake{"gate_log2", kGroup, "a natural-log gate is raised to base 2: alpha = 2^(log alpha)",
+            log2_applies, gate_log2},
+    Mistake{"gate_ln2", kGroup,
+            "a base-2 gate is raised to base e: alpha = e^(log2 alpha), the given one or a "
+            "cumulated one that another sub-kernel keeps in base 2",
+            ln2_applies, gate_ln2},
+    Mistake{"gate_linear", kGroup,
+            "a log gate is taken for alpha itself, or alpha for its logarithm", linear_applies,
+            gate_linear},
+    Mistake{"gate_ignored", kGroup, "the state does not decay: alpha = 1 everywhere", has_gate,
+            gate_ignored},
+    Mistake{"gate_constant", kGroup,
+            "the gate does not follow its input: a is read as 0, or every token has the gate of "
+            "the first",
+            constant_applies, gate_constant},
+    Mistake{"gate_channel_mean", kGroup,
+            "KDA decays all key channels of a head by their mean log gate", is_kda_gate,
+            gate_channel_mean},
+    Mistake{"gate_v_axis", kGroup,
+            "KDA indexes the gate by value channel: column v decays by the gate of key channel v",
+            is_kda_gate, gate_v_axis},
+    Mistake{"dt_bias_ignored", kGroup, "dt_bias is not added to a", has_bias, dt_bias_ignored},
+    Mistake{"a_log_ignored", kGroup, "exp(A_log) is taken as 1", has_amplitude, a_log_ignored},
+    Mistake{"a_log_wrong_head", kGroup,
+            "A_log and dt_bias are indexed by q/k head where they belong to value heads, or the "
+            "reverse",
+            wrong_head_applies, a_log_wrong_head},
+    Mistake{"softplus_overflow", kGroup,
+            "softplus overflows beyond 88.7: NaN from 0 * inf in a branch-free select, or an inf "
+            "that erases the state where no threshold catches it",
+            is_softplus, softplus_overflow},
+    Mistake{"softplus_no_log1p", kGroup,
+            "softplus is log(1 + exp(x)) in fp32: coarse for negative x and 0 below -16.6",
+            is_softplus, softplus_no_log1p},
+    Mistake{"decay_after_delta", kGroup,
+            "the state decays after the delta update instead of before it", has_gate,
+            decay_after_delta},
+    Mistake{"decay_last_row", kGroup,
+            "the decay to the end of a chunk is taken from its last row but one",
+            [](const Record& r) { return is_chunked_gate(r, 2); }, decay_last_row},
+    Mistake{"decay_missing_carry", kGroup,
+            "the cumulated gate restarts at row 32 of a chunk of 64: the first half is not carried "
+            "over",
+            [](const Record& r) { return is_chunked_gate(r, kHalfChunk + 1); },
+            decay_missing_carry},
+    Mistake{"gate_shifted", kGroup,
+            "token t decays by the gate of token t - 1, the first token not at all",
+            [](const Record& r) { return has_gate(r) && longest_sequence(r) > 1; }, gate_shifted},
+    Mistake{"safe_exp_drop", kGroup,
+            "a decay between two tokens of a chunk with a positive exponent is set to 0 instead of "
+            "its value: growing gates lose their terms",
+            [](const Record& r) { return is_chunked_gate(r, 2) && !has_logit_gate(r); },
+            safe_exp_drop},
+};
+
+}  // namespace
+
+std::span<const Mistake> gate_mistakes() { return kTable; }
+
+}  // namespace goldenrule::mistakes

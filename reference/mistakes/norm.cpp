@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mistakes in the norm of q and k and in the scale.
+#include <array>
+#include <cmath>
+
+#include "reference/mistakes/groups.hpp"
+#include "reference/mistakes/inputs.hpp"
+#include "reference/rule/gate.hpp"
+
+namespace goldenrule::mistakes {
+namespace {
+
+using call::QkNorm;
+using call::Record;
+using call::TensorMap;
+
+double scale_of(const Record& r) { return call::resolved_scale(r.convention, call::validate(r).K); }
+TensorMap with_scale(const Record& r, const Kernel& kernel, std::optional<double> scale) {
+  Record changed = without_outputs(r);
+  changed.convention.scale = scale;
+  return kernel(changed);
+}
+TensorMap with_norm(const Record& r, const Kernel& kernel, QkNorm norm) {
+  Record changed = without_outputs(r);
+  changed.convention.qk_l2norm = norm;
+  return kernel(changed);
+}
+bool has_norm(const Record& r) { return r.convention.qk_l2norm != QkNorm::kNone; }
+bool is_inside_root(const Record& r) { return r.convention.qk_l2norm == QkNorm::kRsqrtSumEps; }
+
+// Replaces each row x of `name` by f(x).
+template <class F>
+void change_rows(Record& r, const char* name, std::int64_t K, F&& f) {
+  const call::Tensor given = r.inputs.at(name);
+  std::vector<double> values = given.to_doubles();
+  for (std::size_t row = 0; row < values.size(); row += static_cast<std::size_t>(K)) {
+    f(std::span(values).subspan(row, static_cast<std::size_t>(K)));
+  }
+  r.inputs[name] = call::Tensor(call::DType::kF64, given.shape(), values);
+}
+
+bool scale_missing_applies(const Record& r) { return scale_of(r) != 1.0; }
+TensorMap scale_missing(const Record& r, const Kernel& kernel) {
+  return with_scale(r, kernel, 1.0);
+}
+
+bool scale_twice_applies(const Record& r) { return scale_of(r) != 1.0 && scale_of(r) != 0.0; }
+TensorMap scale_twice(const Record& r, const Kernel& kernel) {
+  return with_scale(r, kernel, scale_of(r) * scale_of(r));
+}
+
+bool is_zero_scale(const Record& r) { return r.convention.scale == 0.0; }
+TensorMap scale_zero_default(const Record& r, const Kernel& kernel) {
+  return with_scale(r, kernel, std::nullopt);
+}
+
+TensorMap l2_ignored(const Record& r, const Kernel& kernel) {
+  return with_norm(r, kernel, QkNorm::kNone);
+}
+
+TensorMap l2_eps_outside(const Record& r, const Kernel& kernel) {
+  return with_norm(r, kernel, QkNorm::kNormPlusEps);
+}
+
+bool max_form_applies(const Record& r) {
+  return has_norm(r) && r.convention.qk_l2norm != QkNorm::kMaxNormEps;
+}
+TensorMap l2_max_form(const Record& r, const Kernel& kernel) {
+  return with_norm(r, kernel, QkNorm::kMaxNormEps);
+}
+
+TensorMap l2_k_only(const Record& r, const Kernel& kernel) {
+  Record changed = without_outputs(r);
+  const std::int64_t K = call::validate(r).K;
+  change_rows(changed, "k", K, [&](std::span<double> x) {
+    double sum = 0.0;
+    for (const double y : x) sum += y * y;
+    const double divisor = rule::norm_divisor(r.convention, sum);
+    for (double& y : x) y /= divisor;
+  });
+  changed.convention.qk_l2norm = QkNorm::kNone;
+  return kernel(changed);
+}
+
+// x * rsqrt(sum(x * x) + eps) with every result rounded to bf16, the sum accumulated in fp32.
+TensorMap norm_bf16(const Record& r, const Kernel& kernel) {
+  const auto bf16 = [](double x) { return call::round_to(call::DType::kBF16, x); };
+  Record changed = without_outputs(r);
+  const std::int64_t K = call::validate(r).K;
+  for (const char* name : {"q", "k"}) {
+    change_rows(changed, name, K, [&](std::span<double> x) {
+      double sum = 0.0;
+      for (const double y : x) sum += bf16(y * y);
+      sum = bf16(sum);
+      const double inverse = bf16(1.0 / rule::norm_divisor(r.convention, sum));
+      for (double& y : x) y = bf16(y * inverse);
+    });
+  }
+  changed.convention.qk_l2norm = QkNorm::kNone;
+  return kernel(changed);
+}
+
+constexpr std::string_view kGroup = "Normalization and scale";
+constexpr std::array kTable{
+    Mistake{"scale_missing", kGroup, "q is not scaled", scale_missing_applies, scale_missing},
+    Mistake{"scale_twice", kGroup, "q is scaled twice", scale_twice_applies, scale_twice},
+    Mistake{"scale_zero_default", kGroup, "a scale of 0 is read as `use K^-0.5`", is_zero_scale,
+            scale_zero_default},
+    Mistake{"l2_ignored", kGroup, "q and k are not normalised", has_norm, l2_ignored},
+    Mistake{"l2_eps_outside", kGroup,
+            "the eps of the norm stands outside the root: x / (n + eps) for x / sqrt(n^2 + eps)",
+            is_inside_root, l2_eps_outside},
+    Mistake{"l2_max_form", kGroup,
+            "the norm is x / max(n, eps) (torch F.normalize) where the call adds the eps",
+            max_form_applies, l2_max_form},
+    Mistake{"l2_k_only", kGroup, "k is normalised, q is not", has_norm, l2_k_only},
+    Mistake{"norm_bf16", kGroup, "q and k are normalised in bf16 arithmetic", has_norm, norm_bf16},
+};
+
+}  // namespace
+
+std::span<const Mistake> norm_mistakes() { return kTable; }
+
+}  // namespace goldenrule::mistakes

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Captures of kernels with a known mistake are given its name; others are not given any.
+#include <doctest/doctest.h>
+
+#include "tests/explain/support.hpp"
+
+namespace goldenrule::explain::test {
+namespace {
+
+TEST_CASE("a single mistake is named first, in every mode") {
+  const std::vector<Mistake> table = local_table();
+  int named = 0;
+  for (const std::string& line : {kDecode, kDecodeLog, kMtp, kPrefill}) {
+    for (const Mistake& mistake : table) {
+      if (!mistake.applies(make_call(line))) continue;
+      const Record capture = capture_of(line, {&mistake});
+      const Diagnosis d = diagnosis_of(capture, table);
+      INFO(mistake.name, " in ", line, ", pattern ", d.pattern);
+      REQUIRE(!d.explanations.empty());
+      CHECK(d.explanations[0].name() == mistake.name);
+      CHECK(d.explanations[0].explains);
+      CHECK(d.explanations[0].residual_ratio <= 1.0);
+      // These mistakes have nothing in common: no other explains.
+      CHECK((d.explanations.size() == 1 || !d.explanations[1].explains));
+      CHECK(d.explanations[0].same.empty());
+      CHECK(!d.screened);
+      CHECK(d.pairs == 0);
+      ++named;
+    }
+  }
+  CHECK(named == 20);
+}
+
+TEST_CASE("a right capture needs no explanation") {
+  const std::vector<Mistake> table = local_table();
+  for (const std::string& line : {kDecode, kMtp, kPrefill}) {
+    const Diagnosis d = diagnosis_of(capture_of(line, {}), table);
+    CHECK(d.pattern.empty());
+    CHECK(d.explanations.empty());
+    CHECK(d.tried == 0);
+  }
+}
+
+TEST_CASE("an unknown mistake is not explained") {
+  const std::vector<Mistake> table = local_table();
+  for (const std::string& line : {kDecode, kMtp, kPrefill}) {
+    Record capture = capture_of(line, {});
+    call::Tensor& o = capture.outputs.at("o");
+    o.set(300, 1.5 * o[300] + 1e-3);
+    const Diagnosis d = diagnosis_of(capture, table);
+    INFO(line);
+    CHECK(d.pattern.starts_with("o: only ("));
+    CHECK(d.tried >= 3);
+    CHECK(std::ranges::none_of(d.explanations, &Explanation::explains));
+  }
+}
+
+TEST_CASE("a mistake that a wrong element hides is not an explanation, but a near miss") {
+  const std::vector<Mistake> table = local_table();
+  Record capture = capture_of(kPrefill, {&kHeadTiled});
+  call::Tensor& o = capture.outputs.at("o");
+  o.set(5, o[5] + 1.0);
+  const Diagnosis d = diagnosis_of(capture, table);
+  REQUIRE(!d.explanations.empty());
+  CHECK(d.explanations[0].name() == "head_tiled");
+  CHECK(!d.explanations[0].explains);
+  CHECK(d.explanations[0].failing == 1);
+}
+
+TEST_CASE("pairs are found when no single mistake explains") {
+  const std::vector<Mistake> table = local_table();
+  for (const auto& pair :
+       {std::vector{&kScaleMissing, &kHeadTiled}, std::vector{&kGateLog2, &kScaleMissing},
+        std::vector{&kHeadTiled, &kStateTransposed}}) {
+    const Record capture = capture_of(kPrefill, {pair[0], pair[1]});
+    const Diagnosis d = diagnosis_of(capture, table);
+    INFO(pair[0]->name, " + ", pair[1]->name);
+    REQUIRE(!d.explanations.empty());
+    const Explanation& first = d.explanations[0];
+    CHECK(first.explains);
+    REQUIRE(first.mistakes.size() == 2);
+    for (const Mistake* m : pair) {
+      CHECK(std::ranges::find(first.mistakes, m->name) != first.mistakes.end());
+    }
+    CHECK(d.pairs > 0);
+    // Here the order does not matter: the other one is the same explanation.
+    CHECK(first.same.size() == 1);
+  }
+}
+
+TEST_CASE("two names for one mistake are reported as such") {
+  std::vector<Mistake> table = local_table();
+  table.push_back(kHeadTiled);
+  table.back().name = "head_tiled_again";
+  const Diagnosis d = diagnosis_of(capture_of(kDecode, {&kHeadTiled}), table);
+  REQUIRE(!d.explanations.empty());
+  CHECK(d.explanations[0].name() == "head_tiled");
+  CHECK(d.explanations[0].same == std::vector<std::string>{"head_tiled_again"});
+}
+
+TEST_CASE("unwritten elements may hold NaN, a constant or junk, but explain nothing alone") {
+  const std::vector<Mistake> table = local_table();
+  Record capture = capture_of(kPrefill, {&kTailUnwritten});
+  const call::Tensor spoilt = capture.outputs.at("o");
+  const auto fill = [&](auto&& content) {
+    call::Tensor& o = capture.outputs.at("o");
+    for (std::int64_t i = 0; i < o.size(); ++i) {
+      if (std::isnan(spoilt[i])) o.set(i, content(i));
+    }
+    return diagnosis_of(capture, table);
+  };
+  for (const double constant : {0.0, -1.0}) {
+    const Diagnosis d = fill([&](std::int64_t) { return constant; });
+    REQUIRE(!d.explanations.empty());
+    CHECK(d.explanations[0].name() == "v_tail_unwritten");
+    CHECK(d.explanations[0].explains);
+  }
+  const auto junk = [](std::int64_t i) { return 3.0 + std::sin(static_cast<double>(i)); };
+  REQUIRE(!fill(junk).explanations.empty());
+  CHECK(fill(junk).explanations[0].explains);
+
+  // A mistake that writes nothing at all explains no junk.
+  const Mistake nothing{.name = "nothing_written",
+                        .group = "test",
+                        .meaning = "writes nothing",
+                        .applies = always,
+                        .commit = [](const Record& r, const Kernel& kernel) {
+                          TensorMap outputs = kernel(r);
+                          for (auto& [name, t] : outputs) {
+                            for (std::int64_t i = 0; i < t.size(); ++i) {
+                              t.set(i, std::numeric_limits<double>::quiet_NaN());
+                            }
+                          }
+                          return outputs;
+                        }};
+  Record all_junk = make_call(kPrefill);
+  all_junk.outputs = capture_of(kPrefill, {}).outputs;
+  for (auto& [name, t] : all_junk.outputs) {
+    for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, junk(i));
+  }
+  CHECK(std::ranges::none_of(diagnosis_of(all_junk, std::vector{nothing}).explanations,
+                             &Explanation::explains));
+}
+
+}  // namespace
+}  // namespace goldenrule::explain::test

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/kill_matrix.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "fixtures/call/error.hpp"
+#include "fixtures/call/plan.hpp"
+#include "fixtures/cases/suite.hpp"
+#include "reference/mistakes/kernels.hpp"
+#include "reference/mistakes/licence.hpp"
+#include "reference/oracle/evaluate.hpp"
+#include "reference/verdict/budget.hpp"
+#include "reference/verdict/verdict.hpp"
+#include "tools/cli/judging.hpp"
+#include "tools/cli/progress.hpp"
+
+namespace goldenrule::tools {
+namespace {
+
+constexpr std::uint64_t kEmulationSeed = 1;
+
+std::vector<cases::Case> load_cases(const std::vector<std::string>& names) {
+  std::vector<cases::Case> loaded;
+  for (const std::string& name : names) {
+    if (name.find('=') == std::string::npos) {
+      const cases::Suite suite = cases::load_suite(name);
+      loaded.insert(loaded.end(), suite.cases.begin(), suite.cases.end());
+    } else {
+      for (const std::string& line : cases::expand(name)) loaded.push_back(cases::parse(line));
+    }
+  }
+  return loaded;
+}
+
+// Cheapest first, but one case of every kind before the second of any: most mistakes are seen in
+// any case where they apply, and the others need a family or a gate of their own.
+std::vector<cases::Case> in_visiting_order(std::vector<cases::Case> all) {
+  std::ranges::stable_sort(all, {}, [](const cases::Case& c) { return cases::step_count(c); });
+  std::map<std::string, int> seen;
+  std::vector<std::pair<int, std::size_t>> order;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const cases::Case& c = all[i];
+    const std::string kind = std::string(call::name_of(c.op)) + ' ' +
+                             std::string(call::name_of(c.mode)) + ' ' + c.family + ' ' +
+                             std::string(call::name_of(c.convention.gate)) + ' ' +
+                             std::string(call::info(c.state).name);
+    order.emplace_back(seen[kind]++, i);
+  }
+  std::ranges::stable_sort(order);
+  std::vector<cases::Case> sorted;
+  for (const auto& [rank, i] : order) sorted.push_back(all[i]);
+  return sorted;
+}
+
+// By mode and by the type that the case stores states in, as a capture of it would be judged.
+const bounds::Contract& contract_for(const cases::Case& c) {
+  call::Record capture;
+  capture.mode = c.mode;
+  capture.outputs["final_state"] = call::Tensor(c.state, {0});
+  return bounds::default_contract(capture);
+}
+
+// The same call with NaN in k and v of a token that follows the tail of another sequence.
+std::optional<call::Record> poisoned(const call::Record& record) {
+  if (record.mode != call::Mode::kPrefill) return std::nullopt;
+  const call::Plan plan = call::make_plan(record, false);
+  for (std::size_t n = 1; n < plan.sequences.size(); ++n) {
+    const call::Sequence& s = plan.sequences[n];
+    if (s.token_count == 0 || s.first_token == 0) continue;
+    call::Record twin = record;
+    for (const char* name : {"k", "v"}) {
+      call::Tensor& t = twin.inputs.at(name);
+      const std::int64_t row = t.size() / plan.dims.tokens;
+      for (std::int64_t i = 0; i < row; ++i) {
+        t.set(s.first_token * row + i, std::numeric_limits<double>::quiet_NaN());
+      }
+    }
+    return twin;
+  }
+  return std::nullopt;
+}
+
+struct Finding {
+  std::int64_t out_of_budget = 0, compared = 0;
+  double max_ratio = 0.0;
+  std::string worst_tensor;
+};
+
+// One record, judged many times against one expectation.
+class Court {
+ public:
+  Court(const call::Record& record, const bounds::Contract& contract)
+      : record_(record),
+        contract_(contract),
+        expected_(oracle::evaluate(
+            record, scalar::Precision::kDouble,
+            {.certify = true, .contract = &contract, .intermediate_states = true})) {}
+
+  [[nodiscard]] Finding judge(const call::TensorMap& outputs) const {
+    Finding found;
+    for (const auto& [name, tensor] : outputs) {
+      const auto report = verdict::judge(name, tensor, expected_.outputs.at(name), contract_);
+      found.out_of_budget += report.out_of_budget;
+      found.compared += report.compared;
+      if (report.max_ratio > found.max_ratio) {
+        found.max_ratio = report.max_ratio;
+        found.worst_tensor = name;
+      }
+    }
+    return found;
+  }
+
+  [[nodiscard]] Finding commit(const mistakes::Mistake& mistake) const {
+    const call::TensorMap wrong = mistake.commit(record_, mistakes::exact_kernel);
+    const call::TensorMap outputs = mistakes::stored(record_, contract_, wrong);
+    Finding found = judge(outputs);
+    if (found.out_of_budget == 0) found.max_ratio = deviation(wrong, outputs);
+    return found;
+  }
+
+ private:
+  // What the mistake alone takes of the budget: before storage, whose rounding may fill it up.
+  [[nodiscard]] double deviation(const call::TensorMap& wrong,
+                                 const call::TensorMap& outputs) const {
+    double largest = 0.0;
+    for (const auto& [name, tensor] : wrong) {
+      const oracle::Expected& expected = expected_.outputs.at(name);
+      const verdict::Budget budget(name, outputs.at(name).dtype(), expected, contract_);
+      if (!budget.given()) continue;
+      for (std::int64_t i = 0; i < tensor.size(); ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        if (!expected.undefined.empty() && expected.undefined[at]) continue;
+        const double error = std::fabs(tensor[i] - expected.golden[at]);
+        if (std::isfinite(error)) largest = std::max(largest, error / budget(at));
+      }
+    }
+    return largest;
+  }
+
+  const call::Record& record_;
+  const bounds::Contract& contract_;
+  const oracle::Evaluation expected_;
+};
+
+class MatrixBuilder {
+ public:
+  explicit MatrixBuilder(const MatrixOptions& options) : options_(options) {
+    if (!options.contract.empty()) given_ = named_contract(options.contract);
+    for (const mistakes::Mistake& m : mistakes::table()) {
+      if (options.mutants.empty() ||
+          std::ranges::find(options.mutants, m.name) != options.mutants.end()) {
+        chosen_.push_back(&m);
+      }
+    }
+    for (const std::string& name : options.mutants) {
+      if (std::ranges::none_of(chosen_, [&](const auto* m) { return m->name == name; })) {
+        throw Error(ErrorKind::kArgument, "--mutant", "a mistake of the table", "'" + name + "'");
+      }
+    }
+  }
+
+  Matrix run() {
+    const std::vector<cases::Case> order = in_visiting_order(load_cases(options_.suites));
+    Progress progress(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      progress.show(i, cases::canonical(order[i]));
+      visit(order[i]);
+    }
+    progress.clear();
+    for (const mistakes::Mistake* m : chosen_) {
+      const auto first = rows_.lower_bound({m, ""});
+      if (first == rows_.end() || first->first.first != m) {
+        matrix_.unreached.emplace_back(m->name);
+      }
+    }
+    // In the order of the table: the keys are addresses within it.
+    for (auto& [key, row] : rows_) matrix_.rows.push_back(std::move(row));
+    return std::move(matrix_);
+  }
+
+ private:
+  using Key = std::pair<const mistakes::Mistake*, std::string>;
+
+  void visit(const cases::Case& c) {
+    const call::Record record = cases::make_record(c);
+    const bounds::Contract& contract = given_ ? *given_ : contract_for(c);
+    if (contract.chunk > 0 && c.mode != call::Mode::kPrefill) return;  // nobody chunks these
+    std::vector<const mistakes::Mistake*> plain = wanted(record, contract);
+    std::vector<const mistakes::Mistake*> on_twin;
+    const std::optional<call::Record> twin = poisoned(record);
+    if (twin) {
+      for (const mistakes::Mistake* m : wanted(*twin, contract)) {
+        if (!m->applies(record)) on_twin.push_back(m);
+      }
+    }
+    if (plain.empty() && on_twin.empty()) return;
+    ++matrix_.cases;
+    try_on(record, contract, plain, cases::canonical(c));
+    if (!on_twin.empty()) try_on(*twin, contract, on_twin, cases::canonical(c) + " (with a NaN)");
+  }
+
+  // Seen often enough; or permitted by the contract and not seen in one case of each kind.
+  [[nodiscard]] bool is_done(const MatrixRow& row) const {
+    constexpr int kEvidence = 100;
+    if (options_.all) return false;
+    return row.kills >= options_.kills || (!row.licence.empty() && row.applies >= kEvidence);
+  }
+
+  // The mistakes that can be made in this call and have not been seen often enough.
+  [[nodiscard]] std::vector<const mistakes::Mistake*> wanted(
+      const call::Record& record, const bounds::Contract& contract) const {
+    std::vector<const mistakes::Mistake*> found;
+    for (const mistakes::Mistake* m : chosen_) {
+      const auto row = rows_.find({m, std::string(contract.name)});
+      if (!(row != rows_.end() && is_done(row->second)) && m->applies(record)) found.push_back(m);
+    }
+    return found;
+  }
+
+  void try_on(const call::Record& record, const bounds::Contract& contract,
+              const std::vector<const mistakes::Mistake*>& tried, const std::string& line) {
+    const Court court(record, contract);
+    acquit(court, "exact", contract, line,
+           mistakes::stored(record, contract, mistakes::exact_kernel(record)));
+    acquit(court, "emulated", contract, line,
+           mistakes::stored(record, contract,
+                            mistakes::emulated_kernel(contract, kEmulationSeed)(record)));
+    for (const mistakes::Mistake* m : tried) {
+      const Finding found = court.commit(*m);
+      MatrixRow& row = rows_[{m, std::string(contract.name)}];
+      if (row.applies++ == 0) {
+        row.mutant = m->name;
+        row.contract = contract.name;
+        row.licence = mistakes::licence(m->name, contract);
+      }
+      if (found.out_of_budget == 0) {
+        row.survivors.push_back(line);
+        row.largest_ratio = std::max(row.largest_ratio, found.max_ratio);
+        continue;
+      }
+      ++row.kills;
+      if (found.out_of_budget > row.most_elements) {
+        row.most_elements = found.out_of_budget;
+        row.most_case = line;
+      }
+    }
+  }
+
+  void acquit(const Court& court, const char* kernel, const bounds::Contract& contract,
+              const std::string& line, const call::TensorMap& outputs) {
+    const Finding found = court.judge(outputs);
+    matrix_.honest_elements += found.compared;
+    if (found.out_of_budget == 0) return;
+    matrix_.false_alarms.push_back({.kernel = kernel,
+                                    .contract = std::string(contract.name),
+                                    .case_line = line,
+                                    .tensor = found.worst_tensor,
+                                    .out_of_budget = found.out_of_budget,
+                                    .max_ratio = found.max_ratio});
+  }
+
+  const MatrixOptions& options_;
+  std::optional<bounds::Contract> given_;
+  std::vector<const mistakes::Mistake*> chosen_;
+  std::map<Key, MatrixRow> rows_;
+  Matrix matrix_;
+};
+
+}  // namespace
+
+Matrix kill_matrix(const MatrixOptions& options) { return MatrixBuilder(options).run(); }
+
+}  // namespace goldenrule::tools
