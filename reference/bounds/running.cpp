@@ -13,8 +13,17 @@ struct TokenErrors {
   double beta = 0.0;   // relative
 };
 
+// The error of softplus is absolute, so with a large exp(A_log) it is no small one of log alpha:
+// alpha (e^x - 1), x = exp(A_log) times the error, and no more than 1, since neither alpha leaves
+// [0, 1]. The other errors of log alpha are relative ones of at most 745, where alpha > 0.
+double alpha_by_softplus(const FunctionErrors& f, const rule::TokenBounds& b) {
+  const double x = b.softplus_slope * f.softplus;
+  if (x == 0.0) return 0.0;
+  return std::min(b.by_softplus * f.softplus * (std::expm1(x) / x), 1.0);
+}
+
 TokenErrors token_errors(const FunctionErrors& f, const rule::TokenBounds& b) {
-  return {.alpha = b.by_exp * f.exp + b.by_log_alpha * f.log_alpha + b.by_softplus * f.softplus +
+  return {.alpha = b.by_exp * f.exp + b.by_log_alpha * f.log_alpha + alpha_by_softplus(f, b) +
                    b.by_logit * f.logit,
           .beta = b.beta_logit == 0.0 ? 0.0 : f.sigmoid + b.beta_logit * f.logit};
 }

@@ -75,6 +75,7 @@ void prepare_gates(const call::Convention& c, const GateHeadInputs& in, Lane<S>&
     raise(bounds.by_log_alpha, weighted(alpha, value.log_alpha));
     raise(bounds.by_softplus, weighted(alpha, value.softplus_slope));
     raise(bounds.by_logit, weighted(alpha, value.logit_slope));
+    if (alpha != 0.0) raise(bounds.softplus_slope, value.softplus_slope);
   }
 }
 

@@ -47,7 +47,8 @@ struct TokenBounds {
   double by_log_alpha = 0.0;  ///< ... relative error of log alpha:      max_i alpha_i |log alpha_i|
   double by_softplus = 0.0;   ///< ... absolute error of softplus:       max_i alpha_i exp(A_log)
   double by_logit = 0.0;      ///< ... relative error of a + dt_bias
-  double beta_logit = 0.0;    ///< |b| where beta is a sigmoid, else 0
+  double softplus_slope = 0.0;  ///< max_i exp(A_log) where alpha_i > 0: |d log alpha| per softplus
+  double beta_logit = 0.0;      ///< |b| where beta is a sigmoid, else 0
 };
 
 template <class S>

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The oracle gives the same bits whatever the number of threads.
+#include <doctest/doctest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <stdexcept>
+#include <string>
+
+#include "fixtures/cases/case.hpp"
+#include "reference/oracle/evaluate.hpp"
+#include "reference/oracle/parallel.hpp"
+#include "reference/oracle/stages.hpp"
+
+using namespace goldenrule;
+
+namespace {
+
+template <class T>
+bool same(const std::vector<T>& x, const std::vector<T>& y) {
+  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+  return std::ranges::equal(
+      x, y, [](T a, T b) { return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b); });
+}
+
+bool same(const oracle::Evaluation& x, const oracle::Evaluation& y) {
+  return std::ranges::equal(x.outputs, y.outputs, [](const auto& a, const auto& b) {
+    const oracle::Expected& p = a.second;
+    const oracle::Expected& q = b.second;
+    return a.first == b.first && p.shape == q.shape && same(p.golden, q.golden) &&
+           same(p.radius, q.radius) && same(p.sigma, q.sigma) && same(p.bias, q.bias) &&
+           p.undefined == q.undefined;
+  });
+}
+
+// Restores the number of threads that the process had.
+class Threads {
+ public:
+  Threads() : before_(omp_get_max_threads()) {}
+  ~Threads() { omp_set_num_threads(before_); }
+
+ private:
+  int before_;
+};
+
+constexpr std::initializer_list<const char*> kLines{
+    "op=gdn mode=prefill lens=33,0,70,1 H=2 HV=4 K=32 V=40 gate=log h0=1",
+    "op=kda mode=prefill lens=33,0,20 H=1 HV=3 K=32 V=33 gate=bounded",
+    "op=gdn mode=mtp B=5 T=4 H=1 HV=2 K=32 V=40 slots=padded accepted=mixed",
+    "op=kda mode=decode B=7 H=2 HV=4 K=32 V=33 slots=separate_padded"};
+
+}  // namespace
+
+TEST_CASE("threads: goldens, radii and spreads do not depend on their number") {
+  const Threads restore;
+  for (const char* line : kLines) {
+    const call::Record record = cases::make_record(cases::parse(line));
+    for (const auto precision :
+         {scalar::Precision::kDouble, scalar::Precision::kQuad, scalar::Precision::kMulti}) {
+      CAPTURE(line);
+      CAPTURE(oracle::name_of(precision));
+      oracle::Options options;
+      options.contract = &bounds::find_contract("recurrent_f32");
+      omp_set_num_threads(1);
+      const oracle::Evaluation one = oracle::evaluate(record, precision, options);
+      CHECK(same(one, one));
+      for (const int threads : {2, 3, 7}) {
+        omp_set_num_threads(threads);
+        CHECK(same(oracle::evaluate(record, precision, options), one));
+      }
+    }
+  }
+}
+
+TEST_CASE("threads: nor do the stages") {
+  const Threads restore;
+  const call::Record record = cases::make_record(cases::parse(kLines.begin()[0]));
+  omp_set_num_threads(1);
+  const call::TensorMap one = oracle::chunk_stages(record, 16);
+  omp_set_num_threads(5);
+  const call::TensorMap five = oracle::chunk_stages(record, 16);
+  for (const auto& [name, tensor] : one) {
+    CAPTURE(name);
+    CHECK(std::ranges::equal(tensor.bytes(), five.at(name).bytes()));
+  }
+}
+
+TEST_CASE("threads: the exception of a job reaches the caller") {
+  const Threads restore;
+  for (const int threads : {1, 4}) {
+    omp_set_num_threads(threads);
+    std::atomic<int> done = 0;
+    const auto job = [&](std::int64_t i) {
+      if (i == 57) throw std::runtime_error("job 57");
+      ++done;
+    };
+    CHECK_THROWS_WITH_AS(oracle::parallel_for(100, job), "job 57", std::runtime_error);
+    CHECK(done == 99);  // the others are not abandoned
+  }
+}
