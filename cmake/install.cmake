@@ -1,10 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
+#
+# The executable, the static libraries with the headers that are their interface, and a package
+# that find_package(goldenrule) finds. Headers that mention HDF5 or serve one library only stay
+# out; tests/consumer proves that the others are enough.
 include(CMakePackageConfigHelpers)
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/goldenrule)
-install(TARGETS goldenrule_call EXPORT goldenrule-targets)
-install(DIRECTORY fixtures DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/goldenrule
-        FILES_MATCHING PATTERN "*.hpp")
+set(include_dir ${CMAKE_INSTALL_INCLUDEDIR}/goldenrule)
+
+set(libraries goldenrule_call goldenrule_schema goldenrule_cases goldenrule_reference)
+if(TARGET goldenrule_gpu)
+  list(APPEND libraries goldenrule_gpu)
+  install(FILES gpu/goldenrule_gpu.h DESTINATION ${include_dir}/gpu)
+endif()
+install(TARGETS ${libraries} EXPORT goldenrule-targets)
+install(TARGETS goldenrule)
+
+install(DIRECTORY fixtures/call DESTINATION ${include_dir}/fixtures FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY reference DESTINATION ${include_dir} FILES_MATCHING PATTERN "*.hpp")
+install(FILES fixtures/schema/fixture.hpp fixtures/schema/read.hpp fixtures/schema/write.hpp
+        DESTINATION ${include_dir}/fixtures/schema)
+install(FILES fixtures/cases/case.hpp fixtures/cases/families.hpp fixtures/cases/philox.hpp
+              fixtures/cases/portable_math.hpp fixtures/cases/suite.hpp
+        DESTINATION ${include_dir}/fixtures/cases)
+
 install(EXPORT goldenrule-targets NAMESPACE goldenrule:: DESTINATION ${config_dir})
 configure_package_config_file(cmake/goldenrule-config.cmake.in goldenrule-config.cmake
                               INSTALL_DESTINATION ${config_dir})

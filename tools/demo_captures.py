@@ -56,16 +56,16 @@ def make(right_folder, mistake_folder, folder):
 def explain(report):
     cases = json.loads(Path(report).read_text())["cases"]
     row = "{:<10} {:<12} {:<14} {:>14} {:>15}  {}"
-    print(row.format("capture", "tensor", "verdict", "wrong elements", "worst error", "which is"))
+    print(row.format("capture", "tensor", "verdict", "wrong elements", "largest error",
+                     "the worst element"))
     for case in cases:
         for t in case["tensors"]:
-            worst = t["worst"]
-            where = ", ".join(f"{name} {i}" for name, i in worst["coordinates"].items())
+            where = ", ".join(f"{name} {i}" for name, i in t["worst"]["coordinates"].items())
             ratio = f"{t['max_ratio']:.3g} times what rounding can explain"
             if t["out_of_budget"]:
                 ratio += f", at {where}"
             print(row.format(Path(case["file"]).name, t["name"], t["verdict"],
-                             f"{t['out_of_budget']} of {t['compared']}", f"{worst['error']:.3g}",
+                             f"{t['out_of_budget']} of {t['compared']}", f"{t['max_abs']:.3g}",
                              ratio))
     print("""
 right.h5 passes: every element is as close to the exact result as the arithmetic that its contract

@@ -86,7 +86,7 @@ def output_type(file, name):
 
 
 def make_capture(fixture, path, change=None, contract=None):
-    """A capture of a perfect kernel on the inputs of `fixture`; change(file), if given, spoils it."""
+    """A capture of a perfect kernel on the inputs of `fixture`; change(file) spoils it."""
     with h5py.File(fixture, "r") as source, h5py.File(path, "w") as file:
         for name in ("schema", "op", "mode"):
             file.attrs[name] = source.attrs[name]

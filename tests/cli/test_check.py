@@ -35,7 +35,7 @@ class CheckTest(CommandLineTest):
                 (case,) = self.report(0, self.capture(line))["cases"]
                 self.assertEqual(case["verdict"], "EXACT")
                 self.assertEqual(case["contract"], contract)
-                self.assertEqual(case["contract_origin"], "by mode and state type")
+                self.assertIn("by mode", case["contract_origin"])
 
     def test_ideal_admits_the_rounded_result_and_not_its_neighbour(self):
         for line in (DECODE, KDA, MTP, PREFILL):
@@ -173,7 +173,8 @@ class CheckTest(CommandLineTest):
         self.assertEqual(case["tensors"][1]["verdict"], "OUT_OF_BUDGET")
 
     def test_command_line_errors(self):
-        for arguments in ((), ("chekc",), ("check",), ("check", "x.h5", "--jsn", "y"), ("diff", "x"),
+        for arguments in ((), ("chekc",), ("check",), ("check", "x.h5", "--jsn", "y"),
+                          ("diff", "x"),
                           ("generate", "smoke"), ("generate", "smoke", "-o", "x", "--stages", "0")):
             with self.subTest(arguments):
                 self.assertNotEqual(self.assert_run(2, *arguments).err, "")

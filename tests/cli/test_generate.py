@@ -56,9 +56,10 @@ class GenerateTest(SuiteTest):
                 found[file.attrs["case"]] = file.attrs["precision_bits"]
                 for name, golden in file["golden"].items():
                     self.assertEqual(golden.dtype, "f8", name)
-                    # One rounding to f64: the oracle's own error is not to be seen beside it.
+                    # Half an ulp of f64, rounded up to f32: nothing of the oracle shows.
                     largest = np.nanmax(np.abs(golden), initial=0)
-                    self.assertLessEqual(golden.attrs["radius"], 2.0 ** -53 * largest, name)
+                    self.assertLessEqual(golden.attrs["radius"],
+                                         2.0 ** -53 * largest * (1 + 2.0 ** -23), name)
         self.assertEqual(sorted(found), sorted(self.lines()))
         self.assertEqual(set(found.values()), {168})
 

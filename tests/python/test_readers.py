@@ -37,7 +37,8 @@ def bf16_datasets():
                 raw = path.read_bytes()[offset:offset + 2 * dataset.size]
                 assert hashlib.sha256(raw).hexdigest() == dataset.attrs["sha256"], (path, name)
                 bits = np.frombuffer(raw, "<u2").astype(np.uint32) << 16
-                found.append((path, f"/inputs/{name}", bits.view(np.float32).reshape(dataset.shape)))
+                values = bits.view(np.float32).reshape(dataset.shape)
+                found.append((path, f"/inputs/{name}", values))
     return found
 
 

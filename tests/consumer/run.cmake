@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# cmake -DBUILD=<build folder> -DSOURCE=<project folder> -DCONFIG=<type> -P run.cmake: installs into
+# BUILD/consumer, then configures, builds and runs the consumer against that and nothing else.
+set(work ${BUILD}/consumer)
+file(REMOVE_RECURSE ${work})
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  if(NOT status EQUAL 0)
+    string(JOIN " " command ${ARGN})
+    message(FATAL_ERROR "${status} from: ${command}\n${text}")
+  endif()
+  set(text "${text}" PARENT_SCOPE)
+endfunction()
+
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${work}/prefix --config ${CONFIG})
+run(${CMAKE_COMMAND} -S ${SOURCE} -B ${work}/build -G Ninja -DCMAKE_BUILD_TYPE=${CONFIG}
+    -DCMAKE_PREFIX_PATH=${work}/prefix -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF
+    -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
+run(${CMAKE_COMMAND} --build ${work}/build)
+run(${work}/build/consumer ${work}/one_step.h5)
+message(STATUS "${text}")
+run(${work}/prefix/bin/goldenrule verify ${work}/one_step.h5)
+message(STATUS "${text}")
