@@ -135,14 +135,16 @@ class RecurrentEmulator {
     const rule::TokenBounds& b = lane_.bounds[static_cast<std::size_t>(t)];
     const double alpha = lane_.alpha_at(t, i);
     if (b.by_exp == 0.0 || alpha == 0.0) return static_cast<float>(alpha);
-    // The sensitivities are maxima over the channels; this channel has its share of them.
-    const double share = std::fabs(alpha) / b.by_exp;
-    const double relative =
-        habits_.exp * functions_.exp +
-        habits_.log_alpha * functions_.log_alpha * std::fabs(std::log(std::fabs(alpha)));
-    const double absolute = share * (habits_.softplus * functions_.softplus * b.by_softplus +
-                                     habits_.logit * functions_.logit * b.by_logit);
-    return static_cast<float>(alpha * (1.0 + relative) + absolute);
+    // by_softplus / by_exp is exp(A_log), the same for all channels; the sensitivity to the logit
+    // is the largest of the channels.
+    const double log_alpha = std::log(std::fabs(alpha));
+    const double moved = (habits_.softplus * functions_.softplus * b.by_softplus +
+                          habits_.logit * functions_.logit * b.by_logit) /
+                         b.by_exp;
+    double kernel = log_alpha * (1.0 + habits_.log_alpha * functions_.log_alpha) + moved;
+    if (log_alpha <= 0.0) kernel = std::min(kernel, 0.0);  // softplus is never negative
+    return static_cast<float>(
+        std::copysign(std::exp(kernel) * (1.0 + habits_.exp * functions_.exp), alpha));
   }
 
   [[nodiscard]] float beta_at(std::int64_t t) const {

@@ -81,7 +81,7 @@ void RunningError<S>::advance(std::int64_t t, const rule::ColumnNorms<S>& norms,
   const TokenErrors errors = token_errors(f, b);
   const auto n = static_cast<double>(lane_->K);
   const double u2 = contract_->unit_roundoff * contract_->unit_roundoff / 3.0;
-  const double transport = b.spectral * b.alpha_max;
+  const double transport = b.spectral * (b.alpha_max + errors.alpha);
   const double k2 = b.k_norm * b.k_norm;
   const double q2 = b.q_norm * b.q_norm;
   for (std::size_t c = 0; c < norm_.size(); ++c) {
@@ -107,9 +107,11 @@ void RunningError<S>::advance_elements(std::int64_t t, const rule::ColumnNorms<S
   const TokenErrors errors = token_errors(f, b);
   const auto n = static_cast<double>(lane_->K);
   const double u2 = contract_->unit_roundoff * contract_->unit_roundoff / 3.0;
+  const double widest = b.alpha_max + errors.alpha;
   for (std::int64_t i = 0; i < lane_->K; ++i) {
     const double k = std::fabs(scalar::to_double(lane_->k_row(t)[i]));
     const double alpha = std::fabs(scalar::to_double(lane_->alpha_at(t, i)));
+    const double kernel_alpha = alpha + errors.alpha;
     const double reach = b.beta * k * b.k_norm;
     for (int column = 0; column < tile.columns(); ++column) {
       const auto c = static_cast<std::size_t>(column);
@@ -118,9 +120,9 @@ void RunningError<S>::advance_elements(std::int64_t t, const rule::ColumnNorms<S
       const double z = scalar::to_double(tile.state(i, column));
       const double decayed = alpha * state_[at];
       const double local2 = decayed * decayed + k * k * along_k2(n, b.beta, norms, c) + z * z;
-      const double moved = alpha * element.sigma + reach * b.alpha_max * std::sqrt(variance_[c]);
+      const double moved = kernel_alpha * element.sigma + reach * widest * std::sqrt(variance_[c]);
       element.sigma = std::sqrt(moved * moved + u2 * local2);
-      element.bias = alpha * element.bias + reach * b.alpha_max * bias_[c] +
+      element.bias = kernel_alpha * element.bias + reach * widest * bias_[c] +
                      errors.alpha * (std::fabs(state_[at]) + reach * norm_[c]) +
                      k * along_k_bias(f, errors, b.beta, norms, c);
       state_[at] = z;

@@ -32,7 +32,8 @@
 //   bias_t = phi a bias_{t-1} + phi E_alpha ||z_{t-1}|| + ||k|| (E_norm (|d| + beta |p|) + E_beta
 //   |d|)
 //
-// with E_alpha etc. the contract's function errors through the sensitivities of the gate
+// (errors travel with the alpha of the kernel, at most a = max alpha + E_alpha), with E_alpha etc.
+// the contract's function errors through the sensitivities of the gate
 // (rule::TokenBounds). Output: o = sum_i z_i q_i,
 //
 //   sigma_o^2 = ||q||^2 sigma_t^2 + u^2/3 [ P(o, y) + 2 sum y_i^2 ],  y_i = z_i q_i
