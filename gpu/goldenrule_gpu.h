@@ -209,7 +209,7 @@ goldenrule_gpu_status goldenrule_gpu_recurrent_check(const goldenrule_gpu_recurr
 uint64_t goldenrule_gpu_dispatch_hits(void);
 uint64_t goldenrule_gpu_dispatch_misses(void);
 int32_t goldenrule_gpu_dispatch_size(void);
-/* Name ("vk_f32_gdn_k128_t1_r4w4") and hits of entry i, 0 <= i < size; NULL and 0 outside. */
+/* Name ("vk_f32_head_k128_t1_r4w4c1") and hits of entry i, 0 <= i < size; NULL and 0 outside. */
 const char* goldenrule_gpu_dispatch_name(int32_t i);
 uint64_t goldenrule_gpu_dispatch_entry_hits(int32_t i);
 

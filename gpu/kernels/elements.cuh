@@ -8,6 +8,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <type_traits>
+
 #include "gpu/kernels/params.hpp"
 
 namespace goldenrule::gpu {
@@ -18,26 +20,21 @@ __device__ __forceinline__ float bf16_high(uint32_t pair) {
 }
 
 /// Rounds to nearest even; overflow to infinity.
-__device__ __forceinline__ void store_element(void* data, Element type, int64_t i, float x) {
+__device__ __forceinline__ void store_element(char* to, Element type, float x) {
   if (type == Element::kF32) {
-    static_cast<float*>(data)[i] = x;
+    *reinterpret_cast<float*>(to) = x;
   } else if (type == Element::kBF16) {
-    static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16_rn(x);
+    *reinterpret_cast<__nv_bfloat16*>(to) = __float2bfloat16_rn(x);
   } else {
-    static_cast<__half*>(data)[i] = __float2half_rn(x);
+    *reinterpret_cast<__half*>(to) = __float2half_rn(x);
   }
 }
 
 __device__ __forceinline__ int element_size(Element type) { return type == Element::kF32 ? 4 : 2; }
 
-__device__ __forceinline__ const char* element_address(const void* data, Element type, int64_t i) {
-  return static_cast<const char*>(data) + i * element_size(type);
-}
-
 /// The bits of an element, to be converted when they are needed: a conversion beside the load would
 /// wait for it before the next load is issued.
-__device__ __forceinline__ uint32_t load_bits(const void* data, Element type, int64_t i) {
-  const char* p = element_address(data, type, i);
+__device__ __forceinline__ uint32_t load_bits(const char* p, Element type) {
   if (type == Element::kF32) return *reinterpret_cast<const uint32_t*>(p);
   return *reinterpret_cast<const uint16_t*>(p);
 }
@@ -48,17 +45,92 @@ __device__ __forceinline__ float from_bits(uint32_t bits, Element type) {
   return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
 }
 
-/// Four elements at `p`, aligned to four elements.
-__device__ __forceinline__ float4 read_four(const char* p, Element type) {
-  if (type == Element::kF32) return *reinterpret_cast<const float4*>(p);
-  const uint2 pairs = *reinterpret_cast<const uint2*>(p);
-  if (type == Element::kBF16) {
-    return make_float4(bf16_low(pairs.x), bf16_high(pairs.x), bf16_low(pairs.y),
-                       bf16_high(pairs.y));
+/// A type known to the compiler. with_type(type, f) calls f with the tag of `type`: one uniform
+/// branch around a loop, where a branch at each element would be most of the instructions of a
+/// decode step.
+template <Element E>
+struct Typed {
+  static constexpr Element kType = E;
+  static constexpr int kSize = E == Element::kF32 ? 4 : 2;
+  using Bits = std::conditional_t<E == Element::kF32, uint4, uint2>;  // of four elements
+
+  __device__ static __forceinline__ float4 to_float(Bits bits) {
+    if constexpr (E == Element::kF32) {
+      return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
+                         __uint_as_float(bits.w));
+    } else if constexpr (E == Element::kBF16) {
+      return make_float4(bf16_low(bits.x), bf16_high(bits.x), bf16_low(bits.y), bf16_high(bits.y));
+    } else {
+      const float2 a = __half22float2(*reinterpret_cast<const __half2*>(&bits.x));
+      const float2 b = __half22float2(*reinterpret_cast<const __half2*>(&bits.y));
+      return make_float4(a.x, a.y, b.x, b.y);
+    }
   }
-  const float2 a = __half22float2(*reinterpret_cast<const __half2*>(&pairs.x));
-  const float2 b = __half22float2(*reinterpret_cast<const __half2*>(&pairs.y));
-  return make_float4(a.x, a.y, b.x, b.y);
+  /// Four elements at `p`, aligned to all four.
+  __device__ static __forceinline__ float4 read(const char* p) {
+    return to_float(*reinterpret_cast<const Bits*>(p));
+  }
+};
+
+template <class F>
+__device__ __forceinline__ void with_type(Element type, F&& f) {
+  if (type == Element::kBF16) {
+    f(Typed<Element::kBF16>{});
+  } else if (type == Element::kF16) {
+    f(Typed<Element::kF16>{});
+  } else {
+    f(Typed<Element::kF32>{});
+  }
+}
+
+/// The bits of four consecutive elements, in the first words; `aligned` promises alignment to all
+/// four.
+__device__ __forceinline__ uint4 load_four_bits(const char* p, Element type, bool aligned) {
+  if (type == Element::kF32) {
+    if (aligned) return *reinterpret_cast<const uint4*>(p);
+    const auto* x = reinterpret_cast<const uint32_t*>(p);
+    return make_uint4(x[0], x[1], x[2], x[3]);
+  }
+  if (aligned) {
+    const uint2 pairs = *reinterpret_cast<const uint2*>(p);
+    return make_uint4(pairs.x, pairs.y, 0, 0);
+  }
+  const auto* x = reinterpret_cast<const uint16_t*>(p);
+  return make_uint4(x[0] | static_cast<uint32_t>(x[1]) << 16,
+                    x[2] | static_cast<uint32_t>(x[3]) << 16, 0, 0);
+}
+
+template <class Type>
+__device__ __forceinline__ float4 four_from_bits(uint4 bits) {
+  if constexpr (Type::kSize == 4) {
+    return Type::to_float(bits);
+  } else {
+    return Type::to_float(make_uint2(bits.x, bits.y));
+  }
+}
+
+/// Where a row of a token tensor starts.
+__device__ __forceinline__ char* token_row(const TokenView& x, int b, int t, int head) {
+  return x.data + (static_cast<uint64_t>(x.row) * static_cast<uint32_t>(b) +
+                   static_cast<uint64_t>(x.token) * static_cast<uint32_t>(t) +
+                   static_cast<uint64_t>(x.head) * static_cast<uint32_t>(head));
+}
+
+/// Element `head` of A_log, or row `head` of dt_bias.
+__device__ __forceinline__ const char* head_row(const void* data, uint32_t stride, int head) {
+  return static_cast<const char*>(data) +
+         static_cast<uint64_t>(stride) * static_cast<uint32_t>(head);
+}
+
+/// The bits of an index, likewise to be converted later.
+__device__ __forceinline__ uint2 load_index_bits(const void* data, bool wide, int64_t i) {
+  if (wide) return static_cast<const uint2*>(data)[i];
+  return make_uint2(static_cast<const uint32_t*>(data)[i], 0);
+}
+
+__device__ __forceinline__ int64_t index_from_bits(uint2 bits, bool wide) {
+  if (!wide) return static_cast<int32_t>(bits.x);
+  return static_cast<int64_t>(static_cast<uint64_t>(bits.y) << 32 | bits.x);
 }
 
 __device__ __forceinline__ int64_t load_index(const void* data, bool wide, int64_t i) {

@@ -13,8 +13,8 @@ namespace goldenrule::gpu {
 
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
-/// x[0] of the result: the sum over lanes of row owned_row<R>(lk).
-template <int R, int Step = kLanesK / 2>
+/// LaneStep: Config::kLaneStepK. x[0] of the result: the sum over lanes of row owned_row<R>(lk).
+template <int LaneStep, int R, int Step = kLanesK / 2>
 __device__ __forceinline__ void reduce_scatter(float (&x)[R], int lk) {
   float y[R > 1 ? R / 2 : 1];
   if constexpr (R > 1) {
@@ -23,12 +23,12 @@ __device__ __forceinline__ void reduce_scatter(float (&x)[R], int lk) {
     for (int i = 0; i < R / 2; ++i) {
       const float keep = upper ? x[i + R / 2] : x[i];
       const float send = upper ? x[i] : x[i + R / 2];
-      y[i] = keep + __shfl_xor_sync(kAllLanes, send, Step);
+      y[i] = keep + __shfl_xor_sync(kAllLanes, send, Step * LaneStep);
     }
   } else {
-    y[0] = x[0] + __shfl_xor_sync(kAllLanes, x[0], Step);
+    y[0] = x[0] + __shfl_xor_sync(kAllLanes, x[0], Step * LaneStep);
   }
-  if constexpr (Step > 1) reduce_scatter<(R > 1 ? R / 2 : 1), Step / 2>(y, lk);
+  if constexpr (Step > 1) reduce_scatter<LaneStep, (R > 1 ? R / 2 : 1), Step / 2>(y, lk);
   x[0] = y[0];
 }
 
@@ -45,17 +45,17 @@ __device__ __forceinline__ bool stores_row(int lk) {
 }
 
 /// x[r] = the value that the lanes owning row r hold.
-template <int R, int Step = kLanesK / 2>
+template <int LaneStep, int R, int Step = kLanesK / 2>
 __device__ __forceinline__ void all_gather(float (&x)[R], float own, int lk) {
   if constexpr (R == 1) {
     x[0] = own;
   } else {
     float half[R / 2];
-    all_gather<R / 2, Step / 2>(half, own, lk);
+    all_gather<LaneStep, R / 2, Step / 2>(half, own, lk);
     const bool upper = (lk & Step) != 0;
 #pragma unroll
     for (int i = 0; i < R / 2; ++i) {
-      const float other = __shfl_xor_sync(kAllLanes, half[i], Step);
+      const float other = __shfl_xor_sync(kAllLanes, half[i], Step * LaneStep);
       x[i] = upper ? other : half[i];
       x[i + R / 2] = upper ? half[i] : other;
     }

@@ -3,7 +3,7 @@
 // What a kernel is given: the arguments of goldenrule_gpu.h, validated and resolved, packed so that
 // the constant bank holds few lines (each first touch of a line is a miss, and a decode step at
 // B = 1 lasts two microseconds) and ordered by first use. Strides other than those of the states
-// fit 32 bits (validated); every product with one is taken in 64 bits.
+// fit 31 bits of bytes (validated); every product with one is taken in 64 bits.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,11 @@ namespace goldenrule::gpu {
 /// Element types inside a kernel, as in goldenrule_gpu_dtype.
 enum class Element : uint8_t { kF32 = 1, kF16 = 2, kBF16 = 3 };
 
-/// A tensor [B,T,heads,(innermost)].
+/// A tensor [B,T,heads,(innermost)]. Strides in bytes and unsigned, so that a product with an index
+/// is one widening multiplication.
 struct TokenView {
-  void* data;
-  int32_t row, token, head;  // strides in elements
+  char* data;
+  uint32_t row, token, head;
 };
 
 /// States [block,HV,outer,(innermost)]: outer is V in layout vk and K in layout kv.
@@ -52,8 +53,8 @@ struct Params {
   TokenView q, k, v, gate, beta, o;
   const void* A_log;
   const void* dt_bias;
-  int32_t A_log_stride, dt_bias_stride;
-  Element q_type, k_type, v_type, gate_type, beta_type, o_type, A_log_type, dt_bias_type;
+  uint32_t A_log_stride, dt_bias_stride;  // in bytes
+  Element qk_type, v_type, gate_type, beta_type, o_type, A_log_type, dt_bias_type;
   uint8_t gate_kind, beta_kind, norm_kind, channel_gate;
   // Bytes of one asynchronous copy (16, 8 or 4) that the alignment of each tensor allows; 2: none.
   uint8_t q_unit, k_unit, v_unit, gate_unit, dt_bias_unit;

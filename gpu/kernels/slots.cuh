@@ -27,15 +27,23 @@ __device__ __forceinline__ int64_t ssm_slot(const Params& p, int b, int64_t t) {
   return checked_slot(p, load_index(p.ssm_state_indices, p.wide_ssm, at));
 }
 
-/// The slot that row b starts from; kNoSlot: the row is padded. Without indices it is b, whatever
-/// the pad slot is.
-__device__ __forceinline__ int64_t start_slot(const Params& p, int b) {
+/// The slot that row b starts from, in two halves: the load of its index is the first of a chain,
+/// so it is requested before anything else and waited for as late as possible.
+__device__ __forceinline__ uint2 request_start_slot(const Params& p, int b) {
+  if (p.state_indices != nullptr) return load_index_bits(p.state_indices, p.wide_start, b);
+  return make_uint2(0, 0);
+}
+
+/// kNoSlot: the row is padded. Without indices the slot is b, whatever the pad slot is.
+__device__ __forceinline__ int64_t start_slot(const Params& p, int b, uint2 requested) {
+  if (p.state_indices != nullptr) {
+    return checked_slot(p, index_from_bits(requested, p.wide_start));
+  }
   if (p.ssm_state_indices != nullptr) {
     const int64_t n = load_index(p.num_accepted_tokens, p.wide_num_accepted, b);
     return n >= 1 && n <= p.T ? ssm_slot(p, b, n - 1) : kNoSlot;
   }
-  return p.state_indices != nullptr ? checked_slot(p, load_index(p.state_indices, p.wide_start, b))
-                                    : b;
+  return b;
 }
 
 /// `start` is what start_slot returned. Not needed before the first token is done.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The register tile of the state: how it comes from memory and goes back. fp32 in registers,
-// rounded once per store. All loads of a tile are issued before the first is used (8 or 16
-// vectors of 16 bytes a thread), which is what keeps the memory busy.
+// The state of a thread: how it comes from memory, what the arithmetic runs on, and how it goes
+// back. All loads are issued before the first is used (16 vectors of 16 bytes a thread), which is
+// what keeps the memory busy; fp32 while it is worked on, rounded once per store.
 #pragma once
 
 #include "gpu/kernels/config.cuh"
@@ -46,90 +46,109 @@ struct alignas(N * sizeof(State)) Vector {
   }
 };
 
+/// All rows of a thread as they lie in memory: on their way in, and rounded on their way out.
 template <class C>
-struct StateTile {
+struct PackedRows {
   using State = typename C::State;
   static constexpr int kN = C::kVector;
-  using Memory = Vector<State, kN>;
+  static constexpr int kVectors = C::kAllR * C::kE / kN;
 
-  float s[C::kR][C::kE];
+  Vector<State, kN> memory[kVectors];
 
-  /// Vectors of a tile, and the place of vector i: its first row and channel elements.
-  static constexpr int kVectors = C::kR * C::kE / kN;
+  /// Row and channel elements at which vector i starts.
   __device__ static constexpr int first_r(int i) { return C::kVK ? i / (C::kE / kN) : 0; }
   __device__ static constexpr int first_e(int i) { return C::kVK ? i % (C::kE / kN) * kN : i; }
 
-  /// Offset of element (row, channel) of a head whose outer stride is `outer`. Exact tiles are
-  /// dense: in layout vk all their vectors share one address register and an immediate.
-  __device__ static int64_t offset(int row, int channel, int outer) {
-    if constexpr (C::kExact && C::kVK) return static_cast<int64_t>(row) * C::kKP + channel;
-    const int o = C::kVK ? row : channel;
-    const int inner = C::kVK ? channel : row;
-    return static_cast<int64_t>(o) * outer + inner;
+  /// Row r, channel element e.
+  __device__ State& at(int r, int e) {
+    return C::kVK ? memory[(r * C::kE + e) / kN].x[e % kN] : memory[e].x[r];
+  }
+  __device__ State at(int r, int e) const {
+    return C::kVK ? memory[(r * C::kE + e) / kN].x[e % kN] : memory[e].x[r];
   }
 
-  /// Elements of the vector at (row, channel) that exist.
-  __device__ static int valid(int row, int channel, const Params& p) {
+  /// Where the thread's first vector lies in a head with this outer stride, and how far from it
+  /// vector i lies. Exact tiles are dense: in layout vk all vectors share one address and differ by
+  /// an immediate.
+  __device__ static int64_t origin(int row0, Lane lane, int outer) {
+    const int row = row0 + C::row(0, lane.lv);
+    const int channel = C::channel(0, lane.lk);
+    if constexpr (C::kExact && C::kVK) return static_cast<int64_t>(row) * C::kKP + channel;
+    return static_cast<int64_t>(C::kVK ? row : channel) * outer + (C::kVK ? channel : row);
+  }
+  __device__ static int64_t distance(int i, int outer) {
+    const int rows = C::row(first_r(i), 0);
+    const int channels = C::channel(first_e(i), 0);
+    if constexpr (C::kExact && C::kVK) return rows * C::kKP + channels;
+    return static_cast<int64_t>(C::kVK ? rows : channels) * outer + (C::kVK ? channels : rows);
+  }
+
+  /// Elements of vector i that exist.
+  __device__ static int valid(int i, int row0, Lane lane, const Params& p) {
     if constexpr (C::kExact) return kN;
+    const int row = row0 + C::row(first_r(i), lane.lv);
+    const int channel = C::channel(first_e(i), lane.lk);
     if (row >= p.V || channel >= p.K) return 0;
     const int rest = C::kVK ? p.K - channel : p.V - row;
     return rest < kN ? rest : kN;
   }
 
-  /// Reads the tile from the head at `head`; what lies outside K x V becomes 0. `row0` is the
-  /// first row of this warp.
+  /// Requests the rows from `row0` on of the head at `head`; what lies outside K x V becomes 0.
   __device__ void load(const State* head, int outer, int row0, Lane lane, const Params& p) {
-    Memory memory[kVectors];
+    const State* first = head + origin(row0, lane, outer);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      const int row = row0 + C::row(first_r(i), lane.lv);
-      const int channel = C::channel(first_e(i), lane.lk);
-      const State* at = head + offset(row, channel, outer);
-      const int n = valid(row, channel, p);
+      const State* from = first + distance(i, outer);
+      const int n = valid(i, row0, lane, p);
       if (C::kExact || (n == kN && p.vector_state)) {
-        memory[i] = Memory::load(at);
+        memory[i] = Vector<State, kN>::load(from);
       } else {
 #pragma unroll
         for (int j = 0; j < kN; ++j) {
           round_to(memory[i].x[j], 0.f);
-          if (j < n) memory[i].x[j] = at[j];
+          if (j < n) memory[i].x[j] = from[j];
         }
       }
-    }
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-#pragma unroll
-      for (int j = 0; j < kN; ++j) element(i, j) = to_float(memory[i].x[j]);
     }
   }
 
   __device__ void store(State* head, int outer, int row0, Lane lane, const Params& p) const {
+    State* first = head + origin(row0, lane, outer);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      const int row = row0 + C::row(first_r(i), lane.lv);
-      const int channel = C::channel(first_e(i), lane.lk);
-      State* at = head + offset(row, channel, outer);
-      const int n = valid(row, channel, p);
-      Memory memory;
-#pragma unroll
-      for (int j = 0; j < kN; ++j) round_to(memory.x[j], element(i, j));
+      State* to = first + distance(i, outer);
+      const int n = valid(i, row0, lane, p);
       if (C::kExact || (n == kN && p.vector_state)) {
-        memory.store(at);
+        memory[i].store(to);
       } else {
 #pragma unroll
         for (int j = 0; j < kN; ++j) {
-          if (j < n) at[j] = memory.x[j];
+          if (j < n) to[j] = memory[i].x[j];
         }
       }
     }
   }
+};
 
- private:
-  __device__ float& element(int i, int j) {
-    return C::kVK ? s[first_r(i)][first_e(i) + j] : s[j][first_e(i)];
+/// The register tile that the arithmetic runs on.
+template <class C>
+struct StateTile {
+  float s[C::kR][C::kE];
+
+  __device__ void unpack(const PackedRows<C>& rows, int chunk) {
+#pragma unroll
+    for (int r = 0; r < C::kR; ++r) {
+#pragma unroll
+      for (int e = 0; e < C::kE; ++e) s[r][e] = to_float(rows.at(chunk * C::kR + r, e));
+    }
   }
-  __device__ float element(int i, int j) const {
-    return C::kVK ? s[first_r(i)][first_e(i) + j] : s[j][first_e(i)];
+  /// The one rounding of a store.
+  __device__ void pack(PackedRows<C>& rows, int chunk) const {
+#pragma unroll
+    for (int r = 0; r < C::kR; ++r) {
+#pragma unroll
+      for (int e = 0; e < C::kE; ++e) round_to(rows.at(chunk * C::kR + r, e), s[r][e]);
+    }
   }
 };
 

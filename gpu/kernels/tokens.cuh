@@ -7,7 +7,8 @@
 //
 // Rows are staged as the bytes they are and converted in place, eight lanes a row, so that 128
 // threads do the norms of eight tokens in one pass. The sum of squares has one order for every
-// specialization of a K: lane l adds channels 4l..4l+3 of each 32, then lanes 4, 2, 1 apart.
+// specialization of a K: each lane adds the channels that Config gives it, then lanes 4, 2, 1
+// apart.
 #pragma once
 
 #include "gpu/kernels/config.cuh"
@@ -43,11 +44,6 @@ struct Place {
   int row0;  // first value row of the block
 };
 
-__device__ __forceinline__ int64_t token_offset(const TokenView& x, int b, int t, int head) {
-  return static_cast<int64_t>(b) * x.row + static_cast<int64_t>(t) * x.token +
-         static_cast<int64_t>(head) * x.head;
-}
-
 /// Copies `bytes` by the eight lanes of a row, `lane` 0..7.
 __device__ __forceinline__ void copy_row(void* shared, const char* from, int bytes, int unit,
                                          int lane) {
@@ -65,27 +61,45 @@ __device__ __forceinline__ void copy_row(void* shared, const char* from, int byt
   }
 }
 
-/// Converts a staged row in place: x[i] = elements i*32 + 4*lane.., zero from `count` on.
-template <int Spans>
-__device__ __forceinline__ void read_row(float4 (&x)[Spans], const float* row, Element type,
-                                         int count, int lane) {
-#pragma unroll
-  for (int i = 0; i < Spans; ++i) {
-    const int at = i * kRowSpan + 4 * lane;
-    x[i] = read_four(element_address(row, type, at), type);
-    if (at >= count) x[i].x = 0.f;
-    if (at + 1 >= count) x[i].y = 0.f;
-    if (at + 2 >= count) x[i].z = 0.f;
-    if (at + 3 >= count) x[i].w = 0.f;
-  }
+/// Element of a row of v that comes `i`-th to a lane, in fours.
+__device__ __forceinline__ int v_element(int i, int lane) { return i * kRowSpan + 4 * lane; }
+
+/// Four elements of a staged row, from `at` on; those from `count` on are 0.
+template <class Type>
+__device__ __forceinline__ float4 read_row(const float* row, int at, int count) {
+  float4 x = Type::read(reinterpret_cast<const char*>(row) + at * Type::kSize);
+  if (at >= count) x.x = 0.f;
+  if (at + 1 >= count) x.y = 0.f;
+  if (at + 2 >= count) x.z = 0.f;
+  if (at + 3 >= count) x.w = 0.f;
+  return x;
 }
 
-template <int Spans>
-__device__ __forceinline__ void write_row(const float4 (&x)[Spans], float* row, int lane) {
+/// Element `i` of a staged row.
+__device__ __forceinline__ float staged_element(const float* row, Element type, int i) {
+  const char* p = reinterpret_cast<const char*>(row) + i * element_size(type);
+  return from_bits(load_bits(p, type), type);
+}
+
+/// Sum over the eight lanes of a row, `LaneStep` apart; the same tree everywhere.
+template <int LaneStep>
+__device__ __forceinline__ float sum_over_row(float x) {
 #pragma unroll
-  for (int i = 0; i < Spans; ++i) {
-    *reinterpret_cast<float4*>(row + i * kRowSpan + 4 * lane) = x[i];
+  for (int step = kRowLanes / 2; step > 0; step /= 2) {
+    x += __shfl_xor_sync(0xffffffffu, x, step * LaneStep);
   }
+  return x;
+}
+
+__device__ __forceinline__ float add_squares(float sum, float4 x) {
+  sum = fmaf(x.x, x.x, sum);
+  sum = fmaf(x.y, x.y, sum);
+  sum = fmaf(x.z, x.z, sum);
+  return fmaf(x.w, x.w, sum);
+}
+
+__device__ __forceinline__ float4 scaled(float4 x, float factor) {
+  return make_float4(x.x * factor, x.y * factor, x.z * factor, x.w * factor);
 }
 
 template <class C>
@@ -99,10 +113,10 @@ class Tokens {
     const int jobs = (channels ? 4 : 3) * count;
     for (int job = static_cast<int>(threadIdx.x) / kRowLanes; job < jobs; job += kGroups) {
       if (job < count) {
-        request_row(p.k, p.k_type, at.b, first + job, at.h, 0, p.K, p.k_unit, to.k[job], lane);
+        request_row(p.k, p.qk_type, at.b, first + job, at.h, 0, p.K, p.k_unit, to.k[job], lane);
       } else if (job < 2 * count) {
         const int token = job - count;
-        request_row(p.q, p.q_type, at.b, first + token, at.h, 0, p.K, p.q_unit, to.q[token], lane);
+        request_row(p.q, p.qk_type, at.b, first + token, at.h, 0, p.K, p.q_unit, to.q[token], lane);
       } else if (job < 3 * count) {
         const int token = job - 2 * count;
         request_row(p.v, p.v_type, at.b, first + token, at.hv, at.row0, rows(p, at), p.v_unit,
@@ -115,8 +129,7 @@ class Tokens {
     }
     if (C::kChannelGate && channels && p.dt_bias != nullptr &&
         static_cast<int>(threadIdx.x) < kRowLanes) {
-      const int64_t from = static_cast<int64_t>(gate_head(p, at)) * p.dt_bias_stride;
-      copy_row(to.raw_dt_bias, element_address(p.dt_bias, p.dt_bias_type, from),
+      copy_row(to.raw_dt_bias, head_row(p.dt_bias, p.dt_bias_stride, gate_head(p, at)),
                p.K * element_size(p.dt_bias_type), p.dt_bias_unit, lane);
     }
   }
@@ -126,7 +139,8 @@ class Tokens {
     ptx::wait_for_copies();
     __syncthreads();
     finish_scalars(p, at, first, count, to);
-    convert_rows(p, at, count, to);
+    with_type(p.qk_type, [&](auto type) { convert_qk<decltype(type)>(p, count, to); });
+    with_type(p.v_type, [&](auto type) { convert_v<decltype(type)>(p, at, count, to); });
     if constexpr (C::kChannelGate) {
       if (p.channel_gate != 0) {
         finish_channel_gate(p, count, to);
@@ -152,7 +166,7 @@ class Tokens {
 
   __device__ static void request_row(const TokenView& view, Element type, int b, int t, int head,
                                      int skip, int count, int unit, float* to, int lane) {
-    copy_row(to, element_address(view.data, type, token_offset(view, b, t, head) + skip),
+    copy_row(to, token_row(view, b, t, head) + skip * element_size(type),
              count * element_size(type), unit, lane);
   }
 
@@ -161,18 +175,17 @@ class Tokens {
     const int token = static_cast<int>(threadIdx.x);
     const int head = gate_head(p, at);
     if (p.A_log != nullptr) {
-      A_log_ = load_bits(p.A_log, p.A_log_type, static_cast<int64_t>(head) * p.A_log_stride);
+      A_log_ = load_bits(head_row(p.A_log, p.A_log_stride, head), p.A_log_type);
     }
     if (token >= count) return;
     const int t = first + token;
-    beta_ = load_bits(p.beta.data, p.beta_type, token_offset(p.beta, at.b, t, at.hv));
+    beta_ = load_bits(token_row(p.beta, at.b, t, at.hv), p.beta_type);
     if (p.channel_gate) return;
     if (p.gate.data != nullptr) {
-      gate_ = load_bits(p.gate.data, p.gate_type, token_offset(p.gate, at.b, t, at.hv));
+      gate_ = load_bits(token_row(p.gate, at.b, t, at.hv), p.gate_type);
     }
     if (p.dt_bias != nullptr) {
-      dt_bias_ =
-          load_bits(p.dt_bias, p.dt_bias_type, static_cast<int64_t>(head) * p.dt_bias_stride);
+      dt_bias_ = load_bits(head_row(p.dt_bias, p.dt_bias_stride, head), p.dt_bias_type);
     }
   }
 
@@ -194,10 +207,11 @@ class Tokens {
     to.alpha[token][0] = alpha;
   }
 
-  /// k^ = norm(k), q^ = scale norm(q), v.
-  __device__ static void convert_rows(const Params& p, Place at, int count, TokenStorage<C>& to) {
-    constexpr int kSpansK = C::kKP / kRowSpan;
-    constexpr int kSpansV = C::kRows / kRowSpan;
+  /// k^ = norm(k), q^ = scale norm(q).
+  template <class Type>
+  __device__ static __forceinline__ void convert_qk(const Params& p, int count,
+                                                    TokenStorage<C>& to) {
+    constexpr int kFours = C::kE / 4;
     const int lane = static_cast<int>(threadIdx.x) % kRowLanes;
     const int group = static_cast<int>(threadIdx.x) / kRowLanes;
     // Every lane makes every round: the shuffles are of whole warps.
@@ -206,39 +220,45 @@ class Tokens {
       const bool active = row < 2 * count;
       const bool is_q = row >= count;
       float* data = is_q ? to.q[active ? row - count : 0] : to.k[row];
-      float4 x[kSpansK] = {};
-      if (active) read_row(x, data, is_q ? p.q_type : p.k_type, p.K, lane);
+      const int valid = C::kExact ? C::kKP : p.K;
+      float4 x[kFours] = {};
       float sum = 0.f;
 #pragma unroll
-      for (int i = 0; i < kSpansK; ++i) {
-        sum = fmaf(x[i].x, x[i].x, sum);
-        sum = fmaf(x[i].y, x[i].y, sum);
-        sum = fmaf(x[i].z, x[i].z, sum);
-        sum = fmaf(x[i].w, x[i].w, sum);
+      for (int i = 0; i < kFours; ++i) {
+        if (active) x[i] = read_row<Type>(data, C::channel(4 * i, lane), valid);
+        sum = add_squares(sum, x[i]);
       }
-#pragma unroll
-      for (int step = kRowLanes / 2; step > 0; step /= 2) {
-        sum += __shfl_xor_sync(0xffffffffu, sum, step);
-      }
+      sum = sum_over_row<1>(sum);
       __syncwarp();  // all lanes have read the row before one overwrites it
-      const float factor = norm_factor(p, sum);
-      const float scale = is_q ? p.scale : 1.f;
+      const float factor = norm_factor(p, sum) * (is_q ? p.scale : 1.f);
 #pragma unroll
-      for (int i = 0; i < kSpansK; ++i) {
-        x[i].x = x[i].x * factor * scale;
-        x[i].y = x[i].y * factor * scale;
-        x[i].z = x[i].z * factor * scale;
-        x[i].w = x[i].w * factor * scale;
+      for (int i = 0; i < kFours; ++i) {
+        if (active) {
+          *reinterpret_cast<float4*>(data + C::channel(4 * i, lane)) = scaled(x[i], factor);
+        }
       }
-      if (active) write_row(x, data, lane);
     }
+  }
+
+  template <class Type>
+  __device__ static __forceinline__ void convert_v(const Params& p, Place at, int count,
+                                                   TokenStorage<C>& to) {
+    constexpr int kFours = C::kRows / kRowSpan;
+    const int lane = static_cast<int>(threadIdx.x) % kRowLanes;
+    const int group = static_cast<int>(threadIdx.x) / kRowLanes;
     for (int base = 0; base < count; base += kGroups) {
       // From the other end, so that the warps which had no q or k take v.
       const int row = base + kGroups - 1 - group;
-      float4 x[kSpansV];
-      if (row < count) read_row(x, to.v[row], p.v_type, rows(p, at), lane);
+      float4 x[kFours];
+#pragma unroll
+      for (int i = 0; i < kFours; ++i) {
+        if (row < count) x[i] = read_row<Type>(to.v[row], v_element(i, lane), rows(p, at));
+      }
       __syncwarp();
-      if (row < count) write_row(x, to.v[row], lane);
+#pragma unroll
+      for (int i = 0; i < kFours; ++i) {
+        if (row < count) *reinterpret_cast<float4*>(&to.v[row][v_element(i, lane)]) = x[i];
+      }
     }
   }
 
@@ -250,13 +270,9 @@ class Tokens {
       float alpha = 0.f;
       if (channel < p.K) {
         const float x =
-            p.gate.data != nullptr
-                ? from_bits(load_bits(to.raw_gate[token], p.gate_type, channel), p.gate_type)
-                : 0.f;
+            p.gate.data != nullptr ? staged_element(to.raw_gate[token], p.gate_type, channel) : 0.f;
         const float bias =
-            p.dt_bias != nullptr
-                ? from_bits(load_bits(to.raw_dt_bias, p.dt_bias_type, channel), p.dt_bias_type)
-                : 0.f;
+            p.dt_bias != nullptr ? staged_element(to.raw_dt_bias, p.dt_bias_type, channel) : 0.f;
         alpha = alpha_of(p, x, r, bias);
       }
       to.alpha[token][channel] = alpha;

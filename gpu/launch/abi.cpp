@@ -4,6 +4,7 @@
 // keeps state beyond the counters and the cache of device attributes.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -38,8 +39,27 @@ Problem cuda_problem(cudaError_t error, const char* what) {
   return problem;
 }
 
+/// Loads all kernels of a device, once; a later call reads a flag. So the first call of a process
+/// is the only one that can load anything.
+Problem prepare(const Device& device) {
+  constexpr int kMaxDevices = 64;
+  static std::array<std::atomic<bool>, kMaxDevices> done{};
+  const auto id = static_cast<std::size_t>(device.id);
+  if (id < done.size() && done[id].load(std::memory_order_acquire)) return {};
+  for (int i = 0; i < kTableSize; ++i) {
+    const Entry& entry = table_entry(i);
+    cudaFuncAttributes attributes{};
+    Problem problem = cuda_problem(
+        cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(entry.kernel)),
+        entry.name);
+    if (!problem.ok()) return problem;
+  }
+  if (id < done.size()) done[id].store(true, std::memory_order_release);
+  return {};
+}
+
 Problem launch(const goldenrule_gpu_recurrent_args& args, Params& params, const Device& device) {
-  const int index = table_index(select(params, args.B, device.multiprocessors));
+  const int index = table_index(select(params, args.B, device));
   const Entry& entry = table_entry(index);
   Problem problem;
   if (entry.kernel == nullptr) {
@@ -136,7 +156,9 @@ goldenrule_gpu_status goldenrule_gpu_recurrent(const goldenrule_gpu_recurrent_ar
     Params params;
     Device device;
     Problem problem = goldenrule::gpu::check(args, params, device);
-    if (problem.ok() && goldenrule::gpu::has_effect(*args)) {
+    if (!problem.ok() || !goldenrule::gpu::has_effect(*args)) return problem;
+    problem = goldenrule::gpu::prepare(device);
+    if (problem.ok()) {
       problem = goldenrule::gpu::launch(*args, params, device);
     }
     return problem;
@@ -147,13 +169,7 @@ goldenrule_gpu_status goldenrule_gpu_initialize(char* message, size_t message_si
   return goldenrule::gpu::guarded(message, message_size, [&] {
     Device device;
     Problem problem = goldenrule::gpu::current_device(device);
-    for (int i = 0; i < goldenrule::gpu::kTableSize && problem.ok(); ++i) {
-      const goldenrule::gpu::Entry& entry = goldenrule::gpu::table_entry(i);
-      cudaFuncAttributes attributes{};
-      problem = goldenrule::gpu::cuda_problem(
-          cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(entry.kernel)),
-          entry.name);
-    }
+    if (problem.ok()) problem = goldenrule::gpu::prepare(device);
     return problem;
   });
 }

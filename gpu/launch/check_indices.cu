@@ -29,10 +29,11 @@ __device__ bool strange(const Params& p, int64_t slot) {
 __device__ int64_t written_slot(const Params& p, int64_t writer) {
   if (p.ssm_state_indices == nullptr) {
     const int row = static_cast<int>(writer);
-    return final_write(p, row, start_slot(p, row)).slot;
+    return final_write(p, row, start_slot(p, row, request_start_slot(p, row))).slot;
   }
   const int b = static_cast<int>(writer / p.T);
-  if (p.disable_state_update != 0 || start_slot(p, b) == kNoSlot) return kNoSlot;
+  if (p.disable_state_update != 0 || start_slot(p, b, request_start_slot(p, b)) == kNoSlot)
+    return kNoSlot;
   return ssm_slot(p, b, writer % p.T);
 }
 
@@ -71,7 +72,7 @@ __global__ void check_kernel(const __grid_constant__ Params p, int B, bool in_pl
   const int64_t writers = B * per_row;
   for (int b = static_cast<int>(threadIdx.x); b < B; b += kThreads) {
     check_row(p, b, tallies);
-    const int64_t start = start_slot(p, b);
+    const int64_t start = start_slot(p, b, request_start_slot(p, b));
     for (int64_t w = 0; in_place && start != kNoSlot && w < writers; ++w) {
       if (w / per_row != b && written_slot(p, w) == start) {
         complain(tallies[kReadAfterWrite], b);

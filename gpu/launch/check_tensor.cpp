@@ -64,6 +64,7 @@ Strides dense_strides(const TensorRule& rule) {
 /// Two elements of a written tensor must not share memory: sorted by stride, each axis has to step
 /// over the whole extent of those below it. That is sufficient, and necessary for axes that nest.
 void check_overlap(const TensorRule& rule, const Strides& strides, Problem& problem) {
+  if (std::ranges::any_of(rule.extents, [](std::int64_t n) { return n == 0; })) return;
   std::int64_t covered = 1;  // elements spanned by the contiguous axes
   for (auto a = static_cast<std::size_t>(rule.strided); a < rule.extents.size(); ++a) {
     covered *= rule.extents[a];

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <utility>
 
 namespace goldenrule::gpu {
 namespace {
@@ -41,6 +42,7 @@ Problem current_device(Device& device) {
     word = static_cast<unsigned>(count) << 16 | static_cast<unsigned>(10 * major + minor);
     if (cached) cache[static_cast<std::size_t>(id)].store(word, std::memory_order_relaxed);
   }
+  device.id = id;
   device.multiprocessors = static_cast<int>(word >> 16);
   device.capability = static_cast<int>(word & 0xffffU);
   Problem problem;

@@ -9,6 +9,7 @@
 namespace goldenrule::gpu {
 
 struct Device {
+  int id = 0;
   int multiprocessors = 0;
   int capability = 0;  ///< 10 * major + minor
 };

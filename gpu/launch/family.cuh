@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "gpu/kernels/decode.cuh"
 #include "gpu/kernels/recurrent.cuh"
 #include "gpu/launch/table.hpp"
 
@@ -22,7 +23,12 @@ constexpr void append(char (&to)[40], int& at, int number) {
 
 template <class C>
 constexpr Entry make_entry(Key key) {
-  Entry entry{.key = key, .kernel = &recurrent_kernel<C>, .rows = C::kRows, .threads = C::kThreads};
+  Entry entry{.key = key, .rows = C::kRows, .threads = C::kThreads};
+  if constexpr (C::kTC == 1) {
+    entry.kernel = &decode_kernel<C>;
+  } else {
+    entry.kernel = &recurrent_kernel<C>;
+  }
   int at = 0;
   append(entry.name, at, key.kv ? "kv_" : "vk_");
   append(entry.name, at, key.bf16_state ? "bf16_" : "f32_");
@@ -32,12 +38,14 @@ constexpr Entry make_entry(Key key) {
   append(entry.name, at, C::kR);
   append(entry.name, at, "w");
   append(entry.name, at, C::kWarps);
+  append(entry.name, at, "c");
+  append(entry.name, at, C::kChunks);
   return entry;
 }
 
-/// Register rows, warps and resident blocks of one exact kernel.
+/// Register rows, warps, resident blocks and chunks of one exact kernel.
 struct Shape {
-  int rows, warps, min_blocks;
+  int rows, warps, min_blocks, chunks = 1;
 };
 
 /// The four shapes of a family: {one token, many tokens} x {small grid, large grid}.
@@ -57,7 +65,7 @@ struct Family {
     constexpr Shape kShape =
         Many ? (Large ? S.large_many : S.small_many) : (Large ? S.large_one : S.small_one);
     return make_entry<Config<State, Layout, Channel, kExactK, true, Many ? kTokensPrepared : 1,
-                             kShape.rows, kShape.warps, kShape.min_blocks>>(
+                             kShape.rows, kShape.warps, kShape.min_blocks, kShape.chunks>>(
         {.bf16_state = kBF16,
          .kv = kKV,
          .exact = true,

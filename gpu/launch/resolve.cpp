@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/launch/resolve.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <limits>
@@ -16,6 +17,7 @@ using TensorArg = goldenrule_gpu_tensor;
 constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 
 std::int32_t narrow(std::int64_t x) { return static_cast<std::int32_t>(x); }
+std::uint32_t bytes(std::int64_t x) { return static_cast<std::uint32_t>(x); }
 
 void check_choice(const char* name, std::int32_t value, std::int32_t count, Problem& problem) {
   if (value < 0 || value >= count) {
@@ -139,10 +141,11 @@ class Resolver {
     Strides strides = check_tensor(tensor, rule, why, problem_);
     const bool wide_strides = types == Types::kState;
     for (std::size_t i = 0; i < static_cast<std::size_t>(strided); ++i) {
-      if (!wide_strides && strides[i] > kInt32Max) {
+      const std::int64_t most = kInt32Max / std::max(1, dtype_size(tensor.dtype));
+      if (!wide_strides && strides[i] > most) {
         problem_.report(GOLDENRULE_GPU_UNSUPPORTED,
                         std::string(name) + ".stride[" + std::to_string(i) + "]",
-                        "at most " + std::to_string(kInt32Max), std::to_string(strides[i]));
+                        "at most " + std::to_string(most), std::to_string(strides[i]));
       }
     }
     return strides;
@@ -151,7 +154,9 @@ class Resolver {
   TokenView token_view(const TensorArg& tensor, const char* name, Need need, Use use,
                        Extents extents, const std::string& why = "") {
     const Strides s = check(tensor, name, need, use, Types::kFloat, extents, 3, why);
-    return {tensor.data, narrow(s[0]), narrow(s[1]), narrow(s[2])};
+    const std::int64_t size = dtype_size(tensor.dtype);
+    return {static_cast<char*>(tensor.data), bytes(s[0] * size), bytes(s[1] * size),
+            bytes(s[2] * size)};
   }
 
   // Bytes of an asynchronous copy that divide the start and the length of every row.
@@ -160,9 +165,8 @@ class Resolver {
     const auto address =
         static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data) % 16);
     for (const std::uint8_t unit : {std::uint8_t{16}, std::uint8_t{8}, std::uint8_t{4}}) {
-      const bool fits = address % unit == 0 && row * size % unit == 0 &&
-                        view.row * size % unit == 0 && view.token * size % unit == 0 &&
-                        view.head * size % unit == 0;
+      const bool fits = address % unit == 0 && row * size % unit == 0 && view.row % unit == 0 &&
+                        view.token % unit == 0 && view.head % unit == 0;
       if (fits) return unit;
     }
     return 2;
@@ -178,8 +182,11 @@ class Resolver {
     gates();
     p_.beta = token_view(a_.beta, "beta", Need::kRequired, Use::kRead, {B, T, HV});
     p_.o = token_view(a_.o, "o", Need::kRequired, Use::kWritten, {B, T, HV, V});
-    p_.q_type = element(a_.q);
-    p_.k_type = element(a_.k);
+    if (problem_.ok() && a_.q.data != nullptr && a_.k.data != nullptr && a_.k.dtype != a_.q.dtype) {
+      problem_.report(GOLDENRULE_GPU_UNSUPPORTED, "k.dtype",
+                      "that of q, " + std::to_string(a_.q.dtype), std::to_string(a_.k.dtype));
+    }
+    p_.qk_type = element(a_.q);
     p_.v_type = element(a_.v);
     p_.beta_type = element(a_.beta);
     p_.o_type = element(a_.o);
@@ -209,12 +216,12 @@ class Resolver {
                 : check(a_.dt_bias, "dt_bias", bias, Use::kRead, Types::kFloat, {heads}, 1, kind);
     p_.A_log = a_.A_log.data;
     p_.dt_bias = a_.dt_bias.data;
-    p_.A_log_stride = narrow(r[0]);
-    p_.dt_bias_stride = narrow(b[0]);
+    p_.A_log_stride = bytes(r[0] * dtype_size(a_.A_log.dtype));
+    p_.dt_bias_stride = bytes(b[0] * dtype_size(a_.dt_bias.dtype));
     p_.gate_type = element(a_.gate);
     p_.A_log_type = element(a_.A_log);
     p_.dt_bias_type = element(a_.dt_bias);
-    const TokenView bias_view{a_.dt_bias.data, 0, 0, p_.dt_bias_stride};
+    const TokenView bias_view{static_cast<char*>(a_.dt_bias.data), 0, 0, p_.dt_bias_stride};
     p_.gate_unit = copy_unit(p_.gate, a_.gate.dtype, K);
     p_.dt_bias_unit = copy_unit(bias_view, a_.dt_bias.dtype, K);
   }
@@ -339,18 +346,20 @@ bool has_effect(const Args& args) {
          (args.final_state.data != nullptr || args.output_state_indices.data != nullptr);
 }
 
-Key select(const Params& p, std::int64_t B, int multiprocessors) {
+Key select(const Params& p, std::int64_t B, const Device& device) {
   Key key{.bf16_state = p.bf16_state != 0, .kv = p.kv_layout != 0};
-  Key large = key;
-  large.exact = true;
-  large.channel_gate = p.channel_gate != 0;
-  large.many_tokens = p.T != 1;
-  large.large = true;
-  const int rows = table_entry(table_index(large)).rows;
+  Key exact = key;
+  exact.exact = true;
+  exact.channel_gate = p.channel_gate != 0;
+  // The decode kernel keeps q and k as loaded, in pairs of registers.
+  const bool pairs = p.qk_type != Element::kF32 && p.q_unit >= 8 && p.k_unit >= 8;
+  exact.many_tokens = p.T != 1 || !pairs;
+  exact.large = true;
+  const int rows = table_entry(table_index(exact)).rows;
   if (p.K == kExactK && p.vector_state && p.dense_heads && p.V % rows == 0) {
-    // Below two tall blocks a multiprocessor, low blocks spread the rows over more of them.
-    large.large = B * p.HV * (p.V / rows) >= 2 * static_cast<std::int64_t>(multiprocessors);
-    return large;
+    // Below two tall tiles a multiprocessor, low ones spread the rows over more of them.
+    exact.large = B * p.HV * (p.V / rows) >= std::int64_t{2} * device.multiprocessors;
+    return exact;
   }
   while (kGeneralK[key.general] < p.K) ++key.general;
   return key;

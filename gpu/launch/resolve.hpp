@@ -6,6 +6,7 @@
 
 #include "gpu/goldenrule_gpu.h"
 #include "gpu/kernels/params.hpp"
+#include "gpu/launch/device.hpp"
 #include "gpu/launch/problem.hpp"
 #include "gpu/launch/table.hpp"
 
@@ -17,7 +18,7 @@ namespace goldenrule::gpu {
 /// Whether the call has any effect: B = 0 has none, T = 0 only where a state moves elsewhere.
 [[nodiscard]] bool has_effect(const goldenrule_gpu_recurrent_args& args);
 
-/// The key of resolved arguments on a device with this many multiprocessors.
-[[nodiscard]] Key select(const Params& params, std::int64_t B, int multiprocessors);
+/// The key of resolved arguments on this device.
+[[nodiscard]] Key select(const Params& params, std::int64_t B, const Device& device);
 
 }  // namespace goldenrule::gpu

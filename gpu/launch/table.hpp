@@ -30,9 +30,10 @@ struct Key {
   bool kv = false;
   bool exact = false;         ///< K = 128, whole blocks of V, whole vectors, dense heads
   bool channel_gate = false;  ///< exact only: the general kernels take both
-  bool many_tokens = false;   ///< exact only: T != 1
-  bool large = false;         ///< exact only: enough rows to fill the device with tall blocks
-  int general = 0;            ///< general only: place in kGeneralK
+  bool many_tokens =
+      false;           ///< exact only: T != 1, or q and k that the decode kernel does not take
+  bool large = false;  ///< exact only: enough rows to fill the device with tall tiles
+  int general = 0;     ///< general only: place in kGeneralK
 
   bool operator==(const Key&) const = default;
 

@@ -20,6 +20,7 @@ constexpr std::int64_t kScreeningSteps = std::int64_t{8} << 30;
 constexpr std::int64_t kSpreadSteps = std::int64_t{1} << 28;
 // Candidates whose spread is worked out, and mistakes of which pairs are made.
 constexpr std::size_t kVerified = 12;
+constexpr std::size_t kVerifiedOfLarge = 3;
 constexpr std::size_t kPaired = 6;
 // Explanations that are reported, and near misses.
 constexpr std::size_t kReported = 5;
@@ -185,16 +186,21 @@ class Search {
     if (std::ranges::find(self_made_, m) == self_made_.end()) self_made_.push_back(m);
   }
 
-  // The first of them on the whole capture, with the spread of the mistaken call.
+  // The first of them on the whole capture, with the spread of the mistaken call. What a hypothesis
+  // accounts for does not depend on the spread: those that cannot explain stay as they are.
   std::vector<Candidate> verify(const std::vector<Candidate>& promising) {
     const bool chunked = capture_.contract->chunk > 0;
     const bool affordable = !chunked || steps_ <= kSpreadSteps;
-    const std::size_t most = screened_ ? 3 : kVerified;
+    const SpreadBy by = affordable ? SpreadBy::kKernel : SpreadBy::kScaling;
+    const std::size_t most = screened_ ? kVerifiedOfLarge : kVerified;
     std::vector<Candidate> verified;
     for (std::size_t i = 0; i < promising.size() && i < most; ++i) {
-      std::optional<Candidate> c = evaluate(capture_, promising[i].hypothesis,
-                                            affordable ? SpreadBy::kKernel : SpreadBy::kScaling);
-      if (c) verified.push_back(std::move(*c));
+      const Candidate& candidate = promising[i];
+      if (!screened_ && candidate.match.accounted < kAccounted) {
+        verified.push_back(candidate);
+      } else if (auto c = evaluate(capture_, candidate.hypothesis, by)) {
+        verified.push_back(std::move(*c));
+      }
     }
     return verified;
   }

@@ -30,7 +30,7 @@ struct Explanation {
   std::vector<std::string> meanings;  ///< one sentence for each
   std::vector<std::string> same;      ///< other explanations that predict the same outputs
   double residual_ratio = 0.0;        ///< max |captured - predicted| / budget
-  double accounted = 0.0;             ///< share of the squared error that it accounts for, <= 1
+  double accounted = 0.0;             ///< share of the error that it accounts for (match.hpp)
   std::int64_t failing = 0;           ///< elements that it does not reproduce
   bool explains = false;              ///< it reproduces every element
   /// For a mistake that amplifies roundings (scatter.hpp): rms error over that of the emulated

@@ -43,7 +43,21 @@ Leftovers leftovers(const call::Tensor& output, const oracle::Expected& expected
 struct Sums {
   double square = 0.0;
   std::int64_t compared = 0;
-  double left = 0.0, before = 0.0;  // of failing elements
+  double accounted = 0.0;  // over the blocks that fail
+  std::int64_t blocks = 0;
+};
+
+// The failing elements of one row and head.
+struct Block {
+  double left = 0.0, before = 0.0;  // squared errors of the finite ones
+  std::int64_t finite = 0, not_finite = 0, reproduced = 0;
+
+  // Counts NaN and Inf as found or not, since they have no error.
+  [[nodiscard]] double accounted() const {
+    const double gone = before > 0.0 ? std::max(0.0, 1.0 - left / before) : 0.0;
+    return (gone * static_cast<double>(finite) + static_cast<double>(reproduced)) /
+           static_cast<double>(finite + not_finite);
+  }
 };
 
 class TensorMatch {
@@ -56,32 +70,45 @@ class TensorMatch {
         predicted_(predicted),
         leftovers_(leftovers(output, expected, predicted)) {}
 
-  void add_to(Match& match, Sums& sums) const {
-    std::int64_t failing = 0;
-    for (std::size_t i = 0; i < predicted_.value.size(); ++i) {
-      if (!expected_.undefined.empty() && expected_.undefined[i]) continue;
-      const double y = output_[static_cast<std::int64_t>(i)];
-      const double right = budget_(i);
-      const double yardstick = std::isfinite(right) ? right : 1.0;
-      const bool fails = !verdict::passes(y, expected_, i, right);
-      const double ratio = ratio_of(i, y, fails, match);
-      failing += ratio > 1.0 ? 1 : 0;
-      match.ratio = std::max(match.ratio, ratio);
-      const double distance = ratio == 0.0 ? 0.0 : std::fabs(y - predicted_.value[i]) / yardstick;
-      const double counted = std::isfinite(distance) ? std::min(distance, kFarOff) : kFarOff;
-      sums.square += counted * counted;
-      ++sums.compared;
-      if (fails) {
-        const double error = std::fabs(y - expected_.golden[i]) / yardstick;
-        const double before = std::isfinite(error) ? std::min(error, kFarOff) : kFarOff;
-        sums.before += before * before;
-        sums.left += counted * counted;
-      }
+  void add_to(Match& match, Sums& sums, std::size_t block_size) const {
+    for (std::size_t first = 0; first < predicted_.value.size(); first += block_size) {
+      Block block;
+      for (std::size_t i = first; i < first + block_size; ++i) add_element(i, match, sums, block);
+      if (block.finite + block.not_finite == 0) continue;
+      sums.accounted += block.accounted();
+      ++sums.blocks;
     }
-    match.failing += failing;
   }
 
  private:
+  void add_element(std::size_t i, Match& match, Sums& sums, Block& block) const {
+    if (!expected_.undefined.empty() && expected_.undefined[i]) return;
+    const double y = output_[static_cast<std::int64_t>(i)];
+    const double golden = expected_.golden[i];
+    const double right = budget_(i);
+    const bool fails = !verdict::passes(y, expected_, i, right);
+    const double ratio = ratio_of(i, y, fails, match);
+    match.failing += ratio > 1.0 ? 1 : 0;
+    match.ratio = std::max(match.ratio, ratio);
+    // A guess or a NaN that is predicted leaves nothing.
+    const double distance = ratio == 0.0 ? 0.0 : std::fabs(y - predicted_.value[i]);
+    const double in_budgets = distance / (std::isfinite(right) ? right : 1.0);
+    const double counted = std::isfinite(in_budgets) ? std::min(in_budgets, kFarOff) : kFarOff;
+    sums.square += counted * counted;
+    ++sums.compared;
+    if (!fails) return;
+    const double error = y - golden;
+    if (std::isfinite(error) && std::isfinite(distance)) {
+      // Scaled by the error, so that no power overflows where the values do.
+      block.before += 1.0;
+      block.left += distance / std::fabs(error) * (distance / std::fabs(error));
+      ++block.finite;
+    } else {
+      ++block.not_finite;
+      block.reproduced += ratio <= 1.0 ? 1 : 0;
+    }
+  }
+
   double ratio_of(std::size_t i, double y, bool fails, Match& match) const {
     const double p = predicted_.value[i];
     if (!std::isfinite(p)) {
@@ -110,13 +137,14 @@ Match match(const Capture& capture, const Prediction& prediction) {
     const oracle::Expected& expected = capture.expected.outputs.at(name);
     const verdict::Budget budget(name, output.dtype(), expected, *capture.contract);
     const std::int64_t before = match.failing;
-    TensorMatch(output, expected, budget, prediction.outputs.at(name)).add_to(match, sums);
+    TensorMatch(output, expected, budget, prediction.outputs.at(name))
+        .add_to(match, sums, block_size(expected.shape, name));
     match.failing_in[name] = match.failing - before;
   }
   if (sums.compared > 0) {
     match.residual = std::sqrt(sums.square / static_cast<double>(sums.compared));
   }
-  if (sums.before > 0.0) match.accounted = 1.0 - sums.left / sums.before;
+  if (sums.blocks > 0) match.accounted = sums.accounted / static_cast<double>(sums.blocks);
   return match;
 }
 

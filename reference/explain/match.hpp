@@ -23,9 +23,11 @@
 namespace goldenrule::explain {
 
 struct Match {
-  double ratio = 0.0;        ///< max |captured - predicted| / budget; infinite for NaN
-  double residual = 0.0;     ///< rms of |captured - predicted| over the budget of the right call
-  double accounted = 0.0;    ///< share of the squared error of the failing elements that is gone
+  double ratio = 0.0;     ///< max |captured - predicted| / budget; infinite for NaN
+  double residual = 0.0;  ///< rms of |captured - predicted| over the budget of the right call
+  /// Share of the error that is gone: 1 - mean (|captured - predicted| / |captured - exact|)^2 over
+  /// the failing elements of a row and head, never below 0; the mean over rows and heads that fail.
+  double accounted = 0.0;
   std::int64_t failing = 0;  ///< elements that are not reproduced
   std::int64_t guessed = 0;  ///< elements predicted as unwritten that hold a finite number
   std::map<std::string, std::int64_t> failing_in;  ///< per output

@@ -80,6 +80,7 @@ TEST_CASE("decay families have the decays that they are named after") {
                    "g");
     };
     for (const double g : targets("Dslow")) REQUIRE(g == call::round_to(call::DType::kF32, -0.01));
+    for (const double g : targets("Dgrow")) REQUIRE(g == call::round_to(call::DType::kF32, 0.01));
     for (const double g : targets("Dbound")) REQUIRE(g == -5);
     for (const double g : targets("Dzero")) REQUIRE(g == 0);
 

@@ -21,11 +21,11 @@ using call::QkNorm;
 using call::StateLayout;
 
 enum class Slots {
-  kIdentity,  ///< no index tensor
-  kPermuted,  ///< state_indices, a permutation into a larger pool
-  kPadded,    ///< likewise, every third row the pad slot
-  kStray,     ///< likewise, every third row outside the pool
-  kOutput,    ///< state_indices and other output_state_indices
+  kIdentity,      ///< no index tensor
+  kPermuted,      ///< state_indices, a permutation into a larger pool
+  kPadded,        ///< likewise, every third row the pad slot
+  kStray,         ///< likewise, every third row outside the pool
+  kOutput,        ///< state_indices and other output_state_indices
   kOutputPadded,  ///< every second output slot the pad slot
   kScatter,       ///< ssm_state_indices with num_accepted_tokens, some slots padded
 };
@@ -59,7 +59,7 @@ struct Case {
   bool accepted = false;        ///< accepted_tokens, 0..T over the rows
   bool disable_update = false;
   bool separate_final = false;
-  std::int64_t gap = 0;  ///< elements of padding behind every outer axis
+  std::int64_t gap = 0;    ///< elements of padding behind every outer axis
   std::int64_t shift = 0;  ///< elements by which all data are off their alignment
   bool dependent = false;  ///< programmatic dependent launch
   Values values = Values::kGaussian;

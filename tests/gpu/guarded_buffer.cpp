@@ -35,8 +35,8 @@ GuardedBuffer::GuardedBuffer(std::string name, std::size_t bytes, std::uint64_t 
       shift_(shift),
       image_(make_poison(bytes + 2 * kRedzone, seed)),
       memory_(gpu::allocate_device(bytes + 2 * kRedzone)) {
-  gpu::check_cuda(
-      cudaMemcpy(memory_.get(), image_.data(), image_.size(), cudaMemcpyHostToDevice), "upload");
+  gpu::check_cuda(cudaMemcpy(memory_.get(), image_.data(), image_.size(), cudaMemcpyHostToDevice),
+                  "upload");
 }
 
 void* GuardedBuffer::data() const {

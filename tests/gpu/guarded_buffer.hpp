@@ -2,8 +2,8 @@
 //
 // Device memory that tells who touched what. A buffer lies between two redzones; redzones and
 // contents start as NaNs with random payloads: NaN as f32, f16 and bf16, and out of range as an
-// index. So a stray read poisons a result, a stray write leaves a mark, and nothing that a kernel fails to
-// write looks right by accident.
+// index. So a stray read poisons a result, a stray write leaves a mark, and nothing that a kernel
+// fails to write looks right by accident.
 #pragma once
 
 #include <cstddef>

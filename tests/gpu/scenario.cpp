@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "tests/gpu/random.hpp"
@@ -30,15 +31,14 @@ void fill(HostTensor& tensor, F&& value) {
 
 HostTensor::HostTensor(DType dtype, std::vector<std::int64_t> extents, std::int64_t gap,
                        std::uint64_t poison_seed, int contiguous)
-    : dtype_(dtype), extents_(std::move(extents)), strides_(extents_.size()) {
-  std::int64_t step = 1;
-  for (std::size_t axis = extents_.size(); axis-- > 0;) {
-    strides_[axis] = step;
-    const bool inner = axis + static_cast<std::size_t>(contiguous) > extents_.size();
-    step = std::max<std::int64_t>(1, step * extents_[axis] + (inner && axis > 0 ? 0 : gap));
-    if (inner && axis + static_cast<std::size_t>(contiguous) == extents_.size() + 1 && axis > 0) {
-      step += gap;
-    }
+    : dtype_(dtype), extents_(std::move(extents)), strides_(extents_.size()), dense_(gap == 0) {
+  const auto axes = static_cast<int>(extents_.size());
+  std::int64_t step = contiguous == 0 ? 1 + gap : 1;
+  for (int axis = axes - 1; axis >= 0; --axis) {
+    const auto a = static_cast<std::size_t>(axis);
+    strides_[a] = step;
+    // The gap follows every axis that has a stride below it: not the contiguous ones.
+    step = std::max<std::int64_t>(1, step * extents_[a]) + (axis + contiguous <= axes ? gap : 0);
   }
   bytes_ = make_poison(static_cast<std::size_t>(step) * call::info(dtype).bytes, poison_seed);
 }
@@ -48,7 +48,17 @@ std::int64_t HostTensor::count() const {
                          std::multiplies<>());
 }
 
+void HostTensor::set(std::int64_t i, double x) {
+  if (dtype_ == DType::kF32) {  // the general way is ten times slower, and most elements are f32
+    const auto single = static_cast<float>(x);
+    std::memcpy(&bytes_[offset(i)], &single, sizeof single);
+  } else {
+    call::encode(dtype_, x, &bytes_[offset(i)]);
+  }
+}
+
 std::size_t HostTensor::offset(std::int64_t i) const {
+  if (dense_) return static_cast<std::size_t>(i) * call::info(dtype_).bytes;
   std::int64_t at = 0;
   for (std::size_t axis = extents_.size(); axis-- > 0;) {
     at += i % extents_[axis] * strides_[axis];
@@ -67,7 +77,7 @@ double HostTensor::at(std::initializer_list<std::int64_t> index) const {
 Scenario::Scenario(const Case& c_, std::uint64_t poison_seed) : c(c_) {
   scale = c.scale != 0 ? c.scale : 1.0 / std::sqrt(static_cast<double>(c.K));
   if (c.values == Values::kExact) scale = 0.5;
-  pool = c.slots == Slots::kIdentity ? c.B
+  pool = c.slots == Slots::kIdentity  ? c.B
          : c.slots == Slots::kScatter ? c.B * (c.T + 1) + 2
                                       : 2 * c.B + 3;
   const bool vk = c.layout == StateLayout::kVK;
@@ -81,10 +91,12 @@ Scenario::Scenario(const Case& c_, std::uint64_t poison_seed) : c(c_) {
   v = tensor(c.io, {c.B, c.T, c.HV, c.V});
   o = tensor(c.io, {c.B, c.T, c.HV, c.V});
   beta = tensor(c.gates, {c.B, c.T, c.HV}, 0);
-  state = tensor(c.state, {pool, c.HV, outer, inner});
-  if (c.separate_final) final_state = tensor(c.state, {pool, c.HV, outer, inner});
+  // Gaps of whole vectors lie between heads only, so that the fast kernels see them too.
+  const int dense = c.gap % 8 == 0 ? 2 : 1;
+  state = tensor(c.state, {pool, c.HV, outer, inner}, dense);
+  if (c.separate_final) final_state = tensor(c.state, {pool, c.HV, outer, inner}, dense);
   if (c.intermediates) {
-    intermediates = tensor(c.state, {c.B, c.T + c.extra_rows, c.HV, outer, inner});
+    intermediates = tensor(c.state, {c.B, c.T + c.extra_rows, c.HV, outer, inner}, dense);
   }
   fill_gates();
   fill_tokens();
@@ -99,9 +111,10 @@ void Scenario::fill_gates() {
   }
   if (c.gate == Gate::kSoftplus || c.gate == Gate::kBounded) {
     A_log = HostTensor(c.gates, {heads}, 0, 12);
-    dt_bias = c.kda ? HostTensor(c.gates, {heads, c.K}, c.gap, 13)
-                    : HostTensor(c.gates, {heads}, 0, 13);
-    fill(A_log, [&](std::uint64_t i) { return std::log(0.02 + 0.3 * uniform(stream(c, kRate), i)); });
+    dt_bias =
+        c.kda ? HostTensor(c.gates, {heads, c.K}, c.gap, 13) : HostTensor(c.gates, {heads}, 0, 13);
+    fill(A_log,
+         [&](std::uint64_t i) { return std::log(0.02 + 0.3 * uniform(stream(c, kRate), i)); });
     fill(dt_bias, [&](std::uint64_t i) { return normal(stream(c, kBias), i); });
   }
   const std::uint64_t s = stream(c, kGate);
@@ -161,7 +174,8 @@ void Scenario::fill_tokens() {
       });
       fill(q, [&](std::uint64_t i) { return size * normal(stream(c, kQ), i); });
       fill(v, [&](std::uint64_t i) { return normal(sv, i); });
-      fill(state, [&](std::uint64_t i) { return normal(ss, i); });
+      // Uniform of unit variance: the largest tensor by far, and its tails do not matter.
+      fill(state, [&](std::uint64_t i) { return std::sqrt(3.0) * (2 * uniform(ss, i) - 1); });
       break;
     }
   }

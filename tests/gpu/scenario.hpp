@@ -13,7 +13,8 @@
 
 namespace goldenrule::test {
 
-/// A strided tensor of up to five axes, the last contiguous; what lies between its elements is poison.
+/// A strided tensor of up to five axes, the last contiguous; what lies between its elements is
+/// poison.
 class HostTensor {
  public:
   HostTensor() = default;
@@ -31,13 +32,16 @@ class HostTensor {
 
   /// Byte offset of element `i` in row-major order of the extents.
   [[nodiscard]] std::size_t offset(std::int64_t i) const;
-  [[nodiscard]] double get(std::int64_t i) const { return call::decode(dtype_, &bytes_[offset(i)]); }
-  void set(std::int64_t i, double x) { call::encode(dtype_, x, &bytes_[offset(i)]); }
+  [[nodiscard]] double get(std::int64_t i) const {
+    return call::decode(dtype_, &bytes_[offset(i)]);
+  }
+  void set(std::int64_t i, double x);
   [[nodiscard]] double at(std::initializer_list<std::int64_t> index) const;
 
  private:
   DType dtype_ = DType::kF32;
   std::vector<std::int64_t> extents_, strides_;
+  bool dense_ = true;
   Bytes bytes_;
 };
 

@@ -124,8 +124,8 @@ bool same_bits(const TensorMap& outputs, const TensorMap&, const TensorMap& righ
 // --- Inputs.
 
 struct Extents {
-  std::vector<std::int64_t> lengths;  // prefill
-  std::int64_t B = 0, T = 0;          // decode, MTP
+  std::vector<std::int64_t> lengths{};  // prefill
+  std::int64_t B = 0, T = 0;            // decode, MTP
   std::int64_t H = 0, HV = 0, K = 0, V = 0;
 };
 
@@ -404,32 +404,32 @@ std::vector<Peer> peers() {
        .cases = fla_cases(DType::kF16, fla),
        .shared = {}},
       {.name = "FlashInfer, GDN prefill",
-       .rule = "|y - x| <= 1e-2 + 1e-2 |x| (o), 5e-3 + 1e-3 |x| (state); fp16 2e-3, 1e-3",
+       .rule = "abs(y - x) <= 1e-2 + 1e-2 abs(x) (o), 5e-3 + 1e-3 abs(x) (state); fp16 2e-3, 1e-3",
        .inputs = "alpha, beta ~ U(0,1), one fp16 case with U(.99,1); k normalised; no state",
        .cases = flashinfer_prefill_cases(),
        .shared = {}},
       {.name = "FlashInfer, GDN decode",
-       .rule = "|y - x| <= 1.6e-2 + 5e-3 |x|",
+       .rule = "abs(y - x) <= 1.6e-2 + 5e-3 abs(x)",
        .inputs = "A_log, dt_bias, a ~ .1 N(0,1); state ~ N(0,1); scale 1",
        .cases = flashinfer_decode_cases(),
        .shared = {}},
       {.name = "FlashInfer, GDN MTP",
-       .rule = "|y - x| <= 1e-2 + 1e-2 |x|",
+       .rule = "abs(y - x) <= 1e-2 + 1e-2 abs(x)",
        .inputs = "q, k, v ~ .1 N(0,1); gate parameters .1 N(0,1); state ~ .01 N(0,1)",
        .cases = small_mtp_cases(one_percent),
        .shared = {}},
       {.name = "FlashInfer, KDA prefill",
-       .rule = "|y - x| <= 1e-2 + 1e-2 |x|",
+       .rule = "abs(y - x) <= 1e-2 + 1e-2 abs(x)",
        .inputs = "gate parameters .1 N(0,1), lower bound -5: log alpha near -2.5; no state",
        .cases = flashinfer_kda_cases(),
        .shared = {}},
       {.name = "SGLang, chunk GDN",
-       .rule = "|y - x| <= 2e-2 + 1e-2 |x|",
+       .rule = "abs(y - x) <= 2e-2 + 1e-2 abs(x)",
        .inputs = "q, k, v ~ N(0,1), g = logsigmoid(U(0,1)), zero state",
        .cases = sglang_cases(),
        .shared = {}},
       {.name = "vLLM, fused MTP",
-       .rule = "|y - x| <= 3e-2 + 3e-2 |x|",
+       .rule = "abs(y - x) <= 3e-2 + 3e-2 abs(x)",
        .inputs = "q, k, v ~ .1 N(0,1), state ~ .01 N(0,1)",
        .cases = small_mtp_cases(vllm),
        .shared = {}},

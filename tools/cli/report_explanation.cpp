@@ -40,7 +40,7 @@ std::string explaining_lines(const Explanation& e, bool first) {
 std::string near_miss_line(const Explanation& e) {
   return fmt::format(
       "      nearest: {} leaves {} elements out of budget (worst {} times) and "
-      "accounts for {:.0f} % of the squared error\n",
+      "accounts for {:.0f} % of the error\n",
       e.name(), e.failing, number(e.residual_ratio), 100.0 * std::max(e.accounted, 0.0));
 }
 

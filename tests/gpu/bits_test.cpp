@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Claims about bits: exact worlds, repeatability, independence of the rest of the batch, of poison
+// and of the kernel that served the call, isolation of NaN, replayed graphs.
+#include <cstring>
+#include <limits>
+
+#include "tests/gpu/gpu_test.hpp"
+
+namespace goldenrule::test {
+namespace {
+
+template <class F>
+void for_each_state(F&& f) {
+  for (const bool kda : {false, true}) {
+    for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
+      for (const DType state : {DType::kF32, DType::kBF16}) {
+        Case c;
+        c.kda = kda;
+        c.layout = layout;
+        c.state = state;
+        f(c);
+      }
+    }
+  }
+}
+
+TEST_CASE("exact worlds are exact to the bit") {
+  REQUIRE_GPU();
+  for_each_state([](Case c) {
+    c.values = Values::kExact;
+    c.gate = Gate::kLinear;
+    c.beta = BetaForm::kDirect;
+    c.norm = QkNorm::kNone;
+    for (const std::int64_t K : {128, 64, 96, 256}) {
+      for (const std::int64_t T : {1, 2}) {
+        c.K = K;
+        c.T = T;
+        const Scenario s(c);
+        Expected expected = expect(s);
+        // No tolerance but the one rounding of the store.
+        for (auto& [tensor, type] :
+             {std::pair{&expected.o, c.io}, std::pair{&expected.final_state, c.state}}) {
+          for (std::size_t i = 0; i < tensor->value.size(); ++i) {
+            tensor->value[i] = call::round_to(type, tensor->value[i]);
+            tensor->tolerance[i] = 0;
+          }
+        }
+        LiveCall live(s);
+        live.launch();
+        live.synchronize();
+        const std::string complaint = live.judge(expected);
+        CHECK_MESSAGE(complaint.empty(), c.name() << ": " << complaint);
+      }
+    }
+  });
+}
+
+TEST_CASE("100 runs give the same bits, whatever the poison") {
+  REQUIRE_GPU();
+  for_each_state([](Case c) {
+    c.B = 9;
+    c.T = c.kda ? 5 : 1;
+    c.slots = Slots::kPadded;
+    c.separate_final = true;
+    c.intermediates = c.T > 1;
+    const Expected expected = expect(Scenario(c));
+    const auto written = [&](std::uint64_t poison) {
+      const Scenario s(c, poison);
+      LiveCall live(s);
+      live.launch();
+      live.synchronize();
+      const Outputs out = live.outputs();
+      Bytes bytes;
+      const auto keep = [&](const HostTensor& tensor, const ExpectedTensor& e, const Bytes& from) {
+        for (std::size_t i = 0; i < e.value.size(); ++i) {
+          if (e.written[i] == 0) continue;
+          const std::size_t at = tensor.offset(static_cast<std::int64_t>(i));
+          bytes.insert(bytes.end(), &from[at], &from[at] + call::info(tensor.dtype()).bytes);
+        }
+      };
+      keep(s.o, expected.o, out.o);
+      keep(s.final_state, expected.final_state, out.final_state);
+      if (c.intermediates) keep(s.intermediates, expected.intermediates, out.intermediates);
+      return bytes;
+    };
+    const Bytes first = written(1);
+    REQUIRE(!first.empty());
+    int different = 0;
+    for (std::uint64_t run = 0; run < 6; ++run) different += written(run) != first ? 1 : 0;
+    CHECK(different == 0);
+  });
+  for_each_state([](Case c) {
+    c.B = 70;  // streamed
+    c.disable_update = true;
+    c.T = c.kda ? 5 : 1;
+    LiveCall live{Scenario(c)};
+    live.launch();
+    live.synchronize();
+    const Outputs first = live.outputs();
+    int different = 0;
+    for (int run = 0; run < 100; ++run) {
+      live.launch();
+      live.synchronize();
+      different += live.outputs() == first ? 0 : 1;
+    }
+    CHECK(different == 0);
+  });
+}
+
+/// Bytes of o and of the state of row b.
+Bytes row_bits(const Case& c, std::int64_t b, const Outputs& out) {
+  const std::size_t o_row = out.o.size() / static_cast<std::size_t>(c.B);
+  const std::size_t s_row = out.final_state.size() / static_cast<std::size_t>(c.B);
+  const auto at = static_cast<std::ptrdiff_t>(b);
+  Bytes bytes(out.o.begin() + at * static_cast<std::ptrdiff_t>(o_row),
+              out.o.begin() + (at + 1) * static_cast<std::ptrdiff_t>(o_row));
+  bytes.insert(bytes.end(), out.final_state.begin() + at * static_cast<std::ptrdiff_t>(s_row),
+               out.final_state.begin() + (at + 1) * static_cast<std::ptrdiff_t>(s_row));
+  return bytes;
+}
+
+/// The same row 0 in another batch: the values of a tensor are a function of position, and row 0
+/// comes first.
+TEST_CASE("a row does not depend on the batch, nor on the kernel that serves it") {
+  REQUIRE_GPU();
+  for_each_state([](Case c) {
+    for (const std::int64_t T : {1, 6}) {
+      c.T = T;
+      c.B = 1;
+      const Bytes alone = row_bits(c, 0, outputs_of(c));
+      for (const std::int64_t B : {2, 40, 70}) {
+        c.B = B;
+        CHECK_MESSAGE(row_bits(c, 0, outputs_of(c)) == alone, c.name());
+      }
+      c.B = 1;
+      c.shift = 1;  // off every alignment: the general kernel
+      CHECK_MESSAGE(row_bits(c, 0, outputs_of(c)) == alone, c.name());
+      c.shift = 0;
+      c.dependent = true;
+      CHECK_MESSAGE(row_bits(c, 0, outputs_of(c)) == alone, c.name());
+      c.dependent = false;
+    }
+  });
+}
+
+TEST_CASE("MTP is repeated decode, bit for bit in fp32") {
+  REQUIRE_GPU();
+  for (const bool kda : {false, true}) {
+    for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
+      for (const std::int64_t K : {128, 100}) {
+        Case c;
+        c.kda = kda;
+        c.layout = layout;
+        c.K = K;
+        c.B = 1;
+        c.T = 11;
+        const Scenario whole(c);
+        const Outputs at_once = outputs_of(c);
+        Case one = c;
+        one.T = 1;
+        Scenario step(one);
+        Bytes o;
+        for (std::int64_t t = 0; t < c.T; ++t) {
+          for (HostTensor Scenario::*tensor :
+               {&Scenario::q, &Scenario::k, &Scenario::v, &Scenario::gate, &Scenario::beta}) {
+            Bytes& to = (step.*tensor).bytes();
+            std::memcpy(to.data(),
+                        (whole.*tensor).bytes().data() + static_cast<std::size_t>(t) * to.size(),
+                        to.size());
+          }
+          LiveCall live(step);
+          live.launch();
+          live.synchronize();
+          const Outputs out = live.outputs();
+          o.insert(o.end(), out.o.begin(), out.o.end());
+          step.state.bytes() = out.final_state;
+        }
+        CHECK(first_difference("o", o, at_once.o) == "");
+        CHECK(first_difference("state", step.state.bytes(), at_once.final_state) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("NaN and infinity stay in their row") {
+  REQUIRE_GPU();
+  for_each_state([](Case c) {
+    for (const std::int64_t K : {128, 60}) {
+      c.K = K;
+      c.B = 3;
+      c.T = 2;
+      const Outputs clean = outputs_of(c);
+      for (HostTensor Scenario::*tensor : {&Scenario::q, &Scenario::k, &Scenario::v,
+                                           &Scenario::gate, &Scenario::beta, &Scenario::state}) {
+        for (const double bad :
+             {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+          Scenario s(c);
+          HostTensor& x = s.*tensor;
+          const std::int64_t row = x.count() / c.B;
+          for (std::int64_t i = row; i < 2 * row; ++i) x.set(i, bad);
+          LiveCall live(s);
+          live.launch();
+          live.synchronize();
+          const Outputs out = live.outputs();
+          CHECK(row_bits(c, 0, out) == row_bits(c, 0, clean));
+          CHECK(row_bits(c, 2, out) == row_bits(c, 2, clean));
+          // Otherwise the test would not see a kernel that ignores the tensor.
+          CHECK(row_bits(c, 1, out) != row_bits(c, 1, clean));
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("a replayed graph follows the slots and counts of the moment") {
+  REQUIRE_GPU();
+  for (const bool dependent : {false, true}) {
+    Case c;
+    c.B = 4;
+    c.T = 3;
+    c.slots = Slots::kPermuted;
+    c.accepted = true;
+    c.separate_final = true;
+    c.dependent = dependent;
+    Scenario s(c);
+    LiveCall live(s);
+    const gpu::Stream stream = gpu::make_stream();
+    const gpu::GraphExec graph =
+        gpu::capture(stream.get(), [&](cudaStream_t at) { live.launch(at); });
+    gpu::check_cuda(cudaGraphLaunch(graph.get(), stream.get()), "cudaGraphLaunch");
+    live.synchronize();
+    CHECK(live.judge(expect(s)) == "");
+
+    for (std::int64_t b = 0; b < c.B; ++b) {
+      s.state_indices.set(b, static_cast<double>(b == 2 ? -1 : 2 * (c.B - b)));
+      s.accepted.set(b, static_cast<double>(c.T - b));
+    }
+    s.accepted.set(3, 2);
+    live.reset(s);
+    gpu::check_cuda(cudaGraphLaunch(graph.get(), stream.get()), "cudaGraphLaunch");
+    live.synchronize();
+    CHECK(live.judge(expect(s)) == "");
+  }
+}
+
+}  // namespace
+}  // namespace goldenrule::test

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every GPU test needs: a way to say that there is no GPU, and a loop over cases that counts.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "tests/gpu/live_call.hpp"
+
+// CTest reads the line and reports the test as skipped.
+#define REQUIRE_GPU()                         \
+  if (goldenrule::gpu::device_count() == 0) { \
+    std::puts("SKIPPED: no CUDA device");     \
+    return;                                   \
+  }
+
+namespace goldenrule::test {
+
+/// Runs all cases; the first complaints are printed, and an empty list fails.
+inline void check_cases(const std::vector<Case>& cases) {
+  REQUIRE(!cases.empty());
+  int failures = 0;
+  for (const Case& c : cases) {
+    const std::string complaint = run_case(c);
+    if (!complaint.empty() && ++failures <= 5) MESSAGE(complaint);
+  }
+  std::printf("%zu cases, %d failed\n", cases.size(), failures);
+  CHECK(failures == 0);
+}
+
+}  // namespace goldenrule::test

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A thousand decode steps of a server: batch sizes and slots change at every step; nothing may be
+// compiled, loaded or allocated, and no step may take much longer on the host than another.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "tests/gpu/gpu_test.hpp"
+#include "tests/gpu/random.hpp"
+
+namespace goldenrule::test {
+namespace {
+
+TEST_CASE("1,000 decode steps: no miss, no allocation") {
+  REQUIRE_GPU();
+  REQUIRE(goldenrule_gpu_initialize(nullptr, 0) == GOLDENRULE_GPU_OK);
+  Case c;
+  c.B = 48;
+  c.HV = 8;
+  c.slots = Slots::kPermuted;
+  Scenario s(c);
+  LiveCall live(s);
+  const gpu::Stream stream = gpu::make_stream();
+  live.launch(stream.get());
+  live.synchronize();
+
+  const std::uint64_t hits = goldenrule_gpu_dispatch_hits();
+  const std::uint64_t misses = goldenrule_gpu_dispatch_misses();
+  std::size_t free_before = 0, free_after = 0, total = 0;
+  gpu::check_cuda(cudaMemGetInfo(&free_before, &total), "cudaMemGetInfo");
+  std::vector<std::int32_t> slots(static_cast<std::size_t>(c.B));
+  std::vector<double> us;
+  constexpr int kSteps = 1000;
+  for (int step = 0; step < kSteps; ++step) {
+    const auto n = static_cast<std::uint64_t>(step);
+    live.args().B = 1 + static_cast<std::int64_t>(random_bits(5, n) % 48);
+    for (std::size_t b = 0; b < slots.size(); ++b) {
+      slots[b] = static_cast<std::int32_t>((n * 7 + b) % static_cast<std::uint64_t>(s.pool));
+    }
+    gpu::check_cuda(
+        cudaMemcpyAsync(live.args().state_indices.data, slots.data(),
+                        slots.size() * sizeof slots[0], cudaMemcpyHostToDevice, stream.get()),
+        "indices");
+    const auto begin = std::chrono::steady_clock::now();
+    live.launch(stream.get());
+    us.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+                     .count());
+    gpu::check_cuda(cudaStreamSynchronize(stream.get()), "step");
+  }
+  gpu::check_cuda(cudaMemGetInfo(&free_after, &total), "cudaMemGetInfo");
+  std::ranges::sort(us);
+  std::printf("host time of a launch: median %.2f us, 99%% %.2f us, max %.2f us\n", us[500],
+              us[990], us.back());
+  CHECK(goldenrule_gpu_dispatch_hits() == hits + kSteps);
+  CHECK(goldenrule_gpu_dispatch_misses() == misses);
+  CHECK(free_after == free_before);
+}
+
+TEST_CASE("every entry of the dispatch table is reached") {
+  REQUIRE_GPU();
+  std::vector<std::uint64_t> before;
+  for (std::int32_t i = 0; i < goldenrule_gpu_dispatch_size(); ++i) {
+    before.push_back(goldenrule_gpu_dispatch_entry_hits(i));
+  }
+  for (const bool kda : {false, true}) {
+    for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
+      for (const DType state : {DType::kF32, DType::kBF16}) {
+        for (const std::int64_t K : {48, 96, 128, 200}) {
+          for (const std::int64_t T : {1, 2}) {
+            for (const std::int64_t B : {1, 160}) {
+              Case c;
+              c.kda = kda;
+              c.layout = layout;
+              c.state = state;
+              c.K = K;
+              c.T = T;
+              c.B = B;
+              static_cast<void>(outputs_of(c));
+            }
+          }
+        }
+      }
+    }
+  }
+  for (std::int32_t i = 0; i < goldenrule_gpu_dispatch_size(); ++i) {
+    CHECK_MESSAGE(goldenrule_gpu_dispatch_entry_hits(i) > before[static_cast<std::size_t>(i)],
+                  goldenrule_gpu_dispatch_name(i));
+  }
+}
+
+}  // namespace
+}  // namespace goldenrule::test

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything that the host refuses, with the argument in the message. Needs no GPU: arguments are
+// checked before the device is asked.
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gpu/goldenrule_gpu.h"
+
+namespace goldenrule::test {
+namespace {
+
+using Args = goldenrule_gpu_recurrent_args;
+
+/// Well-formed; the pointers are never followed.
+Args good() {
+  Args a;
+  goldenrule_gpu_recurrent_defaults(&a);
+  a.B = 2;
+  a.T = 3;
+  a.H = 2;
+  a.HV = 4;
+  a.K = 128;
+  a.V = 64;
+  a.slots = 5;
+  a.scale = 0.1;
+  auto* p = reinterpret_cast<void*>(std::uintptr_t{0x7f0000000000});
+  for (goldenrule_gpu_tensor* t :
+       {&a.q, &a.k, &a.v, &a.gate, &a.A_log, &a.dt_bias, &a.beta, &a.o}) {
+    t->data = p;
+    t->dtype = GOLDENRULE_GPU_BF16;
+  }
+  a.state.data = p;
+  a.state.dtype = GOLDENRULE_GPU_F32;
+  a.state_indices.data = p;
+  a.state_indices.dtype = GOLDENRULE_GPU_I32;
+  return a;
+}
+
+struct Refusal {
+  const char* argument;
+  goldenrule_gpu_status status;
+  std::function<void(Args&)> spoil;
+};
+
+void* odd(void* p, std::ptrdiff_t by) { return static_cast<char*>(p) + by; }
+
+TEST_CASE("a well-formed call passes, or only the device is missing") {
+  Args a = good();
+  char message[256] = "";
+  const goldenrule_gpu_status status =
+      goldenrule_gpu_recurrent_validate(&a, message, sizeof message);
+  CHECK_MESSAGE((status == GOLDENRULE_GPU_OK || status == GOLDENRULE_GPU_UNSUPPORTED_ARCHITECTURE),
+                message);
+  CHECK(goldenrule_gpu_recurrent_workspace_size(&a) == 0);
+}
+
+TEST_CASE("each refusal names its argument") {
+  constexpr auto kInvalid = GOLDENRULE_GPU_INVALID_ARGUMENT;
+  constexpr auto kUnsupported = GOLDENRULE_GPU_UNSUPPORTED;
+  const std::vector<Refusal> refusals = {
+      {"struct_size", kInvalid, [](Args& a) { a.struct_size = 8; }},
+      {"op", kInvalid, [](Args& a) { a.op = 2; }},
+      {"state_layout", kInvalid, [](Args& a) { a.state_layout = -1; }},
+      {"gate_kind", kInvalid, [](Args& a) { a.gate_kind = 6; }},
+      {"beta_kind", kInvalid, [](Args& a) { a.beta_kind = 3; }},
+      {"qk_norm", kInvalid, [](Args& a) { a.qk_norm = 4; }},
+      {"head_map", kInvalid, [](Args& a) { a.head_map = 2; }},
+      {"gate_head", kInvalid, [](Args& a) { a.gate_head = 2; }},
+      {"disable_state_update", kInvalid, [](Args& a) { a.disable_state_update = 7; }},
+      {"flags", kInvalid, [](Args& a) { a.flags = 2; }},
+      {"B", kInvalid, [](Args& a) { a.B = -1; }},
+      {"T", kInvalid, [](Args& a) { a.T = 17; }},
+      {"T", kInvalid, [](Args& a) { a.T = -1; }},
+      {"H", kInvalid, [](Args& a) { a.H = 0; }},
+      {"HV", kInvalid, [](Args& a) { a.HV = 3; }},
+      {"K", kInvalid, [](Args& a) { a.K = 257; }},
+      {"K", kInvalid, [](Args& a) { a.K = 0; }},
+      {"V", kInvalid, [](Args& a) { a.V = 0; }},
+      {"slots", kInvalid, [](Args& a) { a.slots = -2; }},
+      {"slots", kInvalid,
+       [](Args& a) {
+         a.state_indices.data = nullptr;
+         a.slots = 1;
+       }},
+      {"scale", kInvalid, [](Args& a) { a.scale = 1.0 / 0.0 * 0.0; }},
+      {"l2_eps", kInvalid, [](Args& a) { a.l2_eps = -1; }},
+      {"softplus_beta", kInvalid, [](Args& a) { a.softplus_beta = 0; }},
+      {"q.data", kInvalid, [](Args& a) { a.q.data = nullptr; }},
+      {"k.data", kInvalid, [](Args& a) { a.k.data = odd(a.k.data, 1); }},
+      {"k.dtype", kUnsupported, [](Args& a) { a.k.dtype = GOLDENRULE_GPU_F16; }},
+      {"v.dtype", kUnsupported, [](Args& a) { a.v.dtype = 0; }},
+      {"gate.data", kInvalid, [](Args& a) { a.gate_kind = GOLDENRULE_GPU_GATE_NONE; }},
+      {"gate.data", kInvalid, [](Args& a) { a.gate.data = nullptr; }},
+      {"A_log.data", kInvalid, [](Args& a) { a.A_log.data = nullptr; }},
+      {"A_log.data", kInvalid, [](Args& a) { a.gate_kind = GOLDENRULE_GPU_GATE_LOG; }},
+      {"beta.stride[1]", kInvalid, [](Args& a) { a.beta.stride[1] = -4; }},
+      {"o.stride[2]", kInvalid,
+       [](Args& a) {
+         a.o.stride[0] = 4096;
+         a.o.stride[1] = 256;
+         a.o.stride[2] = 63;
+       }},
+      {"o.stride[0]", kInvalid,
+       [](Args& a) {
+         a.o.stride[0] = 600;
+         a.o.stride[1] = 256;
+         a.o.stride[2] = 64;
+       }},
+      {"q.stride[0]", kUnsupported,
+       [](Args& a) {
+         a.q.stride[0] = std::int64_t{1} << 31;
+         a.q.stride[1] = 256;
+         a.q.stride[2] = 128;
+       }},
+      {"q.reserved", kInvalid, [](Args& a) { a.q.reserved = 1; }},
+      {"state.dtype", kUnsupported, [](Args& a) { a.state.dtype = GOLDENRULE_GPU_F16; }},
+      {"state.stride[1]", kInvalid,
+       [](Args& a) {
+         a.state.stride[0] = 4 * 64 * 128;
+         a.state.stride[1] = 64 * 127;
+         a.state.stride[2] = 128;
+       }},
+      {"final_state.dtype", kInvalid,
+       [](Args& a) {
+         a.final_state = a.state;
+         a.final_state.dtype = GOLDENRULE_GPU_BF16;
+       }},
+      {"final_state.stride", kInvalid,
+       [](Args& a) {
+         a.final_state = a.state;
+         a.final_state.stride[0] = 1 << 20;
+         a.final_state.stride[1] = 64 * 128;
+         a.final_state.stride[2] = 128;
+       }},
+      {"intermediate_rows", kInvalid,
+       [](Args& a) {
+         a.intermediate_states = a.state;
+         a.intermediate_rows = 2;
+       }},
+      {"state_indices.dtype", kUnsupported,
+       [](Args& a) { a.state_indices.dtype = GOLDENRULE_GPU_F32; }},
+      {"state_indices.data", kInvalid,
+       [](Args& a) { a.ssm_state_indices = a.num_accepted_tokens = a.state_indices; }},
+      {"num_accepted_tokens.data", kInvalid,
+       [](Args& a) {
+         a.ssm_state_indices = a.state_indices;
+         a.state_indices.data = nullptr;
+       }},
+      {"num_accepted_tokens.data", kInvalid,
+       [](Args& a) { a.num_accepted_tokens = a.state_indices; }},
+      {"T", kInvalid,
+       [](Args& a) {
+         std::swap(a.ssm_state_indices, a.state_indices);
+         a.num_accepted_tokens = a.ssm_state_indices;
+         a.T = 0;
+       }},
+  };
+  for (const Refusal& refusal : refusals) {
+    Args a = good();
+    refusal.spoil(a);
+    for (const bool launch : {false, true}) {
+      char message[256] = "";
+      const goldenrule_gpu_status status =
+          launch ? goldenrule_gpu_recurrent(&a, message, sizeof message)
+                 : goldenrule_gpu_recurrent_validate(&a, message, sizeof message);
+      CHECK_MESSAGE(status == refusal.status, refusal.argument << ": " << message);
+      const std::string text = message;
+      CHECK_MESSAGE(text.rfind(std::string(refusal.argument) + ":", 0) == 0,
+                    refusal.argument << ": " << message);
+      CHECK(text.find("expected") != std::string::npos);
+      CHECK(text.find("actual") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("null pointers and short messages") {
+  char message[8] = "1234567";
+  CHECK(goldenrule_gpu_recurrent(nullptr, message, sizeof message) ==
+        GOLDENRULE_GPU_INVALID_ARGUMENT);
+  CHECK(std::string(message) == "args: e");
+  CHECK(goldenrule_gpu_recurrent_validate(nullptr, nullptr, 0) == GOLDENRULE_GPU_INVALID_ARGUMENT);
+  CHECK(goldenrule_gpu_recurrent_check(nullptr, nullptr, nullptr, 0) ==
+        GOLDENRULE_GPU_INVALID_ARGUMENT);
+  CHECK(goldenrule_gpu_dispatch_name(-1) == nullptr);
+  CHECK(goldenrule_gpu_dispatch_name(goldenrule_gpu_dispatch_size()) == nullptr);
+}
+
+}  // namespace
+}  // namespace goldenrule::test
