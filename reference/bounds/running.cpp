@@ -9,8 +9,9 @@ namespace {
 
 // How far a kernel's alpha, beta and norms may be off at one token.
 struct TokenErrors {
-  double alpha = 0.0;  // absolute
-  double beta = 0.0;   // relative
+  double alpha = 0.0;          // absolute
+  double largest_alpha = 0.0;  // of the kernel: errors of earlier tokens travel with it
+  double beta = 0.0;           // relative
 };
 
 // The error of softplus is absolute, so with a large exp(A_log) it is no small one of log alpha:
@@ -23,8 +24,11 @@ double alpha_by_softplus(const FunctionErrors& f, const rule::TokenBounds& b) {
 }
 
 TokenErrors token_errors(const FunctionErrors& f, const rule::TokenBounds& b) {
-  return {.alpha = b.by_exp * f.exp + b.by_log_alpha * f.log_alpha + alpha_by_softplus(f, b) +
-                   b.by_logit * f.logit,
+  const double relative = b.by_exp * f.exp + b.by_log_alpha * f.log_alpha + b.by_logit * f.logit;
+  const double alpha = relative + alpha_by_softplus(f, b);
+  return {.alpha = alpha,
+          // A softplus that is too small makes alpha larger, but not larger than 1.
+          .largest_alpha = std::min(b.alpha_max + alpha, std::max(b.alpha_max, 1.0) + relative),
           .beta = b.beta_logit == 0.0 ? 0.0 : f.sigmoid + b.beta_logit * f.logit};
 }
 
@@ -81,7 +85,7 @@ void RunningError<S>::advance(std::int64_t t, const rule::ColumnNorms<S>& norms,
   const TokenErrors errors = token_errors(f, b);
   const auto n = static_cast<double>(lane_->K);
   const double u2 = contract_->unit_roundoff * contract_->unit_roundoff / 3.0;
-  const double transport = b.spectral * (b.alpha_max + errors.alpha);
+  const double transport = b.spectral * errors.largest_alpha;
   const double k2 = b.k_norm * b.k_norm;
   const double q2 = b.q_norm * b.q_norm;
   for (std::size_t c = 0; c < norm_.size(); ++c) {
@@ -107,11 +111,11 @@ void RunningError<S>::advance_elements(std::int64_t t, const rule::ColumnNorms<S
   const TokenErrors errors = token_errors(f, b);
   const auto n = static_cast<double>(lane_->K);
   const double u2 = contract_->unit_roundoff * contract_->unit_roundoff / 3.0;
-  const double widest = b.alpha_max + errors.alpha;
+  const double widest = errors.largest_alpha;
   for (std::int64_t i = 0; i < lane_->K; ++i) {
     const double k = std::fabs(scalar::to_double(lane_->k_row(t)[i]));
     const double alpha = std::fabs(scalar::to_double(lane_->alpha_at(t, i)));
-    const double kernel_alpha = alpha + errors.alpha;
+    const double kernel_alpha = std::min(alpha + errors.alpha, widest);
     const double reach = b.beta * k * b.k_norm;
     for (int column = 0; column < tile.columns(); ++column) {
       const auto c = static_cast<std::size_t>(column);
