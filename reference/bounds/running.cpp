@@ -59,17 +59,16 @@ double deviation_multiple(std::int64_t n) {
 
 template <class S>
 RunningError<S>::RunningError(const Contract& contract, const rule::Lane<S>& lane,
-                              const rule::RecurrentTile<S>& start, bool elementwise)
-    : contract_(&contract), lane_(&lane) {
-  if (elementwise) {
-    element_.resize(static_cast<std::size_t>(lane.K * kColumns));
-    state_.resize(element_.size());
-  }
+                              const rule::RecurrentTile<S>& start)
+    : contract_(&contract),
+      lane_(&lane),
+      element_(static_cast<std::size_t>(lane.K * kColumns)),
+      state_(element_.size()) {
   for (std::int64_t i = 0; i < lane.K; ++i) {
     for (int c = 0; c < start.columns(); ++c) {
       const double z = scalar::to_double(start.state(i, c));
       norm_[static_cast<std::size_t>(c)] += z * z;
-      if (elementwise) state_[static_cast<std::size_t>(i * kColumns + c)] = z;
+      state_[static_cast<std::size_t>(i * kColumns + c)] = z;
     }
   }
   for (double& norm : norm_) norm = std::sqrt(norm);
@@ -79,7 +78,7 @@ template <class S>
 void RunningError<S>::advance(std::int64_t t, const rule::ColumnNorms<S>& norms,
                               const rule::RecurrentTile<S>& tile) {
   // The elements first: they need the column's sigma and bias of the token before.
-  if (!element_.empty()) advance_elements(t, norms, tile);
+  advance_elements(t, norms, tile);
   const rule::TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
   const FunctionErrors& f = contract_->functions;
   const TokenErrors errors = token_errors(f, b);
@@ -100,7 +99,7 @@ void RunningError<S>::advance(std::int64_t t, const rule::ColumnNorms<S>& norms,
                   .bias = b.q_norm * bias_[c] + (f.norm + contract_->unit_roundoff) * std::fabs(o)};
     norm_[c] = std::sqrt(norms.state2[c]);
   }
-  if (!element_.empty()) clip_elements(tile.columns());
+  clip_elements(tile.columns());
 }
 
 template <class S>
@@ -150,9 +149,7 @@ void RunningError<S>::clip_elements(int columns) {
 
 template <class S>
 Spread RunningError<S>::state(std::int64_t i, int column) const {
-  const auto c = static_cast<std::size_t>(column);
-  if (!element_.empty()) return element_[static_cast<std::size_t>(i * kColumns + column)];
-  return {.sigma = std::sqrt(variance_[c]), .bias = bias_[c]};
+  return element_[static_cast<std::size_t>(i * kColumns + column)];
 }
 
 template class RunningError<double>;

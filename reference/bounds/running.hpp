@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The budget of a recurrent fp32 kernel: how far an honest kernel may be from the exact result,
-// per element, from its contract and the data of the call.
+// The budget of a recurrent fp32 kernel over the few tokens of decode and MTP: how far an honest
+// kernel may be from the exact result, per element, from its contract and the data of the call.
+// (Norms and absolute values lose too much over hundreds of tokens: oracle/spread.hpp.)
 //
 // Model. Each rounding of an arithmetic result x adds an error uniform in [-u|x|, u|x|], zero-mean
 // and independent of the others; a bounded uniform variable is strictly sub-Gaussian with proxy
@@ -78,9 +79,8 @@ struct Spread {
 template <class S>
 class RunningError {
  public:
-  /// `elementwise` follows the single elements of the state as well.
   RunningError(const Contract& contract, const rule::Lane<S>& lane,
-               const rule::RecurrentTile<S>& start, bool elementwise);
+               const rule::RecurrentTile<S>& start);
 
   /// Token `t` of the lane has just been run by `tile`; `norms` is what it recorded.
   void advance(std::int64_t t, const rule::ColumnNorms<S>& norms,
@@ -105,8 +105,8 @@ class RunningError {
   Row variance_{};  // sigma_t^2
   Row bias_{};
   std::array<Spread, static_cast<std::size_t>(kColumns)> output_{};
-  std::vector<Spread> element_;  // [K][columns] s_i and b_i, empty unless followed
-  std::vector<double> state_;    // [K][columns] z_{t-1}, likewise
+  std::vector<Spread> element_;  // [K][columns] s_i and b_i
+  std::vector<double> state_;    // [K][columns] z_{t-1}
 };
 
 extern template class RunningError<double>;

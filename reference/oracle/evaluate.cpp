@@ -8,9 +8,9 @@
 
 #include "reference/bounds/certificate.hpp"
 #include "reference/bounds/running.hpp"
-#include "reference/oracle/chunk_spread.hpp"
 #include "reference/oracle/lane_io.hpp"
 #include "reference/oracle/parallel.hpp"
+#include "reference/oracle/spread.hpp"
 #include "reference/rule/lane.hpp"
 #include "reference/rule/recurrent.hpp"
 
@@ -23,22 +23,25 @@ using scalar::Precision;
 constexpr std::int64_t kBlockTokens = 64;
 // Prepared lanes that are alive together.
 constexpr std::int64_t kLaneBytes = std::int64_t{256} << 20;
-// Sequences up to this length have their state elements followed one by one (running.hpp): the
-// gain over the norm is gone after some tokens, and the cost is that of the recurrence again.
-constexpr std::int64_t kElementwiseTokens = 16;
 
 float round_up(double x) {
   const auto f = static_cast<float>(x);
   return static_cast<double>(f) < x ? std::nextafter(f, std::numeric_limits<float>::infinity()) : f;
 }
 
-Expected allocate(call::Shape shape, const Options& options) {
+// Whether the running error is followed beside the values.
+bool is_followed(const call::Record& record, const Options& options) {
+  return options.contract != nullptr && options.contract->unit_roundoff > 0.0 &&
+         !is_emulated(record, *options.contract);
+}
+
+Expected allocate(call::Shape shape, bool followed) {
   Expected e;
   e.shape = std::move(shape);
   const auto n = static_cast<std::size_t>(call::element_count(e.shape));
   e.golden.assign(n, 0.0);
   e.radius.assign(n, 0.0F);
-  if (options.contract != nullptr && options.contract->unit_roundoff > 0.0) {
+  if (followed) {
     e.sigma.assign(n, 0.0F);
     e.bias.assign(n, 0.0F);
     e.multiple = bounds::deviation_multiple(std::ssize(e.golden));
@@ -64,6 +67,7 @@ class Evaluator {
         plan_(plan),
         dims_(plan.dims),
         options_(options),
+        followed_(is_followed(record, options)),
         inputs_(record),
         index_(record, plan.dims) {}
 
@@ -88,7 +92,7 @@ class Evaluator {
       run_batch({jobs.data() + begin, end - begin});
       begin = end;
     }
-    if (options_.contract != nullptr && options_.contract->chunk > 0) {
+    if (options_.contract != nullptr && is_emulated(record_, *options_.contract)) {
       emulate_spread(record_, plan_, *options_.contract, evaluation_);
     }
     return std::move(evaluation_);
@@ -114,7 +118,7 @@ class Evaluator {
     evaluation_.precision = scalar::Tier<S>::kPrecision;
     auto& outputs = evaluation_.outputs;
     for (const char* name : {"o", "final_state"}) {
-      outputs[name] = allocate(call::output_shape(record_, dims_, name), options_);
+      outputs[name] = allocate(call::output_shape(record_, dims_, name), followed_);
     }
     o_ = &outputs["o"];
     final_state_ = &outputs["final_state"];
@@ -123,7 +127,7 @@ class Evaluator {
     if (plan_.has_intermediate_states) {
       intermediate_ = &outputs["intermediate_states"];
       *intermediate_ =
-          allocate(call::output_shape(record_, dims_, "intermediate_states"), options_);
+          allocate(call::output_shape(record_, dims_, "intermediate_states"), followed_);
       mark_undefined();
     }
   }
@@ -197,11 +201,9 @@ class Evaluator {
       detail = rule::Detail::kNorms;
       errors.certificate.emplace(lane, norm2);
     }
-    bool elementwise = false;
-    if (!o_->sigma.empty()) {
+    if (followed_) {
       detail = rule::Detail::kSums;
-      elementwise = sequence.token_count <= kElementwiseTokens;
-      errors.spread.emplace(*options_.contract, lane, tile, elementwise);
+      errors.spread.emplace(*options_.contract, lane, tile);
     }
 
     std::int64_t t = 0;
@@ -214,7 +216,7 @@ class Evaluator {
     take_snapshots();
     while (t < sequence.token_count) {
       // The running error of single elements needs the state after each token.
-      std::int64_t end = std::min(sequence.token_count, t + (elementwise ? 1 : kBlockTokens));
+      std::int64_t end = std::min(sequence.token_count, t + (followed_ ? 1 : kBlockTokens));
       if (snapshot != sequence.snapshots.end()) end = std::min(end, snapshot->after);
       tile.advance(t, end, detail);
       for (std::int64_t i = t; i < end; ++i) {
@@ -273,6 +275,7 @@ class Evaluator {
   const call::Plan& plan_;
   const call::Dims& dims_;
   const Options& options_;
+  const bool followed_;
   const rule::DecodedInputs inputs_;
   const StateIndex index_;
   Evaluation evaluation_;

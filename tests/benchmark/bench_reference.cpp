@@ -110,8 +110,9 @@ void recurrent(benchmark::State& state, Bounds bounds, bool kda, std::int64_t T)
     for (std::int64_t first = 0; first < kV; first += rule::kTileColumns<S>) {
       rule::RecurrentTile<S> tile(lane, inputs.v.data(), kV, first, rule::kTileColumns<S>);
       bounds::Certificate<S> certificate(lane, {});
-      bounds::RunningError<S> spread(bounds::find_contract("recurrent_f32"), lane, tile, false);
-      constexpr std::int64_t kBlock = 64;
+      bounds::RunningError<S> spread(bounds::find_contract("recurrent_f32"), lane, tile);
+      // The running error reads the state after each token.
+      const std::int64_t kBlock = bounds == Bounds::kBudget ? 1 : 64;
       for (std::int64_t t = 0; t < T; t += kBlock) {
         const std::int64_t end = std::min(T, t + kBlock);
         tile.advance(t, end, detail);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reference/oracle/chunk_spread.hpp"
+#include "reference/oracle/spread.hpp"
 
 #include <algorithm>
 #include <boost/math/distributions/chi_squared.hpp>
 #include <cmath>
 
 #include "reference/bounds/chunk_emulator.hpp"
+#include "reference/bounds/perturbed_recurrence.hpp"
 #include "reference/bounds/running.hpp"
 #include "reference/oracle/lane_io.hpp"
 #include "reference/oracle/parallel.hpp"
@@ -37,6 +38,15 @@ void to_sigma(Matrix& squares, int runs) {
   }
 }
 
+// The habits of an fp32 kernel, and whether the difference that the one before made is that of the
+// same function: then the larger of the two counts.
+struct Habit {
+  bounds::Perturbation perturbation;
+  bool opposite = false;
+};
+const Habit kHabits[] = {
+    {{.alpha = 1.0}}, {{.alpha = -1.0}, true}, {{.beta = 1.0}}, {{.key = 1.0}}};
+
 class SpreadEmulation {
  public:
   SpreadEmulation(const call::Record& record, const call::Plan& plan,
@@ -64,27 +74,76 @@ class SpreadEmulation {
     each_state(sequence, head, [&](std::int64_t i, std::int64_t x, std::size_t at) {
       exact_state(i, x) = final_state_.golden[at];
     });
-    Matrix o = Matrix::Zero(v.rows(), v.cols());
-    Matrix state = Matrix::Zero(start.rows(), start.cols());
-    for (int run = 0; run < runs_; ++run) {
-      const auto stream =
-          static_cast<std::uint64_t>((sequence.first_token * dims_.HV + head) * kMostRuns + run);
-      bounds::Rounder rounder(contract_, bounds::RoundingMode::kRandom, kSpreadSeed, stream);
-      const auto emulated = bounds::emulate_chunks(lane, v, start, contract_, rounder);
-      o += (emulated.o - exact_o).cwiseAbs2();
-      state += (emulated.state - exact_state).cwiseAbs2();
-    }
-    to_sigma(o, runs_);
-    to_sigma(state, runs_);
+    const Form exact{.o = std::move(exact_o), .state = std::move(exact_state)};
+    const Form sigma = random_errors(lane, v, start, exact, sequence.first_token * dims_.HV + head);
+    const Form bias = systematic_errors(lane, v, start, exact);
     each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
-      o_.sigma[at] = static_cast<float>(o(t, x));
+      o_.sigma[at] = static_cast<float>(sigma.o(t, x));
+      o_.bias[at] = static_cast<float>(bias.o(t, x));
     });
     each_state(sequence, head, [&](std::int64_t i, std::int64_t x, std::size_t at) {
-      final_state_.sigma[at] = static_cast<float>(state(i, x));
+      final_state_.sigma[at] = static_cast<float>(sigma.state(i, x));
+      final_state_.bias[at] = static_cast<float>(bias.state(i, x));
     });
   }
 
  private:
+  using Lane = rule::Lane<double>;
+  using Form = rule::FormResult<double>;
+
+  [[nodiscard]] bool chunked() const { return contract_.chunk > 0; }
+
+  [[nodiscard]] Form random_run(const Lane& lane, const Matrix& v, const Matrix& start,
+                                std::uint64_t stream) const {
+    if (chunked()) {
+      bounds::Rounder rounder(contract_, bounds::RoundingMode::kRandom, kSpreadSeed, stream);
+      return bounds::emulate_chunks(lane, v, start, contract_, rounder);
+    }
+    return bounds::perturbed_recurrence(lane, v, start, contract_,
+                                        {.random = true, .seed = kSpreadSeed, .stream = stream});
+  }
+
+  [[nodiscard]] Form random_errors(const Lane& lane, const Matrix& v, const Matrix& start,
+                                   const Form& exact, std::int64_t lane_index) const {
+    Form squares = zeros(exact);
+    for (int run = 0; run < runs_; ++run) {
+      const Form result =
+          random_run(lane, v, start, static_cast<std::uint64_t>(lane_index * kMostRuns + run));
+      squares.o += (result.o - exact.o).cwiseAbs2();
+      squares.state += (result.state - exact.state).cwiseAbs2();
+    }
+    to_sigma(squares.o, runs_);
+    to_sigma(squares.state, runs_);
+    return squares;
+  }
+
+  [[nodiscard]] Form systematic_errors(const Lane& lane, const Matrix& v, const Matrix& start,
+                                       const Form& exact) const {
+    Form bias = zeros(exact);
+    if (chunked()) return bias;
+    Form before = zeros(exact);
+    for (const Habit& habit : kHabits) {
+      Form moved = bounds::perturbed_recurrence(lane, v, start, contract_, habit.perturbation);
+      moved.o = (moved.o - exact.o).cwiseAbs();
+      moved.state = (moved.state - exact.state).cwiseAbs();
+      if (habit.opposite) {
+        bias.o += (moved.o - before.o).cwiseMax(0.0);
+        bias.state += (moved.state - before.state).cwiseMax(0.0);
+      } else {
+        bias.o += moved.o;
+        bias.state += moved.state;
+      }
+      before = std::move(moved);
+    }
+    bias.o += contract_.functions.norm * exact.o.cwiseAbs();
+    return bias;
+  }
+
+  [[nodiscard]] static Form zeros(const Form& like) {
+    return {.o = Matrix::Zero(like.o.rows(), like.o.cols()),
+            .state = Matrix::Zero(like.state.rows(), like.state.cols())};
+  }
+
   // f(t, v, position in o) over the outputs of a lane.
   template <class F>
   void each_output(const call::Sequence& sequence, std::int64_t head, F&& f) {
@@ -118,6 +177,11 @@ class SpreadEmulation {
 };
 
 }  // namespace
+
+bool is_emulated(const call::Record& record, const bounds::Contract& contract) {
+  return contract.chunk > 0 ||
+         (contract.unit_roundoff > 0.0 && record.mode == call::Mode::kPrefill);
+}
 
 void emulate_spread(const call::Record& record, const call::Plan& plan,
                     const bounds::Contract& contract, Evaluation& evaluation) {

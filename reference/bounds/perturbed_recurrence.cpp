@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/bounds/perturbed_recurrence.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "fixtures/cases/philox.hpp"
+#include "reference/scalar/pack.hpp"
+
+namespace goldenrule::bounds {
+namespace {
+
+using Matrix = rule::Matrix<double>;
+using rule::Lane;
+using scalar::broadcast;
+using scalar::kPackWidth;
+using scalar::Pack;
+
+// Columns that advance together: K = 128 states of 32 columns stay in the first-level cache.
+constexpr int kPacks = 4;
+constexpr int kColumns = kPacks * kPackWidth;
+
+// A recurrence takes three roundings per state element and token, too many for Philox. They are
+// read from one table of uniform numbers, each row of columns from a place of its own. Columns
+// never meet, so that rows overlap elsewhere does no harm; and the second half of the table is the
+// first with the opposite sign, so that its mean, which would add up over the tokens, is zero.
+constexpr std::int64_t kTable = std::int64_t{1} << 14;
+
+const std::vector<double>& uniform_table() {
+  static const std::vector<double> table = [] {
+    const cases::Stream stream(0, "roundings");
+    std::vector<double> x(kTable + kColumns);
+    for (std::int64_t i = 0; i < kTable / 2; ++i) {
+      x[static_cast<std::size_t>(i)] = stream.uniform(i, -1.0, 1.0);
+      x[static_cast<std::size_t>(i + kTable / 2)] = -x[static_cast<std::size_t>(i)];
+    }
+    std::copy_n(x.begin(), kColumns, x.begin() + kTable);
+    return x;
+  }();
+  return table;
+}
+
+// Places in the table: the finalizer of MurmurHash3 over a counter.
+class Places {
+ public:
+  explicit Places(std::uint64_t start) : next_(start) {}
+
+  // Three places, 14 bits each.
+  GOLDENRULE_INLINE std::array<const double*, 3> three(const double* table) {
+    std::uint64_t h = (next_ += 0x9e3779b97f4a7c15U);
+    h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdU;
+    h = (h ^ (h >> 33)) * 0xc4ceb9fe1a85ec53U;
+    h ^= h >> 33;
+    constexpr std::uint64_t kMask = kTable - 1;
+    return {table + (h & kMask), table + ((h >> 14) & kMask), table + ((h >> 28) & kMask)};
+  }
+
+ private:
+  std::uint64_t next_;
+};
+
+// One error of a function: a habit of `sign` and, in a random run, scatter.
+class FunctionScatter {
+ public:
+  FunctionScatter(const Perturbation& p, const char* name)
+      : random_(p.random), stream_(p.seed, std::string(name) + std::to_string(p.stream)) {}
+
+  [[nodiscard]] double operator()(double sign, std::int64_t index) const {
+    return sign + (random_ ? stream_.uniform(index, -1.0, 1.0) : 0.0);
+  }
+
+ private:
+  bool random_;
+  cases::Stream stream_;
+};
+
+// alpha of one channel moved by `sign` times the errors of its functions. Softplus is never
+// negative, whatever its error, so alpha grows beyond 1 by the error of exp alone.
+double moved_alpha(double alpha, const rule::TokenBounds& b, const FunctionErrors& f, double sign) {
+  if (b.by_exp == 0.0 || alpha == 0.0) return alpha;
+  const double size = std::fabs(alpha);
+  const double exponent = std::fabs(std::log(size)) * f.log_alpha + b.softplus_slope * f.softplus;
+  double moved = size * std::exp(sign * exponent) + sign * b.by_logit * f.logit;
+  moved = std::clamp(moved, 0.0, std::max(size, 1.0));
+  return std::copysign(moved * (1.0 + sign * f.exp), alpha);
+}
+
+Lane<double> perturbed_lane(const Lane<double>& lane, const FunctionErrors& f,
+                            const Perturbation& p) {
+  Lane<double> moved = lane;
+  const FunctionScatter alpha(p, "alpha/");
+  const FunctionScatter channel(p, "channel/");
+  const FunctionScatter beta(p, "beta/");
+  const FunctionScatter key(p, "key/");
+  const FunctionScatter query(p, "query/");
+  const double norm = lane.k_error > 0.0 ? f.norm : 0.0;  // 0: the rows are the inputs themselves
+  for (std::int64_t t = 0; t < lane.tokens; ++t) {
+    const rule::TokenBounds& b = lane.bounds[static_cast<std::size_t>(t)];
+    for (std::int64_t g = 0; g < lane.gates; ++g) {
+      double sign = alpha(p.alpha, t * lane.gates + g);
+      if (lane.gates > 1) sign += channel(0.0, g);
+      double& a = moved.alpha[static_cast<std::size_t>(t * lane.gates + g)];
+      a = moved_alpha(a, b, f, sign);
+    }
+    const double sigmoid = b.beta_logit == 0.0 ? 0.0 : f.sigmoid + b.beta_logit * f.logit;
+    moved.beta[static_cast<std::size_t>(t)] *= 1.0 + beta(p.beta, t) * sigmoid;
+    const double of_key = 1.0 + key(p.key, t) * norm;
+    const double of_query = 1.0 + query(0.0, t) * norm;
+    for (std::int64_t i = 0; i < lane.K; ++i) {
+      moved.k[static_cast<std::size_t>(t * lane.K + i)] *= of_key;
+      moved.q[static_cast<std::size_t>(t * lane.K + i)] *= of_query;
+    }
+  }
+  return moved;
+}
+
+struct Tile {
+  const Lane<double>* lane;
+  const Matrix* v;
+  std::int64_t first;  // column
+  int columns;
+  double u;  // unit roundoff, 0: no roundings
+  Pack* state;
+  Matrix* o;
+};
+
+// One of the errors that a whole sum or number takes, with the variance of `squares` roundings.
+GOLDENRULE_INLINE double rounding(double u, double squares, double uniform) {
+  return u * uniform * __builtin_sqrt(squares);
+}
+
+GOLDENRULE_INLINE Pack load(const double* p) {
+  Pack x;
+  std::memcpy(&x.v, p, sizeof x.v);
+  return x;
+}
+
+GOLDENRULE_VECTOR_CLONES void run_tile(const Tile& tile, std::uint64_t start) {
+  const Lane<double>& lane = *tile.lane;
+  const std::int64_t K = lane.K;
+  const auto n = static_cast<double>(K);
+  const double* table = uniform_table().data();
+  const Pack u = broadcast(tile.u);
+  const Pack one = broadcast(1.0);
+  Places places(start);
+  alignas(64) double x[kColumns];
+  alignas(64) double squares[kColumns];
+  alignas(64) double d[kColumns];
+  for (std::int64_t t = 0; t < lane.tokens; ++t) {
+    const double* k = lane.k_row(t);
+    const double* q = lane.q_row(t);
+    Pack sum[kPacks];
+    Pack sum2[kPacks];
+    double kq = 0.0;
+    double kq2 = 0.0;
+    for (std::int64_t i = 0; i < K; ++i) {
+      const auto at = places.three(table);
+      const Pack a = broadcast(lane.alpha_at(t, i));
+      const Pack ki = broadcast(k[i]);
+      for (int w = 0; w < kPacks; ++w) {
+        const Pack decayed =
+            tile.state[i * kPacks + w] * a * (one + u * load(at[0] + w * kPackWidth));
+        tile.state[i * kPacks + w] = decayed;
+        const Pack product = decayed * ki;
+        sum[w] += product;
+        sum2[w] += product * product;
+      }
+      const double y = k[i] * q[i];
+      kq += y;
+      kq2 += y * y;
+    }
+    std::memcpy(x, sum, sizeof x);
+    std::memcpy(squares, sum2, sizeof squares);
+    const auto of_delta = places.three(table);
+    const double beta = lane.beta[static_cast<std::size_t>(t)];
+    for (int c = 0; c < kColumns; ++c) {
+      const double p =
+          x[c] + rounding(tile.u, n / 3 * x[c] * x[c] + (n / 6 + 2) * squares[c], of_delta[0][c]);
+      const double v = c < tile.columns ? (*tile.v)(t, tile.first + c) : 0.0;
+      // v - p and beta, each rounded, and d again as the factor of k d.
+      d[c] = beta * (v - p) * (1.0 + tile.u * __builtin_sqrt(2.0) * of_delta[1][c]);
+      sum[c / kPackWidth].set(c % kPackWidth, 0.0);
+      sum2[c / kPackWidth].set(c % kPackWidth, 0.0);
+    }
+    Pack delta[kPacks];
+    std::memcpy(delta, d, sizeof d);
+    for (std::int64_t i = 0; i < K; ++i) {
+      const auto at = places.three(table);
+      const Pack ki = broadcast(k[i]);
+      const Pack qi = broadcast(q[i]);
+      for (int w = 0; w < kPacks; ++w) {
+        // The product and the rounded k in it; then the sum.
+        const Pack added =
+            ki * delta[w] *
+            (one + u * (load(at[0] + w * kPackWidth) + load(at[1] + w * kPackWidth)));
+        const Pack z =
+            (tile.state[i * kPacks + w] + added) * (one + u * load(at[2] + w * kPackWidth));
+        tile.state[i * kPacks + w] = z;
+        const Pack product = z * qi;
+        sum[w] += product;
+        sum2[w] += product * product;
+      }
+    }
+    std::memcpy(x, sum, sizeof x);
+    std::memcpy(squares, sum2, sizeof squares);
+    const auto of_output = places.three(table);
+    const double early = n / 3 * kq * kq + n / 6 * kq2 + 2 * kq * kq;
+    for (int c = 0; c < tile.columns; ++c) {
+      const double of_sum = n / 3 * x[c] * x[c] + (n / 6 + 2) * squares[c];
+      (*tile.o)(t, tile.first + c) =
+          x[c] + rounding(tile.u, of_sum + early * d[c] * d[c], of_output[0][c]);
+    }
+  }
+}
+
+}  // namespace
+
+rule::FormResult<double> perturbed_recurrence(const Lane<double>& lane, const Matrix& v,
+                                              const Matrix& initial, const Contract& contract,
+                                              const Perturbation& perturbation) {
+  const Lane<double> moved = perturbed_lane(lane, contract.functions, perturbation);
+  rule::FormResult<double> result{.o = Matrix(lane.tokens, v.cols()), .state = initial};
+  std::vector<Pack> state(static_cast<std::size_t>(lane.K * kPacks));
+  for (std::int64_t first = 0; first < v.cols(); first += kColumns) {
+    const auto columns = static_cast<int>(std::min<std::int64_t>(kColumns, v.cols() - first));
+    for (std::int64_t i = 0; i < lane.K; ++i) {
+      for (int c = 0; c < kColumns; ++c) {
+        state[static_cast<std::size_t>(i * kPacks + c / kPackWidth)].set(
+            c % kPackWidth, c < columns ? initial(i, first + c) : 0.0);
+      }
+    }
+    const Tile tile{.lane = &moved,
+                    .v = &v,
+                    .first = first,
+                    .columns = columns,
+                    .u = perturbation.random ? contract.unit_roundoff : 0.0,
+                    .state = state.data(),
+                    .o = &result.o};
+    const cases::Stream places(perturbation.seed, "places");
+    run_tile(tile, places.bits(static_cast<std::int64_t>(perturbation.stream) * v.cols() + first));
+    for (std::int64_t i = 0; i < lane.K; ++i) {
+      for (int c = 0; c < columns; ++c) {
+        result.state(i, first + c) =
+            state[static_cast<std::size_t>(i * kPacks + c / kPackWidth)][c % kPackWidth];
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace goldenrule::bounds

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The budget of a whole sequence by emulation. Each lane is run R times with random roundings, at
+// the points of a chunked contract (bounds/chunk_emulator.hpp) or throughout an fp32 recurrence
+// (bounds/perturbed_recurrence.hpp), and sigma of an element is the root mean square of
+// (run - exact), averaged half and half with the mean over its row (the V values of an output
+// token, of a key of a state), which has V times the samples.
+//
+// Number of sigmas. To first order the error of an element is a linear form in independent uniform
+// roundings; it is sub-Gaussian with proxy sigma^2, so lambda = sqrt(2 ln(2n / (p/2))) covers n
+// elements with probability 1 - p/2. sigma itself is estimated: with r = the quantile p/(2n) of
+// chi^2 with R degrees of freedom, over R, an estimate below sqrt(r) sigma occurs anywhere
+// with probability below p/2; averaged with a row of the same variance it is at least
+// sqrt((1 + r)/2) sigma. Hence
+//
+//   multiple = lambda / sqrt((1 + r) / 2).
+//
+// Premises: zero-mean roundings (round to nearest), elements of a row of like variance, errors
+// small enough for linearity. Sums of a chunked kernel are accumulated in fp32, whose errors are
+// below 2^-13 of the others.
+//
+// Functions that are wrong by the full amount in one direction at every token are no random errors.
+// A recurrent contract declares such errors, and one run for each of them (alpha too large and too
+// small, where they are large enough for the two to differ; beta; the norm of k) says exactly what
+// it does to each element: bias is the sum of the absolute differences, and the norm of q, which
+// only scales an output, adds itself. So any combination of habits is covered, and in full.
+#pragma once
+
+#include <cstdint>
+
+#include "reference/oracle/evaluate.hpp"
+
+namespace goldenrule::oracle {
+
+/// Random runs per lane: kMostRuns, fewer for large calls, never below kFewestRuns. With few runs
+/// nearly all of the information comes from the row (V samples a run) and `multiple` says so: it is
+/// lambda times 1.35 with 24 runs and 1.41 with 2.
+inline constexpr int kMostRuns = 24;
+inline constexpr int kFewestRuns = 2;
+/// State elements visited by all random runs together that a check may cost: some seconds.
+inline constexpr std::int64_t kSpreadSteps = std::int64_t{8} << 30;
+
+/// The seed of the random roundings; fixed, so that a verdict can be repeated.
+inline constexpr std::uint64_t kSpreadSeed = 0x676f6c64656e7275U;
+
+/// Whether the budget of a call comes from emulation: where a contract rounds, for whole sequences.
+/// Decode and MTP run few tokens; theirs is computed (bounds/running.hpp).
+[[nodiscard]] bool is_emulated(const call::Record& record, const bounds::Contract& contract);
+
+/// Fills sigma, bias and multiple of o and final_state in `evaluation`.
+void emulate_spread(const call::Record& record, const call::Plan& plan,
+                    const bounds::Contract& contract, Evaluation& evaluation);
+
+}  // namespace goldenrule::oracle
