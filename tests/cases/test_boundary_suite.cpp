@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The boundary suite read against the list of DESIGN section 8: every value must occur for both
-// operations, or the suite has a hole that no one would notice.
+// The boundary suite against the shapes at which kernels have tails: every value must occur for
+// both operations, or the suite has a hole that no one would notice.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stages of the chunk form are what DESIGN section 2 says, each checked against its own
+// The stages of the chunk form are what chunk_form.cpp defines, each checked against its own
 // definition rather than against the code that made it.
 #include <doctest/doctest.h>
 

@@ -20,7 +20,7 @@ most decode kernels update it in place, so pass a clone.
 Tensors are NumPy arrays, torch tensors on any device (torch is never imported here), or anything
 that numpy.asarray takes. Storage types stay what they are: float64, float32, float16, int32,
 int64, and bfloat16 as torch.bfloat16, as ml_dtypes.bfloat16, or as float32 arrays named in
-bf16=("q", "k"), which must hold bfloat16 values exactly. Shapes and conventions: DESIGN section 4.
+bf16=("q", "k"), which must hold bfloat16 values exactly. Shapes and conventions: fixtures/README.md.
 Needs h5py >= 3 and NumPy.
 """
 
