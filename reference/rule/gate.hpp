@@ -36,7 +36,8 @@ struct GateValue {
   bool exact = false;           ///< alpha was given, or is 1
 };
 
-/// `x` is a (softplus, bounded) or g (log, log2, linear); `A_log` and `dt_bias` where the gate reads them.
+/// `x` is a (softplus, bounded) or g (log, log2, linear); `A_log` and `dt_bias` where the gate
+/// reads them.
 template <class S>
 [[nodiscard]] GateValue<S> gate(const call::Convention& c, double x, double A_log, double dt_bias) {
   using scalar::to_double;
