@@ -24,14 +24,21 @@ namespace {
 
 constexpr std::uint64_t kEmulationSeed = 1;
 
-std::vector<cases::Case> load_cases(const std::vector<std::string>& names) {
-  std::vector<cases::Case> loaded;
-  for (const std::string& name : names) {
-    if (name.find('=') == std::string::npos) {
-      const cases::Suite suite = cases::load_suite(name);
-      loaded.insert(loaded.end(), suite.cases.begin(), suite.cases.end());
+// A case and the column of the suite that it comes from.
+struct Entry {
+  cases::Case c;
+  std::size_t suite;
+};
+
+std::vector<Entry> load_cases(const std::vector<std::string>& names) {
+  std::vector<Entry> loaded;
+  for (std::size_t s = 0; s < names.size(); ++s) {
+    if (names[s].find('=') == std::string::npos) {
+      for (const cases::Case& c : cases::load_suite(names[s]).cases) loaded.push_back({c, s});
     } else {
-      for (const std::string& line : cases::expand(name)) loaded.push_back(cases::parse(line));
+      for (const std::string& line : cases::expand(names[s])) {
+        loaded.push_back({cases::parse(line), s});
+      }
     }
   }
   return loaded;
@@ -39,20 +46,20 @@ std::vector<cases::Case> load_cases(const std::vector<std::string>& names) {
 
 // Cheapest first, but one case of every kind before the second of any: most mistakes are seen in
 // any case where they apply, and the others need a family or a gate of their own.
-std::vector<cases::Case> in_visiting_order(std::vector<cases::Case> all) {
-  std::ranges::stable_sort(all, {}, [](const cases::Case& c) { return cases::step_count(c); });
+std::vector<Entry> in_visiting_order(std::vector<Entry> all) {
+  std::ranges::stable_sort(all, {}, [](const Entry& e) { return cases::step_count(e.c); });
   std::map<std::string, int> seen;
   std::vector<std::pair<int, std::size_t>> order;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const cases::Case& c = all[i];
-    const std::string kind = std::string(call::name_of(c.op)) + ' ' +
-                             std::string(call::name_of(c.mode)) + ' ' + c.family + ' ' +
+    const cases::Case& c = all[i].c;
+    const std::string kind = std::to_string(all[i].suite) + ' ' + std::string(call::name_of(c.op)) +
+                             ' ' + std::string(call::name_of(c.mode)) + ' ' + c.family + ' ' +
                              std::string(call::name_of(c.convention.gate)) + ' ' +
                              std::string(call::info(c.state).name);
     order.emplace_back(seen[kind]++, i);
   }
   std::ranges::stable_sort(order);
-  std::vector<cases::Case> sorted;
+  std::vector<Entry> sorted;
   for (const auto& [rank, i] : order) sorted.push_back(all[i]);
   return sorted;
 }
@@ -165,10 +172,10 @@ class MatrixBuilder {
   }
 
   Matrix run() {
-    const std::vector<cases::Case> order = in_visiting_order(load_cases(options_.suites));
+    const std::vector<Entry> order = in_visiting_order(load_cases(options_.suites));
     Progress progress(order.size());
     for (std::size_t i = 0; i < order.size(); ++i) {
-      progress.show(i, cases::canonical(order[i]));
+      progress.show(i, cases::canonical(order[i].c));
       visit(order[i]);
     }
     progress.clear();
@@ -186,44 +193,52 @@ class MatrixBuilder {
  private:
   using Key = std::pair<const mistakes::Mistake*, std::string>;
 
-  void visit(const cases::Case& c) {
+  void visit(const Entry& entry) {
+    const cases::Case& c = entry.c;
     const call::Record record = cases::make_record(c);
     const bounds::Contract& contract = given_ ? *given_ : contract_for(c);
     if (contract.chunk > 0 && c.mode != call::Mode::kPrefill) return;  // nobody chunks these
-    std::vector<const mistakes::Mistake*> plain = wanted(record, contract);
+    std::vector<const mistakes::Mistake*> plain = wanted(record, contract, entry.suite);
     std::vector<const mistakes::Mistake*> on_twin;
     const std::optional<call::Record> twin = poisoned(record);
     if (twin) {
-      for (const mistakes::Mistake* m : wanted(*twin, contract)) {
+      for (const mistakes::Mistake* m : wanted(*twin, contract, entry.suite)) {
         if (!m->applies(record)) on_twin.push_back(m);
       }
     }
     if (plain.empty() && on_twin.empty()) return;
     ++matrix_.cases;
-    try_on(record, contract, plain, cases::canonical(c));
-    if (!on_twin.empty()) try_on(*twin, contract, on_twin, cases::canonical(c) + " (with a NaN)");
+    try_on(record, contract, plain, cases::canonical(c), entry.suite);
+    if (!on_twin.empty()) {
+      try_on(*twin, contract, on_twin, cases::canonical(c) + " (with a NaN)", entry.suite);
+    }
   }
 
-  // Seen often enough; or permitted by the contract and not seen in one case of each kind.
-  [[nodiscard]] bool is_done(const MatrixRow& row) const {
+  // Seen often enough; or not seen in one case of each kind, where that is no survivor: another
+  // suite sees it or the contract permits it.
+  [[nodiscard]] bool is_done(const MatrixRow& row, const MatrixCell& cell) const {
     constexpr int kEvidence = 100;
     if (options_.all) return false;
-    return row.kills >= options_.kills || (!row.licence.empty() && row.applies >= kEvidence);
+    return cell.kills >= options_.kills ||
+           (cell.applies >= kEvidence && (row.kills() >= options_.kills || !row.licence.empty()));
   }
 
   // The mistakes that can be made in this call and have not been seen often enough.
-  [[nodiscard]] std::vector<const mistakes::Mistake*> wanted(
-      const call::Record& record, const bounds::Contract& contract) const {
+  [[nodiscard]] std::vector<const mistakes::Mistake*> wanted(const call::Record& record,
+                                                             const bounds::Contract& contract,
+                                                             std::size_t suite) const {
     std::vector<const mistakes::Mistake*> found;
     for (const mistakes::Mistake* m : chosen_) {
       const auto row = rows_.find({m, std::string(contract.name)});
-      if (!(row != rows_.end() && is_done(row->second)) && m->applies(record)) found.push_back(m);
+      if (row != rows_.end() && is_done(row->second, row->second.cells[suite])) continue;
+      if (m->applies(record)) found.push_back(m);
     }
     return found;
   }
 
   void try_on(const call::Record& record, const bounds::Contract& contract,
-              const std::vector<const mistakes::Mistake*>& tried, const std::string& line) {
+              const std::vector<const mistakes::Mistake*>& tried, const std::string& line,
+              std::size_t suite) {
     const Court court(record, contract);
     acquit(court, "exact", contract, line,
            mistakes::stored(record, contract, mistakes::exact_kernel(record)));
@@ -233,20 +248,23 @@ class MatrixBuilder {
     for (const mistakes::Mistake* m : tried) {
       const Finding found = court.commit(*m);
       MatrixRow& row = rows_[{m, std::string(contract.name)}];
-      if (row.applies++ == 0) {
+      if (row.cells.empty()) {
         row.mutant = m->name;
         row.contract = contract.name;
         row.licence = mistakes::licence(m->name, contract);
+        row.cells.resize(options_.suites.size());
       }
+      MatrixCell& cell = row.cells[suite];
+      ++cell.applies;
       if (found.out_of_budget == 0) {
         row.survivors.push_back(line);
         row.largest_ratio = std::max(row.largest_ratio, found.max_ratio);
         continue;
       }
-      ++row.kills;
-      if (found.out_of_budget > row.most_elements) {
-        row.most_elements = found.out_of_budget;
-        row.most_case = line;
+      ++cell.kills;
+      if (found.out_of_budget > cell.most_elements) {
+        cell.most_elements = found.out_of_budget;
+        cell.most_case = line;
       }
     }
   }
@@ -272,6 +290,18 @@ class MatrixBuilder {
 };
 
 }  // namespace
+
+int MatrixRow::applies() const {
+  int sum = 0;
+  for (const MatrixCell& cell : cells) sum += cell.applies;
+  return sum;
+}
+
+int MatrixRow::kills() const {
+  int sum = 0;
+  for (const MatrixCell& cell : cells) sum += cell.kills;
+  return sum;
+}
 
 Matrix kill_matrix(const MatrixOptions& options) { return MatrixBuilder(options).run(); }
 

@@ -21,23 +21,30 @@ struct MatrixOptions {
   std::vector<std::string> suites;   ///< names, or case lines
   std::string contract;              ///< empty: by mode and state type of each case
   std::vector<std::string> mutants;  ///< empty: all
-  int kills = 3;                     ///< cases that must see a mistake before it is left alone
-  bool all = false;                  ///< every mistake on every case where it applies
+  int kills = 3;     ///< cases of a suite that must see a mistake before it is left alone
+  bool all = false;  ///< every mistake on every case where it applies
+};
+
+/// One mistake under one contract on one suite.
+struct MatrixCell {
+  int applies = 0;                 ///< cases where it was committed
+  int kills = 0;                   ///< ... and seen
+  std::int64_t most_elements = 0;  ///< out of budget in one case
+  std::string most_case;           ///< its line
 };
 
 /// One mistake under one contract.
 struct MatrixRow {
   std::string mutant, contract;
-  int applies = 0;                     ///< cases where it was committed
-  int kills = 0;                       ///< ... and seen
-  std::int64_t most_elements = 0;      ///< out of budget in one case
-  std::string most_case;               ///< its line
+  std::vector<MatrixCell> cells;       ///< in the order of the suites
   std::vector<std::string> survivors;  ///< lines of cases that do not see it, in visiting order
   /// What the mistake alone takes of the budget, over the cases that do not see it.
   double largest_ratio = 0.0;
   std::string licence;  ///< why the contract permits it; empty: it does not
 
-  [[nodiscard]] bool survives() const { return kills == 0 && licence.empty(); }
+  [[nodiscard]] int applies() const;
+  [[nodiscard]] int kills() const;
+  [[nodiscard]] bool survives() const { return kills() == 0 && licence.empty(); }
 };
 
 /// An unmutated kernel that left its budget.

@@ -18,17 +18,30 @@ constexpr std::size_t kShownSurvivors = 3;
 
 std::string state_of(const MatrixRow& row) {
   if (row.survives()) return "SURVIVOR";
-  if (row.kills > 0) return "killed";
-  return "EQUIVALENT";
+  if (row.kills() > 0) return "killed";
+  return "PERMITTED";
+}
+
+// A case line is too long for the head of a column.
+std::string column_of(const std::string& suite) {
+  return suite.find('=') == std::string::npos ? suite : "given";
+}
+
+// Elements out of budget in the case that has most of them, and how many cases see the mistake.
+std::string text_of(const MatrixCell& cell) {
+  if (cell.applies == 0) return "-";
+  return fmt::format("{} ({}/{})", cell.most_elements, cell.kills, cell.applies);
 }
 
 void print_row(const MatrixRow& row) {
-  fmt::print("{:<28} {:<20} {:>7} {:>5} {:>11}  {}\n", row.mutant, row.contract, row.applies,
-             row.kills, row.most_elements, state_of(row));
-  if (row.kills == 0) {
+  fmt::print("{:<28} {:<20}", row.mutant, row.contract);
+  for (const MatrixCell& cell : row.cells) fmt::print(" {:>20}", text_of(cell));
+  fmt::print("  {}\n", state_of(row));
+  if (row.kills() == 0) {
     fmt::print("    it takes {:.3g} of the budget at most{}{}\n", row.largest_ratio,
                row.licence.empty() ? "" : "; the contract permits it: ", row.licence);
   }
+  if (row.kills() > 0) return;
   for (std::size_t i = 0; i < std::min(row.survivors.size(), kShownSurvivors); ++i) {
     fmt::print("    not seen by {}\n", row.survivors[i]);
   }
@@ -37,9 +50,11 @@ void print_row(const MatrixRow& row) {
   }
 }
 
-void print_matrix(const Matrix& matrix) {
-  fmt::print("{:<28} {:<20} {:>7} {:>5} {:>11}\n", "mistake", "contract", "applies", "kills",
-             "elements");
+void print_matrix(const Matrix& matrix, const MatrixOptions& options) {
+  fmt::print("elements out of budget in one case (cases that see it / tried)\n{:<28} {:<20}",
+             "mistake", "contract");
+  for (const std::string& suite : options.suites) fmt::print(" {:>20}", column_of(suite));
+  fmt::print("\n");
   for (const MatrixRow& row : matrix.rows) print_row(row);
   for (const std::string& name : matrix.unreached) {
     fmt::print("{:<28} applies to no case\n", name);
@@ -60,13 +75,21 @@ ordered_json number(double x) {
 std::string json_matrix(const Matrix& matrix, const MatrixOptions& options) {
   ordered_json rows = ordered_json::array();
   for (const MatrixRow& row : matrix.rows) {
+    ordered_json cells = ordered_json::array();
+    for (std::size_t s = 0; s < row.cells.size(); ++s) {
+      const MatrixCell& cell = row.cells[s];
+      cells.push_back({{"suite", options.suites[s]},
+                       {"applies", cell.applies},
+                       {"kills", cell.kills},
+                       {"most_elements", cell.most_elements},
+                       {"most_case", cell.most_case}});
+    }
     rows.push_back({{"mutant", row.mutant},
                     {"contract", row.contract},
                     {"state", state_of(row)},
-                    {"applies", row.applies},
-                    {"kills", row.kills},
-                    {"most_elements", row.most_elements},
-                    {"most_case", row.most_case},
+                    {"applies", row.applies()},
+                    {"kills", row.kills()},
+                    {"cells", cells},
                     {"survivors", row.survivors},
                     {"largest_ratio_of_survivors", number(row.largest_ratio)},
                     {"licence", row.licence}});
@@ -96,16 +119,16 @@ std::string json_matrix(const Matrix& matrix, const MatrixOptions& options) {
 
 int mutate(const MatrixOptions& options, const std::string& json) {
   const Matrix matrix = kill_matrix(options);
-  print_matrix(matrix);
+  print_matrix(matrix, options);
   if (!json.empty()) write_text(json, json_matrix(matrix, options));
   const auto survivors = std::ranges::count_if(matrix.rows, &MatrixRow::survives);
-  const auto equivalent = std::ranges::count_if(
-      matrix.rows, [](const MatrixRow& r) { return r.kills == 0 && !r.licence.empty(); });
+  const auto permitted = std::ranges::count_if(
+      matrix.rows, [](const MatrixRow& r) { return r.kills() == 0 && !r.licence.empty(); });
   fmt::print(
       "\n{} mistakes under their contracts: {} seen, {} permitted by the contract, {} "
       "SURVIVE; {} apply to no case. {} cases, {} elements of unmutated kernels, {} false "
       "alarms\n",
-      matrix.rows.size(), std::ssize(matrix.rows) - survivors - equivalent, equivalent, survivors,
+      matrix.rows.size(), std::ssize(matrix.rows) - survivors - permitted, permitted, survivors,
       matrix.unreached.size(), matrix.cases, matrix.honest_elements, matrix.false_alarms.size());
   // A contract for one mode leaves the mistakes of the others aside; otherwise a mistake that can
   // be made nowhere is one that the suites cannot see.
