@@ -186,7 +186,9 @@ size_t goldenrule_gpu_recurrent_workspace_size(const goldenrule_gpu_recurrent_ar
 goldenrule_gpu_status goldenrule_gpu_recurrent(const goldenrule_gpu_recurrent_args* args,
                                                char* message, size_t message_size);
 
-/* Loads every kernel, so that no later call does; optional, once per device before capture. */
+/* Loads every kernel of the current device, so that no later call does. Without it the first call
+ * of a kernel loads it, which may wait for the device: call it once per device before a capture and
+ * before launching on a stream that waits for the host. */
 goldenrule_gpu_status goldenrule_gpu_initialize(char* message, size_t message_size);
 
 /* Debugging: what only the device can see. `report` is device memory of this layout, written by a

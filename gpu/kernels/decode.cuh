@@ -140,9 +140,6 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   const int warp_row0 = at.row0 + lane.warp * C::kWarpRows;
   const int owned = owned_row<C::kR>(lane.lk);
 
-#ifndef LATE
-  ptx::launch_dependents();
-#endif
   ptx::wait_for_dependencies();
 
   const uint2 start_bits = request_start_slot(p, at.b);
@@ -190,9 +187,8 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
       store_element(o_row + row * element_size(p.o_type), p.o_type, x[0]);
     }
   }
-#ifdef LATE
+  // Not earlier: blocks of the next kernel would take issue slots and constant cache from this one.
   ptx::launch_dependents();
-#endif
   if (state_is_kept(p, scatter, 0, final)) {
     store_state<C>(p, at, lane, warp_row0, rows, scatter, 0, final);
   }

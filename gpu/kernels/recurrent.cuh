@@ -25,7 +25,6 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   const Place at = place_of<C>(p, static_cast<int>(blockIdx.x));
   const int warp_row0 = at.row0 + lane.warp * C::kWarpRows;
 
-  ptx::launch_dependents();
   ptx::wait_for_dependencies();
 
   const uint2 start_bits = request_start_slot(p, at.b);
@@ -59,6 +58,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
     }
 #pragma unroll 1
     for (int token = 0; token < count; ++token) {
+      if (first + token == p.T - 1) ptx::launch_dependents();
       run_token<C>(p, at, lane, tile, tokens, token, first + token, final);
     }
   }

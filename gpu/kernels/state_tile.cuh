@@ -116,15 +116,19 @@ struct PackedRows {
     State* first = head + origin(row0, lane, outer);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      State* to = first + distance(i, outer);
-      const int n = valid(i, row0, lane, p);
-      if (C::kExact || (n == kN && p.vector_state)) {
-        memory[i].store(to);
-      } else {
+      store_vector(memory[i], first + distance(i, outer), valid(i, row0, lane, p), p);
+    }
+  }
+
+  /// The first `n` elements of a vector.
+  __device__ static void store_vector(const Vector<State, kN>& x, State* to, int n,
+                                      const Params& p) {
+    if (C::kExact || (n == kN && p.vector_state)) {
+      x.store(to);
+    } else {
 #pragma unroll
-        for (int j = 0; j < kN; ++j) {
-          if (j < n) to[j] = memory[i].x[j];
-        }
+      for (int j = 0; j < kN; ++j) {
+        if (j < n) to[j] = x.x[j];
       }
     }
   }
@@ -148,6 +152,23 @@ struct StateTile {
     for (int r = 0; r < C::kR; ++r) {
 #pragma unroll
       for (int e = 0; e < C::kE; ++e) round_to(rows.at(chunk * C::kR + r, e), s[r][e]);
+    }
+  }
+
+  /// Rounds and stores vector by vector, for a tile that goes on: no copy of it is held in
+  /// registers.
+  __device__ void store(typename C::State* head, int outer, int row0, Lane lane,
+                        const Params& p) const {
+    using Rows = PackedRows<C>;
+    typename C::State* first = head + Rows::origin(row0, lane, outer);
+#pragma unroll
+    for (int i = 0; i < Rows::kVectors; ++i) {
+      Vector<typename C::State, Rows::kN> x;
+#pragma unroll
+      for (int j = 0; j < Rows::kN; ++j) {
+        round_to(x.x[j], C::kVK ? s[Rows::first_r(i)][Rows::first_e(i) + j] : s[j][i]);
+      }
+      Rows::store_vector(x, first + Rows::distance(i, outer), Rows::valid(i, row0, lane, p), p);
     }
   }
 };

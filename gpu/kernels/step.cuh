@@ -132,11 +132,11 @@ __device__ __forceinline__ bool state_is_kept(const Params& p, int64_t scatter_s
   return p.intermediate.data != nullptr || scatter_slot != kNoSlot || final.after == t + 1;
 }
 
-/// Writes the state after token t wherever it has to go. One copy of the store code for all
-/// targets.
-template <class C>
+/// Writes the state after token t, packed rows or a tile, wherever it has to go. One copy of the
+/// store code for all targets.
+template <class C, class Rows>
 __device__ __forceinline__ void store_state(const Params& p, Place at, Lane lane, int warp_row0,
-                                            const PackedRows<C>& rows, int64_t scatter_slot, int t,
+                                            const Rows& rows, int64_t scatter_slot, int t,
                                             FinalWrite final) {
   using State = typename C::State;
 #pragma unroll 1
@@ -170,9 +170,7 @@ __device__ __forceinline__ void run_token(const Params& p, Place at, Lane lane, 
   all_gather<C::kLaneStepK>(d, own, lane.lk);
   update_and_read<C>(tile, source, d, x);
   if (state_is_kept(p, tokens.slot[token], t, final)) {
-    PackedRows<C> rows;
-    tile.pack(rows, 0);
-    store_state<C>(p, at, lane, at.row0 + row_of_warp, rows, tokens.slot[token], t, final);
+    store_state<C>(p, at, lane, at.row0 + row_of_warp, tile, tokens.slot[token], t, final);
   }
   reduce_scatter<C::kLaneStepK>(x, lane.lk);
   if (stores_row<C::kR>(lane.lk) && (C::kExact || at.row0 + row < p.V)) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -56,9 +57,25 @@ Strides dense_strides(const TensorRule& rule) {
   for (auto axis = static_cast<int>(rule.extents.size()) - 1; axis >= 0; --axis) {
     const auto a = static_cast<std::size_t>(axis);
     if (axis < rule.strided) strides[a] = step;
-    step *= rule.extents[a];
+    if (axis > 0) step *= rule.extents[a];
   }
   return strides;
+}
+
+/// The bytes from the first element to the last must be countable: offsets are 64-bit.
+void check_span(const TensorRule& rule, const Strides& strides, std::int64_t size,
+                Problem& problem) {
+  std::int64_t left = std::numeric_limits<std::int64_t>::max() / size;
+  for (std::size_t a = 0; a < static_cast<std::size_t>(rule.strided); ++a) {
+    const std::int64_t steps = rule.extents[a] - 1;
+    if (steps <= 0) continue;
+    if (strides[a] > left / steps) {
+      problem.invalid(std::string(rule.name) + ".stride[" + std::to_string(a) + "]",
+                      "at most " + std::to_string(left / steps) + " (64-bit offsets)", strides[a]);
+      return;
+    }
+    left -= strides[a] * steps;
+  }
 }
 
 /// Two elements of a written tensor must not share memory: sorted by stride, each axis has to step
@@ -132,6 +149,7 @@ Strides check_tensor(const goldenrule_gpu_tensor& tensor, const TensorRule& rule
       problem.invalid(name + ".stride[" + std::to_string(a) + "]", "0 or more", strides[a]);
     }
   }
+  if (problem.ok()) check_span(rule, strides, static_cast<std::int64_t>(size), problem);
   if (rule.use == Use::kWritten && problem.ok()) check_overlap(rule, strides, problem);
   return strides;
 }

@@ -148,7 +148,7 @@ class Resolver {
                         "at most " + std::to_string(most), std::to_string(strides[i]));
       }
     }
-    return strides;
+    return problem_.ok() ? strides : Strides{};  // nothing is computed from what is refused
   }
 
   TokenView token_view(const TensorArg& tensor, const char* name, Need need, Use use,
@@ -280,7 +280,7 @@ class Resolver {
 
   // 16-byte alignment of every row; absent tensors do not matter.
   bool by_vectors(const StateView& view, std::int64_t token) const {
-    const std::int64_t unit = 16 / dtype_size(a_.state.dtype);
+    const std::int64_t unit = 16 / std::max(1, dtype_size(a_.state.dtype));
     return view.data == nullptr ||
            (reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0 && view.block % unit == 0 &&
             view.head % unit == 0 && view.outer % unit == 0 && token % unit == 0);

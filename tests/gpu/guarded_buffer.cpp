@@ -29,18 +29,20 @@ Bytes make_poison(std::size_t count, std::uint64_t seed) {
 }
 
 GuardedBuffer::GuardedBuffer(std::string name, std::size_t bytes, std::uint64_t seed,
-                             std::size_t shift)
+                             std::size_t shift, Memory memory)
     : name_(std::move(name)),
       size_(bytes),
       shift_(shift),
-      image_(make_poison(bytes + 2 * kRedzone, seed)),
-      memory_(gpu::allocate_device(bytes + 2 * kRedzone)) {
+      redzone_(memory == Memory::kGuarded ? kRedzone : 0),
+      image_(make_poison(memory == Memory::kGuarded ? bytes + 2 * kRedzone : 0, seed)),
+      memory_(gpu::allocate_device(memory == Memory::kGuarded ? image_.size() : bytes + shift)) {
+  if (image_.empty()) return;
   gpu::check_cuda(cudaMemcpy(memory_.get(), image_.data(), image_.size(), cudaMemcpyHostToDevice),
                   "upload");
 }
 
 void* GuardedBuffer::data() const {
-  return static_cast<std::byte*>(memory_.get()) + kRedzone + shift_;
+  return static_cast<std::byte*>(memory_.get()) + redzone_ + shift_;
 }
 
 void GuardedBuffer::upload(std::span<const std::byte> bytes) {
@@ -55,9 +57,10 @@ Bytes GuardedBuffer::download() const {
 
 std::string GuardedBuffer::violation() const {
   Bytes now(image_.size());
+  if (now.empty()) return "";
   gpu::check_cuda(cudaMemcpy(now.data(), memory_.get(), now.size(), cudaMemcpyDeviceToHost),
                   "download");
-  const std::size_t begin = kRedzone + shift_, end = begin + size_;
+  const std::size_t begin = redzone_ + shift_, end = begin + size_;
   for (std::size_t i = 0; i < now.size(); ++i) {
     if ((i >= begin && i < end) || now[i] == image_[i]) continue;
     const bool before = i < begin;

@@ -21,12 +21,19 @@ using Bytes = std::vector<std::byte>;
 /// `count` bytes of poison; another seed gives other payloads.
 [[nodiscard]] Bytes make_poison(std::size_t count, std::uint64_t seed);
 
+enum class Memory {
+  kGuarded,  ///< poisoned, between two redzones
+  kBare,     ///< exactly its bytes, uninitialised: redzones would hide from memcheck the accesses
+             ///< that lie in them, and poison from initcheck what nobody wrote
+};
+
 class GuardedBuffer {
  public:
   static constexpr std::size_t kRedzone = 4096;
 
-  /// Poisoned; `shift` bytes (below 256) move the contents off their alignment.
-  GuardedBuffer(std::string name, std::size_t bytes, std::uint64_t seed, std::size_t shift = 0);
+  /// `shift` bytes (below 256) move the contents off their alignment.
+  GuardedBuffer(std::string name, std::size_t bytes, std::uint64_t seed, std::size_t shift = 0,
+                Memory memory = Memory::kGuarded);
 
   [[nodiscard]] void* data() const;
   [[nodiscard]] std::size_t size() const { return size_; }
@@ -34,13 +41,17 @@ class GuardedBuffer {
 
   void upload(std::span<const std::byte> bytes);
   [[nodiscard]] Bytes download() const;
+  /// What a guarded buffer held when it was made.
+  [[nodiscard]] std::span<const std::byte> poison() const {
+    return {image_.data() + redzone_ + shift_, size_};
+  }
 
   /// "" if both redzones are intact, else one line: buffer, side, first byte, expected, actual.
   [[nodiscard]] std::string violation() const;
 
  private:
   std::string name_;
-  std::size_t size_, shift_;
+  std::size_t size_, shift_, redzone_;
   Bytes image_;  // what was in the memory, redzones included, when it was made
   gpu::DeviceMemory memory_;
 };

@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 namespace goldenrule::test {
 
-LiveCall::LiveCall(const Scenario& scenario) : s_(scenario) {
+LiveCall::LiveCall(const Scenario& scenario, Memory memory) : s_(scenario), memory_(memory) {
   const Case& c = s_.c;
   goldenrule_gpu_recurrent_args& a = args_;
   goldenrule_gpu_recurrent_defaults(&a);
@@ -52,9 +53,10 @@ LiveCall::LiveCall(const Scenario& scenario) : s_(scenario) {
 goldenrule_gpu_tensor LiveCall::place(const HostTensor& tensor, const char* name) {
   if (!tensor.present()) return {};
   const std::size_t shift = static_cast<std::size_t>(s_.c.shift) * call::info(tensor.dtype()).bytes;
-  auto buffer =
-      std::make_unique<GuardedBuffer>(name, tensor.bytes().size(), 100 + slots_.size(), shift);
-  buffer->upload(tensor.bytes());
+  auto buffer = std::make_unique<GuardedBuffer>(
+      name, tensor.bytes().size(), s_.poison * 1000 + 100 + slots_.size(), shift, memory_);
+  const bool only_written = is_output(&tensor) && &tensor != &s_.state;
+  if (memory_ == Memory::kGuarded || !only_written) buffer->upload(tensor.bytes());
   goldenrule_gpu_tensor t{.data = buffer->data(),
                           .stride = {},
                           .dtype = static_cast<std::int32_t>(tensor.dtype()),
@@ -72,10 +74,10 @@ const GuardedBuffer* LiveCall::find(const HostTensor& tensor) const {
   return it == slots_.end() ? nullptr : it->buffer.get();
 }
 
-void LiveCall::launch(cudaStream_t stream) {
+void LiveCall::launch(cudaStream_t stream, Kernel kernel) {
   args_.stream = stream;
   char message[256];
-  const goldenrule_gpu_status status = goldenrule_gpu_recurrent(&args_, message, sizeof message);
+  const goldenrule_gpu_status status = kernel(&args_, message, sizeof message);
   if (status != GOLDENRULE_GPU_OK) {
     throw Error(ErrorKind::kArgument, "goldenrule_gpu_recurrent", "ok",
                 std::string(goldenrule_gpu_status_name(status)) + ": " + message);
@@ -89,8 +91,7 @@ Outputs LiveCall::outputs() const {
     const GuardedBuffer* buffer = find(tensor);
     return buffer == nullptr ? Bytes{} : buffer->download();
   };
-  return {bytes(s_.o), bytes(s_.final_state.present() ? s_.final_state : s_.state),
-          bytes(s_.intermediates)};
+  return {bytes(s_.o), bytes(final_tensor()), bytes(s_.intermediates)};
 }
 
 void LiveCall::reset(const Scenario& scenario) {
@@ -98,47 +99,56 @@ void LiveCall::reset(const Scenario& scenario) {
   for (Slot& slot : slots_) slot.buffer->upload(slot.host->bytes());
 }
 
-std::string LiveCall::judge_tensor(const HostTensor& tensor, const ExpectedTensor& expected) const {
-  const GuardedBuffer& buffer = *find(tensor);
-  Bytes now = buffer.download();
-  const std::size_t size = call::info(tensor.dtype()).bytes;
-  for (std::size_t i = 0; i < expected.value.size(); ++i) {
-    if (expected.written[i] == 0) continue;
-    const std::size_t at = tensor.offset(static_cast<std::int64_t>(i));
-    const double y = call::decode(tensor.dtype(), &now[at]);
-    const double error = std::abs(y - expected.value[i]);
-    if (!(error <= expected.tolerance[i])) {
-      char text[200];
-      std::snprintf(text, sizeof text, ": element %zu: expected %.9g within %.3g, actual %.9g", i,
-                    expected.value[i], expected.tolerance[i], y);
-      return buffer.name() + text;
+std::string LiveCall::stray_write(const Expected& expected) const {
+  for (const Slot& slot : slots_) {
+    if (std::string complaint = slot.buffer->violation(); !complaint.empty()) return complaint;
+    const HostTensor& tensor = *slot.host;
+    Bytes now = slot.buffer->download();
+    if (is_output(&tensor)) {
+      const ExpectedTensor& e = &tensor == &s_.o               ? expected.o
+                                : &tensor == &s_.intermediates ? expected.intermediates
+                                                               : expected.final_state;
+      for (std::size_t i = 0; i < e.written.size(); ++i) {
+        if (e.written[i] == 0) continue;
+        const std::size_t at = tensor.offset(static_cast<std::int64_t>(i));
+        std::copy_n(&tensor.bytes()[at], call::info(tensor.dtype()).bytes, &now[at]);
+      }
     }
-    if (expected.tolerance[i] > 0) worst_ = std::max(worst_, error / expected.tolerance[i]);
-    std::copy_n(&tensor.bytes()[at], size, &now[at]);
+    const char* what = is_output(&tensor) ? " (unwritten)" : " (input)";
+    std::string complaint = first_difference(slot.buffer->name() + what, tensor.bytes(), now);
+    if (!complaint.empty()) return complaint;
   }
-  return first_difference(buffer.name() + " (unwritten)", tensor.bytes(), now);
+  return "";
+}
+
+std::string LiveCall::wrong_value(const Expected& expected) const {
+  worst_ = 0;
+  for (const auto& [tensor, e] :
+       {std::pair{&s_.o, &expected.o}, std::pair{&final_tensor(), &expected.final_state},
+        std::pair{&s_.intermediates, &expected.intermediates}}) {
+    if (!tensor->present()) continue;
+    const GuardedBuffer& buffer = *find(*tensor);
+    const Bytes now = buffer.download();
+    for (std::size_t i = 0; i < e->value.size(); ++i) {
+      if (e->written[i] == 0) continue;
+      const double y =
+          call::decode(tensor->dtype(), &now[tensor->offset(static_cast<std::int64_t>(i))]);
+      const double error = std::abs(y - e->value[i]);
+      if (!(error <= e->tolerance[i])) {
+        char text[200];
+        std::snprintf(text, sizeof text, ": element %zu: expected %.9g within %.3g, actual %.9g", i,
+                      e->value[i], e->tolerance[i], y);
+        return buffer.name() + text;
+      }
+      if (e->tolerance[i] > 0) worst_ = std::max(worst_, error / e->tolerance[i]);
+    }
+  }
+  return "";
 }
 
 std::string LiveCall::judge(const Expected& expected) const {
-  worst_ = 0;
-  for (const Slot& slot : slots_) {
-    if (std::string complaint = slot.buffer->violation(); !complaint.empty()) return complaint;
-    const bool output = slot.host == &s_.o || slot.host == &s_.intermediates ||
-                        slot.host == (s_.final_state.present() ? &s_.final_state : &s_.state);
-    if (output) continue;
-    std::string complaint = first_difference(slot.buffer->name() + " (input)", slot.host->bytes(),
-                                             slot.buffer->download());
-    if (!complaint.empty()) return complaint;
-  }
-  std::string complaint = judge_tensor(s_.o, expected.o);
-  if (complaint.empty()) {
-    complaint =
-        judge_tensor(s_.final_state.present() ? s_.final_state : s_.state, expected.final_state);
-  }
-  if (complaint.empty() && s_.intermediates.present()) {
-    complaint = judge_tensor(s_.intermediates, expected.intermediates);
-  }
-  return complaint;
+  std::string complaint = stray_write(expected);
+  return complaint.empty() ? wrong_value(expected) : complaint;
 }
 
 std::string run_case(const Case& c) {

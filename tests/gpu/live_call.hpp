@@ -20,22 +20,30 @@ struct Outputs {
   bool operator==(const Outputs&) const = default;
 };
 
+/// The library's entry point, or a kernel that the tests plant a mistake in.
+using Kernel = goldenrule_gpu_status (*)(const goldenrule_gpu_recurrent_args*, char*, std::size_t);
+
 class LiveCall {
  public:
-  explicit LiveCall(const Scenario& scenario);
+  /// Bare memory: tensors that are only written are left uninitialised.
+  explicit LiveCall(const Scenario& scenario, Memory memory = Memory::kGuarded);
 
   [[nodiscard]] goldenrule_gpu_recurrent_args& args() { return args_; }
 
   /// Launches on `stream` and does not wait. Throws Error with the message of a refusal.
-  void launch(cudaStream_t stream = nullptr);
+  void launch(cudaStream_t stream = nullptr, Kernel kernel = goldenrule_gpu_recurrent);
   void synchronize() const;
 
   [[nodiscard]] Outputs outputs() const;
   /// Gives all buffers the contents of another scenario of the same case; addresses stay.
   void reset(const Scenario& scenario);
 
-  /// "" or the first complaint: a touched redzone, a changed input, a changed byte that nobody
-  /// should have written, an element outside its tolerance.
+  /// "" or the first trace of a write that should not be: a touched redzone, a changed input, a
+  /// changed byte of an output that nobody should have written.
+  [[nodiscard]] std::string stray_write(const Expected& expected) const;
+  /// "" or the first element outside its tolerance.
+  [[nodiscard]] std::string wrong_value(const Expected& expected) const;
+  /// "" or the first complaint of both.
   [[nodiscard]] std::string judge(const Expected& expected) const;
   /// Largest error / tolerance over all elements of the last judge.
   [[nodiscard]] double worst() const { return worst_; }
@@ -47,10 +55,15 @@ class LiveCall {
   };
   goldenrule_gpu_tensor place(const HostTensor& tensor, const char* name);
   [[nodiscard]] const GuardedBuffer* find(const HostTensor& tensor) const;
-  [[nodiscard]] std::string judge_tensor(const HostTensor& tensor,
-                                         const ExpectedTensor& expected) const;
+  [[nodiscard]] const HostTensor& final_tensor() const {
+    return s_.final_state.present() ? s_.final_state : s_.state;
+  }
+  [[nodiscard]] bool is_output(const HostTensor* tensor) const {
+    return tensor == &s_.o || tensor == &s_.intermediates || tensor == &final_tensor();
+  }
 
   Scenario s_;
+  Memory memory_;
   std::vector<Slot> slots_;
   goldenrule_gpu_recurrent_args args_{};
   mutable double worst_ = 0;

@@ -74,7 +74,7 @@ double HostTensor::at(std::initializer_list<std::int64_t> index) const {
   return get(i);
 }
 
-Scenario::Scenario(const Case& c_, std::uint64_t poison_seed) : c(c_) {
+Scenario::Scenario(const Case& c_, std::uint64_t poison_seed) : c(c_), poison(poison_seed) {
   scale = c.scale != 0 ? c.scale : 1.0 / std::sqrt(static_cast<double>(c.K));
   if (c.values == Values::kExact) scale = 0.5;
   pool = c.slots == Slots::kIdentity  ? c.B
@@ -82,9 +82,9 @@ Scenario::Scenario(const Case& c_, std::uint64_t poison_seed) : c(c_) {
                                       : 2 * c.B + 3;
   const bool vk = c.layout == StateLayout::kVK;
   const std::int64_t outer = vk ? c.V : c.K, inner = vk ? c.K : c.V;
-  std::uint64_t poison = poison_seed * 1000;
+  std::uint64_t next = poison_seed * 1000;
   const auto tensor = [&](DType dtype, std::vector<std::int64_t> extents, int contiguous = 1) {
-    return HostTensor(dtype, std::move(extents), c.gap, ++poison, contiguous);
+    return HostTensor(dtype, std::move(extents), c.gap, ++next, contiguous);
   };
   q = tensor(c.io, {c.B, c.T, c.H, c.K});
   k = tensor(c.io, {c.B, c.T, c.H, c.K});
@@ -100,21 +100,24 @@ Scenario::Scenario(const Case& c_, std::uint64_t poison_seed) : c(c_) {
   }
   fill_gates();
   fill_tokens();
-  fill_indices(++poison);
+  fill_indices(++next);
 }
 
 void Scenario::fill_gates() {
   const std::int64_t heads = c.gate_head == GateHead::kV ? c.HV : c.H;
   if (c.gate != Gate::kNone) {
-    gate = c.kda ? HostTensor(c.gates, {c.B, c.T, c.HV, c.K}, c.gap, 11)
-                 : HostTensor(c.gates, {c.B, c.T, c.HV}, c.gap, 11, 0);
+    gate = c.kda ? HostTensor(c.gates, {c.B, c.T, c.HV, c.K}, c.gap, poison)
+                 : HostTensor(c.gates, {c.B, c.T, c.HV}, c.gap, poison, 0);
   }
   if (c.gate == Gate::kSoftplus || c.gate == Gate::kBounded) {
-    A_log = HostTensor(c.gates, {heads}, 0, 12);
-    dt_bias =
-        c.kda ? HostTensor(c.gates, {heads, c.K}, c.gap, 13) : HostTensor(c.gates, {heads}, 0, 13);
-    fill(A_log,
-         [&](std::uint64_t i) { return std::log(0.02 + 0.3 * uniform(stream(c, kRate), i)); });
+    A_log = HostTensor(c.gates, {heads}, 0, poison);
+    dt_bias = c.kda ? HostTensor(c.gates, {heads, c.K}, c.gap, poison)
+                    : HostTensor(c.gates, {heads}, 0, poison);
+    fill(A_log, [&](std::uint64_t i) {
+      // A large rate makes the far tail of softplus visible: at -10 it is 4.5e-5.
+      if (c.values == Values::kExtreme) return pick({-3, 0, 5}, stream(c, kRate), i);
+      return std::log(0.02 + 0.3 * uniform(stream(c, kRate), i));
+    });
     fill(dt_bias, [&](std::uint64_t i) { return normal(stream(c, kBias), i); });
   }
   const std::uint64_t s = stream(c, kGate);

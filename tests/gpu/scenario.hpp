@@ -50,6 +50,7 @@ struct Scenario {
   explicit Scenario(const Case& c, std::uint64_t poison_seed = 1);
 
   Case c;
+  std::uint64_t poison = 1;
   double scale = 1;
   std::int64_t pool = 0;  ///< slots
   HostTensor q, k, v, gate, A_log, dt_bias, beta, o;

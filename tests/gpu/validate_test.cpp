@@ -4,11 +4,17 @@
 // checked before the device is asked.
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <functional>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu/goldenrule_gpu.h"
+#include "tests/gpu/random.hpp"
 
 namespace goldenrule::test {
 namespace {
@@ -55,6 +61,12 @@ TEST_CASE("a well-formed call passes, or only the device is missing") {
       goldenrule_gpu_recurrent_validate(&a, message, sizeof message);
   CHECK_MESSAGE((status == GOLDENRULE_GPU_OK || status == GOLDENRULE_GPU_UNSUPPORTED_ARCHITECTURE),
                 message);
+  if (status == GOLDENRULE_GPU_UNSUPPORTED_ARCHITECTURE) {
+    const std::string text = message;
+    CHECK_MESSAGE(text.rfind("device: expected ", 0) == 0, text);
+    CHECK(goldenrule_gpu_recurrent(&a, message, sizeof message) == status);
+    CHECK(message == text);
+  }
   CHECK(goldenrule_gpu_recurrent_workspace_size(&a) == 0);
 }
 
@@ -72,7 +84,12 @@ TEST_CASE("each refusal names its argument") {
       {"gate_head", kInvalid, [](Args& a) { a.gate_head = 2; }},
       {"disable_state_update", kInvalid, [](Args& a) { a.disable_state_update = 7; }},
       {"flags", kInvalid, [](Args& a) { a.flags = 2; }},
+      {"reserved", kInvalid, [](Args& a) { a.reserved = 1; }},
       {"B", kInvalid, [](Args& a) { a.B = -1; }},
+      {"H", kInvalid, [](Args& a) { a.H = -2; }},
+      {"HV", kInvalid, [](Args& a) { a.HV = -4; }},
+      {"K", kInvalid, [](Args& a) { a.K = -1; }},
+      {"V", kInvalid, [](Args& a) { a.V = -1; }},
       {"T", kInvalid, [](Args& a) { a.T = 17; }},
       {"T", kInvalid, [](Args& a) { a.T = -1; }},
       {"H", kInvalid, [](Args& a) { a.H = 0; }},
@@ -118,10 +135,19 @@ TEST_CASE("each refusal names its argument") {
        }},
       {"q.reserved", kInvalid, [](Args& a) { a.q.reserved = 1; }},
       {"state.dtype", kUnsupported, [](Args& a) { a.state.dtype = GOLDENRULE_GPU_F16; }},
+      {"state.dtype", kUnsupported, [](Args& a) { a.state.dtype = 0; }},
+      {"state.dtype", kUnsupported, [](Args& a) { a.state.dtype = 99; }},
+      {"state.dtype", kUnsupported, [](Args& a) { a.state.dtype = GOLDENRULE_GPU_I32; }},
       {"state.stride[1]", kInvalid,
        [](Args& a) {
          a.state.stride[0] = 4 * 64 * 128;
          a.state.stride[1] = 64 * 127;
+         a.state.stride[2] = 128;
+       }},
+      {"state.stride[0]", kInvalid,
+       [](Args& a) {
+         a.state.stride[0] = std::numeric_limits<std::int64_t>::max() / 8;
+         a.state.stride[1] = 64 * 128;
          a.state.stride[2] = 128;
        }},
       {"final_state.dtype", kInvalid,
@@ -175,6 +201,98 @@ TEST_CASE("each refusal names its argument") {
       CHECK(text.find("actual") != std::string::npos);
     }
   }
+}
+
+TEST_CASE("every pointer: null where it is required, off its alignment, of no known type") {
+  struct Member {
+    const char* name;
+    goldenrule_gpu_tensor Args::*tensor;
+    std::ptrdiff_t size;
+    bool required;
+  };
+  const Member members[] = {
+      {"q", &Args::q, 2, true},         {"k", &Args::k, 2, true},
+      {"v", &Args::v, 2, true},         {"gate", &Args::gate, 2, true},
+      {"A_log", &Args::A_log, 2, true}, {"dt_bias", &Args::dt_bias, 2, false},
+      {"beta", &Args::beta, 2, true},   {"o", &Args::o, 2, true},
+      {"state", &Args::state, 4, true}, {"state_indices", &Args::state_indices, 4, false}};
+  const auto refused = [](const Args& a, const std::string& start) {
+    char message[256] = "";
+    CHECK(goldenrule_gpu_recurrent(&a, message, sizeof message) != GOLDENRULE_GPU_OK);
+    CHECK_MESSAGE(std::string(message).rfind(start, 0) == 0, message);
+  };
+  for (const Member& m : members) {
+    const std::string name = m.name;
+    Args a = good();
+    (a.*m.tensor).data = nullptr;
+    if (m.required) refused(a, name + ".data: expected a device pointer");
+    a = good();
+    (a.*m.tensor).data = odd((a.*m.tensor).data, m.size / 2);
+    refused(a, name + ".data: expected alignment to " + std::to_string(m.size) + " bytes");
+    for (const std::int32_t dtype : {0, -1, 6, 1 << 20}) {
+      a = good();
+      (a.*m.tensor).dtype = dtype;
+      refused(a, name + ".dtype: expected ");
+    }
+  }
+}
+
+TEST_CASE("an empty call has no pointers") {
+  Args a;
+  goldenrule_gpu_recurrent_defaults(&a);
+  a.H = a.HV = a.K = a.V = 1;
+  char message[256] = "";
+  const goldenrule_gpu_status status =
+      goldenrule_gpu_recurrent_validate(&a, message, sizeof message);
+  CHECK_MESSAGE(std::string(message).find("A_log.data: expected a device pointer") == 0,
+                message);  // not empty when B is 0
+  CHECK(status == GOLDENRULE_GPU_INVALID_ARGUMENT);
+  a.gate_kind = GOLDENRULE_GPU_GATE_LOG;
+  const goldenrule_gpu_status empty =
+      goldenrule_gpu_recurrent_validate(&a, message, sizeof message);
+  CHECK_MESSAGE((empty == GOLDENRULE_GPU_OK || empty == GOLDENRULE_GPU_UNSUPPORTED_ARCHITECTURE),
+                message);
+}
+
+TEST_CASE("arguments of any value: an answer, never a crash") {
+  // Whole words of the aggregate take values that are extreme for some field of it.
+  const std::int64_t values[] = {0,
+                                 1,
+                                 -1,
+                                 2,
+                                 3,
+                                 7,
+                                 16,
+                                 17,
+                                 128,
+                                 256,
+                                 257,
+                                 1 << 20,
+                                 1 << 24,
+                                 0x7fffffff,
+                                 -0x80000000LL,
+                                 std::int64_t{1} << 31,
+                                 std::int64_t{1} << 40,
+                                 std::numeric_limits<std::int64_t>::max(),
+                                 std::numeric_limits<std::int64_t>::min()};
+  constexpr std::size_t kWords = sizeof(Args) / sizeof(std::int64_t);
+  int refused = 0;
+  for (std::uint64_t run = 0; run < 200'000; ++run) {
+    Args a = good();
+    for (std::uint64_t i = 0; i <= run % 3; ++i) {
+      const std::uint64_t bits = random_bits(run, i);
+      const std::size_t word = 1 + bits % (kWords - 1);  // struct_size stays
+      const std::int64_t value = values[(bits >> 32) % std::size(values)];
+      std::memcpy(reinterpret_cast<char*>(&a) + word * sizeof value, &value, sizeof value);
+    }
+    char message[256] = "";
+    const goldenrule_gpu_status status =
+        goldenrule_gpu_recurrent_validate(&a, message, sizeof message);
+    if (status == GOLDENRULE_GPU_OK) continue;
+    ++refused;
+    if (std::string(message).find(": expected ") == std::string::npos) FAIL(message);
+  }
+  CHECK(refused > 100'000);
 }
 
 TEST_CASE("null pointers and short messages") {

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/gpu/high_slot.hpp"
+
+namespace goldenrule::test {
+namespace {
+
+constexpr std::int64_t kSlots = 4600, kHigh = 4500, kLow = 3;
+constexpr std::size_t kSlotBytes = std::size_t{32} * 128 * 128 * 4;
+constexpr std::size_t kPoolBytes = kSlotBytes * kSlots;
+constexpr std::size_t kSlack = 256;  // for a pool that is off its alignment
+
+Scenario scenario_of(Case c) {
+  c.B = 1;
+  c.H = 16;
+  c.HV = 32;
+  c.K = c.V = 128;
+  c.state = DType::kF32;
+  c.slots = Slots::kPermuted;
+  return Scenario(c);
+}
+
+/// The call with its row's state in `slot` of a pool of zeros; what is in the slot and in o after
+/// it.
+Bytes run_in_slot(const Scenario& s, std::int64_t slot, Kernel kernel, void* memory) {
+  std::byte* pool = static_cast<std::byte*>(memory) + s.c.shift * std::int64_t{sizeof(float)};
+  std::byte* at = pool + kSlotBytes * static_cast<std::size_t>(slot);
+  gpu::check_cuda(cudaMemcpy(at, s.state.bytes().data(), kSlotBytes, cudaMemcpyHostToDevice),
+                  "upload");
+  LiveCall live(s);
+  live.args().state.data = pool;
+  live.args().slots = kSlots;
+  const auto index = static_cast<std::int32_t>(slot);
+  gpu::check_cuda(
+      cudaMemcpy(live.args().state_indices.data, &index, sizeof index, cudaMemcpyHostToDevice),
+      "index");
+  live.launch(nullptr, kernel);
+  live.synchronize();
+  Bytes result(kSlotBytes);
+  gpu::check_cuda(cudaMemcpy(result.data(), at, kSlotBytes, cudaMemcpyDeviceToHost), "result");
+  const Bytes o = live.outputs().o;
+  result.insert(result.end(), o.begin(), o.end());
+  return result;
+}
+
+}  // namespace
+
+bool has_room_for_high_slot() {
+  std::size_t free = 0, total = 0;
+  gpu::check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return free > kPoolBytes + (std::size_t{1} << 30);
+}
+
+std::string high_slot_complaint(Case c, Kernel kernel) {
+  const Scenario s = scenario_of(c);
+  const gpu::DeviceMemory pool = gpu::allocate_device(kPoolBytes + kSlack);
+  Bytes results[2];
+  for (const std::int64_t slot : {kLow, kHigh}) {
+    gpu::check_cuda(cudaMemset(pool.get(), 0, kPoolBytes + kSlack), "cudaMemset");
+    results[slot == kHigh ? 1 : 0] = run_in_slot(s, slot, kernel, pool.get());
+  }
+  const std::span state(s.state.bytes().data(), kSlotBytes);
+  if (first_difference("", state, results[0]).empty()) return "the low slot was not written";
+  return first_difference("high slot", results[0], results[1]);
+}
+
+void run_in_high_slot(Case c, Kernel kernel) {
+  const gpu::DeviceMemory pool = gpu::allocate_device(kPoolBytes + kSlack);
+  static_cast<void>(run_in_slot(scenario_of(c), kHigh, kernel, pool.get()));
+}
+
+}  // namespace goldenrule::test

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpu_run/record_call.hpp"
+
+#include "fixtures/call/error.hpp"
+
+namespace goldenrule::gpu {
+namespace {
+
+call::Dims dims_of(const call::Record& record) {
+  if (record.mode == call::Mode::kPrefill) {
+    throw Error(ErrorKind::kValue, "mode", "decode or mtp (the modes of the GPU kernels)",
+                std::string(call::name_of(record.mode)));
+  }
+  return call::validate(record);
+}
+
+// Where the name in a record differs from the one in the C interface, the conventions choose.
+const char* gate_name(call::Gate gate) {
+  switch (gate) {
+    case call::Gate::kSoftplus:
+    case call::Gate::kBounded:
+      return "a";
+    case call::Gate::kLog:
+    case call::Gate::kLog2:
+    case call::Gate::kLinear:
+      return "g";
+    case call::Gate::kNone:
+      break;
+  }
+  return nullptr;
+}
+
+void set_conventions(const call::Record& record, const call::Dims& d,
+                     goldenrule_gpu_recurrent_args& a) {
+  const call::Convention& c = record.convention;
+  a.op = static_cast<std::int32_t>(record.op);
+  a.state_layout = static_cast<std::int32_t>(c.state_layout);
+  a.gate_kind = static_cast<std::int32_t>(c.gate);
+  a.beta_kind = static_cast<std::int32_t>(c.beta);
+  a.qk_norm = static_cast<std::int32_t>(c.qk_l2norm);
+  a.head_map = static_cast<std::int32_t>(c.head_map);
+  a.gate_head = static_cast<std::int32_t>(c.gate_head);
+  a.disable_state_update = static_cast<std::int32_t>(c.disable_state_update);
+  a.B = d.rows;
+  a.T = d.T;
+  a.H = d.H;
+  a.HV = d.HV;
+  a.K = d.K;
+  a.V = d.V;
+  a.slots = d.slots;
+  a.intermediate_rows = d.T;
+  a.pad_slot = c.pad_slot;
+  a.scale = call::resolved_scale(c, d.K);
+  a.l2_eps = c.l2_eps;
+  a.softplus_beta = c.softplus_beta;
+  a.softplus_threshold = c.softplus_threshold;
+  a.lower_bound = c.lower_bound;
+}
+
+}  // namespace
+
+call::TensorMap make_outputs(const call::Record& record, Update update) {
+  const call::Dims d = dims_of(record);
+  const call::Tensor& pool = record.inputs.at("initial_state");
+  call::TensorMap outputs;
+  outputs["o"] = call::Tensor(record.inputs.at("v").dtype(), call::output_shape(record, d, "o"));
+  if (update == Update::kSeparate) outputs["final_state"] = pool;
+  if (record.mode == call::Mode::kMtp) {
+    outputs["intermediate_states"] =
+        call::Tensor(pool.dtype(), call::output_shape(record, d, "intermediate_states"));
+  }
+  return outputs;
+}
+
+goldenrule_gpu_recurrent_args make_args(const call::Record& record, const Place& place) {
+  goldenrule_gpu_recurrent_args a;
+  goldenrule_gpu_recurrent_defaults(&a);
+  set_conventions(record, dims_of(record), a);
+  const bool logits = record.convention.gate == call::Gate::kSoftplus ||
+                      record.convention.gate == call::Gate::kBounded;
+  const bool direct = record.convention.beta == call::BetaForm::kDirect;
+  const auto put = [&](goldenrule_gpu_tensor& to, const char* name, const call::TensorMap& from) {
+    if (name == nullptr) return;
+    const auto it = from.find(name);
+    if (it == from.end()) return;
+    to.data = place(name, it->second);
+    to.dtype = static_cast<std::int32_t>(it->second.dtype());
+  };
+  put(a.q, "q", record.inputs);
+  put(a.k, "k", record.inputs);
+  put(a.v, "v", record.inputs);
+  put(a.gate, gate_name(record.convention.gate), record.inputs);
+  put(a.A_log, logits ? "A_log" : nullptr, record.inputs);
+  put(a.dt_bias, logits ? "dt_bias" : nullptr, record.inputs);
+  put(a.beta, direct ? "beta" : "b", record.inputs);
+  put(a.state, "initial_state", record.inputs);
+  put(a.state_indices, "state_indices", record.inputs);
+  put(a.output_state_indices, "output_state_indices", record.inputs);
+  put(a.ssm_state_indices, "ssm_state_indices", record.inputs);
+  const bool scatter = a.ssm_state_indices.data != nullptr;
+  put(a.num_accepted_tokens, scatter ? "num_accepted_tokens" : nullptr, record.inputs);
+  put(a.accepted_tokens, "accepted_tokens", record.inputs);
+  put(a.o, "o", record.outputs);
+  put(a.final_state, "final_state", record.outputs);
+  put(a.intermediate_states, "intermediate_states", record.outputs);
+  return a;
+}
+
+const char* contract_of(const call::Record& record) {
+  const bool narrow = record.inputs.at("initial_state").dtype() == call::DType::kBF16;
+  return narrow ? "recurrent_bf16_state" : "recurrent_f32";
+}
+
+}  // namespace goldenrule::gpu

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the plain description of a call (fixtures/call) to the arguments of the C interface. Both
+// say the same in the same words, so this is one table of names; who owns device memory and how it
+// is laid out around the tensors is left to the caller.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "fixtures/call/record.hpp"
+#include "gpu/goldenrule_gpu.h"
+
+namespace goldenrule::gpu {
+
+/// The device address of a tensor of the record; `name` is its name there ("initial_state").
+using Place = std::function<void*(const std::string& name, const call::Tensor& tensor)>;
+
+/// Where the final states go.
+enum class Update {
+  kInPlace,   ///< into initial_state: how a server runs the kernel
+  kSeparate,  ///< into final_state: reads see the pool as it was, whatever other rows write
+};
+
+/// Tensors for everything that a decode or MTP call writes: `o` in the type of v,
+/// `intermediate_states` (MTP) and, where it is separate, `final_state` in the type of
+/// initial_state. Their contents are zero, but final_state holds initial_state: slots that nobody
+/// writes keep their content. Throws Error as call::validate does, and Error(kValue) for prefill.
+[[nodiscard]] call::TensorMap make_outputs(const call::Record& record, Update update);
+
+/// The arguments of the call, dense tensors, no stream; `place` is called once for every tensor
+/// that the kernel is given. record.outputs is what make_outputs returned. Throws likewise.
+[[nodiscard]] goldenrule_gpu_recurrent_args make_args(const call::Record& record,
+                                                      const Place& place);
+
+/// The contract that the kernels keep on this record: their state is fp32 in registers and rounded
+/// where it is stored.
+[[nodiscard]] const char* contract_of(const call::Record& record);
+
+}  // namespace goldenrule::gpu
