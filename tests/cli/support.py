@@ -102,6 +102,15 @@ def make_capture(fixture, path, change=None, contract=None):
     return path
 
 
+def flip_a_bit(path, name):
+    """Changes one bit of a contiguous dataset in the file itself."""
+    with h5py.File(path, "r") as file:
+        position = file[name].id.get_offset() + 1
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
 def next_value(file, name, index):
     """Moves one element of an output to the next value of its type, away from zero."""
     values = file[name][()].astype(np.float64)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`goldenrule generate` and `list`: the files of a suite, their bytes, and what interrupts it."""
 
+import hashlib
+import json
 import os
 import re
 import resource
@@ -12,7 +14,8 @@ import unittest
 import h5py
 import numpy as np
 
-from support import DECODE, PREFILL, PROGRAM, CommandLineTest, main, run
+from support import (DECODE, MTP_PADDED, PREFILL, PROGRAM, CommandLineTest, flip_a_bit, main,
+                     make_capture, put, run)
 
 SUITE = "smoke"
 
@@ -81,11 +84,12 @@ class GenerateTest(SuiteTest):
         folder.mkdir()
         for name, data in whole.items():
             (folder / name).write_bytes(data)
-        first, second, *_ = sorted(whole)
+        first, second, third, *_ = sorted(whole)
         (folder / first).unlink()
         (folder / second).write_bytes(whole[second][:-7])
+        flip_a_bit(folder / third, "inputs/q")
         result = self.assert_run(0, "generate", SUITE, "-o", folder)
-        self.assertIn("2 written", result.out)
+        self.assertIn("3 written", result.out)
         self.assertEqual(contents(folder), whole)
 
     def test_shards_are_a_partition(self):
@@ -118,6 +122,94 @@ class GenerateTest(SuiteTest):
         # Without --stages the file is another one, and is written again.
         self.assertIn("1 written", self.assert_run(0, "generate", PREFILL, "-o", self.folder).out)
         self.assertEqual(path.read_bytes(), self.fixture(PREFILL).read_bytes())
+
+    def test_budgets(self):
+        line = MTP_PADDED.replace("padded", "padded state=bf16")
+        contracts = "recurrent_f32,chunk64_bf16,ideal"
+        self.assert_run(0, "generate", line, "-o", self.folder, "--contract", contracts)
+        (path,) = self.folder.iterdir()
+        first = path.read_bytes()
+        with h5py.File(path, "r") as file:
+            shapes = {name: golden.shape for name, golden in file["golden"].items()}
+            names = {c: set(group) for c, group in file["budget"].items()}
+            # The chunk form has no states between tokens, so its contract says nothing of them.
+            self.assertEqual(names, {"recurrent_f32": set(shapes), "ideal": set(shapes),
+                                     "chunk64_bf16": {"o", "final_state"}})
+            for contract, group in file["budget"].items():
+                for name, budget in group.items():
+                    self.assertEqual((budget.dtype, budget.shape), ("<f4", shapes[name]))
+                    self.assertEqual(budget.attrs["sha256"],
+                                     hashlib.sha256(budget[()].tobytes()).hexdigest())
+                    golden = file[f"golden/{name}"][()]
+                    # No kernel writes the intermediate states of the padded row.
+                    np.testing.assert_array_equal(np.isnan(budget[()]), np.isnan(golden))
+            # `ideal` grants half an ulp of the type that each output is stored in, here bf16.
+            for name in ("o", "final_state"):
+                golden = file[f"golden/{name}"][()]
+                exponent = np.where(golden == 0, -126, np.frexp(golden)[1] - 1)
+                np.testing.assert_array_equal(file[f"budget/ideal/{name}"],
+                                              np.ldexp(0.5, exponent - 7).astype("f4"))
+            # A fp32 kernel with bf16 outputs needs that, and a little for its own roundings; its
+            # fp32 states need less.
+            ratio = file["budget/recurrent_f32/o"][()] / file["budget/ideal/o"][()]
+            self.assertGreaterEqual(ratio.min(), 1)
+            self.assertLess(np.median(ratio), 1.1)
+            self.assertLess(np.nanmax(file["budget/recurrent_f32/final_state"]),
+                            0.1 * np.nanmax(file["budget/ideal/final_state"]))
+        for wanted, count in ((contracts, 0), ("ideal", 1), ("ideal", 0), (contracts, 1)):
+            result = self.assert_run(0, "generate", line, "-o", self.folder, "--contract", wanted)
+            self.assertIn(f"{count} written", result.out)
+        self.assertEqual(path.read_bytes(), first)
+
+    def test_a_budget_is_what_check_grants(self):
+        # On a kernel that is off by exactly the stored budget, `check` sees a ratio of 1.
+        contract = "recurrent_f32"
+        self.assert_run(0, "generate", DECODE, "-o", self.folder, "--contract", contract)
+        (path,) = self.folder.iterdir()
+        report = self.folder / "report.json"
+
+        def off_by(factor):
+            def change(file):
+                with h5py.File(path, "r") as fixture:
+                    moved = fixture["golden/final_state"][()] + (
+                        factor * fixture[f"budget/{contract}/final_state"][()].astype("f8"))
+                put(file, "outputs/final_state", moved, h5py.h5t.IEEE_F64LE)
+            return change
+        for factor, code in ((1 - 2.0 ** -20, 0), (1 + 2.0 ** -20, 1)):
+            capture = make_capture(path, self.folder / "capture.h5", off_by(factor))
+            for command in (("check", capture), ("diff", path, capture)):
+                self.assert_run(code, *command, "--contract", contract, "--no-explain", "--json",
+                                report)
+                (case,) = json.loads(report.read_text())["cases"]
+                ratio = {t["name"]: t["max_ratio"] for t in case["tensors"]}["final_state"]
+                self.assertAlmostEqual(ratio, factor, delta=2.0 ** -22)
+        # It is rounded up: off by just that, every element is a little out of budget, but for
+        # those whose budget is a number of f32: in the slots that are not written, half an ulp.
+        capture = make_capture(path, self.folder / "capture.h5", off_by(1))
+        self.assert_run(1, "diff", path, capture, "--contract", contract, "--no-explain", "--json",
+                        report)
+        (case,) = json.loads(report.read_text())["cases"]
+        (states,) = (t for t in case["tensors"] if t["name"] == "final_state")
+        written = 2 * states["compared"] // 5  # slots; one row of three is padded
+        self.assertGreater(states["out_of_budget"], 0.95 * written)
+        self.assertLessEqual(states["out_of_budget"], written)
+
+    def test_budgets_of_a_contract_of_ones_own(self):
+        contract = self.folder / "mine.json"
+        folder = self.folder / "fixtures"
+        command = ("generate", DECODE, "-o", folder, "--contract", contract)
+        for roundoff, count in (("1e-7", 1), ("1e-7", 0), ("2e-7", 1)):
+            contract.write_text('{"name":"mine","state":"f32","unit_roundoff":%s}' % roundoff)
+            self.assertIn(f"{count} written", self.assert_run(0, *command).out)
+        result = self.assert_run(0, "verify", folder)
+        self.assertIn("/budget/mine, whose contract is not built in", result.out)
+        contract.write_text('{"name":"ideal"}')
+        self.assert_one_line(self.assert_run(2, *command).err, contract, "name", "no built-in",
+                             "'ideal'")
+        result = self.assert_run(2, "generate", DECODE, "-o", folder, "--contract", "ideal,ideal")
+        self.assert_one_line(result.err, "--contract", "'ideal' twice")
+        result = self.assert_run(2, "generate", DECODE, "-o", folder, "--contract", "best")
+        self.assert_one_line(result.err, "contract", "recurrent_f32", "'best'")
 
     def test_braces_make_several_cases(self):
         line = DECODE.replace("K=64", "K={16,32}")

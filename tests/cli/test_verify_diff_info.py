@@ -8,16 +8,8 @@ import math
 import h5py
 import numpy as np
 
-from support import DECODE, MTP, MTP_PADDED, PREFILL, CommandLineTest, main, next_value, put
-
-
-def flip_a_bit(path, name):
-    """Changes one bit of a contiguous dataset in the file itself."""
-    with h5py.File(path, "r") as file:
-        position = file[name].id.get_offset() + 1
-    data = bytearray(path.read_bytes())
-    data[position] ^= 1
-    path.write_bytes(data)
+from support import (DECODE, MTP, MTP_PADDED, PREFILL, CommandLineTest, flip_a_bit, main,
+                     next_value, put)
 
 
 def forge(path, name, index, factor):
@@ -60,6 +52,25 @@ class VerifyTest(CommandLineTest):
             forge(path, name, index, 1 + 2.0 ** -20)
             result = self.assert_run(1, "verify", self.folder)
             self.assertRegex(result.out, rf"(?m)^.*{path.name}: DIFFERS .* /{name}")
+
+    def test_forged_budgets_and_stages_are_recomputed(self):
+        self.assert_run(0, "generate", PREFILL, "-o", self.folder, "--stages", "4", "--contract",
+                        "recurrent_f32,chunk64_bf16")
+        (path,) = self.folder.iterdir()
+        right = path.read_bytes()
+        self.assertIn("1 right", self.assert_run(0, "verify", path).out)
+        for name, index in (("budget/recurrent_f32/o", (3, 1, 2)), ("stages/T", (1, 0, 0)),
+                            ("budget/chunk64_bf16/final_state", (2, 1, 2, 3)),
+                            ("stages/h", (3, 0, 1, 2))):
+            path.write_bytes(right)
+            forge(path, name, index, np.float32(1 + 2.0 ** -20))
+            result = self.assert_run(1, "verify", path)
+            self.assertRegex(result.out, rf"(?m)^.*{path.name}: DIFFERS .* /{name}$")
+        for name in ("budget/chunk64_bf16/o", "stages/w", "stages/A"):
+            path.write_bytes(right)
+            with h5py.File(path, "r+") as file:
+                del file[name]
+            self.assertIn(f"/{name}", self.assert_run(1, "verify", path).out)
 
     def test_a_forged_radius(self):
         path = self.copy_of_fixture(DECODE)
@@ -122,6 +133,81 @@ class DiffTest(CommandLineTest):
 
         other = self.fixture(DECODE + " seed=1")
         self.assert_run(2, "diff", other, self.capture(DECODE))
+
+    def test_a_candidate_with_outputs_only(self):
+        def strip(file):
+            del file["inputs"], file["convention"]
+
+        def strip_and_spoil(file):
+            strip(file)
+            next_value(file, "outputs/o", (0, 0, 1, 5))
+        for line in (DECODE, MTP_PADDED, PREFILL):
+            golden = self.fixture(line)
+            self.assert_run(0, "diff", golden, self.capture(line, strip), "--contract", "ideal")
+        wrong = self.capture(DECODE, strip_and_spoil)
+        result = self.assert_run(1, "diff", self.fixture(DECODE), wrong, "--contract", "ideal")
+        self.assertIn("head 1, value 5", result.out)
+        # Without the golden file it says nothing.
+        result = self.assert_run(2, "check", wrong)
+        self.assertIn("/inputs: expected a group with the inputs of the call", result.out)
+
+    def test_outputs_only_of_another_call(self):
+        golden = self.fixture(DECODE)
+
+        def strip(file):
+            del file["inputs"]
+
+        def other_shape(file):
+            strip(file)
+            put(file, "outputs/o", file["outputs/o"][()].astype("f8")[:, :, :, :31])
+
+        def other_mode(file):
+            strip(file)
+            file.attrs["mode"] = "prefill"
+
+        def other_convention(file):
+            strip(file)
+            file["convention"].attrs["scale"] = 1.0
+
+        def no_pad_slots(file):
+            del file["inputs/state_indices"]
+        for change, parts in (
+                (other_shape, ("/outputs/o", "expected [3,1,4,32]", "actual [3,1,4,31]")),
+                (other_mode, ("/@mode", "expected decode", "actual prefill")),
+                (other_convention, ("/convention", "expected the conventions of")),
+                (no_pad_slots, ("/inputs/state_indices", "expected", "actual no such dataset"))):
+            result = self.assert_run(2, "diff", golden, self.capture(DECODE, change))
+            self.assert_one_line(result.err, "capture.h5: ", *parts)
+
+    def test_every_verdict(self):
+        def zero(file):
+            put(file, "outputs/o", np.zeros(file["outputs/o"].shape))
+
+        def nothing(file):
+            del file["outputs"]
+
+        def no_inputs(file):
+            del file["inputs/q"]
+        coarse = self.folder / "coarse.json"
+        coarse.write_text('{"name":"coarse","unit_roundoff":0.25}')
+        report = self.folder / "report.json"
+        for change, contract, verdict, code in (
+                (None, "ideal", "EXACT", 0),
+                (None, "recurrent_f32", "EXACT", 0),
+                (lambda f: next_value(f, "outputs/final_state", (0, 0, 0, 0)), "recurrent_f32",
+                 "WITHIN_BUDGET", 0),
+                (lambda f: next_value(f, "outputs/final_state", (0, 0, 0, 0)), "ideal",
+                 "OUT_OF_BUDGET", 1),
+                (zero, "recurrent_f32", "OUT_OF_BUDGET", 1),
+                (zero, coarse, "MISTRUSTED", 2),
+                (nothing, "recurrent_f32", "SKIPPED", 2),
+                (no_inputs, "recurrent_f32", "ERROR", 2)):
+            capture = self.capture(DECODE, change)
+            for command in (("check", capture), ("diff", self.fixture(DECODE), capture)):
+                self.assert_run(code, *command, "--contract", contract, "--no-explain", "--json",
+                                report)
+                (case,) = json.loads(report.read_text())["cases"]
+                self.assertEqual(case["verdict"], verdict, command)
 
     def test_the_same_nan_is_the_same_input(self):
         def poison(file):

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/widening.hpp"
 #include "fixtures/schema/read.hpp"
 #include "reference/verdict/verdict.hpp"
 #include "tools/cli/commands.hpp"
@@ -20,6 +21,7 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
     schema::Fixture fixture =
         schema::read_fixture(file, {.golden = false, .budgets = false, .stages = false});
     result.record = std::move(fixture.record);
+    call::undo_widening(result.record);
     const bounds::Contract contract =
         choose_contract(options.contract, result.record, result.contract_origin);
     verdict::Judgement judgement =

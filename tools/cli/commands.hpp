@@ -33,7 +33,8 @@ struct GenerateOptions {
   std::string directory;
   std::string shard;  ///< "I/N", or empty
   std::string precision = "auto";
-  int stages = 0;  ///< chunk size of the stages that are added; 0: none
+  int stages = 0;                      ///< chunk size of the stages that are added; 0: none
+  std::vector<std::string> contracts;  ///< whose budgets are added: names or .json files
 };
 int generate(const GenerateOptions& options);
 

@@ -20,15 +20,27 @@ bool same_values(const call::Tensor& a, const call::Tensor& b) {
 }
 
 // The candidate must have been given the golden file's inputs, or the comparison means nothing. It
-// need not repeat them; what it repeats must be the same.
-void check_same_inputs(const schema::Fixture& golden, const schema::Fixture& candidate,
-                       const DiffOptions& options) {
-  for (const auto& [name, tensor] : candidate.record.inputs) {
-    const call::Tensor* given = golden.record.find_input(name);
-    if (given == nullptr || !same_values(*given, tensor)) {
-      throw Error(ErrorKind::kValue, options.candidate, "/inputs/" + name,
-                  "the values in " + options.golden, "other values");
-    }
+// need not repeat them (then they were taken from the golden file); those that it repeats must be
+// all of them and the same.
+void check_same_call(const schema::Fixture& golden, const schema::Fixture& candidate,
+                     const DiffOptions& options) {
+  const auto demand = [&](bool right, const std::string& where, const std::string& expected,
+                          const std::string& actual) {
+    if (!right) throw Error(ErrorKind::kValue, options.candidate, where, expected, actual);
+  };
+  const call::Record& a = golden.record;
+  const call::Record& b = candidate.record;
+  demand(a.op == b.op, "/@op", std::string(call::name_of(a.op)), std::string(call::name_of(b.op)));
+  demand(a.mode == b.mode, "/@mode", std::string(call::name_of(a.mode)),
+         std::string(call::name_of(b.mode)));
+  const std::string expected = "the values in " + options.golden;
+  for (const auto& [name, tensor] : b.inputs) {
+    const call::Tensor* given = a.find_input(name);
+    demand(given != nullptr && same_values(*given, tensor), "/inputs/" + name, expected,
+           "other values");
+  }
+  for (const auto& [name, tensor] : a.inputs) {
+    demand(b.find_input(name) != nullptr, "/inputs/" + name, expected, "no such dataset");
   }
   if (!(golden.record.convention == candidate.record.convention)) {
     throw Error(ErrorKind::kValue, options.candidate, "/convention",
@@ -36,20 +48,19 @@ void check_same_inputs(const schema::Fixture& golden, const schema::Fixture& can
   }
 }
 
-}  // namespace
-
-int diff(const DiffOptions& options) {
+// Budgets are computed, also where the golden file has them: they depend on the type in which the
+// candidate stores its outputs, and the search for the mistake wants more of them than a file has.
+void judge_candidate(const DiffOptions& options, FileReport& result) {
   schema::Fixture golden =
       schema::read_fixture(options.golden, {.budgets = false, .stages = false});
-  schema::Fixture candidate =
-      schema::read_fixture(options.candidate, {.golden = false, .budgets = false, .stages = false});
   if (golden.golden.empty()) {
     throw Error(ErrorKind::kSchema, options.golden, "/golden", "golden values", "none");
   }
-  check_same_inputs(golden, candidate, options);
+  schema::Fixture candidate = schema::read_fixture(
+      options.candidate,
+      {.golden = false, .budgets = false, .stages = false, .call = &golden.record});
+  check_same_call(golden, candidate, options);
 
-  FileReport result;
-  result.file = options.candidate;
   golden.record.outputs = std::move(candidate.record.outputs);
   golden.record.contract = candidate.record.contract;
   const bounds::Contract contract =
@@ -64,6 +75,20 @@ int diff(const DiffOptions& options) {
   result.report = std::move(judgement.report);
   result.record = std::move(golden.record);
   drop_tensors(result.record);
+}
+
+}  // namespace
+
+int diff(const DiffOptions& options) {
+  FileReport result;
+  result.file = options.candidate;
+  try {
+    judge_candidate(options, result);
+  } catch (const Error& error) {
+    result.report = error_report(error);
+    (void)finish({result}, options.json, options.junit);
+    throw;
+  }
   fmt::print("{}\n", text_report(result));
   return finish({result}, options.json, options.junit);
 }

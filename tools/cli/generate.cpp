@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <set>
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/cases/suite.hpp"
@@ -50,22 +51,45 @@ cases::Suite select(const GenerateOptions& options) {
                       parse_count(options.shard.substr(slash + 1), options.shard));
 }
 
-// The chunk size of the stages in a file: A is [tokens,HV,C]. 0: it has none.
-std::int64_t stored_stages(const schema::Description& found) {
-  const auto a = std::ranges::find(found.datasets, "/stages/A", &schema::DatasetInfo::path);
-  return a == found.datasets.end() || a->shape.empty() ? 0 : a->shape.back();
+Extras extras_of(const GenerateOptions& options) {
+  Extras extras{.stages = options.stages, .contracts = {}};
+  std::set<std::string> names;
+  for (const std::string& name : options.contracts) {
+    extras.contracts.push_back(named_contract(name));
+    if (name.ends_with(".json") && is_built_in(extras.contracts.back())) {
+      throw Error(ErrorKind::kValue, name, "name", "a name that no built-in contract has",
+                  "'" + extras.contracts.back().name + "'");
+    }
+    if (!names.insert(extras.contracts.back().name).second) {
+      throw Error(ErrorKind::kArgument, "--contract", "contracts with different names",
+                  "'" + extras.contracts.back().name + "' twice");
+    }
+  }
+  return extras;
+}
+
+// The budgets in a file are those of `contracts` and no others. What a name that is not built in
+// stood for when they were written is known to nobody: those are computed again.
+bool has_budgets(const schema::Fixture& found, const std::vector<bounds::Contract>& contracts) {
+  if (found.budgets.size() != contracts.size()) return false;
+  return std::ranges::all_of(contracts, [&](const bounds::Contract& contract) {
+    const auto stored = found.budgets.find(contract.name);
+    if (stored == found.budgets.end()) return false;
+    return is_built_in(contract) || same_tensors(stored->second, compute_budget(found, contract));
+  });
 }
 
 // A file that is there under its final name was completed by an earlier run; it is kept if it is
-// what this run would write. Files that cannot be read are written again.
-bool is_done(const fs::path& path, const cases::Case& c, scalar::Precision precision, int stages) {
+// what this run would write. Files that cannot be read, as those with a damaged dataset whose
+// digest does not fit, are written again.
+bool is_done(const fs::path& path, const cases::Case& c, scalar::Precision precision,
+             const Extras& extras) {
   if (!fs::exists(path)) return false;
   try {
-    const schema::Description found = schema::describe(path);
-    return found.header.record.case_line == cases::canonical(c) &&
-           found.header.generator == generator_name() &&
-           found.header.precision_bits == oracle::bits_of(precision) &&
-           stored_stages(found) == stages;
+    const schema::Fixture found = schema::read_fixture(path);
+    return found.record.case_line == cases::canonical(c) && found.generator == generator_name() &&
+           found.precision_bits == oracle::bits_of(precision) && !found.golden.empty() &&
+           stored_stages(found) == extras.stages && has_budgets(found, extras.contracts);
   } catch (const Error&) {
     return false;
   }
@@ -76,6 +100,7 @@ bool is_done(const fs::path& path, const cases::Case& c, scalar::Precision preci
 int generate(const GenerateOptions& options) {
   const cases::Suite suite = select(options);
   const auto given = parse_precision(options.precision);
+  const Extras extras = extras_of(options);
   const fs::path directory(options.directory);
   std::error_code failure;
   fs::create_directories(directory, failure);
@@ -90,8 +115,8 @@ int generate(const GenerateOptions& options) {
     const fs::path path = directory / (cases::file_stem(c) + ".h5");
     progress.show(i, path.filename().string());
     const scalar::Precision precision = given.value_or(golden_precision(c));
-    if (is_done(path, c, precision, options.stages)) continue;
-    schema::write_fixture(path, make_fixture(c, precision, options.stages));
+    if (is_done(path, c, precision, extras)) continue;
+    schema::write_fixture(path, make_fixture(c, precision, extras));
     ++written;
   }
   progress.clear();

@@ -1,12 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/golden.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "reference/oracle/evaluate.hpp"
 #include "reference/oracle/stages.hpp"
+#include "reference/verdict/budget.hpp"
 
 namespace goldenrule::tools {
+namespace {
+
+// The next number of f32 that is not below x >= 0; one NaN for all.
+double rounded_up(double x) {
+  if (std::isnan(x)) return std::numeric_limits<double>::quiet_NaN();
+  const double nearest = call::round_to(call::DType::kF32, x);
+  return nearest < x ? nearest + call::ulp(call::DType::kF32, nearest) : nearest;
+}
+
+// Of a kernel whose contract leaves it open.
+call::DType state_type(const call::Record& record) {
+  const call::Tensor* initial = record.find_input("initial_state");
+  return initial == nullptr ? call::DType::kF32 : initial->dtype();
+}
+
+}  // namespace
 
 std::string generator_name() { return std::string("goldenrule ") + GOLDENRULE_VERSION; }
 
@@ -32,14 +51,57 @@ void compute_golden(schema::Fixture& fixture, scalar::Precision precision) {
   }
 }
 
-schema::Fixture make_fixture(const cases::Case& c, scalar::Precision precision, int stages) {
+std::int64_t stored_stages(const schema::Fixture& fixture) {
+  const auto a = fixture.stages.find("A");
+  return a == fixture.stages.end() || a->second.shape().empty() ? 0 : a->second.shape().back();
+}
+
+bool same_bytes(const call::Tensor& a, const call::Tensor& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
+         std::ranges::equal(a.bytes(), b.bytes());
+}
+
+bool same_tensors(const call::TensorMap& a, const call::TensorMap& b) {
+  return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
+    return x.first == y.first && same_bytes(x.second, y.second);
+  });
+}
+
+call::TensorMap compute_budget(const schema::Fixture& fixture, const bounds::Contract& contract) {
+  const call::Record& record = fixture.record;
+  oracle::Evaluation evaluation =
+      oracle::evaluate(record, scalar::Precision::kDouble,
+                       {.certify = false,
+                        .contract = &contract,
+                        .intermediate_states = fixture.golden.contains("intermediate_states")});
+  call::TensorMap budgets;
+  for (const auto& [name, golden] : fixture.golden) {
+    oracle::Expected& expected = evaluation.outputs.at(name);
+    expected.golden = golden.value.to_doubles();
+    const call::DType type = name == "o" ? record.inputs.at("v").dtype() : state_type(record);
+    const verdict::Budget budget(name, type, expected, contract);
+    if (!budget.given()) continue;
+    call::Tensor& tensor =
+        budgets.emplace(name, call::Tensor(call::DType::kF32, expected.shape)).first->second;
+    for (std::int64_t i = 0; i < tensor.size(); ++i) {
+      tensor.set(i, rounded_up(budget(static_cast<std::size_t>(i))));
+    }
+  }
+  return budgets;
+}
+
+schema::Fixture make_fixture(const cases::Case& c, scalar::Precision precision,
+                             const Extras& extras) {
   schema::Fixture fixture;
   fixture.record = cases::make_record(c);
   fixture.generator = generator_name();
   fixture.family = c.family;
   fixture.seed = static_cast<std::int64_t>(c.seed);
   compute_golden(fixture, precision);
-  if (stages > 0) fixture.stages = oracle::chunk_stages(fixture.record, stages);
+  if (extras.stages > 0) fixture.stages = oracle::chunk_stages(fixture.record, extras.stages);
+  for (const bounds::Contract& contract : extras.contracts) {
+    fixture.budgets[contract.name] = compute_budget(fixture, contract);
+  }
   return fixture;
 }
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fixture from a case: inputs from the case line, golden values from the oracle.
+// A fixture from a case: inputs from the case line, golden values from the oracle, budgets from
+// contracts.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "fixtures/cases/case.hpp"
 #include "fixtures/schema/fixture.hpp"
+#include "reference/bounds/contract.hpp"
 #include "reference/scalar/tier.hpp"
 
 namespace goldenrule::tools {
@@ -21,12 +23,32 @@ namespace goldenrule::tools {
 inline constexpr std::int64_t kMultiSteps = std::int64_t{16} << 20;
 [[nodiscard]] scalar::Precision golden_precision(const cases::Case& c);
 
-/// Elements that nothing writes (intermediate rows of padded requests) are NaN. `stages` > 0 adds
-/// the chunk stages with that chunk size.
+/// What a fixture holds beside inputs and golden values.
+struct Extras {
+  std::int64_t stages = 0;                  ///< chunk size of the stages; 0: none
+  std::vector<bounds::Contract> contracts;  ///< whose budgets are added
+};
+
+/// Elements that nothing writes (intermediate rows of padded requests) are NaN.
 [[nodiscard]] schema::Fixture make_fixture(const cases::Case& c, scalar::Precision precision,
-                                           int stages);
+                                           const Extras& extras);
+
+/// The chunk size of the stages in a fixture, the last extent of A; 0: it has none.
+[[nodiscard]] std::int64_t stored_stages(const schema::Fixture& fixture);
+
+[[nodiscard]] bool same_bytes(const call::Tensor& a, const call::Tensor& b);
+/// Whether the same names hold the same bytes in the same types and shapes.
+[[nodiscard]] bool same_tensors(const call::TensorMap& a, const call::TensorMap& b);
 
 /// Golden values and precision for `fixture`, from its inputs.
 void compute_golden(schema::Fixture& fixture, scalar::Precision precision);
+
+/// The budget of `contract` for every output of `fixture` that has golden values and for which the
+/// contract gives one: what verdict::Budget grants a kernel that stores o in the type of v and
+/// states in the contract's type, or that of initial_state, or f32. In f32, rounded up, so that no
+/// element that `diff` passes is refused: at most 2^-23 of itself above the exact budget. NaN where
+/// the golden value is not finite (then the output must not be finite either) or not defined.
+[[nodiscard]] call::TensorMap compute_budget(const schema::Fixture& fixture,
+                                             const bounds::Contract& contract);
 
 }  // namespace goldenrule::tools

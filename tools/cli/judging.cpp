@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "reference/bounds/contract_json.hpp"
 #include "reference/mistakes/mistake.hpp"
 #include "reference/oracle/evaluate.hpp"
@@ -20,6 +22,11 @@ std::optional<scalar::Precision> parse_precision(const std::string& name) {
 
 bounds::Contract named_contract(const std::string& name) {
   return name.ends_with(".json") ? bounds::load_contract(name) : bounds::find_contract(name);
+}
+
+bool is_built_in(const bounds::Contract& contract) {
+  return std::ranges::find(bounds::contracts(), contract.name, &bounds::Contract::name) !=
+         bounds::contracts().end();
 }
 
 bounds::Contract choose_contract(const std::string& name, const call::Record& record,

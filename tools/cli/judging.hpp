@@ -20,6 +20,9 @@ namespace goldenrule::tools {
 /// The contract `name`, a built-in one or a .json file. Throws Error.
 [[nodiscard]] bounds::Contract named_contract(const std::string& name);
 
+/// Whether its name is that of a built-in contract.
+[[nodiscard]] bool is_built_in(const bounds::Contract& contract);
+
 /// The same, or without a name the contract of the record; `origin` says how it was chosen.
 [[nodiscard]] bounds::Contract choose_contract(const std::string& name, const call::Record& record,
                                                std::string& origin);

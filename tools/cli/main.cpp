@@ -50,6 +50,9 @@ int run(int argc, char** argv) {
       ->expected(0, 1)
       ->default_str("64")
       ->check(CLI::Range(1, 1 << 20));
+  sub->add_option("--contract", generate.contracts,
+                  "add the budgets of these contracts: names or .json files, with commas between")
+      ->delimiter(',');
   sub->callback([&] { command = [&] { return tools::generate(generate); }; });
 
   std::string directory;
