@@ -91,8 +91,8 @@ call::DType state_type(const call::Record& record, const bounds::Contract& contr
 
 }  // namespace
 
-call::TensorMap emulate(const call::Record& record, const bounds::Contract& contract,
-                        std::uint64_t seed) {
+call::TensorMap emulate_unstored(const call::Record& record, const bounds::Contract& contract,
+                                 std::uint64_t seed) {
   const bool chunked = contract.chunk > 0;
   // The exact outputs hold what no lane writes: untouched slots, zero tokens, padded rows.
   Evaluation exact =
@@ -121,9 +121,18 @@ call::TensorMap emulate(const call::Record& record, const bounds::Contract& cont
   }
   call::TensorMap outputs;
   for (const auto& [name, numbers] : values) {
+    outputs.emplace(name, call::Tensor(call::DType::kF64, exact.outputs.at(name).shape, numbers));
+  }
+  return outputs;
+}
+
+call::TensorMap emulate(const call::Record& record, const bounds::Contract& contract,
+                        std::uint64_t seed) {
+  call::TensorMap outputs = emulate_unstored(record, contract, seed);
+  for (auto& [name, tensor] : outputs) {
     const call::DType dtype =
         name == "o" ? record.inputs.at("v").dtype() : state_type(record, contract);
-    outputs.emplace(name, call::Tensor(dtype, exact.outputs.at(name).shape, numbers));
+    tensor = call::Tensor(dtype, tensor.shape(), tensor.to_doubles());
   }
   return outputs;
 }

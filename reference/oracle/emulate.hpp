@@ -11,6 +11,11 @@
 
 namespace goldenrule::oracle {
 
+/// The outputs in f64, before they are rounded to what they are stored in.
+[[nodiscard]] call::TensorMap emulate_unstored(const call::Record& record,
+                                               const bounds::Contract& contract,
+                                               std::uint64_t seed);
+
 /// o in the type of v, states in the contract's storage type (or that of initial_state, f32 without
 /// one). MTP with a recurrent contract has intermediate_states; the chunk form has none. Rows that
 /// no kernel writes are NaN; untouched slots keep their content.

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Relations can fail: which of them sees which known mistake, on kernels that make it in every
+// call that they are given. No oracle is asked, so a mistake that is consistent with itself in all
+// calls (a gate read in the wrong base) is seen by none, and that is stated here as well.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "reference/mistakes/inputs.hpp"
+#include "tests/relations/support.hpp"
+
+using namespace goldenrule;
+using namespace goldenrule::relations;
+using namespace goldenrule::relations::test;
+
+namespace {
+
+// Mistakes of causality and isolation that the table does not have, since no public kernel made
+// them: the next token is read, and the key of the next row is.
+call::TensorMap reads_ahead(const call::Record& r, const Kernel& kernel) {
+  const call::Plan plan = call::make_plan(r, false);
+  std::vector<std::int64_t> source;
+  for (const call::Sequence& s : plan.sequences) {
+    for (std::int64_t t = 0; t < s.token_count; ++t) {
+      source.push_back(s.first_token + std::min(t + 1, s.token_count - 1));
+    }
+  }
+  return kernel(mistakes::with_tokens(r, source));
+}
+call::TensorMap reads_neighbour(const call::Record& r, const Kernel& kernel) {
+  const std::int64_t tokens = call::validate(r).tokens;
+  std::vector<std::int64_t> source;
+  for (std::int64_t t = 0; t < tokens; ++t) source.push_back((t + 1) % tokens);
+  call::Record changed = mistakes::without_outputs(r);
+  changed.inputs["k"] = mistakes::with_tokens(r, source).inputs.at("k");
+  return kernel(changed);
+}
+bool always(const call::Record& r) { return call::validate(r).tokens > 0; }
+
+std::vector<mistakes::Mistake> suspects() {
+  std::vector<mistakes::Mistake> all(mistakes::table().begin(), mistakes::table().end());
+  all.push_back(
+      {"(reads_ahead)", "", "token t reads the inputs of token t + 1", always, reads_ahead});
+  all.push_back({"(reads_neighbour)", "", "token t reads the key of the next token of the batch",
+                 always, reads_neighbour});
+  return all;
+}
+
+// mistake -> relations that see it on some call.
+using Kills = std::map<std::string, std::set<std::string_view>>;
+
+Kills kills_of_all() {
+  Kills kills;
+  const bounds::Contract& contract = bounds::find_contract("recurrent_f32");
+  for (const mistakes::Mistake& mistake : suspects()) {
+    std::set<std::string_view>& seen = kills[std::string(mistake.name)];
+    for_each_call([&](const char* line) {
+      const call::Record record = record_of(line);
+      const Kernel wrong = [&](const call::Record& r) {
+        return mistake.applies(r) ? mistake.commit(r, mistakes::exact_kernel)
+                                  : mistakes::exact_kernel(r);
+      };
+      for (const Outcome& outcome : check_all(record, wrong, contract)) {
+        if (!outcome.findings.empty()) seen.insert(outcome.relation);
+      }
+    });
+  }
+  return kills;
+}
+
+}  // namespace
+
+TEST_CASE("every relation sees mistakes, and the expected ones") {
+  const Kills kills = kills_of_all();
+  fmt::print("\n{:<28}", "mistake");
+  for (const Relation& relation : table()) fmt::print(" {:.6}", relation.name);
+  fmt::print("\n");
+  for (const auto& [mistake, seen] : kills) {
+    fmt::print("{:<28}", mistake);
+    for (const Relation& relation : table()) {
+      fmt::print(" {:>6}", seen.contains(relation.name) ? "x" : ".");
+    }
+    fmt::print("\n");
+  }
+  for (const Relation& relation : table()) {
+    CAPTURE(relation.name);
+    CHECK(std::ranges::any_of(kills,
+                              [&](const auto& row) { return row.second.contains(relation.name); }));
+  }
+  // What each mistake is about, and the relation that is about the same.
+  constexpr std::pair<const char*, const char*> kExpected[] = {
+      {"state_leaks", "rows_alone"},
+      {"state_leaks", "neighbour_nan"},
+      {"tail_chunk_unmasked", "neighbour_nan"},
+      {"neighbour_nan", "neighbour_nan"},
+      {"(reads_neighbour)", "neighbour_nan"},
+      {"(reads_ahead)", "future_changed"},
+      {"(reads_ahead)", "future_nan"},
+      {"gate_shifted", "split"},
+      {"token_shifted", "split"},
+      {"token_shifted", "as_decode"},
+      {"initial_state_ignored", "split"},
+      {"state_carry_dropped", "as_decode"},
+      {"last_token_dropped", "split"},
+      {"delta_diagonal", "as_decode"},
+      {"pad_writes_slot0", "slots_permuted"},
+      {"pad_writes_last", "slots_permuted"},
+      {"slot_ignored", "slots_permuted"},
+      {"int32_offset", "slots_permuted"},
+      {"intermediate_by_slot", "slots_permuted"},
+      {"intermediate_shifted", "as_decode"},
+      {"stale_state", "as_prefill"},
+      {"batch_first_only", "rows_reversed"},
+      {"head_tiled", "heads_permuted"},
+      {"head_zero", "heads_permuted"},
+      {"a_log_wrong_head", "heads_permuted"},
+      {"fp16_bits_as_bf16", "power_of_two"},
+      {"beta_ignored", "beta_zero"},
+      {"tf32_operands", "linearity"},
+  };
+  for (const auto& [mistake, relation] : kExpected) {
+    CAPTURE(mistake);
+    CAPTURE(relation);
+    CHECK(kills.at(mistake).contains(relation));
+  }
+  // Consistent with themselves in every call: other functions, but linear and causal ones.
+  for (const char* mistake : {"gate_log2", "scale_missing", "no_delta", "read_before_update"}) {
+    CAPTURE(mistake);
+    CHECK(kills.at(mistake).empty());
+  }
+}

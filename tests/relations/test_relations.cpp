@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Right kernels keep every relation: the CPU reference with the same bits wherever a
+// batch-invariant kernel must have them, and the emulated kernels of all contracts, whose order of
+// summation follows the place in the batch, within their budgets.
+#include <cmath>
+#include <set>
+
+#include "fixtures/call/error.hpp"
+#include "tests/relations/support.hpp"
+
+using namespace goldenrule;
+using namespace goldenrule::relations;
+using namespace goldenrule::relations::test;
+
+namespace {
+
+// Every relation that applies holds and says something.
+void check_holds(const call::Record& record, const Kernel& kernel, const bounds::Contract& contract,
+                 Options options, std::set<std::string_view>& tried) {
+  CAPTURE(contract.name);
+  for (const Outcome& outcome : check_all(record, kernel, contract, options)) {
+    CHECK_MESSAGE(outcome.findings.empty(), to_text(outcome));
+    CHECK_MESSAGE(outcome.compared > 0, outcome.relation);
+    CHECK_MESSAGE(outcome.bound_to_signal < 1.0, outcome.relation);
+    tried.insert(outcome.relation);
+  }
+}
+
+const Relation& relation(std::string_view name) {
+  for (const Relation& r : table()) {
+    if (r.name == name) return r;
+  }
+  FAIL("no relation " << name);
+  return table().front();
+}
+
+}  // namespace
+
+TEST_CASE("the CPU reference keeps every relation under every contract") {
+  std::set<std::string_view> tried;
+  for_each_call([&](const char* line) {
+    CAPTURE(line);
+    for (const bounds::Contract& contract : bounds::contracts()) {
+      check_holds(record_of(line), mistakes::exact_kernel, contract, {.batch_invariant = true},
+                  tried);
+    }
+  });
+  CHECK(tried.size() == table().size());
+}
+
+TEST_CASE("the emulated kernel of every contract keeps every relation") {
+  for (const bounds::Contract& contract : bounds::contracts()) {
+    std::set<std::string_view> tried;
+    for_each_call([&](const char* line) {
+      CAPTURE(line);
+      check_holds(record_of(line), mistakes::emulated_kernel(contract, 3), contract,
+                  {.batch_invariant = false}, tried);
+    });
+    CHECK(tried.size() == table().size());
+  }
+}
+
+TEST_CASE("one element that is off is found, with its place and both values") {
+  const call::Record record = record_of(kPools[0]);
+  const bounds::Contract& contract = bounds::find_contract("recurrent_f32");
+  // Wrong in the original call only: the one with five rows.
+  const Kernel wrong = [](const call::Record& r) {
+    call::TensorMap outputs = mistakes::exact_kernel(r);
+    call::Tensor& o = outputs.at("o");
+    if (o.shape()[0] == 5) o.set(37, o[37] + 0.25);
+    return outputs;
+  };
+  const Outcome outcome = check(relation("rows_alone"), record, wrong, contract);
+  REQUIRE(outcome.findings.size() == 1);
+  const Finding& f = outcome.findings.front();
+  CHECK(f.tensor == "o");
+  CHECK(f.violations == 1);
+  CHECK(f.first == call::Shape{1, 0, 0, 5});  // 37 = 32 + 5 in [5,1,4,8]
+  CHECK(f.worst.index == f.first);
+  CHECK(f.worst.error == doctest::Approx(0.25).epsilon(0.01));  // o is stored in bf16
+  CHECK(f.worst.value - f.worst.golden == f.worst.error);
+  CHECK(f.worst.budget == 0.0);
+  CHECK(verdict::to_string(f.coordinates) == "sequence 1, token 0, head 0, value 5");
+}
+
+TEST_CASE("a kernel without an output, or with one of another shape, is refused") {
+  const call::Record record = record_of(kPools[0]);
+  const bounds::Contract& contract = bounds::find_contract("ideal");
+  const Kernel silent = [](const call::Record& r) {
+    call::TensorMap outputs = mistakes::exact_kernel(r);
+    outputs.erase("final_state");
+    return outputs;
+  };
+  CHECK_THROWS_WITH_AS((void)check_all(record, silent, contract),
+                       "/outputs/final_state: expected an output of the kernel, actual none",
+                       Error);
+  const Kernel narrow = [](const call::Record& r) {
+    call::TensorMap outputs = mistakes::exact_kernel(r);
+    outputs["o"] = call::Tensor(call::DType::kF64, {5, 1, 4, 7});
+    return outputs;
+  };
+  CHECK_THROWS_WITH_AS((void)check_all(record, narrow, contract),
+                       "/outputs/o: expected [5,1,4,8], actual [5,1,4,7]", Error);
+}
