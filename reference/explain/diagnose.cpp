@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -59,12 +60,21 @@ std::int64_t steps_of(const Capture& capture) {
   return (d.tokens + d.slots) * d.HV * d.state_size();
 }
 
-std::optional<Candidate> evaluate(const Capture& capture, const Hypothesis& hypothesis,
-                                  SpreadBy by) {
-  std::optional<Prediction> prediction = predict(capture, hypothesis, by);
+// A capture, or a cut of one, that hypotheses are compared with.
+struct Trial {
+  explicit Trial(Capture c)
+      : capture(std::make_unique<Capture>(std::move(c))), predictor(*capture), matcher(*capture) {}
+
+  std::unique_ptr<Capture> capture;  // its place does not change: it is referred to
+  Predictor predictor;
+  Matcher matcher;
+};
+
+std::optional<Candidate> evaluate(const Trial& trial, const Hypothesis& hypothesis, SpreadBy by) {
+  std::optional<Prediction> prediction = trial.predictor.predict(hypothesis, by);
   if (!prediction) return std::nullopt;
   Candidate candidate{.hypothesis = hypothesis,
-                      .match = match(capture, *prediction),
+                      .match = trial.matcher.match(*prediction),
                       .called_kernel = prediction->called_kernel,
                       .prediction = {}};
   if (candidate.explains()) candidate.prediction = std::move(prediction);
@@ -109,11 +119,16 @@ std::vector<Capture> screening_cuts(const Capture& capture, std::span<const Fail
 
 class Search {
  public:
-  Search(const Capture& capture, std::span<const Failures> failures,
+  Search(Capture capture, std::span<const Failures> failures,
          std::vector<const mistakes::Mistake*> mistakes)
-      : capture_(capture), mistakes_(std::move(mistakes)), steps_(steps_of(capture)) {
-    screened_ = steps_ > kScreeningSteps / std::max<std::int64_t>(std::ssize(mistakes_), 1);
-    if (screened_) cuts_ = screening_cuts(capture, failures, std::ssize(mistakes_));
+      : whole_(std::move(capture)),
+        mistakes_(std::move(mistakes)),
+        steps_(steps_of(*whole_.capture)),
+        screened_(steps_ > kScreeningSteps / std::max<std::int64_t>(std::ssize(mistakes_), 1)) {
+    if (!screened_) return;
+    for (Capture& part : screening_cuts(*whole_.capture, failures, std::ssize(mistakes_))) {
+      cuts_.emplace_back(std::move(part));
+    }
   }
 
   void run() {
@@ -131,6 +146,7 @@ class Search {
     std::ranges::stable_sort(found_, better);
   }
 
+  [[nodiscard]] const Matcher& matcher() const { return whole_.matcher; }
   /// Explanations and near misses, the best first.
   [[nodiscard]] const std::vector<Candidate>& found() const { return found_; }
   /// Mistakes that explain by how widely they err, the best profile first.
@@ -144,7 +160,8 @@ class Search {
     const auto runs = static_cast<std::int64_t>(kScatterRuns * self_made_.size());
     const bool whole = steps_ <= kScreeningSteps / std::max<std::int64_t>(runs, 1);
     for (const mistakes::Mistake* m : self_made_) {
-      const auto match = match_scatter(whole || !screened_ ? capture_ : cuts_.back(), {m});
+      const Trial& trial = whole || !screened_ ? whole_ : cuts_.back();
+      const auto match = match_scatter(*trial.capture, {m});
       if (match && match->explains()) scattered_.push_back({m, *match});
     }
     std::ranges::stable_sort(scattered_, [](const Scattered& a, const Scattered& b) {
@@ -155,8 +172,8 @@ class Search {
   // Hypotheses that bring the outputs nearer to the capture, or a part of it, the best first.
   std::vector<Candidate> screen(const std::vector<Hypothesis>& hypotheses) {
     std::vector<Candidate> promising;
-    const auto keep = [&](const Capture& part) {
-      const Match right = match_right_call(part);
+    const auto keep = [&](const Trial& part) {
+      const Match right = part.matcher.match_right_call();
       for (const Hypothesis& h : hypotheses) {
         std::optional<Candidate> c = evaluate(part, h, SpreadBy::kScaling);
         if (!c || right.failing == 0) continue;
@@ -173,11 +190,8 @@ class Search {
         }
       }
     };
-    if (!screened_) {
-      keep(capture_);
-    } else {
-      for (const Capture& part : cuts_) keep(part);
-    }
+    if (!screened_) keep(whole_);
+    for (const Trial& part : cuts_) keep(part);
     std::ranges::stable_sort(promising, better);
     return promising;
   }
@@ -189,7 +203,7 @@ class Search {
   // The first of them on the whole capture, with the spread of the mistaken call. What a hypothesis
   // accounts for does not depend on the spread: those that cannot explain stay as they are.
   std::vector<Candidate> verify(const std::vector<Candidate>& promising) {
-    const bool chunked = capture_.contract->chunk > 0;
+    const bool chunked = whole_.capture->contract->chunk > 0;
     const bool affordable = !chunked || steps_ <= kSpreadSteps;
     const SpreadBy by = affordable ? SpreadBy::kKernel : SpreadBy::kScaling;
     const std::size_t most = screened_ ? kVerifiedOfLarge : kVerified;
@@ -198,7 +212,7 @@ class Search {
       const Candidate& candidate = promising[i];
       if (!screened_ && candidate.match.accounted < kAccounted) {
         verified.push_back(candidate);
-      } else if (auto c = evaluate(capture_, candidate.hypothesis, by)) {
+      } else if (auto c = evaluate(whole_, candidate.hypothesis, by)) {
         verified.push_back(std::move(*c));
       }
     }
@@ -232,11 +246,11 @@ class Search {
     return pairs;
   }
 
-  const Capture& capture_;
+  const Trial whole_;
   const std::vector<const mistakes::Mistake*> mistakes_;
   const std::int64_t steps_;
-  bool screened_ = false;
-  std::vector<Capture> cuts_;
+  const bool screened_;
+  std::vector<Trial> cuts_;
   std::int64_t pairs_ = 0;
   std::vector<const mistakes::Mistake*> self_made_;  // with an implementation of their own
   std::vector<Candidate> found_;
@@ -257,7 +271,7 @@ Explanation explanation_of(const Candidate& c) {
 }
 
 // Explanations with the same outputs are one, under the name that comes first in the table.
-std::vector<Explanation> report(const Capture& capture, const std::vector<Candidate>& found,
+std::vector<Explanation> report(const Matcher& matcher, const std::vector<Candidate>& found,
                                 std::int64_t failing) {
   std::vector<Explanation> explanations;
   std::vector<const Candidate*> kept;
@@ -271,7 +285,7 @@ std::vector<Explanation> report(const Capture& capture, const std::vector<Candid
       continue;
     }
     const auto same = std::ranges::find_if(kept, [&](const Candidate* other) {
-      return same_outputs(capture, *other->prediction, *c.prediction);
+      return matcher.same_outputs(*other->prediction, *c.prediction);
     });
     if (same != kept.end()) {
       explanations[static_cast<std::size_t>(same - kept.begin())].same.push_back(
@@ -301,14 +315,14 @@ Diagnosis diagnose(const call::Record& record, const bounds::Contract& contract,
   for (const Failures& f : failures) failing += f.count;
   if (failing == 0) return diagnosis;
   diagnosis.pattern = describe_pattern(record, contract, evaluation, failures);
-  const Capture capture = make_capture(record, contract, evaluation);
+  Capture capture = make_capture(record, contract, evaluation);
   std::vector<const mistakes::Mistake*> applicable;
   for (const mistakes::Mistake& m : table) {
     if (m.applies(capture.call)) applicable.push_back(&m);
   }
   diagnosis.tried = std::ssize(applicable);
   if (applicable.empty()) return diagnosis;
-  Search search(capture, failures, std::move(applicable));
+  Search search(std::move(capture), failures, std::move(applicable));
   search.run();
   for (const Scattered& s : search.scattered()) {
     diagnosis.explanations.push_back({.mistakes = {std::string(s.mistake->name)},
@@ -321,7 +335,7 @@ Diagnosis diagnose(const call::Record& record, const bounds::Contract& contract,
                                       .width = s.match.width});
   }
   if (diagnosis.explanations.empty()) {
-    diagnosis.explanations = report(capture, search.found(), failing);
+    diagnosis.explanations = report(search.matcher(), search.found(), failing);
   }
   diagnosis.pairs = search.pairs();
   diagnosis.screened = search.screened();

@@ -6,15 +6,19 @@
 #include <limits>
 #include <optional>
 
-#include "reference/verdict/budget.hpp"
+#include "reference/oracle/parallel.hpp"
 
 namespace goldenrule::explain {
 namespace {
+
+using Element = ComparedOutput::Element;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Errors beyond this many budgets count as this many in the mean: one NaN is no reason to call all
 // hypotheses equal.
 constexpr double kFarOff = 1e6;
+// Elements that one job compares: enough to be worth a thread.
+constexpr std::size_t kPerJob = 1 << 14;
 
 // What the elements that are predicted as unwritten hold.
 struct Leftovers {
@@ -22,30 +26,22 @@ struct Leftovers {
   bool any_written = false;
 };
 
-Leftovers leftovers(const call::Tensor& output, const oracle::Expected& expected,
-                    const PredictedOutput& predicted) {
+Leftovers leftovers(const ComparedOutput& output, const PredictedOutput& predicted) {
   Leftovers found;
   std::optional<double> first;
   for (std::size_t i = 0; i < predicted.value.size(); ++i) {
-    if (!expected.undefined.empty() && expected.undefined[i]) continue;
+    if (output.elements[i] == Element::kUndefined) continue;
     if (!std::isnan(predicted.value[i])) {
       found.any_written = true;
       continue;
     }
-    const double y = output[static_cast<std::int64_t>(i)];
+    const double y = output.captured[i];
     if (!std::isfinite(y)) continue;
     if (!first) first = y;
     found.constant = found.constant && y == *first;
   }
   return found;
 }
-
-struct Sums {
-  double square = 0.0;
-  std::int64_t compared = 0;
-  double accounted = 0.0;  // over the blocks that fail
-  std::int64_t blocks = 0;
-};
 
 // The failing elements of one row and head.
 struct Block {
@@ -60,44 +56,69 @@ struct Block {
   }
 };
 
-class TensorMatch {
- public:
-  TensorMatch(const call::Tensor& output, const oracle::Expected& expected,
-              const verdict::Budget& budget, const PredictedOutput& predicted)
-      : output_(output),
-        expected_(expected),
-        budget_(budget),
-        predicted_(predicted),
-        leftovers_(leftovers(output, expected, predicted)) {}
+// What adds up over the elements of a capture.
+struct Sums {
+  double ratio = 0.0;
+  double square = 0.0;
+  std::int64_t compared = 0, failing = 0, guessed = 0;
+  double accounted = 0.0;  // over the blocks that fail
+  std::int64_t blocks = 0;
 
-  void add_to(Match& match, Sums& sums, std::size_t block_size) const {
-    for (std::size_t first = 0; first < predicted_.value.size(); first += block_size) {
-      Block block;
-      for (std::size_t i = first; i < first + block_size; ++i) add_element(i, match, sums, block);
-      if (block.finite + block.not_finite == 0) continue;
-      sums.accounted += block.accounted();
-      ++sums.blocks;
-    }
+  void add(const Sums& other) {
+    ratio = std::max(ratio, other.ratio);
+    square += other.square;
+    compared += other.compared;
+    failing += other.failing;
+    guessed += other.guessed;
+    accounted += other.accounted;
+    blocks += other.blocks;
+  }
+};
+
+class Comparison {
+ public:
+  Comparison(const ComparedOutput& output, const PredictedOutput& predicted)
+      : output_(output), predicted_(predicted), leftovers_(leftovers(output, predicted)) {}
+
+  void add_to(Sums& sums) const {
+    const std::size_t blocks = output_.captured.size() / output_.block;
+    const std::size_t per_job = std::max<std::size_t>(kPerJob / output_.block, 1);
+    std::vector<Sums> parts((blocks + per_job - 1) / per_job);
+    oracle::parallel_for(std::ssize(parts), [&](std::int64_t job) {
+      const std::size_t first = static_cast<std::size_t>(job) * per_job;
+      for (std::size_t b = first; b < std::min(first + per_job, blocks); ++b) {
+        add_block(b * output_.block, parts[static_cast<std::size_t>(job)]);
+      }
+    });
+    for (const Sums& part : parts) sums.add(part);
   }
 
  private:
-  void add_element(std::size_t i, Match& match, Sums& sums, Block& block) const {
-    if (!expected_.undefined.empty() && expected_.undefined[i]) return;
-    const double y = output_[static_cast<std::int64_t>(i)];
-    const double golden = expected_.golden[i];
-    const double right = budget_(i);
-    const bool fails = !verdict::passes(y, expected_, i, right);
-    const double ratio = ratio_of(i, y, fails, match);
-    match.failing += ratio > 1.0 ? 1 : 0;
-    match.ratio = std::max(match.ratio, ratio);
+  void add_block(std::size_t first, Sums& sums) const {
+    Block block;
+    for (std::size_t i = first; i < first + output_.block; ++i) {
+      if (output_.elements[i] != Element::kUndefined) add_element(i, sums, block);
+    }
+    if (block.finite + block.not_finite == 0) return;
+    sums.accounted += block.accounted();
+    ++sums.blocks;
+  }
+
+  void add_element(std::size_t i, Sums& sums, Block& block) const {
+    const double y = output_.captured[i];
+    const double p = predicted_.value[i];
+    const bool both_finite = std::isfinite(y) && std::isfinite(p);
+    const bool reproduced =
+        both_finite ? add_ratio(i, std::fabs(y - p), p, sums) : reproduces_nonfinite(i, y, p, sums);
+    sums.failing += reproduced ? 0 : 1;
     // A guess or a NaN that is predicted leaves nothing.
-    const double distance = ratio == 0.0 ? 0.0 : std::fabs(y - predicted_.value[i]);
-    const double in_budgets = distance / (std::isfinite(right) ? right : 1.0);
+    const double distance = !both_finite && reproduced ? 0.0 : std::fabs(y - p);
+    const double in_budgets = distance / static_cast<double>(output_.in_budgets[i]);
     const double counted = std::isfinite(in_budgets) ? std::min(in_budgets, kFarOff) : kFarOff;
     sums.square += counted * counted;
     ++sums.compared;
-    if (!fails) return;
-    const double error = y - golden;
+    if (output_.elements[i] != Element::kFails) return;
+    const double error = y - output_.expected->golden[i];
     if (std::isfinite(error) && std::isfinite(distance)) {
       // Scaled by the error, so that no power overflows where the values do.
       block.before += 1.0;
@@ -105,42 +126,77 @@ class TensorMatch {
       ++block.finite;
     } else {
       ++block.not_finite;
-      block.reproduced += ratio <= 1.0 ? 1 : 0;
+      block.reproduced += reproduced ? 1 : 0;
     }
   }
 
-  double ratio_of(std::size_t i, double y, bool fails, Match& match) const {
-    const double p = predicted_.value[i];
-    if (!std::isfinite(p)) {
-      if (!std::isfinite(y)) return 0.0;
-      if (std::isinf(p)) return kInfinity;
-      ++match.guessed;
-      return leftovers_.constant || (fails && leftovers_.any_written) ? 0.0 : kInfinity;
-    }
-    if (!std::isfinite(y)) return kInfinity;
-    return std::fabs(y - p) / budget_.around(p, static_cast<double>(predicted_.spread[i]));
+  // The budget is at least the spread: most ratios need not be known to know the largest.
+  bool add_ratio(std::size_t i, double distance, double p, Sums& sums) const {
+    const auto spread = static_cast<double>(predicted_.spread[i]);
+    if (!std::isfinite(spread)) return true;
+    if (distance <= std::min(sums.ratio, 1.0) * spread) return true;
+    const double ratio = distance / output_.budget.around(p, spread);
+    sums.ratio = std::max(sums.ratio, ratio);
+    return ratio <= 1.0;
   }
 
-  const call::Tensor& output_;
-  const oracle::Expected& expected_;
-  const verdict::Budget& budget_;
+  bool reproduces_nonfinite(std::size_t i, double y, double p, Sums& sums) const {
+    bool reproduced = false;
+    if (std::isfinite(p)) {
+      // The prediction is made in double: what the capture's type cannot hold overflowed there.
+      const double largest = std::fabs(p) + static_cast<double>(predicted_.spread[i]);
+      reproduced = (!predicted_.may_overflow.empty() && predicted_.may_overflow[i]) ||
+                   !std::isfinite(call::round_to(output_.type, largest));
+    } else if (!std::isfinite(y)) {
+      reproduced = true;
+    } else if (std::isnan(p)) {
+      ++sums.guessed;
+      reproduced =
+          leftovers_.constant || (output_.elements[i] == Element::kFails && leftovers_.any_written);
+    }
+    if (!reproduced) sums.ratio = kInfinity;
+    return reproduced;
+  }
+
+  const ComparedOutput& output_;
   const PredictedOutput& predicted_;
   const Leftovers leftovers_;
 };
 
 }  // namespace
 
-Match match(const Capture& capture, const Prediction& prediction) {
-  Match match;
-  Sums sums;
-  for (const auto& [name, output] : capture.outputs) {
-    const oracle::Expected& expected = capture.expected.outputs.at(name);
-    const verdict::Budget budget(name, output.dtype(), expected, *capture.contract);
-    const std::int64_t before = match.failing;
-    TensorMatch(output, expected, budget, prediction.outputs.at(name))
-        .add_to(match, sums, block_size(expected.shape, name));
-    match.failing_in[name] = match.failing - before;
+ComparedOutput::ComparedOutput(const std::string& output_name, const call::Tensor& output,
+                               const oracle::Expected& of_right_call,
+                               const bounds::Contract& contract)
+    : name(output_name),
+      type(output.dtype()),
+      expected(&of_right_call),
+      budget(output_name, output.dtype(), of_right_call, contract),
+      block(block_size(of_right_call.shape, output_name)),
+      captured(output.to_doubles()),
+      in_budgets(captured.size()),
+      elements(captured.size(), Element::kUndefined) {
+  for (std::size_t i = 0; i < captured.size(); ++i) {
+    if (!expected->undefined.empty() && expected->undefined[i]) continue;
+    const double right = budget(i);
+    in_budgets[i] = std::isfinite(right) ? static_cast<float>(right) : 1.0F;
+    elements[i] =
+        verdict::passes(captured[i], *expected, i, right) ? Element::kPasses : Element::kFails;
   }
+}
+
+Matcher::Matcher(const Capture& capture) {
+  for (const auto& [name, output] : capture.outputs) {
+    outputs_.emplace_back(name, output, capture.expected.outputs.at(name), *capture.contract);
+  }
+}
+
+Match Matcher::match(const Prediction& prediction) const {
+  Sums sums;
+  for (const ComparedOutput& output : outputs_) {
+    Comparison(output, prediction.outputs.at(output.name)).add_to(sums);
+  }
+  Match match{.ratio = sums.ratio, .failing = sums.failing, .guessed = sums.guessed};
   if (sums.compared > 0) {
     match.residual = std::sqrt(sums.square / static_cast<double>(sums.compared));
   }
@@ -148,31 +204,29 @@ Match match(const Capture& capture, const Prediction& prediction) {
   return match;
 }
 
-Match match_right_call(const Capture& capture) {
+Match Matcher::match_right_call() const {
   Prediction right;
-  for (const auto& [name, e] : capture.expected.outputs) {
-    PredictedOutput& output = right.outputs[name];
-    const verdict::Budget budget(name, capture.outputs.at(name).dtype(), e, *capture.contract);
-    output.value = e.golden;
-    output.spread.resize(e.golden.size());
-    for (std::size_t i = 0; i < e.golden.size(); ++i) {
-      output.spread[i] = static_cast<float>(budget.spread(i)) + e.radius[i];
+  for (const ComparedOutput& output : outputs_) {
+    PredictedOutput& predicted = right.outputs[output.name];
+    predicted.value = output.expected->golden;
+    predicted.spread.resize(predicted.value.size());
+    for (std::size_t i = 0; i < predicted.value.size(); ++i) {
+      predicted.spread[i] =
+          static_cast<float>(output.budget.spread(i)) + output.expected->radius[i];
     }
   }
-  return match(capture, right);
+  return match(right);
 }
 
-bool same_outputs(const Capture& capture, const Prediction& a, const Prediction& b) {
-  constexpr double kSame = 1e-3;
-  for (const auto& [name, output] : capture.outputs) {
-    const oracle::Expected& e = capture.expected.outputs.at(name);
-    const verdict::Budget budget(name, output.dtype(), e, *capture.contract);
-    const std::vector<double>& x = a.outputs.at(name).value;
-    const std::vector<double>& y = b.outputs.at(name).value;
+bool Matcher::same_outputs(const Prediction& a, const Prediction& b, double budgets) const {
+  for (const ComparedOutput& output : outputs_) {
+    const std::vector<double>& x = a.outputs.at(output.name).value;
+    const std::vector<double>& y = b.outputs.at(output.name).value;
     for (std::size_t i = 0; i < x.size(); ++i) {
-      if (!e.undefined.empty() && e.undefined[i]) continue;
+      if (output.elements[i] == Element::kUndefined) continue;
       if (std::isfinite(x[i]) != std::isfinite(y[i])) return false;
-      if (std::isfinite(x[i]) && !(std::fabs(x[i] - y[i]) <= kSame * budget(i))) return false;
+      const double allowed = budgets * static_cast<double>(output.in_budgets[i]);
+      if (std::isfinite(x[i]) && !(std::fabs(x[i] - y[i]) <= allowed)) return false;
     }
   }
   return true;

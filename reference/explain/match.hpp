@@ -4,7 +4,8 @@
 //
 // An element is reproduced when |captured - predicted| <= spread + half an ulp of storage where the
 // predicted value lies. Where nothing finite is predicted by arithmetic (an overflow), nothing
-// finite may be captured.
+// finite may be captured; where the kernel's arithmetic may overflow (overflow.hpp) or the type of
+// the output cannot hold what is predicted, NaN and Inf may be captured too.
 //
 // Unwritten elements are predicted as NaN; what a kernel left alone holds whatever the buffer held.
 // Such an element is reproduced by NaN or Inf, and by one number if it stands in all such elements
@@ -15,10 +16,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
+#include <vector>
 
 #include "reference/explain/prediction.hpp"
+#include "reference/verdict/budget.hpp"
 
 namespace goldenrule::explain {
 
@@ -30,15 +32,43 @@ struct Match {
   double accounted = 0.0;
   std::int64_t failing = 0;  ///< elements that are not reproduced
   std::int64_t guessed = 0;  ///< elements predicted as unwritten that hold a finite number
-  std::map<std::string, std::int64_t> failing_in;  ///< per output
 };
 
-[[nodiscard]] Match match(const Capture& capture, const Prediction& prediction);
+/// One output of a capture as all predictions are compared with it.
+struct ComparedOutput {
+  ComparedOutput(const std::string& name, const call::Tensor& output,
+                 const oracle::Expected& expected, const bounds::Contract& contract);
 
-/// The right call as a prediction: what there is to explain.
-[[nodiscard]] Match match_right_call(const Capture& capture);
+  enum class Element : std::uint8_t { kUndefined, kPasses, kFails };
 
-/// Whether no element tells the two apart: they differ by less than a thousandth of the budget.
-[[nodiscard]] bool same_outputs(const Capture& capture, const Prediction& a, const Prediction& b);
+  std::string name;
+  call::DType type;
+  const oracle::Expected* expected;
+  verdict::Budget budget;  ///< of the right call
+  std::size_t block;       ///< elements of one row and head
+  std::vector<double> captured;
+  std::vector<float> in_budgets;  ///< the budget of the right call; 1 where it is not finite
+  std::vector<Element> elements;
+};
+
+/// A capture prepared for many predictions. Refers to it.
+class Matcher {
+ public:
+  explicit Matcher(const Capture& capture);
+
+  [[nodiscard]] Match match(const Prediction& prediction) const;
+
+  /// The right call as a prediction: what there is to explain.
+  [[nodiscard]] Match match_right_call() const;
+
+  static constexpr double kSame = 1e-3;
+
+  /// Whether no element tells the two apart: they differ by at most `budgets` of the right call's.
+  [[nodiscard]] bool same_outputs(const Prediction& a, const Prediction& b,
+                                  double budgets = kSame) const;
+
+ private:
+  std::vector<ComparedOutput> outputs_;
+};
 
 }  // namespace goldenrule::explain

@@ -71,7 +71,13 @@ const oracle::Evaluation& OracleKernel::evaluate(const call::Record& record) {
   return kept_.front().evaluation;
 }
 
-call::TensorMap OracleKernel::operator()(const call::Record& record, double shift) {
+double Signs::operator()(std::size_t i) const {
+  if (!pattern) return common;
+  const std::uint64_t word = hash(std::as_bytes(std::span(&i, 1)), *pattern);
+  return (word >> 32 & 1U) != 0 ? common : -common;
+}
+
+call::TensorMap OracleKernel::operator()(const call::Record& record, const Signs& signs) {
   ++calls_;
   call::TensorMap outputs;
   for (const auto& [name, e] : evaluate(record).outputs) {
@@ -79,12 +85,12 @@ call::TensorMap OracleKernel::operator()(const call::Record& record, double shif
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (!e.undefined.empty() && e.undefined[i]) {
         values[i] = std::numeric_limits<double>::quiet_NaN();
-      } else if (shift != 0.0 && contract_ != nullptr) {
+      } else if (signs.common != 0.0 && contract_ != nullptr) {
         double spread = static_cast<double>(e.radius[i]);
         if (!e.sigma.empty()) {
           spread += e.multiple * static_cast<double>(e.sigma[i]) + static_cast<double>(e.bias[i]);
         }
-        values[i] += shift * spread;
+        values[i] += signs(i) * spread;
       }
     }
     outputs[name] = call::Tensor(call::DType::kF64, e.shape, values);

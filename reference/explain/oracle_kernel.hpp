@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The oracle in double precision as the kernel around which mistakes are committed, shifted by a
-// multiple of the spread that a contract allows.
+// sign times the spread that a contract allows.
 #pragma once
 
 #include <cstdint>
 #include <list>
+#include <optional>
 #include <vector>
 
 #include "reference/bounds/contract.hpp"
@@ -14,14 +15,22 @@
 
 namespace goldenrule::explain {
 
+/// The sign of the shift of each element: 0, +1, -1, or random.
+struct Signs {
+  double common = 0.0;
+  std::optional<std::uint64_t> pattern{};  ///< random signs times `common`
+
+  [[nodiscard]] double operator()(std::size_t i) const;
+};
+
 class OracleKernel {
  public:
   using Key = std::vector<std::uint64_t>;  ///< of a call
   /// Without a contract there is no spread and shifts do nothing.
   explicit OracleKernel(const bounds::Contract* contract) : contract_(contract) {}
 
-  /// golden + shift (multiple sigma + bias + radius); NaN where nothing writes.
-  [[nodiscard]] call::TensorMap operator()(const call::Record& record, double shift);
+  /// golden + sign (multiple sigma + bias + radius); NaN where nothing writes.
+  [[nodiscard]] call::TensorMap operator()(const call::Record& record, const Signs& signs);
 
   [[nodiscard]] std::int64_t calls() const { return calls_; }
 

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "fixtures/call/error.hpp"
 #include "reference/explain/oracle_kernel.hpp"
+#include "reference/explain/overflow.hpp"
 
 namespace goldenrule::explain {
 namespace {
@@ -33,18 +35,36 @@ double magnitude(std::span<const double> block) {
   return n == 0 ? 0.0 : std::sqrt(sum / static_cast<double>(n));
 }
 
-void add_scaled_spread(const Capture& capture, Prediction& prediction) {
+std::vector<double> magnitudes(const std::vector<double>& values, std::size_t block) {
+  std::vector<double> result;
+  for (std::size_t first = 0; first < values.size(); first += block) {
+    result.push_back(magnitude({values.data() + first, block}));
+  }
+  return result;
+}
+
+constexpr std::uint64_t kSignPatterns = 4;  // each and its opposite
+
+std::vector<Signs> common_signs() { return {{.common = 1.0}, {.common = -1.0}}; }
+
+std::vector<Signs> random_signs() {
+  std::vector<Signs> signs;
+  for (std::uint64_t i = 0; i < kSignPatterns; ++i) {
+    for (const double common : {1.0, -1.0}) signs.push_back({.common = common, .pattern = i});
+  }
+  return signs;
+}
+
+// Widens the spread to the distance of `shifted`. A shift that makes a number NaN has no bound.
+void widen(const call::TensorMap& shifted, Prediction& prediction) {
   for (auto& [name, output] : prediction.outputs) {
-    const oracle::Expected& e = capture.expected.outputs.at(name);
-    output.spread.resize(output.value.size());
-    const std::size_t block = block_size(e.shape, name);
-    for (std::size_t first = 0; first < output.value.size(); first += block) {
-      const double own = magnitude({output.value.data() + first, block});
-      const double right = magnitude({e.golden.data() + first, block});
-      const double growth = right > 0.0 ? std::max(1.0, own / right) : 1.0;
-      for (std::size_t i = first; i < first + block; ++i) {
-        output.spread[i] = static_cast<float>(growth * right_spread(e, i));
-      }
+    const call::Tensor& t = shifted.at(name);
+    for (std::size_t i = 0; i < output.value.size(); ++i) {
+      if (!std::isfinite(output.value[i])) continue;
+      const double distance = std::fabs(t[static_cast<std::int64_t>(i)] - output.value[i]);
+      output.spread[i] = std::isnan(distance)
+                             ? std::numeric_limits<float>::infinity()
+                             : std::max(output.spread[i], static_cast<float>(distance));
     }
   }
 }
@@ -75,45 +95,56 @@ std::size_t block_size(const call::Shape& shape, const std::string& name) {
   return static_cast<std::size_t>(std::max<std::int64_t>(block, 1));
 }
 
-double right_spread(const oracle::Expected& expected, std::size_t i) {
-  const auto radius = static_cast<double>(expected.radius[i]);
-  if (expected.sigma.empty()) return radius;
-  return radius + expected.multiple * static_cast<double>(expected.sigma[i]) +
-         static_cast<double>(expected.bias[i]);
+Predictor::Predictor(const Capture& capture) : capture_(capture) {
+  for (const auto& [name, e] : capture.expected.outputs) {
+    Right& right = right_[name];
+    right.spread = e.radius;
+    for (std::size_t i = 0; i < e.sigma.size(); ++i) {
+      right.spread[i] += static_cast<float>(e.multiple) * e.sigma[i] + e.bias[i];
+    }
+    right.magnitudes = magnitudes(e.golden, block_size(e.shape, name));
+  }
 }
 
-std::optional<Prediction> predict(const Capture& capture, const Hypothesis& hypothesis,
-                                  SpreadBy by) {
-  OracleKernel kernel(by == SpreadBy::kKernel ? capture.contract : nullptr);
-  const auto commit_with = [&](double shift) {
-    return commit_all(capture, hypothesis, capture.call,
-                      [&](const call::Record& changed) { return kernel(changed, shift); });
+void Predictor::add_scaled_spread(Prediction& prediction) const {
+  for (auto& [name, output] : prediction.outputs) {
+    const Right& right = right_.at(name);
+    output.spread = right.spread;
+    const std::size_t block = block_size(capture_.expected.outputs.at(name).shape, name);
+    const std::vector<double> own = magnitudes(output.value, block);
+    for (std::size_t b = 0; b < own.size(); ++b) {
+      if (!(right.magnitudes[b] > 0.0) || own[b] <= right.magnitudes[b]) continue;
+      const auto growth = static_cast<float>(own[b] / right.magnitudes[b]);
+      for (std::size_t i = b * block; i < (b + 1) * block; ++i) output.spread[i] *= growth;
+    }
+  }
+}
+
+std::optional<Prediction> Predictor::predict(const Hypothesis& hypothesis, SpreadBy by) const {
+  OracleKernel kernel(by == SpreadBy::kKernel ? capture_.contract : nullptr);
+  const auto commit_with = [&](const Signs& signs) {
+    return commit_all(capture_, hypothesis, capture_.call,
+                      [&](const call::Record& changed) { return kernel(changed, signs); });
   };
-  const auto values = commit_with(0.0);
+  const auto values = commit_with({});
   if (!values) return std::nullopt;
   Prediction prediction;
   prediction.called_kernel = kernel.calls() > 0;
   for (const auto& [name, tensor] : *values) {
-    prediction.outputs[name] = {
-        .value = tensor.to_doubles(),
-        .spread = std::vector<float>(static_cast<std::size_t>(tensor.size()), 0.0F)};
+    prediction.outputs[name].value = tensor.to_doubles();
   }
   if (by == SpreadBy::kScaling || !prediction.called_kernel) {
-    add_scaled_spread(capture, prediction);
-    return prediction;
-  }
-  for (const double shift : {-1.0, 1.0}) {
-    const auto shifted = commit_with(shift);
-    if (!shifted) return std::nullopt;
-    for (auto& [name, output] : prediction.outputs) {
-      const call::Tensor& t = shifted->at(name);
-      for (std::size_t i = 0; i < output.value.size(); ++i) {
-        const double distance = std::fabs(t[static_cast<std::int64_t>(i)] - output.value[i]);
-        if (std::isnan(distance)) continue;
-        output.spread[i] = std::max(output.spread[i], static_cast<float>(distance));
-      }
+    add_scaled_spread(prediction);
+  } else {
+    for (auto& [name, output] : prediction.outputs) output.spread.resize(output.value.size());
+    const auto patterns = kernel.calls() == 1 ? common_signs() : random_signs();
+    for (const Signs& signs : patterns) {
+      const auto shifted = commit_with(signs);
+      if (!shifted) return std::nullopt;
+      widen(*shifted, prediction);
     }
   }
+  mark_overflows(capture_, prediction);
   return prediction;
 }
 

@@ -4,10 +4,13 @@
 // roundings of its contract may carry each element from there.
 //
 // Spread. A mistake is a change around a kernel, so the budget of the mistaken kernel is the budget
-// of the kernel seen through the change: the mistake is committed three times, with kernels that
-// return golden - s, golden and golden + s, where s = multiple sigma + bias + radius of the call
-// that the mistake made of it. Where an element went, there its spread went too, and a rounding in
-// the mistake (o through bf16) shows its steps. The spread is the larger of the two distances.
+// of the kernel seen through the change: the mistake is committed with kernels that return
+// golden - s, golden and golden + s, where s = multiple sigma + bias + radius of the call that the
+// mistake made of it. Where an element went, there its spread went too, and a rounding in the
+// mistake (o through bf16) shows its steps. The spread is the larger of the two distances. A
+// mistake that feeds one result into the next call sums over shifted elements, where shifts of one
+// sign may cancel by chance: it is committed with kSignPatterns patterns of random signs, as
+// roundings have them, and the spread is the largest distance.
 //
 // A mistake inside the algorithm has its own implementation and calls no kernel; nothing is known
 // of its spread but what the right call has. Its sigma is that of the right call, times the growth
@@ -30,8 +33,9 @@ namespace goldenrule::explain {
 using Hypothesis = std::vector<const mistakes::Mistake*>;
 
 struct PredictedOutput {
-  std::vector<double> value;  ///< NaN: not written
-  std::vector<float> spread;
+  std::vector<double> value;       ///< NaN: not written
+  std::vector<float> spread;       ///< infinite where nothing is known
+  std::vector<bool> may_overflow;  ///< overflow.hpp; empty: nowhere
 };
 
 struct Prediction {
@@ -45,10 +49,26 @@ enum class SpreadBy {
   kKernel,   ///< through the kernel; as kScaling for a mistake that calls none
 };
 
-/// For the outputs of `capture`. Nothing where the mistakes cannot be made together in this call or
-/// where their outputs are not those of the call.
-[[nodiscard]] std::optional<Prediction> predict(const Capture& capture,
-                                                const Hypothesis& hypothesis, SpreadBy by);
+/// Predicts the outputs of a capture, to which it refers.
+class Predictor {
+ public:
+  explicit Predictor(const Capture& capture);
+
+  /// Nothing where the mistakes cannot be made together in this call or where their outputs are
+  /// not those of the call.
+  [[nodiscard]] std::optional<Prediction> predict(const Hypothesis& hypothesis, SpreadBy by) const;
+
+ private:
+  // An output of the right call.
+  struct Right {
+    std::vector<float> spread;       // multiple sigma + bias + radius
+    std::vector<double> magnitudes;  // per row and head
+  };
+  void add_scaled_spread(Prediction& prediction) const;
+
+  const Capture& capture_;
+  std::map<std::string, Right> right_;
+};
 
 /// The outputs of `call` under the mistakes, as far as the capture has them; nothing where predict
 /// gives nothing.
@@ -59,8 +79,5 @@ enum class SpreadBy {
 
 /// Elements of one row and head of an output of this shape.
 [[nodiscard]] std::size_t block_size(const call::Shape& shape, const std::string& name);
-
-/// multiple sigma + bias + radius of the right call.
-[[nodiscard]] double right_spread(const oracle::Expected& expected, std::size_t i);
 
 }  // namespace goldenrule::explain

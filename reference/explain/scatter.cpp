@@ -18,6 +18,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 using Squares = std::map<std::string, std::vector<double>>;
 
+// Of a number of runs, per element.
+struct Errors {
+  Squares squares, sums;
+};
+
 // What the contract rounds first, as a relative error: the type of q^ and k^, or fp32 itself.
 double first_rounding(const bounds::Contract& contract) {
   const auto& type = contract.at(bounds::Point::kKey);
@@ -48,7 +53,7 @@ class Runs {
   [[nodiscard]] std::optional<call::TensorMap> run(int index) const {
     OracleKernel kernel(nullptr);
     return commit_all(capture_, hypothesis_, perturbed(capture_, u_, index),
-                      [&](const call::Record& changed) { return kernel(changed, 0.0); });
+                      [&](const call::Record& changed) { return kernel(changed, {}); });
   }
 
  private:
@@ -57,26 +62,54 @@ class Runs {
   const double u_;
 };
 
-double squared_error(const call::Tensor& run, const oracle::Expected& e, std::size_t i) {
+double error_of(const call::Tensor& run, const oracle::Expected& e, std::size_t i) {
   const double error = run[static_cast<std::int64_t>(i)] - e.golden[i];
-  // A run that is not finite errs without bound.
-  return std::isfinite(error) ? error * error : kInfinity;
+  return std::isfinite(error) ? error : kInfinity;  // a run that is not finite errs without bound
 }
 
-std::optional<Squares> squared_errors(const Capture& capture, const Runs& runs, int count) {
-  Squares squares;
-  for (const auto& [name, e] : capture.expected.outputs) squares[name].resize(e.golden.size());
+std::optional<Errors> errors_of(const Capture& capture, const Runs& runs, int count) {
+  Errors errors;
+  for (const auto& [name, e] : capture.expected.outputs) {
+    errors.squares[name].resize(e.golden.size());
+    errors.sums[name].resize(e.golden.size());
+  }
   for (int index = 0; index < count; ++index) {
     const auto outputs = runs.run(index);
     if (!outputs) return std::nullopt;
-    for (auto& [name, square] : squares) {
+    for (auto& [name, square] : errors.squares) {
       const oracle::Expected& e = capture.expected.outputs.at(name);
+      std::vector<double>& sum = errors.sums.at(name);
       for (std::size_t i = 0; i < square.size(); ++i) {
-        square[i] += squared_error(outputs->at(name), e, i);
+        const double error = error_of(outputs->at(name), e, i);
+        square[i] += error * error;
+        sum[i] += error;
       }
     }
   }
-  return squares;
+  return errors;
+}
+
+// The mean over rows and heads of (mean error)^2 / mean squared error.
+double common_share(const Capture& capture, const Errors& errors, int runs) {
+  double shares = 0.0;
+  std::int64_t blocks = 0;
+  for (const auto& [name, square] : errors.squares) {
+    const std::vector<double>& sum = errors.sums.at(name);
+    const std::size_t block = block_size(capture.expected.outputs.at(name).shape, name);
+    for (std::size_t first = 0; first < square.size(); first += block) {
+      double common = 0.0;
+      double all = 0.0;
+      for (std::size_t i = first; i < first + block; ++i) {
+        if (!std::isfinite(square[i])) continue;
+        common += sum[i] / runs * sum[i];
+        all += square[i];
+      }
+      if (!(all > 0.0) || !std::isfinite(all)) continue;
+      shares += common / all;
+      ++blocks;
+    }
+  }
+  return blocks == 0 ? 1.0 : shares / static_cast<double>(blocks);
 }
 
 // Pearson's correlation.
@@ -121,9 +154,9 @@ class BlockSigma {
   double mean_ = 0.0;
 };
 
-class Matcher {
+class ScatterMatcher {
  public:
-  Matcher(const Capture& capture, const Squares& squares, int runs)
+  ScatterMatcher(const Capture& capture, const Squares& squares, int runs)
       : capture_(capture),
         squares_(squares),
         runs_(runs),
@@ -151,8 +184,8 @@ class Matcher {
         const oracle::Expected& e = capture_.expected.outputs.at(name);
         std::vector<double> others = square;
         for (std::size_t i = 0; i < others.size(); ++i) {
-          const double own = squared_error(outputs->at(name), e, i);
-          others[i] = std::isfinite(others[i]) ? std::max(others[i] - own, 0.0) : others[i];
+          const double own = error_of(outputs->at(name), e, i);
+          others[i] = std::isfinite(others[i]) ? std::max(others[i] - own * own, 0.0) : others[i];
         }
         const double r = ratio(name, outputs->at(name), others, runs_ - 1);
         if (std::isfinite(r)) largest = std::max(largest, r);
@@ -256,14 +289,16 @@ class Matcher {
 std::optional<ScatterMatch> match_scatter(const Capture& capture, const Hypothesis& hypothesis) {
   if (first_rounding(*capture.contract) == 0.0) return std::nullopt;
   const Runs runs(capture, hypothesis);
-  const auto trial = squared_errors(capture, runs, kTrialRuns);
+  const auto trial = errors_of(capture, runs, kTrialRuns);
   if (!trial) return std::nullopt;
-  ScatterMatch match = Matcher(capture, *trial, kTrialRuns).match();
+  ScatterMatch match = ScatterMatcher(capture, trial->squares, kTrialRuns).match();
+  match.common = common_share(capture, *trial, kTrialRuns);
   if (!match.errs_alike(2.0)) return match;
-  const auto squares = squared_errors(capture, runs, kScatterRuns);
-  if (!squares) return std::nullopt;
-  Matcher matcher(capture, *squares, kScatterRuns);
+  const auto errors = errors_of(capture, runs, kScatterRuns);
+  if (!errors) return std::nullopt;
+  ScatterMatcher matcher(capture, errors->squares, kScatterRuns);
   match = matcher.match();
+  match.common = common_share(capture, *errors, kScatterRuns);
   if (match.errs_alike() && match.ratio > 1.0) match.allowed = matcher.largest_of(runs);
   return match;
 }

@@ -19,10 +19,13 @@
 //
 //   1/4 <= rms(captured - exact) / rms sigma <= 4      over the failing elements of each output,
 //   correlation of log rms error and log rms sigma >= 1/2      over the rows and heads that fail,
+//   (mean of run - exact)^2 / mean of (run - exact)^2 <= 1/2      mean over the rows and heads,
 //   ratio <= 1, or at most the largest ratio of a run against the sigma of the others.
 //
 // The first two are there because a mistake that could produce anything would explain everything.
-// The last is a rank test: products of many random factors have heavier tails than the sum of
+// The third says that the runs differ as widely as they err: 1 / runs where the errors are random,
+// 1 where every run errs alike, so that the elements can be predicted and must be. The last is a
+// rank test: products of many random factors have heavier tails than the sum of
 // roundings that `multiple` is derived for, and if the capture is one more run, its ratio is the
 // largest of all with probability 1 / (kScatterRuns + 1): one true explanation in fifty is turned
 // down. Mistakes whose first kTrialRuns err quite differently from the capture get no more.
@@ -42,10 +45,11 @@ struct ScatterMatch {
   double allowed = 1.0;  ///< what the ratio may be
   double width = 0.0;    ///< rms error over rms sigma, of the output farthest from 1
   double profile = 0.0;  ///< the correlation; 1 where fewer than three rows and heads fail
+  double common = 0.0;   ///< share of the squared errors that all runs have in common
 
   /// `slack` > 1 widens the bounds, for a first look.
   [[nodiscard]] bool errs_alike(double slack = 1.0) const {
-    return width >= 0.25 / slack && width <= 4.0 * slack && profile >= 0.5 / slack;
+    return width >= 0.25 / slack && width <= 4.0 * slack && profile >= 0.5 / slack && common <= 0.5;
   }
   [[nodiscard]] bool explains() const { return errs_alike() && ratio <= allowed; }
 };

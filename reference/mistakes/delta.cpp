@@ -42,6 +42,10 @@ TensorMap beta_half(const Record& r, const Kernel& kernel) {
   return kernel(with_beta(r, [](double, double beta) { return 0.5 * beta; }));
 }
 
+TensorMap beta_doubled(const Record& r, const Kernel& kernel) {
+  return kernel(with_beta(r, [](double, double beta) { return 2.0 * beta; }));
+}
+
 TensorMap read_before_update(const Record& r, const Kernel&) {
   return run_lanes(r, step_variant({.read_updated = false}));
 }
@@ -70,6 +74,9 @@ constexpr std::array kTable{
             has_beta_logit, beta_raw_logit},
     Mistake{"beta_half", kGroup, "beta is sigmoid(b) where the call says 2 sigmoid(b)",
             [](const Record& r) { return r.convention.beta == BetaForm::kSigmoid2; }, beta_half},
+    Mistake{"beta_doubled", kGroup,
+            "beta is doubled, as for eigenvalues below 0, where the call does not say so",
+            [](const Record& r) { return r.convention.beta != BetaForm::kSigmoid2; }, beta_doubled},
     Mistake{"read_before_update", kGroup,
             "o is read from the state before the token's decay and update", always,
             read_before_update},

@@ -45,11 +45,31 @@ TensorMap gate_ln2(const Record& r, const Kernel& kernel) {
   return kernel(with_alpha(r, [](const GatePlace& p) { return std::exp(p.log_alpha * kLog2OfE); }));
 }
 
-bool linear_applies(const Record& r) { return has_gate(r) && !has_logit_gate(r); }
+// A computed gate is a logarithm too.
 TensorMap gate_linear(const Record& r, const Kernel& kernel) {
-  const bool given_alpha = r.convention.gate == Gate::kLinear;
-  return kernel(
-      with_alpha(r, [&](const GatePlace& p) { return given_alpha ? std::exp(p.input) : p.input; }));
+  const Gate gate = r.convention.gate;
+  return kernel(with_alpha(r, [&](const GatePlace& p) {
+    if (gate == Gate::kLinear) return std::exp(p.input);
+    return has_logit_gate(r) ? p.log_alpha : p.input;
+  }));
+}
+
+// The other of the two ways from a, A_log and dt_bias to alpha.
+TensorMap gate_other_form(const Record& r, const Kernel& kernel) {
+  Record changed = without_outputs(r);
+  changed.convention.gate = is_softplus(r) ? Gate::kBounded : Gate::kSoftplus;
+  return kernel(changed);
+}
+
+TensorMap softplus_missing(const Record& r, const Kernel& kernel) {
+  return kernel(with_alpha(r, [](const GatePlace& p) { return std::exp(-p.amplitude * p.logit); }));
+}
+
+bool raw_applies(const Record& r) { return is_softplus(r) && has_amplitude(r); }
+TensorMap a_log_raw(const Record& r, const Kernel& kernel) {
+  return kernel(with_alpha(r, [](const GatePlace& p) {
+    return std::exp(p.log_alpha / p.amplitude * std::log(p.amplitude));
+  }));
 }
 
 TensorMap gate_ignored(const Record& r, const Kernel& kernel) {
@@ -204,8 +224,12 @@ constexpr std::array kTable{
             "cumulated one that another sub-kernel keeps in base 2",
             ln2_applies, gate_ln2},
     Mistake{"gate_linear", kGroup,
-            "a log gate is taken for alpha itself, or alpha for its logarithm", linear_applies,
-            gate_linear},
+            "a log gate is taken for alpha itself (its exp is missing), or alpha for its logarithm",
+            has_gate, gate_linear},
+    Mistake{"gate_other_form", kGroup,
+            "the gate is lower_bound sigmoid(..) where the call says -exp(A_log) softplus(..), or "
+            "the reverse",
+            has_logit_gate, gate_other_form},
     Mistake{"gate_ignored", kGroup, "the state does not decay: alpha = 1 everywhere", has_gate,
             gate_ignored},
     Mistake{"gate_constant", kGroup,
@@ -220,10 +244,15 @@ constexpr std::array kTable{
             is_kda_gate, gate_v_axis},
     Mistake{"dt_bias_ignored", kGroup, "dt_bias is not added to a", has_bias, dt_bias_ignored},
     Mistake{"a_log_ignored", kGroup, "exp(A_log) is taken as 1", has_amplitude, a_log_ignored},
+    Mistake{"a_log_raw", kGroup, "A_log is used without its exp: log alpha = -A_log softplus(..)",
+            raw_applies, a_log_raw},
     Mistake{"a_log_wrong_head", kGroup,
             "A_log and dt_bias are indexed by q/k head where they belong to value heads, or the "
             "reverse",
             wrong_head_applies, a_log_wrong_head},
+    Mistake{"softplus_missing", kGroup,
+            "the softplus is missing: log alpha = -exp(A_log) (a + dt_bias)", is_softplus,
+            softplus_missing},
     Mistake{"softplus_overflow", kGroup,
             "softplus overflows beyond 88.7: NaN from 0 * inf in a branch-free select, or an inf "
             "that erases the state where no threshold catches it",

@@ -12,6 +12,7 @@ namespace goldenrule::mistakes {
 [[nodiscard]] std::span<const Mistake> gate_mistakes();
 [[nodiscard]] std::span<const Mistake> delta_mistakes();
 [[nodiscard]] std::span<const Mistake> norm_mistakes();
+[[nodiscard]] std::span<const Mistake> miscall_mistakes();
 [[nodiscard]] std::span<const Mistake> layout_mistakes();
 [[nodiscard]] std::span<const Mistake> sequence_mistakes();
 [[nodiscard]] std::span<const Mistake> pool_mistakes();

@@ -89,8 +89,14 @@ call::Record with_alpha(const call::Record& record,
   call::Record changed = without_outputs(record);
   const call::Shape shape = record.inputs.at(has_logit_gate(record) ? "a" : "g").shape();
   for (const char* name : {"a", "A_log", "dt_bias", "g"}) changed.inputs.erase(name);
+  const bool has_logarithms = std::ranges::all_of(alphas, [](double x) { return x >= 0.0; });
+  if (has_logarithms && record.convention.gate != call::Gate::kLinear) {
+    for (double& x : alphas) x = std::log(x);
+    changed.convention.gate = call::Gate::kLog;
+  } else {
+    changed.convention.gate = call::Gate::kLinear;
+  }
   changed.inputs["g"] = call::Tensor(call::DType::kF64, shape, alphas);
-  changed.convention.gate = call::Gate::kLinear;
   return changed;
 }
 
@@ -103,12 +109,19 @@ std::vector<double> all_alphas(const call::Record& record) {
 call::Record with_beta(const call::Record& record, const std::function<double(double, double)>& f) {
   call::Record changed = without_outputs(record);
   const call::BetaForm form = record.convention.beta;
-  const call::Tensor& given = record.inputs.at(form == call::BetaForm::kDirect ? "beta" : "b");
+  const call::Tensor given = record.inputs.at(form == call::BetaForm::kDirect ? "beta" : "b");
   std::vector<double> values = given.to_doubles();
   for (double& x : values) x = f(x, rule::beta_value<double>(form, x));
-  changed.inputs["beta"] = call::Tensor(call::DType::kF64, given.shape(), values);
-  changed.inputs.erase("b");
-  changed.convention.beta = call::BetaForm::kDirect;
+  for (const char* name : {"b", "beta"}) changed.inputs.erase(name);
+  const bool has_logits = std::ranges::all_of(values, [](double x) { return x > 0.0 && x < 1.0; });
+  if (has_logits && form != call::BetaForm::kDirect) {
+    for (double& x : values) x = std::log(x / (1.0 - x));
+    changed.inputs["b"] = call::Tensor(call::DType::kF64, given.shape(), values);
+    changed.convention.beta = call::BetaForm::kSigmoid;
+  } else {
+    changed.inputs["beta"] = call::Tensor(call::DType::kF64, given.shape(), values);
+    changed.convention.beta = call::BetaForm::kDirect;
+  }
   return changed;
 }
 

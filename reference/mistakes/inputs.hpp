@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Changed calls: most mistakes are a kernel that is right about another call. Changed numbers are
-// handed over as f64, so that nothing is rounded a second time; where a mistake changes what the
-// gate or beta evaluates to, the new alpha or beta itself is handed over (gate linear, beta
-// direct), which every kernel takes.
+// handed over as f64, so that nothing is rounded a second time. Where a mistake changes what the
+// gate or beta evaluates to, the new one is handed over as its logarithm or its logit: the kernel
+// still evaluates functions, so a budget of the changed call still grants their errors. What has
+// none (a negative alpha, a beta outside (0, 1)), or was given without, is handed over itself.
 #pragma once
 
 #include <cstdint>

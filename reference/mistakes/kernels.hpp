@@ -13,7 +13,7 @@ namespace goldenrule::mistakes {
 /// The oracle in double precision. Rows that no kernel writes are NaN.
 [[nodiscard]] call::TensorMap exact_kernel(const call::Record& record);
 
-/// The emulated kernel of `contract` (oracle::emulate), which must outlive the result.
+/// The emulated kernel of `contract` (oracle::emulate_unstored), which must outlive the result.
 [[nodiscard]] Kernel emulated_kernel(const bounds::Contract& contract, std::uint64_t seed);
 
 /// `outputs` as a kernel under `contract` stores them: o in the type of v, states in the contract's

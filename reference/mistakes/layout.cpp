@@ -56,11 +56,10 @@ TensorMap state_transposed(const Record& r, const Kernel& kernel) {
   return outputs;
 }
 
-TensorMap state_transposed_out(const Record& r, const Kernel& kernel) {
+// What was computed for element i is written where the other layout has it, so position p holds the
+// element whose other place is p.
+TensorMap written_transposed(const Record& r, TensorMap outputs) {
   const call::Dims d = call::validate(r);
-  TensorMap outputs = kernel(r);
-  // What was computed for element i is written where the other layout has it, so position p holds
-  // the element whose other place is p.
   std::vector<std::int64_t> element(static_cast<std::size_t>(d.state_size()));
   for (std::int64_t i = 0; i < d.state_size(); ++i) {
     element[static_cast<std::size_t>(in_other_layout(r, d, i))] = i;
@@ -71,6 +70,14 @@ TensorMap state_transposed_out(const Record& r, const Kernel& kernel) {
     return before[p.index - i + element[static_cast<std::size_t>(i)]];
   });
   return outputs;
+}
+TensorMap state_transposed_out(const Record& r, const Kernel& kernel) {
+  return written_transposed(r, kernel(r));
+}
+
+// The kernel has the other layout throughout: what a wrong flag, or the wrong kernel, does.
+TensorMap state_other_layout(const Record& r, const Kernel& kernel) {
+  return written_transposed(r, state_transposed(r, kernel));
 }
 
 bool tiled_applies(const Record& r) {
@@ -111,6 +118,10 @@ constexpr std::array kTable{
     Mistake{"state_transposed_out", kGroup,
             "states are written as [K,V] where they belong as [V,K], or the reverse", has_two_axes,
             state_transposed_out},
+    Mistake{"state_transposed", kGroup,
+            "the kernel has the other state layout: it reads and writes [K,V] where the call has "
+            "[V,K], or the reverse",
+            transposed_applies, state_other_layout},
     Mistake{"head_tiled", kGroup,
             "value head j reads q/k head j % H for j // (HV/H), or the reverse where the call is "
             "tiled",

@@ -21,7 +21,9 @@ namespace goldenrule::mistakes {
 using Kernel = std::function<call::TensorMap(const call::Record&)>;
 
 struct Mistake {
-  std::string_view name;     ///< "gate_log2": stable, used in reports and scripts
+  /// "gate_log2": stable, used in reports and scripts. Rows of one name are ways to make one
+  /// mistake.
+  std::string_view name;
   std::string_view group;    ///< the heading under which the table documents it
   std::string_view meaning;  ///< one sentence to the author: what the kernel does
   /// Whether the mistake can be made in this call at all (its mode, conventions and shapes).

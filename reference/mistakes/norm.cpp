@@ -55,6 +55,13 @@ TensorMap scale_zero_default(const Record& r, const Kernel& kernel) {
   return with_scale(r, kernel, std::nullopt);
 }
 
+bool has_own_scale(const Record& r) {
+  return scale_of(r) != call::resolved_scale({}, call::validate(r).K);
+}
+TensorMap scale_ignored(const Record& r, const Kernel& kernel) {
+  return with_scale(r, kernel, std::nullopt);
+}
+
 TensorMap l2_ignored(const Record& r, const Kernel& kernel) {
   return with_norm(r, kernel, QkNorm::kNone);
 }
@@ -70,10 +77,10 @@ TensorMap l2_max_form(const Record& r, const Kernel& kernel) {
   return with_norm(r, kernel, QkNorm::kMaxNormEps);
 }
 
-TensorMap l2_k_only(const Record& r, const Kernel& kernel) {
+// Only the rows of `name` are normalised.
+TensorMap with_one_norm(const Record& r, const Kernel& kernel, const char* name) {
   Record changed = without_outputs(r);
-  const std::int64_t K = call::validate(r).K;
-  change_rows(changed, "k", K, [&](std::span<double> x) {
+  change_rows(changed, name, call::validate(r).K, [&](std::span<double> x) {
     double sum = 0.0;
     for (const double y : x) sum += y * y;
     const double divisor = rule::norm_divisor(r.convention, sum);
@@ -81,6 +88,29 @@ TensorMap l2_k_only(const Record& r, const Kernel& kernel) {
   });
   changed.convention.qk_l2norm = QkNorm::kNone;
   return kernel(changed);
+}
+TensorMap l2_k_only(const Record& r, const Kernel& kernel) { return with_one_norm(r, kernel, "k"); }
+TensorMap l2_q_only(const Record& r, const Kernel& kernel) { return with_one_norm(r, kernel, "q"); }
+
+// Where the rows already have length 1 a norm is no mistake. Such rows in 8 bits are off by 2^-9.
+bool unasked_applies(const Record& r) {
+  if (has_norm(r)) return false;
+  constexpr double kOff = 0x1p-7;
+  call::Convention norm = r.convention;
+  norm.qk_l2norm = QkNorm::kRsqrtSumEps;
+  const std::int64_t K = call::validate(r).K;
+  for (const char* name : {"q", "k"}) {
+    const call::Tensor& x = r.inputs.at(name);
+    for (std::int64_t row = 0; row < x.size(); row += K) {
+      double sum = 0.0;
+      for (std::int64_t i = row; i < row + K; ++i) sum += x[i] * x[i];
+      if (sum > 0.0 && std::fabs(rule::norm_divisor(norm, sum) - 1.0) > kOff) return true;
+    }
+  }
+  return false;
+}
+TensorMap l2_unasked(const Record& r, const Kernel& kernel) {
+  return with_norm(r, kernel, QkNorm::kRsqrtSumEps);
 }
 
 // x * rsqrt(sum(x * x) + eps) with every result rounded to bf16, the sum accumulated in fp32.
@@ -107,7 +137,11 @@ constexpr std::array kTable{
     Mistake{"scale_twice", kGroup, "q is scaled twice", scale_twice_applies, scale_twice},
     Mistake{"scale_zero_default", kGroup, "a scale of 0 is read as `use K^-0.5`", is_zero_scale,
             scale_zero_default},
+    Mistake{"scale_ignored", kGroup, "the scale of the call is not used, K^-0.5 is", has_own_scale,
+            scale_ignored},
     Mistake{"l2_ignored", kGroup, "q and k are not normalised", has_norm, l2_ignored},
+    Mistake{"l2_unasked", kGroup, "q and k are normalised where the call does not say so",
+            unasked_applies, l2_unasked},
     Mistake{"l2_eps_outside", kGroup,
             "the eps of the norm stands outside the root: x / (n + eps) for x / sqrt(n^2 + eps)",
             is_inside_root, l2_eps_outside},
@@ -115,6 +149,7 @@ constexpr std::array kTable{
             "the norm is x / max(n, eps) (torch F.normalize) where the call adds the eps",
             max_form_applies, l2_max_form},
     Mistake{"l2_k_only", kGroup, "k is normalised, q is not", has_norm, l2_k_only},
+    Mistake{"l2_q_only", kGroup, "q is normalised, k is not", has_norm, l2_q_only},
     Mistake{"norm_bf16", kGroup, "q and k are normalised in bf16 arithmetic", has_norm, norm_bf16},
 };
 

@@ -2,6 +2,7 @@
 #include "reference/mistakes/outputs.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace goldenrule::mistakes {
 namespace {
@@ -80,8 +81,16 @@ void drop_outputs(const call::Record& record, call::TensorMap& outputs,
 
 void copy_blocks(const call::Tensor& from, std::int64_t block_size,
                  const std::vector<std::int64_t>& blocks, call::Tensor& tensor) {
+  const std::size_t bytes = static_cast<std::size_t>(block_size) * call::info(tensor.dtype()).bytes;
   for (std::size_t b = 0; b < blocks.size(); ++b) {
     if (blocks[b] < 0) continue;
+    if (from.dtype() == tensor.dtype()) {
+      if (bytes > 0) {
+        std::memcpy(tensor.bytes().data() + b * bytes,
+                    from.bytes().data() + static_cast<std::size_t>(blocks[b]) * bytes, bytes);
+      }
+      continue;
+    }
     for (std::int64_t i = 0; i < block_size; ++i) {
       tensor.set(static_cast<std::int64_t>(b) * block_size + i, from[blocks[b] * block_size + i]);
     }

@@ -8,9 +8,9 @@ namespace goldenrule::mistakes {
 std::span<const Mistake> table() {
   static const std::vector<Mistake> all = [] {
     std::vector<Mistake> joined;
-    for (const auto part :
-         {gate_mistakes(), delta_mistakes(), norm_mistakes(), layout_mistakes(),
-          sequence_mistakes(), pool_mistakes(), tile_mistakes(), type_mistakes()}) {
+    for (const auto part : {gate_mistakes(), delta_mistakes(), norm_mistakes(), layout_mistakes(),
+                            sequence_mistakes(), pool_mistakes(), tile_mistakes(), type_mistakes(),
+                            miscall_mistakes()}) {
       joined.insert(joined.end(), part.begin(), part.end());
     }
     return joined;

@@ -14,7 +14,7 @@
 #include "fixtures/call/plan.hpp"
 #include "fixtures/cases/case.hpp"
 #include "reference/explain/diagnose.hpp"
-#include "reference/oracle/emulate.hpp"
+#include "reference/mistakes/kernels.hpp"
 #include "reference/verdict/verdict.hpp"
 
 namespace goldenrule::explain::test {
@@ -26,39 +26,15 @@ using mistakes::Mistake;
 
 inline Record make_call(const std::string& line) { return cases::make_record(cases::parse(line)); }
 
-/// The storage types of a kernel: o as v, states as they came in.
-inline TensorMap stored(const Record& record, const TensorMap& outputs) {
-  TensorMap result;
-  for (const auto& [name, tensor] : outputs) {
-    const call::Tensor* state = record.find_input("initial_state");
-    const call::DType type = name == "o"        ? record.inputs.at("v").dtype()
-                             : state != nullptr ? state->dtype()
-                                                : call::DType::kF32;
-    result[name] = call::Tensor(type, tensor.shape(), tensor.to_doubles());
-  }
-  return result;
-}
-
-/// An honest kernel of the call's contract, in the mistake's terms.
-inline Kernel emulated(const bounds::Contract& contract) {
-  return [&contract](const Record& record) {
-    TensorMap outputs;
-    for (const auto& [name, tensor] : oracle::emulate(record, contract, 7)) {
-      outputs[name] = call::Tensor(call::DType::kF64, tensor.shape(), tensor.to_doubles());
-    }
-    return outputs;
-  };
-}
-
 /// `chain` as in Hypothesis: the first is the outermost.
 inline Record capture_of(const std::string& line, const std::vector<const Mistake*>& chain) {
   Record record = make_call(line);
   const bounds::Contract& contract = bounds::default_contract(record);
-  Kernel kernel = emulated(contract);
+  Kernel kernel = mistakes::emulated_kernel(contract, 7);
   for (auto m = chain.rbegin(); m != chain.rend(); ++m) {
     kernel = [mistake = *m, inner = kernel](const Record& r) { return mistake->commit(r, inner); };
   }
-  record.outputs = stored(record, kernel(record));
+  record.outputs = mistakes::stored(record, contract, kernel(record));
   record.contract = contract.name;
   return record;
 }

@@ -20,16 +20,18 @@ namespace {
 
 call::Record record_of(const std::string& line) { return cases::make_record(cases::parse(line)); }
 
-const mistakes::Mistake& mistake(std::string_view name) {
-  const auto table = mistakes::table();
-  const auto it = std::ranges::find(table, name, &mistakes::Mistake::name);
-  REQUIRE(it != table.end());
-  return *it;
+// Rows of one name are ways to make one mistake: `way` counts them.
+const mistakes::Mistake& mistake(std::string_view name, int way = 0) {
+  for (const mistakes::Mistake& m : mistakes::table()) {
+    if (m.name == name && way-- == 0) return m;
+  }
+  FAIL("no such row: ", name);
+  return mistakes::table().front();
 }
 
-call::TensorMap commit(std::string_view name, const call::Record& record) {
-  REQUIRE(mistake(name).applies(record));
-  return mistake(name).commit(record, mistakes::exact_kernel);
+call::TensorMap commit(std::string_view name, const call::Record& record, int way = 0) {
+  REQUIRE(mistake(name, way).applies(record));
+  return mistake(name, way).commit(record, mistakes::exact_kernel);
 }
 
 // Equal numbers; NaN equals NaN.
@@ -55,6 +57,9 @@ const std::vector<std::string>& sample() {
       "op=kda mode=mtp B=3 T=4 H=2 HV=4 K=16 V=32 slots=permuted family=I",
       "op=gdn mode=mtp B=3 T=4 H=1 HV=2 K=16 V=32 slots=permuted disable_state_update=1",
       "op=gdn mode=mtp B=6 T=4 H=1 HV=2 K=16 V=32 slots=scatter_padded pad_slot=0",
+      "op=gdn mode=decode B=2 H=1 HV=2 K=16 V=8 qk_l2norm=none l2_eps=0.5",
+      "op=gdn mode=decode B=2 H=1 HV=2 K=16 V=8 gate=bounded lower_bound=-1",
+      "op=kda mode=decode B=2 H=1 HV=1 K=16 V=8 gate=log beta=direct",
   };
   return lines;
 }
@@ -124,6 +129,7 @@ TEST_CASE("slots that nobody uses are left alone by every mistake but those abou
   const std::int64_t block = initial.size() / plan.dims.slots;
   for (const mistakes::Mistake& m : mistakes::table()) {
     if (!m.applies(record) || m.name == "slot_ignored" || m.name == "int32_offset") continue;
+    if (&m == &mistake("state_not_written", 1)) continue;  // another pool is looked at
     const call::Tensor states = m.commit(record, mistakes::exact_kernel).at("final_state");
     bool untouched = true;
     for (std::int64_t i = 0; i < states.size(); ++i) {
@@ -177,6 +183,131 @@ TEST_CASE("state_leaks: two sequences become one") {
   call::Record joined = record;
   joined.inputs["cu_seqlens"] = call::Tensor(call::DType::kI64, {2}, std::vector<double>{0, 13});
   CHECK(same(commit("state_leaks", record).at("o"), mistakes::exact_kernel(joined).at("o")));
+}
+
+TEST_CASE("gate_shifted and token_shifted: rows one token late") {
+  const call::Record record =
+      record_of("op=kda mode=prefill lens=9,4 H=1 HV=2 K=8 V=6 gate=linear beta=direct");
+  const auto shifted = [&](std::initializer_list<const char*> names, bool first_is_one) {
+    call::Record late = record;
+    for (const char* name : names) {
+      const call::Tensor given = record.inputs.at(name);
+      call::Tensor& moved = late.inputs.at(name);
+      const std::int64_t row = given.size() / 13;
+      for (std::int64_t i = 0; i < given.size(); ++i) {
+        const bool first = i / row == 0 || i / row == 9;
+        moved.set(i, !first ? given[i - row] : first_is_one ? 1.0 : given[i]);
+      }
+    }
+    return mistakes::exact_kernel(late);
+  };
+  const auto check = [&](const char* name, const call::TensorMap& expected) {
+    const call::TensorMap wrong = commit(name, record);
+    CHECK(same(wrong.at("o"), expected.at("o")));
+    CHECK(same(wrong.at("final_state"), expected.at("final_state")));
+  };
+  check("gate_shifted", shifted({"g"}, true));
+  check("token_shifted", shifted({"q", "k", "v", "g", "beta"}, false));
+}
+
+TEST_CASE("chunks of 64: what is dropped, unmasked or not carried") {
+  const call::Record record = record_of("op=gdn mode=prefill lens=70,9 H=1 HV=1 K=8 V=6 gate=log");
+  const auto packed = [&](const std::vector<double>& bounds) {
+    call::Record other = record;
+    other.inputs["cu_seqlens"] = call::Tensor(call::DType::kI64, {std::ssize(bounds)}, bounds);
+    return mistakes::exact_kernel(other);
+  };
+  constexpr std::int64_t kState = 48;
+  const auto states_equal = [&](const call::Tensor& a, std::int64_t block, const call::Tensor& b,
+                                std::int64_t other) {
+    for (std::int64_t i = 0; i < kState; ++i) {
+      REQUIRE(a[block * kState + i] == b[other * kState + i]);
+    }
+  };
+  const call::TensorMap pieces = packed({0, 64, 70, 79});
+  CHECK(same(commit("state_carry_dropped", record).at("o"), pieces.at("o")));
+  states_equal(commit("state_carry_dropped", record).at("final_state"), 0, pieces.at("final_state"),
+               1);
+  const call::TensorMap dropped = commit("tail_chunk_dropped", record);
+  states_equal(dropped.at("final_state"), 0, pieces.at("final_state"), 0);
+  CHECK(dropped.at("o")[63 * 6] == pieces.at("o")[63 * 6]);
+  CHECK(std::isnan(dropped.at("o")[64 * 6]));
+  // The tail of 6 tokens is filled up with all 9 that follow in the buffer.
+  const call::TensorMap unmasked = commit("tail_chunk_unmasked", record);
+  states_equal(unmasked.at("final_state"), 0, packed({0, 79}).at("final_state"), 0);
+  CHECK(same(unmasked.at("o"), mistakes::exact_kernel(record).at("o")));
+  const call::TensorMap shorter = commit("last_token_dropped", record);
+  states_equal(shorter.at("final_state"), 0, packed({0, 69, 79}).at("final_state"), 0);
+  CHECK(std::isnan(shorter.at("o")[69 * 6]));
+}
+
+TEST_CASE("MTP: the last token dropped, and rows shifted by one") {
+  const call::Record record = record_of("op=gdn mode=mtp B=2 T=3 H=1 HV=1 K=4 V=4 slots=permuted");
+  const auto slots = record.inputs.at("state_indices").to_integers();
+  const call::TensorMap right = mistakes::exact_kernel(record);
+  const call::Tensor& rows = right.at("intermediate_states");
+  const call::TensorMap dropped = commit("last_token_dropped", record);
+  const call::TensorMap shifted = commit("intermediate_shifted", record);
+  for (std::int64_t b = 0; b < 2; ++b) {
+    const std::int64_t slot = slots[static_cast<std::size_t>(b)];
+    for (std::int64_t i = 0; i < 16; ++i) {
+      REQUIRE(dropped.at("final_state")[slot * 16 + i] == rows[(b * 3 + 1) * 16 + i]);
+      REQUIRE(std::isnan(dropped.at("intermediate_states")[(b * 3 + 2) * 16 + i]));
+      const call::Tensor& moved = shifted.at("intermediate_states");
+      REQUIRE(moved[b * 48 + i] == record.inputs.at("initial_state")[slot * 16 + i]);
+      REQUIRE(moved[b * 48 + 16 + i] == rows[b * 48 + i]);
+    }
+  }
+}
+
+TEST_CASE("another convention than the call's is the right kernel of that convention") {
+  const auto check = [](const char* name, const std::string& line, auto&& change, int way = 0) {
+    CAPTURE(name);
+    const call::Record record = record_of(line);
+    call::Record other = record;
+    change(other);
+    const call::TensorMap wrong = commit(name, record, way);
+    const call::TensorMap expected = mistakes::exact_kernel(other);
+    for (const auto& [tensor, values] : expected) {
+      CAPTURE(tensor);
+      CHECK(same(wrong.at(tensor), values));
+    }
+  };
+  const std::string decode = "op=kda mode=decode B=2 H=1 HV=2 K=16 V=16 slots=permuted P=4 ";
+  check("gate_other_form", decode,
+        [](call::Record& r) { r.convention.gate = call::Gate::kBounded; });
+  check("gate_other_form", decode + "gate=bounded",
+        [](call::Record& r) { r.convention.gate = call::Gate::kSoftplus; });
+  check("scale_ignored", decode + "scale=1", [](call::Record& r) { r.convention.scale = 0.25; });
+  check("l2_unasked", decode + "qk_l2norm=none l2_eps=0.5",
+        [](call::Record& r) { r.convention.qk_l2norm = call::QkNorm::kRsqrtSumEps; });
+  check("beta_doubled", decode,
+        [](call::Record& r) { r.convention.beta = call::BetaForm::kSigmoid2; });
+  check(
+      "state_transposed", decode,
+      [](call::Record& r) { r.convention.state_layout = call::StateLayout::kKV; }, 1);
+  const auto replace_gate = [](call::Record& r, auto&& log_alpha) {
+    call::Tensor g(call::DType::kF64, r.inputs.at("a").shape());
+    for (std::int64_t i = 0; i < g.size(); ++i) {
+      const std::int64_t head = i / 16 % 2;
+      const double z = r.inputs.at("a")[i] + r.inputs.at("dt_bias")[head * 16 + i % 16];
+      g.set(i, log_alpha(z, r.inputs.at("A_log")[head]));
+    }
+    for (const char* name : {"a", "A_log", "dt_bias"}) r.inputs.erase(name);
+    r.inputs["g"] = g;
+    r.convention.gate = call::Gate::kLog;
+  };
+  check("softplus_missing", decode, [&](call::Record& r) {
+    replace_gate(r, [](double z, double A_log) { return -std::exp(A_log) * z; });
+  });
+  check("a_log_raw", decode, [&](call::Record& r) {
+    replace_gate(r, [](double z, double A_log) { return -A_log * std::log1p(std::exp(z)); });
+  });
+  check("gate_linear", decode, [&](call::Record& r) {
+    replace_gate(r,
+                 [](double z, double A_log) { return -std::exp(A_log) * std::log1p(std::exp(z)); });
+    r.convention.gate = call::Gate::kLinear;
+  });
 }
 
 TEST_CASE("stale_state: two calls in a row") {

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/explain/overflow.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fixtures/call/plan.hpp"
+
+namespace goldenrule::explain {
+namespace {
+
+// Whether one of `count` values from `first` on may leave fp32. NaN is what nobody writes, or what
+// became of an Inf in double.
+bool exceeds(const PredictedOutput& output, std::size_t first, std::size_t count) {
+  constexpr auto kLargest = static_cast<double>(std::numeric_limits<float>::max());
+  for (std::size_t i = first; i < first + count; ++i) {
+    if (std::fabs(output.value[i]) + static_cast<double>(output.spread[i]) > kLargest) return true;
+  }
+  return false;
+}
+
+void mark(PredictedOutput& output, std::size_t first, std::size_t count) {
+  if (output.may_overflow.empty()) output.may_overflow.resize(output.value.size());
+  std::fill_n(output.may_overflow.begin() + static_cast<std::ptrdiff_t>(first), count, true);
+}
+
+// One value head of one sequence.
+class Lane {
+ public:
+  Lane(const call::Dims& dims, const call::Sequence& sequence, std::int64_t head,
+       Prediction& prediction)
+      : dims_(dims), sequence_(sequence), head_(head), prediction_(prediction) {}
+
+  // Tokens before the first overflow; all of them where there is none.
+  [[nodiscard]] std::int64_t finite_tokens() const {
+    std::int64_t finite = sequence_.token_count;
+    const auto o = prediction_.outputs.find("o");
+    for (std::int64_t t = 0; o != prediction_.outputs.end() && t < finite; ++t) {
+      if (exceeds(o->second, row(t), static_cast<std::size_t>(dims_.V))) finite = t;
+    }
+    for (const call::Snapshot& s : sequence_.snapshots) {
+      const auto state = prediction_.outputs.find(name(s));
+      if (state == prediction_.outputs.end() || s.after > finite) continue;
+      if (exceeds(state->second, block(s), static_cast<std::size_t>(dims_.state_size()))) {
+        finite = std::max<std::int64_t>(s.after - 1, 0);
+      }
+    }
+    return finite;
+  }
+
+  // Everything after `finite` tokens.
+  void mark_from(std::int64_t finite) {
+    const auto o = prediction_.outputs.find("o");
+    for (std::int64_t t = finite; o != prediction_.outputs.end() && t < sequence_.token_count;
+         ++t) {
+      mark(o->second, row(t), static_cast<std::size_t>(dims_.V));
+    }
+    for (const call::Snapshot& s : sequence_.snapshots) {
+      const auto state = prediction_.outputs.find(name(s));
+      if (state == prediction_.outputs.end() || s.after <= finite) continue;
+      mark(state->second, block(s), static_cast<std::size_t>(dims_.state_size()));
+    }
+  }
+
+ private:
+  static const char* name(const call::Snapshot& s) {
+    return s.target == call::Target::kFinalState ? "final_state" : "intermediate_states";
+  }
+  [[nodiscard]] std::size_t row(std::int64_t t) const {
+    return static_cast<std::size_t>(((sequence_.first_token + t) * dims_.HV + head_) * dims_.V);
+  }
+  [[nodiscard]] std::size_t block(const call::Snapshot& s) const {
+    return static_cast<std::size_t>((s.block * dims_.HV + head_) * dims_.state_size());
+  }
+
+  const call::Dims& dims_;
+  const call::Sequence& sequence_;
+  const std::int64_t head_;
+  Prediction& prediction_;
+};
+
+}  // namespace
+
+void mark_overflows(const Capture& capture, Prediction& prediction) {
+  const call::Plan plan = call::make_plan(capture.call, true);
+  const std::int64_t chunk = std::max<std::int64_t>(capture.contract->chunk, 1);
+  for (const call::Sequence& sequence : plan.sequences) {
+    if (sequence.padded) continue;
+    for (std::int64_t head = 0; head < plan.dims.HV; ++head) {
+      Lane lane(plan.dims, sequence, head, prediction);
+      const std::int64_t finite = lane.finite_tokens();
+      if (finite < sequence.token_count) lane.mark_from(finite / chunk * chunk);
+    }
+  }
+}
+
+}  // namespace goldenrule::explain

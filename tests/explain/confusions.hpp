@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How often an explanation names the mistakes that were made. Kernels are the emulated ones of the
+// call's contract, so a mistake is looked for under roundings that the explanation does not know.
+//
+// A name is right when the first explanation is the hypothesis that was made or one that is
+// provably equal to it in this call: around the exact kernel both give the same outputs to a
+// thousandth of the budget (Matcher::same_outputs). Mistakes that leave a call within its budget
+// need no explanation and are not counted. Neither are pairs of which one mistake cannot be seen:
+// those whose exact outputs are everywhere within a budget of what one mistake alone makes of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reference/explain/prediction.hpp"
+#include "reference/oracle/evaluate.hpp"
+
+namespace goldenrule::explain::test {
+
+/// Calls in which different mistakes are visible: every gate, beta and layout, slots and padding,
+/// tails in K, V and T, both operations, all three modes.
+[[nodiscard]] const std::vector<std::string>& various_calls();
+
+/// One call of each mode under every input family that it can express.
+[[nodiscard]] std::vector<std::string> calls_of_families();
+
+/// Calls and what is expected of them.
+class Calls {
+ public:
+  explicit Calls(const std::vector<std::string>& lines);
+
+  struct Call {
+    std::string line;
+    call::Record record;  ///< without outputs
+    const bounds::Contract* contract = nullptr;
+    oracle::Evaluation expected;
+  };
+  [[nodiscard]] std::size_t size() const { return calls_.size(); }
+  [[nodiscard]] const Call& operator[](std::size_t i) const { return calls_[i]; }
+
+ private:
+  std::vector<Call> calls_;
+};
+
+/// Mistakes made together in one call, the outermost first.
+struct Attempt {
+  std::size_t call = 0;
+  Hypothesis made;
+};
+
+struct Outcome {
+  bool shown = false;  ///< some element leaves its budget, and for a pair: see above
+  bool right = false;
+  std::string named;    ///< the first explanation; "none"
+  std::string details;  ///< of all explanations, where it is not right
+};
+
+/// Diagnoses all attempts, in parallel. Outcomes do not depend on the number of threads.
+[[nodiscard]] std::vector<Outcome> diagnose_all(const Calls& calls,
+                                                const std::vector<Attempt>& attempts);
+
+struct Score {
+  int shown = 0, right = 0;
+  [[nodiscard]] double share() const { return shown == 0 ? 0.0 : 1.0 * right / shown; }
+};
+
+/// Prints what was confused with what and where, and adds up.
+Score print_confusions(const Calls& calls, const std::vector<Attempt>& attempts,
+                       const std::vector<Outcome>& outcomes);
+
+}  // namespace goldenrule::explain::test
