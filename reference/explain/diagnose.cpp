@@ -169,15 +169,20 @@ class Search {
     });
   }
 
-  // Hypotheses that bring the outputs nearer to the capture, or a part of it, the best first.
-  std::vector<Candidate> screen(const std::vector<Hypothesis>& hypotheses) {
+  // Hypotheses that bring the outputs nearer to the capture, or a part of it, the best first. A
+  // part is a call of its own, so what explains the whole explains each part: the cheapest comes
+  // first, and what accounts for little there is not tried on the others.
+  std::vector<Candidate> screen(std::vector<Hypothesis> hypotheses) {
     std::vector<Candidate> promising;
     const auto keep = [&](const Trial& part) {
       const Match right = part.matcher.match_right_call();
+      if (right.failing == 0) return;
+      std::vector<Hypothesis> left;
       for (const Hypothesis& h : hypotheses) {
         std::optional<Candidate> c = evaluate(part, h, SpreadBy::kScaling);
-        if (!c || right.failing == 0) continue;
+        if (!c) continue;
         if (h.size() == 1 && !c->called_kernel) note_self_made(h.front());
+        if (c->match.accounted >= kAccounted) left.push_back(h);
         c->prediction.reset();
         const bool nearer =
             c->match.failing < right.failing || c->match.residual < 0.9 * right.residual;
@@ -189,9 +194,10 @@ class Search {
           *seen = std::move(*c);
         }
       }
+      hypotheses = std::move(left);
     };
     if (!screened_) keep(whole_);
-    for (const Trial& part : cuts_) keep(part);
+    for (auto part = cuts_.rbegin(); part != cuts_.rend(); ++part) keep(*part);
     std::ranges::stable_sort(promising, better);
     return promising;
   }
@@ -214,6 +220,8 @@ class Search {
         verified.push_back(candidate);
       } else if (auto c = evaluate(whole_, candidate.hypothesis, by)) {
         verified.push_back(std::move(*c));
+        // Of a large capture one explanation is enough: each costs a run of the whole call.
+        if (screened_ && verified.back().explains()) break;
       }
     }
     return verified;
