@@ -13,10 +13,12 @@
  *     d  = beta_t (v_t - S'^T k^)           S_t = S' + k^ d^T            o_t = S_t^T q^
  *
  * All arithmetic is fp32; the state stays in fp32 registers over all T tokens and is rounded once
- * per store, o once. A call allocates nothing, waits for nothing, compiles nothing, needs no
- * workspace and can be captured in a CUDA graph; slots and counts are read on the device, so a
- * replay follows what they hold then. The bits of a row do not depend on the other rows, on B or
- * on which specialization served the call.
+ * per store, o once. d_t and o_t come from the closed form of the rule over up to eight tokens
+ * (gpu/kernels/relations.cuh), so a token has the same bits however many follow it, and MTP agrees
+ * with repeated decode within the budget of both, not to the bit. A call allocates nothing, waits
+ * for nothing, compiles nothing, needs no workspace and can be captured in a CUDA graph; slots and
+ * counts are read on the device, so a replay follows what they hold then. The bits of a row do not
+ * depend on the other rows, on B or on which specialization served the call.
  *
  * Extents: B rows, T tokens a row (0..16), H query/key heads, HV value heads (HV % H == 0),
  * K key dimension (1..256), V value dimension (>= 1), P pool slots.
@@ -107,7 +109,8 @@ typedef enum goldenrule_gpu_gate_head { /* which head indexes A_log and dt_bias 
 
 enum {
   /* Programmatic dependent launch (sm_90 and later): the launch may be scheduled while the
-   * kernel before it in the stream drains; it touches no memory until that one is complete. */
+   * kernel before it in the stream drains. Until that one is complete it reads nothing but
+   * state_indices, to ask the L2 for states early; what it computes with is read afterwards. */
   GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH = 1
 };
 

@@ -51,7 +51,9 @@ struct Config {
   static constexpr int kRows = kWarps * kWarpRows;
   static constexpr int kE = kKP / kLanesK;
   /// Elements of one memory vector.
-  static constexpr int kVector = kVK ? 16 / static_cast<int>(sizeof(State)) : kAllR;
+  static constexpr int kVector = kVK || kAllR > 16 / static_cast<int>(sizeof(State))
+                                     ? 16 / static_cast<int>(sizeof(State))
+                                     : kAllR;
   /// Contiguous key channels of a thread.
   static constexpr int kRun = kVK ? kVector : 4;
   static_assert(kE % kRun == 0 && kRun % 4 == 0, "KP holds whole runs of channels");
@@ -71,7 +73,7 @@ struct Config {
   }
   /// Value row, within the rows of the warp, of row r of lane lv, 0 <= r < kAllR.
   __device__ static constexpr int row(int r, int lv) {
-    return kVK ? r * kLanesV + lv : lv * kAllR + r;
+    return kVK ? r * kLanesV + lv : (r / kVector * kLanesV + lv) * kVector + r % kVector;
   }
 };
 

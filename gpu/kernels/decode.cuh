@@ -3,19 +3,22 @@
 // Decode (T = 1) of the production shape, q and k in bf16 or f16 and aligned to four elements. A
 // decode step moves 2 K V sizeof(State) bytes a head and does 7 K V flops, under one flop a byte:
 // only the memory counts, and the memory is kept busy only if every tile lives for little more than
-// its own latency. So each warp is on its own: no barrier, no shared memory, k^ and q^ in the
-// registers of the lanes that need them (the sectors come from L1 after the first warp), their
-// norms three shuffles away.
+// its own latency. So each warp is on its own: no barrier, the state through slots of shared memory
+// that only their thread touches, k^ and q^ in the registers of the lanes that need them (the
+// sectors come from L1 after the first warp), their norms three shuffles away.
 //
 // Order of issue: slot, q, k, gates; then the state; then the arithmetic on q, k and the gates.
 #pragma once
 
+#include <type_traits>
+
+#include "gpu/kernels/prefetch.cuh"
 #include "gpu/kernels/step.cuh"
 #include "gpu/ptx/grid_dependency.cuh"
 
 namespace goldenrule::gpu {
 
-/// The token of a warp in registers. A source for decay_and_predict and update_and_read.
+/// The token of a warp in registers. A source for product and update.
 template <class C>
 class RegisterToken {
  public:
@@ -62,6 +65,10 @@ class RegisterToken {
       normalize<Typed<Element::kF16>>(p, 1.f, k_bits_, k_);
       normalize<Typed<Element::kF16>>(p, p.scale, q_bits_, q_);
     }
+    float sum = 0.f;
+#pragma unroll
+    for (int e = 0; e < C::kE; ++e) sum = fmaf(q_[e], k_[e], sum);
+    qk = sum_over_row<C::kLaneStepK>(sum);
     beta = beta_of(p, from_bits(beta_, p.beta_type));
     const float rate = p.A_log != nullptr ? expf(from_bits(A_log_, p.A_log_type)) : 1.f;
     if constexpr (C::kChannelGate) {
@@ -77,6 +84,8 @@ class RegisterToken {
       for (int e = 0; e < C::kE; ++e) {
         const int from = C::lane_of(lane.lk, e / 4);
         alpha_[e] = __shfl_sync(kAllLanes, own[e % 4], from);
+        decayed_k_[e] = k_[e] * alpha_[e];
+        q_[e] *= alpha_[e];
       }
     } else {
       alpha_[0] = alpha_of(p, from_bits(gate_.x, p.gate_type), rate,
@@ -85,13 +94,22 @@ class RegisterToken {
   }
 
   __device__ __forceinline__ void k(Run& x, int run) const { copy(x, k_, run); }
-  __device__ __forceinline__ void q(Run& x, int run) const { copy(x, q_, run); }
+  __device__ __forceinline__ void decayed_k(Run& x, int run) const {
+    if constexpr (C::kChannelGate) {
+      copy(x, decayed_k_, run);
+    } else {
+      copy(x, k_, run);
+    }
+  }
+  __device__ __forceinline__ void decayed_q(Run& x, int run) const { copy(x, q_, run); }
+  __device__ __forceinline__ float decay() const { return C::kChannelGate ? 1.f : alpha_[0]; }
   __device__ __forceinline__ void alpha(Run& x, int run) const {
 #pragma unroll
     for (int i = 0; i < C::kRun; ++i) x[i] = alpha_[C::kChannelGate ? run + i : 0];
   }
 
   float beta = 0.f;
+  float qk = 0.f;  // q^ . k^
 
  private:
   __device__ static uint4 request_four(const char* row, int at, Element type, int unit) {
@@ -128,19 +146,34 @@ class RegisterToken {
   uint4 gate_ = {}, dt_bias_ = {};
   uint32_t A_log_ = 0, beta_ = 0;
   float k_[C::kE], q_[C::kE], alpha_[C::kChannelGate ? C::kE : 1];
+  float decayed_k_[C::kChannelGate ? C::kE : 1];
 };
+
+/// Calls f with 0, 1, .. N - 1, each known to the compiler.
+template <int N, int I = 0, class F>
+__device__ __forceinline__ void for_each_chunk(F&& f) {
+  if constexpr (I < N) {
+    f(std::integral_constant<int, I>{});
+    for_each_chunk<N, I + 1>(f);
+  }
+}
 
 template <class C>
 __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
     decode_kernel(const __grid_constant__ Params p) {
   static_assert(C::kExact, "the table gives this kernel whole tiles only");
   using State = typename C::State;
+  using Map = VectorMap<C>;
+  extern __shared__ __align__(16) unsigned char shared[];
+  auto& rows = *reinterpret_cast<StagedRows<C>*>(shared);
   const Lane lane = this_lane<C>();
   const Place at = place_of<C>(p, static_cast<int>(blockIdx.x));
   const int warp_row0 = at.row0 + lane.warp * C::kWarpRows;
-  const int owned = owned_row<C::kR>(lane.lk);
+  const Owner<C> owner(lane.lk);
 
+  prefetch_first_wave<C>(p, at);
   ptx::wait_for_dependencies();
+  ptx::launch_dependents();
 
   const uint2 start_bits = request_start_slot(p, at.b);
   RegisterToken<C> token;
@@ -149,7 +182,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   uint32_t v_bits[C::kChunks];
 #pragma unroll
   for (int c = 0; c < C::kChunks; ++c) {
-    const int row = warp_row0 + C::row(c * C::kR + owned, lane.lv);
+    const int row = warp_row0 + C::row(c * C::kR + owner.row, lane.lv);
     v_bits[c] = load_bits(v_row + row * element_size(p.v_type), p.v_type);
   }
   const int64_t start = start_slot(p, at.b, start_bits);
@@ -157,41 +190,45 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
     write_zeros<C>(p, at);
     return;
   }
-  PackedRows<C> rows;
-  rows.load(state_head<State>(p.state, start, at.hv), p.state.outer, warp_row0, lane, p);
+  rows.request(state_head<State>(p.state, start, at.hv), p.state.outer, warp_row0, lane);
+  NextWave<C> next;
+  next.request(p);
   const FinalWrite final = final_write(p, at.b, start);
   const int64_t scatter = p.ssm_state_indices != nullptr && p.disable_state_update == 0
                               ? ssm_slot(p, at.b, 0)
                               : kNoSlot;
+  const bool kept = state_is_kept(p, scatter, 0, final);
   token.finish(p, lane);
-  if (final.after == 0) {
-    rows.store(state_head<State>(p.final_state, final.slot, at.hv), p.final_state.outer, warp_row0,
-               lane, p);
-  }
+  next.prefetch(p);
 
   char* o_row = token_row(p.o, at.b, 0, at.hv);
-#pragma unroll
-  for (int c = 0; c < C::kChunks; ++c) {
-    StateTile<C> tile;
-    tile.unpack(rows, c);
-    float x[C::kR], d[C::kR];
-    decay_and_predict<C>(tile, token, x);
-    reduce_scatter<C::kLaneStepK>(x, lane.lk);
-    const float own = token.beta * (from_bits(v_bits[c], p.v_type) - x[0]);
-    all_gather<C::kLaneStepK>(d, own, lane.lk);
-    update_and_read<C>(tile, token, d, x);
-    tile.pack(rows, c);
-    reduce_scatter<C::kLaneStepK>(x, lane.lk);
-    if (stores_row<C::kR>(lane.lk)) {
-      const int row = warp_row0 + C::row(c * C::kR + owned, lane.lv);
-      store_element(o_row + row * element_size(p.o_type), p.o_type, x[0]);
+  for_each_chunk<C::kChunks>([&](auto chunk) {
+    constexpr int kChunk = decltype(chunk)::value;
+    constexpr int kGroup = Map::group_of(kChunk);
+    rows.template wait<kChunk>();
+    if (final.after == 0 && Map::ends_group(kChunk)) {
+      rows.store(state_head<State>(p.final_state, final.slot, at.hv), p.final_state.outer,
+                 warp_row0, lane, kGroup);
     }
-  }
-  // Not earlier: blocks of the next kernel would take issue slots and constant cache from this one.
-  ptx::launch_dependents();
-  if (state_is_kept(p, scatter, 0, final)) {
-    store_state<C>(p, at, lane, warp_row0, rows, scatter, 0, final);
-  }
+    StateTile<C> tile;
+    rows.unpack(tile, kChunk);
+    const float y = product<C>(tile, token, lane.lk);
+    const float own = from_k_half<C>(token.beta * (from_bits(v_bits[kChunk], p.v_type) - y), lane);
+    if (owner.half == 1 && owner.first) {
+      const int row = warp_row0 + C::row(kChunk * C::kR + owner.row, lane.lv);
+      store_element(o_row + row * element_size(p.o_type), p.o_type, fmaf(token.qk, own, y));
+    }
+    if (!kept) return;
+    float d[C::kR];
+    all_gather<C::kLaneStepK, C::kR, Owner<C>::kHalf / 2>(d, own, lane.lk);
+    update<C>(tile, token, d);
+    rows.pack(tile, kChunk);
+    if constexpr (Map::ends_group(kChunk)) {
+      store_state<C>(p, at, scatter, 0, final, [&](State* head, int outer) {
+        rows.store(head, outer, warp_row0, lane, kGroup);
+      });
+    }
+  });
 }
 
 }  // namespace goldenrule::gpu

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums over the 8 lanes along K, for the R rows of a thread at once. Instead of R butterflies of
-// three steps, each step halves the rows: a lane keeps one half and sends the other (R = 4: 4
-// shuffles for 12). Afterwards a lane holds the sum of one row, owned_row(); all_gather returns
-// one value a row to all 8 lanes (3 shuffles for R = 4). The tree of additions is the same for
-// every R: lanes 4 apart, then 2, then 1, and a + b = b + a, so the bits do not depend on R.
+// Sums over the 8 lanes along K, for the R values of a thread at once. Instead of R butterflies of
+// three steps, each step halves the values: a lane keeps one half and sends the other (R = 8: 7
+// shuffles for 24). Afterwards a lane holds the sum of one value, number lk / (8 / R); all_gather
+// returns one value a row to all lanes (3 shuffles for 4 rows). The tree of additions is the same
+// for every R: lanes 4 apart, then 2, then 1, and a + b = b + a, so the bits do not depend on R.
 #pragma once
 
 #include "gpu/kernels/config.cuh"
@@ -13,7 +13,7 @@ namespace goldenrule::gpu {
 
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
-/// LaneStep: Config::kLaneStepK. x[0] of the result: the sum over lanes of row owned_row<R>(lk).
+/// LaneStep: Config::kLaneStepK. x[0] of the result: the sum over lanes of value lk / (8 / R).
 template <int LaneStep, int R, int Step = kLanesK / 2>
 __device__ __forceinline__ void reduce_scatter(float (&x)[R], int lk) {
   float y[R > 1 ? R / 2 : 1];
@@ -32,19 +32,7 @@ __device__ __forceinline__ void reduce_scatter(float (&x)[R], int lk) {
   x[0] = y[0];
 }
 
-/// Row of the register tile whose sum lane lk holds after reduce_scatter.
-template <int R>
-__device__ __forceinline__ int owned_row(int lk) {
-  return R == 1 ? 0 : lk / (kLanesK / R);
-}
-
-/// Whether lane lk is the one that stores the value of its row (8 / R lanes hold each).
-template <int R>
-__device__ __forceinline__ bool stores_row(int lk) {
-  return R == 1 ? lk == 0 : lk % (kLanesK / R) == 0;
-}
-
-/// x[r] = the value that the lanes owning row r hold.
+/// x[r] = `own` of the lanes lk % (2 Step) = r 2 Step / R and on, one value for each r < R.
 template <int LaneStep, int R, int Step = kLanesK / 2>
 __device__ __forceinline__ void all_gather(float (&x)[R], float own, int lk) {
   if constexpr (R == 1) {

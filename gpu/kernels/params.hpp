@@ -35,6 +35,7 @@ struct Params {
   Divisor by_heads;  // HV
   Divisor by_group;  // HV / H for grouped heads, H for tiled ones
   int32_t tiles, HV, group;
+  int32_t wave;  // blocks that the device holds at a time
   int32_t T, K, V, slots;
   int64_t pad_slot;
   const void* state_indices;
@@ -48,6 +49,8 @@ struct Params {
   uint8_t disable_state_update;
   uint8_t tiled_heads;
   uint8_t gate_by_qk_head;
+  uint8_t dependent;      // launched while the kernel in front may still run
+  uint8_t prefetch_next;  // each block asks for the states of the block one wave on
   StateView state;
   // The tokens.
   TokenView q, k, v, gate, beta, o;

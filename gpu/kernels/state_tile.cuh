@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The state of a thread: how it comes from memory, what the arithmetic runs on, and how it goes
-// back. All loads are issued before the first is used (16 vectors of 16 bytes a thread), which is
-// what keeps the memory busy; fp32 while it is worked on, rounded once per store.
+// back. All loads are issued before the first is used, which is what keeps the memory busy; fp32
+// while it is worked on, rounded once per store.
+//
+// Whole tiles come through shared memory by asynchronous copies, each thread into its own slots,
+// so no thread waits for another and no register is held while the state is on its way; tails
+// come element by element into registers.
 #pragma once
 
 #include "gpu/kernels/config.cuh"
 #include "gpu/kernels/elements.cuh"
+#include "gpu/ptx/async_copy.cuh"
 #include "gpu/ptx/memory.cuh"
 
 namespace goldenrule::gpu {
@@ -35,6 +40,15 @@ struct alignas(N * sizeof(State)) Vector {
     }
     return v;
   }
+  __device__ void request(const State* p) {
+    if constexpr (sizeof(Vector) == 16) {
+      ptx::copy_async_16(this, p);
+    } else if constexpr (sizeof(Vector) == 8) {
+      ptx::copy_async_8(this, p);
+    } else {
+      ptx::copy_async_4(this, p);
+    }
+  }
   __device__ void store(State* p) const {
     if constexpr (sizeof(Vector) == 16) {
       ptx::store_streaming_16(p, *reinterpret_cast<const uint4*>(this));
@@ -46,25 +60,28 @@ struct alignas(N * sizeof(State)) Vector {
   }
 };
 
-/// All rows of a thread as they lie in memory: on their way in, and rounded on their way out.
+/// Where the vectors of a thread lie, in its rows and in memory.
 template <class C>
-struct PackedRows {
+struct VectorMap {
   using State = typename C::State;
   static constexpr int kN = C::kVector;
   static constexpr int kVectors = C::kAllR * C::kE / kN;
-
-  Vector<State, kN> memory[kVectors];
+  /// Vectors are requested and stored by groups of whole register tiles.
+  static constexpr int kGroups = C::kVK ? C::kChunks : C::kAllR / kN;
+  static constexpr int kPerGroup = kVectors / kGroups;
+  __device__ static constexpr int group_of(int chunk) {
+    return C::kVK ? chunk : chunk * C::kR / kN;
+  }
+  __device__ static constexpr bool ends_group(int chunk) {
+    return chunk + 1 == C::kChunks || group_of(chunk + 1) != group_of(chunk);
+  }
 
   /// Row and channel elements at which vector i starts.
-  __device__ static constexpr int first_r(int i) { return C::kVK ? i / (C::kE / kN) : 0; }
-  __device__ static constexpr int first_e(int i) { return C::kVK ? i % (C::kE / kN) * kN : i; }
-
-  /// Row r, channel element e.
-  __device__ State& at(int r, int e) {
-    return C::kVK ? memory[(r * C::kE + e) / kN].x[e % kN] : memory[e].x[r];
+  __device__ static constexpr int first_r(int i) {
+    return C::kVK ? i / (C::kE / kN) : i / C::kE * kN;
   }
-  __device__ State at(int r, int e) const {
-    return C::kVK ? memory[(r * C::kE + e) / kN].x[e % kN] : memory[e].x[r];
+  __device__ static constexpr int first_e(int i) {
+    return C::kVK ? i % (C::kE / kN) * kN : i % C::kE;
   }
 
   /// Where the thread's first vector lies in a head with this outer stride, and how far from it
@@ -92,46 +109,6 @@ struct PackedRows {
     const int rest = C::kVK ? p.K - channel : p.V - row;
     return rest < kN ? rest : kN;
   }
-
-  /// Requests the rows from `row0` on of the head at `head`; what lies outside K x V becomes 0.
-  __device__ void load(const State* head, int outer, int row0, Lane lane, const Params& p) {
-    const State* first = head + origin(row0, lane, outer);
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      const State* from = first + distance(i, outer);
-      const int n = valid(i, row0, lane, p);
-      if (C::kExact || (n == kN && p.vector_state)) {
-        memory[i] = Vector<State, kN>::load(from);
-      } else {
-#pragma unroll
-        for (int j = 0; j < kN; ++j) {
-          round_to(memory[i].x[j], 0.f);
-          if (j < n) memory[i].x[j] = from[j];
-        }
-      }
-    }
-  }
-
-  __device__ void store(State* head, int outer, int row0, Lane lane, const Params& p) const {
-    State* first = head + origin(row0, lane, outer);
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      store_vector(memory[i], first + distance(i, outer), valid(i, row0, lane, p), p);
-    }
-  }
-
-  /// The first `n` elements of a vector.
-  __device__ static void store_vector(const Vector<State, kN>& x, State* to, int n,
-                                      const Params& p) {
-    if (C::kExact || (n == kN && p.vector_state)) {
-      x.store(to);
-    } else {
-#pragma unroll
-      for (int j = 0; j < kN; ++j) {
-        if (j < n) to[j] = x.x[j];
-      }
-    }
-  }
 };
 
 /// The register tile that the arithmetic runs on.
@@ -139,36 +116,154 @@ template <class C>
 struct StateTile {
   float s[C::kR][C::kE];
 
-  __device__ void unpack(const PackedRows<C>& rows, int chunk) {
+  /// Loads the rows from `row0` on of the head at `head`; what lies outside K x V becomes 0.
+  __device__ void load(const typename C::State* head, int outer, int row0, Lane lane,
+                       const Params& p) {
+    using Map = VectorMap<C>;
+    using State = typename C::State;
+    const State* first = head + Map::origin(row0, lane, outer);
+    Vector<State, Map::kN> x[Map::kVectors];
 #pragma unroll
-    for (int r = 0; r < C::kR; ++r) {
+    for (int i = 0; i < Map::kVectors; ++i) {
+      const State* from = first + Map::distance(i, outer);
+      const int n = Map::valid(i, row0, lane, p);
+      if (n == Map::kN && p.vector_state) {
+        x[i] = Vector<State, Map::kN>::load(from);
+      } else {
 #pragma unroll
-      for (int e = 0; e < C::kE; ++e) s[r][e] = to_float(rows.at(chunk * C::kR + r, e));
+        for (int j = 0; j < Map::kN; ++j) {
+          round_to(x[i].x[j], 0.f);
+          if (j < n) x[i].x[j] = from[j];
+        }
+      }
     }
-  }
-  /// The one rounding of a store.
-  __device__ void pack(PackedRows<C>& rows, int chunk) const {
 #pragma unroll
-    for (int r = 0; r < C::kR; ++r) {
+    for (int i = 0; i < Map::kVectors; ++i) {
 #pragma unroll
-      for (int e = 0; e < C::kE; ++e) round_to(rows.at(chunk * C::kR + r, e), s[r][e]);
+      for (int j = 0; j < Map::kN; ++j) element(i, j) = to_float(x[i].x[j]);
     }
   }
 
-  /// Rounds and stores vector by vector, for a tile that goes on: no copy of it is held in
-  /// registers.
+  /// Rounds and stores vector by vector: no copy of the tile is held in registers.
   __device__ void store(typename C::State* head, int outer, int row0, Lane lane,
                         const Params& p) const {
-    using Rows = PackedRows<C>;
-    typename C::State* first = head + Rows::origin(row0, lane, outer);
+    using Map = VectorMap<C>;
+    using State = typename C::State;
+    State* first = head + Map::origin(row0, lane, outer);
 #pragma unroll
-    for (int i = 0; i < Rows::kVectors; ++i) {
-      Vector<typename C::State, Rows::kN> x;
+    for (int i = 0; i < Map::kVectors; ++i) {
+      Vector<State, Map::kN> x;
 #pragma unroll
-      for (int j = 0; j < Rows::kN; ++j) {
-        round_to(x.x[j], C::kVK ? s[Rows::first_r(i)][Rows::first_e(i) + j] : s[j][i]);
+      for (int j = 0; j < Map::kN; ++j) round_to(x.x[j], element(i, j));
+      State* to = first + Map::distance(i, outer);
+      const int n = Map::valid(i, row0, lane, p);
+      if (C::kExact || (n == Map::kN && p.vector_state)) {
+        x.store(to);
+      } else {
+#pragma unroll
+        for (int j = 0; j < Map::kN; ++j) {
+          if (j < n) to[j] = x.x[j];
+        }
       }
-      Rows::store_vector(x, first + Rows::distance(i, outer), Rows::valid(i, row0, lane, p), p);
+    }
+  }
+
+ private:
+  /// Element j of vector i, where the tile is all of the thread's rows.
+  __device__ __forceinline__ float& element(int i, int j) {
+    return s[VectorMap<C>::first_r(i) + (C::kVK ? 0 : j)]
+            [VectorMap<C>::first_e(i) + (C::kVK ? j : 0)];
+  }
+  __device__ __forceinline__ float element(int i, int j) const {
+    return s[VectorMap<C>::first_r(i) + (C::kVK ? 0 : j)]
+            [VectorMap<C>::first_e(i) + (C::kVK ? j : 0)];
+  }
+};
+
+/// All rows of a thread as they lie in memory, in slots of its own in shared memory: on their way
+/// in, and rounded on their way out. Whole vectors only. 32 slots of a warp lie side by side.
+template <class C>
+struct StagedRows {
+  using State = typename C::State;
+  using Map = VectorMap<C>;
+  static constexpr int kN = C::kVector;
+
+  Vector<State, kN> slot[Map::kVectors][C::kThreads];
+
+  /// Requests the rows from `row0` on of the head at `head`, one commit a group.
+  __device__ __forceinline__ void request(const State* head, int outer, int row0, Lane lane) {
+    const State* first = head + Map::origin(row0, lane, outer);
+#pragma unroll
+    for (int i = 0; i < Map::kVectors; ++i) {
+      slot[i][threadIdx.x].request(first + Map::distance(i, outer));
+      if ((i + 1) % Map::kPerGroup == 0) ptx::commit_copies();
+    }
+  }
+  /// Returns when the group of this chunk is here.
+  template <int Chunk>
+  __device__ __forceinline__ static void wait() {
+    ptx::wait_for_copies_but<Map::kGroups - 1 - Map::group_of(Chunk)>();
+  }
+
+  __device__ __forceinline__ void unpack(StateTile<C>& tile, int chunk) const {
+    each_part(
+        chunk,
+        [&](int r, int e, const auto& part) {
+          const auto x = part;
+#pragma unroll
+          for (int j = 0; j < kPart; ++j)
+            tile.s[C::kVK ? r : r + j][C::kVK ? e + j : e] = to_float(x.x[j]);
+        },
+        *this);
+  }
+  /// The one rounding of a store.
+  __device__ __forceinline__ void pack(const StateTile<C>& tile, int chunk) {
+    each_part(
+        chunk,
+        [&](int r, int e, auto& part) {
+          Vector<State, kPart> x;
+#pragma unroll
+          for (int j = 0; j < kPart; ++j)
+            round_to(x.x[j], tile.s[C::kVK ? r : r + j][C::kVK ? e + j : e]);
+          part = x;
+        },
+        *this);
+  }
+
+  /// Stores the group of this chunk.
+  __device__ __forceinline__ void store(State* head, int outer, int row0, Lane lane,
+                                        int group) const {
+    State* first = head + Map::origin(row0, lane, outer);
+#pragma unroll
+    for (int i = 0; i < Map::kPerGroup; ++i) {
+      const int at = group * Map::kPerGroup + i;
+      const Vector<State, kN> x = slot[at][threadIdx.x];
+      x.store(first + Map::distance(at, outer));
+    }
+  }
+
+ private:
+  /// Elements of a vector that belong to one chunk.
+  static constexpr int kPart = C::kVK || kN < C::kR ? kN : C::kR;
+
+  /// Calls f(r, e, part) for the parts of a chunk, which start at row r and channel element e of
+  /// its tile.
+  template <class F, class Self>
+  __device__ __forceinline__ static void each_part(int chunk, F&& f, Self& self) {
+    constexpr int kParts = C::kR * C::kE / kPart;
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) {
+      const int r = C::kVK ? i / (C::kE / kPart) : i / C::kE * kPart;
+      const int e = C::kVK ? i % (C::kE / kPart) * kPart : i % C::kE;
+      const int row = chunk * C::kR + r;
+      const int at = C::kVK ? (row * C::kE + e) / kN : row / kN * C::kE + e;
+      const int skip = C::kVK ? 0 : row % kN;
+      auto* elements = &self.slot[at][threadIdx.x].x[skip];
+      if constexpr (std::is_const_v<Self>) {
+        f(r, e, *reinterpret_cast<const Vector<State, kPart>*>(elements));
+      } else {
+        f(r, e, *reinterpret_cast<Vector<State, kPart>*>(elements));
+      }
     }
   }
 };

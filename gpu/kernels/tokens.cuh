@@ -11,51 +11,30 @@
 // apart.
 #pragma once
 
-#include "gpu/kernels/config.cuh"
 #include "gpu/kernels/elements.cuh"
 #include "gpu/kernels/gates.cuh"
+#include "gpu/kernels/relations.cuh"
 #include "gpu/kernels/slots.cuh"
+#include "gpu/kernels/token_storage.cuh"
 #include "gpu/ptx/async_copy.cuh"
 
 namespace goldenrule::gpu {
 
-inline constexpr int kRowLanes = 8;             // lanes that share a row of q, k or v
-inline constexpr int kRowSpan = 4 * kRowLanes;  // elements that they cover at a time
-
-/// Lifetime: k, q and v hold raw bytes from request() to finish(), fp32 from then on until the
-/// block has done these tokens; a barrier at each change. Channels K..KP-1 of k, q and alpha are
-/// zero.
-template <class C>
-struct alignas(16) TokenStorage {
-  static_assert(C::kRows % kRowSpan == 0 && C::kKP % kRowSpan == 0, "rows hold whole spans");
-  float k[C::kTC][C::kKP];
-  float q[C::kTC][C::kKP];
-  float v[C::kTC][C::kRows];
-  float alpha[C::kTC][C::kChannelGate ? C::kKP : 1];
-  float raw_gate[C::kChannelGate ? C::kTC : 1][C::kChannelGate ? C::kKP : 4];
-  float raw_dt_bias[C::kChannelGate ? C::kKP : 4];
-  float beta[C::kTC];
-  int64_t slot[C::kTC];  // scatter form: where the state after this token goes, or kNoSlot
-};
-
-/// The head of a row that a block works on.
-struct Place {
-  int b, hv, h;
-  int row0;  // first value row of the block
-};
-
-/// Copies `bytes` by the eight lanes of a row, `lane` 0..7.
+/// Copies `bytes` by the eight lanes of a row, `lane` 0..7. Rows are short: unrolled loops would
+/// only fill the instruction cache.
 __device__ __forceinline__ void copy_row(void* shared, const char* from, int bytes, int unit,
                                          int lane) {
   char* to = static_cast<char*>(shared);
-  if (unit == 16) {
-    for (int i = 16 * lane; i < bytes; i += 16 * kRowLanes) ptx::copy_async_16(to + i, from + i);
-  } else if (unit == 8) {
-    for (int i = 8 * lane; i < bytes; i += 8 * kRowLanes) ptx::copy_async_8(to + i, from + i);
-  } else if (unit == 4) {
-    for (int i = 4 * lane; i < bytes; i += 4 * kRowLanes) ptx::copy_async_4(to + i, from + i);
-  } else {
-    for (int i = 2 * lane; i < bytes; i += 2 * kRowLanes) {
+  const int step = unit * kRowLanes;
+#pragma unroll 1
+  for (int i = unit * lane; i < bytes; i += step) {
+    if (unit == 16) {
+      ptx::copy_async_16(to + i, from + i);
+    } else if (unit == 8) {
+      ptx::copy_async_8(to + i, from + i);
+    } else if (unit == 4) {
+      ptx::copy_async_4(to + i, from + i);
+    } else {
       *reinterpret_cast<uint16_t*>(to + i) = *reinterpret_cast<const uint16_t*>(from + i);
     }
   }
@@ -81,16 +60,6 @@ __device__ __forceinline__ float staged_element(const float* row, Element type, 
   return from_bits(load_bits(p, type), type);
 }
 
-/// Sum over the eight lanes of a row, `LaneStep` apart; the same tree everywhere.
-template <int LaneStep>
-__device__ __forceinline__ float sum_over_row(float x) {
-#pragma unroll
-  for (int step = kRowLanes / 2; step > 0; step /= 2) {
-    x += __shfl_xor_sync(0xffffffffu, x, step * LaneStep);
-  }
-  return x;
-}
-
 __device__ __forceinline__ float add_squares(float sum, float4 x) {
   sum = fmaf(x.x, x.x, sum);
   sum = fmaf(x.y, x.y, sum);
@@ -111,32 +80,39 @@ class Tokens {
     const int lane = static_cast<int>(threadIdx.x) % kRowLanes;
     const bool channels = C::kChannelGate && p.channel_gate != 0 && p.gate.data != nullptr;
     const int jobs = (channels ? 4 : 3) * count;
+#pragma unroll 1
     for (int job = static_cast<int>(threadIdx.x) / kRowLanes; job < jobs; job += kGroups) {
-      if (job < count) {
-        request_row(p.k, p.qk_type, at.b, first + job, at.h, 0, p.K, p.k_unit, to.k[job], lane);
-      } else if (job < 2 * count) {
-        const int token = job - count;
-        request_row(p.q, p.qk_type, at.b, first + token, at.h, 0, p.K, p.q_unit, to.q[token], lane);
-      } else if (job < 3 * count) {
-        const int token = job - 2 * count;
-        request_row(p.v, p.v_type, at.b, first + token, at.hv, at.row0, rows(p, at), p.v_unit,
-                    to.v[token], lane);
-      } else if constexpr (C::kChannelGate) {
-        const int token = job - 3 * count;
-        request_row(p.gate, p.gate_type, at.b, first + token, at.hv, 0, p.K, p.gate_unit,
-                    to.raw_gate[token], lane);
+      const int kind = (job >= count) + (job >= 2 * count) + (job >= 3 * count);
+      const int token = job - kind * count;
+      const TokenView* view = &p.k;
+      Element type = p.qk_type;
+      int head = at.h, skip = 0, size = p.K, unit = p.k_unit;
+      float* row = to.k[token];
+      if (kind == 1) {
+        view = &p.q, unit = p.q_unit, row = to.q[token];
+      } else if (kind == 2) {
+        view = &p.v, type = p.v_type, head = at.hv, skip = at.row0, size = rows(p, at);
+        unit = p.v_unit, row = to.v[token];
+      } else if (kind == 3) {
+        view = &p.gate, type = p.gate_type, head = at.hv, unit = p.gate_unit;
+        row = to.decayed_k[C::kChannelGate ? token : 0];
       }
+      const int bytes = element_size(type);
+      copy_row(row, token_row(*view, at.b, first + token, head) + skip * bytes, size * bytes, unit,
+               lane);
     }
     if (C::kChannelGate && channels && p.dt_bias != nullptr &&
         static_cast<int>(threadIdx.x) < kRowLanes) {
       copy_row(to.raw_dt_bias, head_row(p.dt_bias, p.dt_bias_stride, gate_head(p, at)),
                p.K * element_size(p.dt_bias_type), p.dt_bias_unit, lane);
     }
+    ptx::commit_copies();
   }
 
-  /// Waits for them and computes. Barriers inside; the storage is ready on return.
+  /// Waits for them, but not for the one group of copies committed later, and computes. Barriers
+  /// inside; the storage is ready on return.
   __device__ void finish(const Params& p, Place at, int first, int count, TokenStorage<C>& to) {
-    ptx::wait_for_copies();
+    ptx::wait_for_copies_but<1>();
     __syncthreads();
     finish_scalars(p, at, first, count, to);
     with_type(p.qk_type, [&](auto type) { convert_qk<decltype(type)>(p, count, to); });
@@ -150,6 +126,8 @@ class Tokens {
       }
     }
     __syncthreads();
+    relate_tokens<C>(p, count, to);
+    __syncthreads();
   }
 
  private:
@@ -162,12 +140,6 @@ class Tokens {
   __device__ static int rows(const Params& p, Place at) {
     const int rest = p.V - at.row0;
     return C::kExact || rest > C::kRows ? C::kRows : rest;
-  }
-
-  __device__ static void request_row(const TokenView& view, Element type, int b, int t, int head,
-                                     int skip, int count, int unit, float* to, int lane) {
-    copy_row(to, token_row(view, b, t, head) + skip * element_size(type),
-             count * element_size(type), unit, lane);
   }
 
   /// Thread t holds the scalars of token t; A_log is held by all.
@@ -215,6 +187,7 @@ class Tokens {
     const int lane = static_cast<int>(threadIdx.x) % kRowLanes;
     const int group = static_cast<int>(threadIdx.x) / kRowLanes;
     // Every lane makes every round: the shuffles are of whole warps.
+#pragma unroll 1
     for (int base = 0; base < 2 * count; base += kGroups) {
       const int row = base + group;
       const bool active = row < 2 * count;
@@ -246,6 +219,7 @@ class Tokens {
     constexpr int kFours = C::kRows / kRowSpan;
     const int lane = static_cast<int>(threadIdx.x) % kRowLanes;
     const int group = static_cast<int>(threadIdx.x) / kRowLanes;
+#pragma unroll 1
     for (int base = 0; base < count; base += kGroups) {
       // From the other end, so that the warps which had no q or k take v.
       const int row = base + kGroups - 1 - group;
@@ -264,13 +238,15 @@ class Tokens {
 
   __device__ void finish_channel_gate(const Params& p, int count, TokenStorage<C>& to) const {
     const float r = rate(p);
+#pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < count * C::kKP; i += C::kThreads) {
       const int token = i / C::kKP;
       const int channel = i % C::kKP;
       float alpha = 0.f;
       if (channel < p.K) {
-        const float x =
-            p.gate.data != nullptr ? staged_element(to.raw_gate[token], p.gate_type, channel) : 0.f;
+        const float x = p.gate.data != nullptr
+                            ? staged_element(to.decayed_k[token], p.gate_type, channel)
+                            : 0.f;
         const float bias =
             p.dt_bias != nullptr ? staged_element(to.raw_dt_bias, p.dt_bias_type, channel) : 0.f;
         alpha = alpha_of(p, x, r, bias);
@@ -281,6 +257,7 @@ class Tokens {
 
   /// The general kernels take a gate a head as the same gate on every channel.
   __device__ static void spread_head_gate(const Params& p, int count, TokenStorage<C>& to) {
+#pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < count * C::kKP; i += C::kThreads) {
       const int channel = i % C::kKP;
       if (channel == 0) continue;

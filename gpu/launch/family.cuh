@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Builds the entries of one family. The numbers that a kernel is tuned by (register rows, warps,
-// blocks per multiprocessor) are chosen here and nowhere else; gpu/README.md has the measurements.
+// blocks per multiprocessor) are chosen here and nowhere else; tools/bench_gpu/README.md measures.
 #pragma once
 
 #include <array>
@@ -26,8 +26,10 @@ constexpr Entry make_entry(Key key) {
   Entry entry{.key = key, .rows = C::kRows, .threads = C::kThreads};
   if constexpr (C::kTC == 1) {
     entry.kernel = &decode_kernel<C>;
+    entry.shared_bytes = static_cast<int>(sizeof(StagedRows<C>));
   } else {
     entry.kernel = &recurrent_kernel<C>;
+    entry.shared_bytes = static_cast<int>(sizeof(RecurrentStorage<C>));
   }
   int at = 0;
   append(entry.name, at, key.kv ? "kv_" : "vk_");
@@ -43,7 +45,7 @@ constexpr Entry make_entry(Key key) {
   return entry;
 }
 
-/// Register rows, warps, resident blocks and chunks of one exact kernel.
+/// Register rows, warps, resident blocks and chunks of one exact kernel, as in Config.
 struct Shape {
   int rows, warps, min_blocks, chunks = 1;
 };
@@ -95,6 +97,14 @@ struct Family {
                                                                     general<1>(),
                                                                     general<2>()};
   static_assert(check_order(kEntries));
+
+  /// select() asks only whether the rows of the large kernel divide V.
+  static constexpr bool divides(int large, int small) {
+    return kEntries[static_cast<std::size_t>(large)].rows %
+               kEntries[static_cast<std::size_t>(small)].rows ==
+           0;
+  }
+  static_assert(divides(1, 0) && divides(3, 2) && divides(5, 4) && divides(7, 6));
 };
 
 }  // namespace goldenrule::gpu

@@ -6,7 +6,7 @@ namespace {
 
 using Here = Family<__nv_bfloat16, GOLDENRULE_GPU_STATE_KV,
                     Shapes{.small_one = {4, 4, 4},
-                           .large_one = {4, 4, 3, 2},
+                           .large_one = {4, 2, 6, 2},
                            .small_many = {4, 4, 3},
                            .large_many = {4, 4, 4}}>;
 

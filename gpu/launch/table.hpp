@@ -49,6 +49,7 @@ struct Entry {
   void (*kernel)(Params) = nullptr;
   int rows = 0;  ///< value rows of a block
   int threads = 0;
+  int shared_bytes = 0;
   char name[40] = {};
 };
 

@@ -28,6 +28,17 @@ __device__ __forceinline__ void copy_async_4(void* shared, const void* global) {
                : "memory");
 }
 
+/// Closes a group of copies of this thread.
+__device__ __forceinline__ void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/// Returns when all but the latest N groups of this thread have landed.
+template <int N>
+__device__ __forceinline__ void wait_for_copies_but() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
 /// Returns when all copies of this thread have landed.
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");

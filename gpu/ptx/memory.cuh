@@ -44,6 +44,23 @@ __device__ __forceinline__ void store_streaming_4(void* p, uint32_t x) {
   asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
 }
 
+/// Index i of an array of int32, or int64 if `wide`, as L2 has it: a later plain load of the same
+/// index must not find this value in L1.
+__device__ __forceinline__ int64_t load_relaxed_index(const void* data, bool wide, int64_t i) {
+  if (wide) {
+    int64_t x;
+    asm volatile("ld.relaxed.gpu.global.s64 %0, [%1];"
+                 : "=l"(x)
+                 : "l"(static_cast<const int64_t*>(data) + i));
+    return x;
+  }
+  int32_t x;
+  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];"
+               : "=r"(x)
+               : "l"(static_cast<const int32_t*>(data) + i));
+  return x;
+}
+
 /// Asks for the line of `p` in L2; no register waits for it.
 __device__ __forceinline__ void prefetch_l2(const void* p) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(p));

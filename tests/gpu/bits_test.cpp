@@ -2,6 +2,7 @@
 //
 // Claims about bits: exact worlds, repeatability, independence of the rest of the batch, of poison
 // and of the kernel that served the call, isolation of NaN, replayed graphs.
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -152,8 +153,8 @@ TEST_CASE("a row does not depend on the batch, nor on the kernel that serves it"
   });
 }
 
-TEST_CASE("MTP is repeated decode, bit for bit in fp32") {
-  REQUIRE_GPU();
+template <class F>
+void for_each_fp32_case(F&& f) {
   for (const bool kda : {false, true}) {
     for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
       for (const std::int64_t K : {128, 100}) {
@@ -163,32 +164,91 @@ TEST_CASE("MTP is repeated decode, bit for bit in fp32") {
         c.K = K;
         c.B = 1;
         c.T = 11;
-        const Scenario whole(c);
-        const Outputs at_once = outputs_of(c);
-        Case one = c;
-        one.T = 1;
-        Scenario step(one);
-        Bytes o;
-        for (std::int64_t t = 0; t < c.T; ++t) {
-          for (HostTensor Scenario::*tensor :
-               {&Scenario::q, &Scenario::k, &Scenario::v, &Scenario::gate, &Scenario::beta}) {
-            Bytes& to = (step.*tensor).bytes();
-            std::memcpy(to.data(),
-                        (whole.*tensor).bytes().data() + static_cast<std::size_t>(t) * to.size(),
-                        to.size());
-          }
-          LiveCall live(step);
-          live.launch();
-          live.synchronize();
-          const Outputs out = live.outputs();
-          o.insert(o.end(), out.o.begin(), out.o.end());
-          step.state.bytes() = out.final_state;
-        }
-        CHECK(first_difference("o", o, at_once.o) == "");
-        CHECK(first_difference("state", step.state.bytes(), at_once.final_state) == "");
+        f(c);
       }
     }
   }
+}
+
+/// The first c.T tokens of `whole`, as a case of their own.
+Scenario prefix(const Case& c, const Scenario& whole, std::int64_t first = 0) {
+  Scenario part(c);
+  for (HostTensor Scenario::*tensor :
+       {&Scenario::q, &Scenario::k, &Scenario::v, &Scenario::gate, &Scenario::beta}) {
+    Bytes& to = (part.*tensor).bytes();
+    const std::size_t token = to.size() / static_cast<std::size_t>(c.T);
+    std::memcpy(to.data(), (whole.*tensor).bytes().data() + static_cast<std::size_t>(first) * token,
+                to.size());
+  }
+  return part;
+}
+
+Outputs run(const Scenario& s) {
+  LiveCall live(s);
+  live.launch();
+  live.synchronize();
+  return live.outputs();
+}
+
+TEST_CASE("MTP gives a token the same bits however many follow") {
+  REQUIRE_GPU();
+  for_each_fp32_case([](Case c) {
+    c.intermediates = true;
+    const Scenario whole(c);
+    const Outputs all = run(whole);
+    for (const std::int64_t T : {1, 2, 7, 8, 9}) {
+      Case some = c;
+      some.T = T;
+      const Outputs out = run(prefix(some, whole));
+      const auto same = [&](const Bytes& part, const Bytes& of) {
+        return !part.empty() && std::memcmp(part.data(), of.data(), part.size()) == 0;
+      };
+      CHECK_MESSAGE(same(out.o, all.o), some.name());
+      CHECK_MESSAGE(same(out.intermediates, all.intermediates), some.name());
+      // The state after the last token is what is kept after it.
+      const std::size_t state = out.final_state.size();
+      CHECK_MESSAGE(
+          std::memcmp(out.final_state.data(),
+                      all.intermediates.data() + (static_cast<std::size_t>(T) - 1) * state,
+                      state) == 0,
+          some.name());
+    }
+  });
+}
+
+/// Both are within their budget of the exact result, so within two of each other.
+TEST_CASE("MTP is repeated decode") {
+  REQUIRE_GPU();
+  for_each_fp32_case([](const Case& c) {
+    const Scenario whole(c);
+    const Outputs at_once = run(whole);
+    const Expected expected = expect(whole);
+    Case one = c;
+    one.T = 1;
+    Bytes o, state = whole.state.bytes();
+    for (std::int64_t t = 0; t < c.T; ++t) {
+      Scenario step = prefix(one, whole, t);
+      step.state.bytes() = state;
+      const Outputs out = run(step);
+      o.insert(o.end(), out.o.begin(), out.o.end());
+      state = out.final_state;
+    }
+    Scenario stepwise = whole, together = whole;
+    stepwise.o.bytes() = o;
+    stepwise.state.bytes() = state;
+    together.o.bytes() = at_once.o;
+    together.state.bytes() = at_once.final_state;
+    const auto outside = [](const HostTensor& a, const HostTensor& b, const ExpectedTensor& e) {
+      std::int64_t count = 0;
+      for (std::int64_t i = 0; i < a.count(); ++i) {
+        const double difference = std::abs(a.get(i) - b.get(i));
+        count += difference <= 2 * e.tolerance[static_cast<std::size_t>(i)] ? 0 : 1;
+      }
+      return count;
+    };
+    CHECK_MESSAGE(outside(stepwise.o, together.o, expected.o) == 0, c.name());
+    CHECK_MESSAGE(outside(stepwise.state, together.state, expected.final_state) == 0, c.name());
+  });
 }
 
 TEST_CASE("NaN and infinity stay in their row") {

@@ -3,11 +3,13 @@
 // goldenrule_bench: the decode and MTP kernels beside the streaming ceiling of the same device in
 // the same run. Floor = bytes that must move / ceiling at 2 GiB; a goal or peer of another run is
 // printed for orientation (absolute times drift between machines).
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "tools/bench_gpu/streaming.hpp"
 #include "tools/bench_gpu/timing.hpp"
@@ -17,10 +19,17 @@ namespace goldenrule::bench {
 namespace {
 
 struct Options {
-  std::string filter;
+  std::vector<std::string> filters;  ///< a row whose name contains one is measured; none: all
   int replays = 30;
   bool profile = false;  ///< one plain launch a row, for a profiler, nothing timed
 };
+
+bool selected(const Row& row, const Options& options) {
+  const std::string name = row.name();
+  return options.filters.empty() || std::ranges::any_of(options.filters, [&](const auto& filter) {
+           return name.find(filter) != std::string::npos;
+         });
+}
 
 // The rows of the measured peers, K = V = 128; goal_us and peer_us as measured or set there.
 std::vector<Row> table() {
@@ -100,19 +109,41 @@ double ceiling(Stream kind, std::size_t bytes, cudaStream_t stream, int replays)
   return best;
 }
 
-void print_ceilings(cudaStream_t stream, int replays, double& in_place, double& read) {
+/// What this device can do, measured in this run.
+struct Ceilings {
+  double in_place = 0, read = 0;  ///< TB/s, bytes read plus written
+  double fma = 0;                 ///< fp32 TFLOP/s
+};
+
+Ceilings print_ceilings(cudaStream_t stream, int replays, int multiprocessors) {
+  Ceilings best;
   std::printf("streaming ceilings, TB/s (read + written)\n  %-10s %9s %9s %9s\n", "bytes",
               "in place", "read", "copy");
   for (const std::size_t mib : {2, 8, 32, 128, 512, 2048}) {
     const std::size_t bytes = mib << 20;
-    in_place = ceiling(Stream::kInPlace, bytes, stream, replays);
-    read = ceiling(Stream::kRead, bytes, stream, replays);
-    std::printf("  %4zu MiB   %9.2f %9.2f %9.2f\n", mib, in_place, read,
+    best.in_place = ceiling(Stream::kInPlace, bytes, stream, replays);
+    best.read = ceiling(Stream::kRead, bytes, stream, replays);
+    std::printf("  %4zu MiB   %9.2f %9.2f %9.2f\n", mib, best.in_place, best.read,
                 ceiling(Stream::kCopy, bytes, stream, replays));
   }
+  const gpu::DeviceMemory memory = gpu::allocate_device(kFmaThreads * sizeof(float));
+  const int blocks = 8 * multiprocessors;
+  const Timing t = time_graph(stream, 1, std::min(replays, 5),
+                              [&](int, cudaStream_t s) { launch_fma(memory.get(), blocks, s); });
+  best.fma = 2.0 * kFmaPerThread * kFmaThreads * blocks / t.median_us * 1e-6;
+  std::printf("fp32 fused multiply-add: %.1f TFLOP/s\n\n", best.fma);
+  return best;
 }
 
-void print_row(const Row& row, cudaStream_t stream, int replays, double in_place, double read) {
+constexpr const char* kLegend =
+    "Two numbers a call: bytes that must move over the ceiling at 2 GiB (a read that no write\n"
+    "balances at the rate of reading), and fp32 operations over their rate. The larger is the "
+    "floor;\n"
+    "gap = best us / floor. dep.: with GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH. Of the in-place "
+    "ceiling:\n"
+    "TB/s over that of 2 GiB. goal, peer: of another run, for orientation.\n\n";
+
+void print_row(const Row& row, cudaStream_t stream, int replays, const Ceilings& ceilings) {
   const Workload workload(row, stream);
   Timing timing[2];
   for (const std::uint32_t flags : {0U, 1U}) {
@@ -122,20 +153,25 @@ void print_row(const Row& row, cudaStream_t stream, int replays, double in_place
   const std::int64_t both = std::min(row.bytes_read(), row.bytes_written());
   const std::int64_t bytes = row.bytes_read() + row.bytes_written();
   // Reads that no write balances run at the rate of reading, all else at that of updating in place.
-  const double floor_us = (2.0 * static_cast<double>(both) / in_place +
-                           static_cast<double>(bytes - 2 * both) /
-                               (row.bytes_read() > row.bytes_written() ? read : in_place)) *
-                          1e-6;
+  const bool reads_more = row.bytes_read() > row.bytes_written();
+  const double bytes_us =
+      (2.0 * static_cast<double>(both) / ceilings.in_place +
+       static_cast<double>(bytes - 2 * both) / (reads_more ? ceilings.read : ceilings.in_place)) *
+      1e-6;
+  const double operations_us = static_cast<double>(row.operations()) / ceilings.fma * 1e-6;
   const auto& [plain, dependent] = timing;
-  std::printf("%-30s %8.2f (%7.2f-%7.2f) %8.2f %6.2f %6.3f %8.2f", row.name().c_str(),
-              plain.median_us, plain.low_us, plain.high_us, dependent.median_us,
-              terabytes(bytes, dependent.median_us), floor_us / dependent.median_us, floor_us);
+  const double best_us = std::min(plain.median_us, dependent.median_us);
+  const double rate = terabytes(bytes, best_us);
+  std::printf("%-34s %8.2f (%7.2f-%7.2f) %8.2f (%7.2f-%7.2f) %6.2f %6.3f %8.2f %8.2f %6.2f",
+              row.name().c_str(), plain.median_us, plain.low_us, plain.high_us, dependent.median_us,
+              dependent.low_us, dependent.high_us, rate, rate / ceilings.in_place, bytes_us,
+              operations_us, best_us / std::max(bytes_us, operations_us));
   if (row.goal_us > 0) {
-    std::printf(" %8.2f %s", row.goal_us, dependent.median_us <= row.goal_us ? "met   " : "MISSED");
+    std::printf(" %8.2f %s", row.goal_us, best_us <= row.goal_us ? "met   " : "MISSED");
   } else {
     std::printf(" %8s %6s", "-", "");
   }
-  if (row.peer_us > 0) std::printf(" %8.2f %5.2fx", row.peer_us, row.peer_us / dependent.median_us);
+  if (row.peer_us > 0) std::printf(" %8.2f %5.2fx", row.peer_us, row.peer_us / best_us);
   std::printf("\n");
 }
 
@@ -155,21 +191,20 @@ int run(const Options& options) {
   }
   if (options.profile) {
     for (const Row& row : table()) {
-      if (row.name().find(options.filter) == std::string::npos) continue;
+      if (!selected(row, options)) continue;
       const Workload workload(row, stream.get());
       workload.launch(0, stream.get(), 0);
       gpu::check_cuda(cudaStreamSynchronize(stream.get()), "profiled launch");
     }
     return 0;
   }
-  double in_place = 0, read = 0;
-  print_ceilings(stream.get(), options.replays, in_place, read);
-  std::printf("%-30s %8s %17s %8s %6s %6s %8s %8s %6s %8s\n", "call", "us", "(10%-90%)", "dep. us",
-              "TB/s", "floor/", "floor us", "goal us", "", "peer us");
+  const Ceilings ceilings =
+      print_ceilings(stream.get(), options.replays, device.multiProcessorCount);
+  std::printf("%s%-34s %8s %17s %8s %17s %6s %6s %8s %8s %6s %8s %6s %8s\n", kLegend, "call", "us",
+              "(10%-90%)", "dep. us", "(10%-90%)", "TB/s", "of c.", "bytes us", "ops us", "gap",
+              "goal us", "", "peer us");
   for (const Row& row : table()) {
-    if (row.name().find(options.filter) != std::string::npos) {
-      print_row(row, stream.get(), options.replays, in_place, read);
-    }
+    if (selected(row, options)) print_row(row, stream.get(), options.replays, ceilings);
   }
   return 0;
 }
@@ -181,13 +216,14 @@ int main(int argc, char** argv) {
   goldenrule::bench::Options options;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--filter") == 0 && i + 1 < argc) {
-      options.filter = argv[++i];
+      options.filters.emplace_back(argv[++i]);
     } else if (std::strcmp(argv[i], "--replays") == 0 && i + 1 < argc) {
       options.replays = std::atoi(argv[++i]);
     } else if (std::strcmp(argv[i], "--profile") == 0) {
       options.profile = true;
     } else {
-      std::fprintf(stderr, "usage: goldenrule_bench [--filter TEXT] [--replays N] [--profile]\n");
+      std::fprintf(stderr,
+                   "usage: goldenrule_bench [--filter TEXT]... [--replays N] [--profile]\n");
       return 2;
     }
   }

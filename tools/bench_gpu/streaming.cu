@@ -55,6 +55,23 @@ void launch_unrolled(void* data, std::size_t bytes, int blocks_per_64k, cudaStre
   }
 }
 
+// Eight independent chains a thread; the result is stored only if it is what it never is.
+__global__ void __launch_bounds__(kFmaThreads) fma_kernel(float* out, float x) {
+  constexpr int kChains = 8;
+  float y[kChains];
+#pragma unroll
+  for (int i = 0; i < kChains; ++i) y[i] = static_cast<float>(threadIdx.x + i);
+#pragma unroll 8
+  for (int i = 0; i < kFmaPerThread / kChains; ++i) {
+#pragma unroll
+    for (int c = 0; c < kChains; ++c) y[c] = fmaf(y[c], x, x);
+  }
+  float sum = 0.f;
+#pragma unroll
+  for (int c = 0; c < kChains; ++c) sum += y[c];
+  if (sum == 1.f) out[threadIdx.x] = sum;
+}
+
 __device__ float uniform(std::size_t i, unsigned seed) {
   auto x = static_cast<std::uint32_t>(i * 0x9e3779b97f4a7c15ULL >> 32) ^ seed * 0x85ebca6bU ^
            static_cast<std::uint32_t>(i);
@@ -88,6 +105,12 @@ void launch_stream(Stream kind, void* data, std::size_t bytes, int blocks_per_64
       break;
   }
   gpu::check_cuda(cudaGetLastError(), "streaming kernel");
+}
+
+void launch_fma(void* out, int blocks, cudaStream_t stream) {
+  fma_kernel<<<static_cast<unsigned>(blocks), kFmaThreads, 0, stream>>>(static_cast<float*>(out),
+                                                                        0.999f);
+  gpu::check_cuda(cudaGetLastError(), "fma kernel");
 }
 
 void launch_fill(Fill kind, void* data, std::size_t count, float amplitude, unsigned seed,

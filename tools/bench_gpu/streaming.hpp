@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the memory of this device can do, as the plainest kernels do it: the measure for everything
-// else in the same run. Also the random fill: timing zeros flatters a GPU.
+// What the memory and the fp32 units of this device can do, as the plainest kernels do it: the
+// measure for everything else in the same run. Also the random fill: timing zeros flatters a GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,6 +16,11 @@ enum class Stream { kInPlace, kRead, kCopy };
 /// to the second. `bytes` is a multiple of 64 KiB.
 void launch_stream(Stream kind, void* data, std::size_t bytes, int blocks_per_64k,
                    cudaStream_t stream);
+
+/// What the fp32 units can do: kFmaPerThread dependent-free fused multiply-adds in each thread.
+inline constexpr int kFmaPerThread = 1 << 16;
+void launch_fma(void* out, int blocks, cudaStream_t stream);
+inline constexpr int kFmaThreads = 256;
 
 enum class Fill { kF32, kBF16 };
 

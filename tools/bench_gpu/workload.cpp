@@ -42,6 +42,13 @@ std::int64_t Row::bytes_written() const {
          B * T * HV * kV * kTokenBytes;
 }
 
+std::int64_t Row::operations() const {
+  const std::int64_t products = 4 * T * kK * kV;  // S_0 with k^ and q^
+  const std::int64_t follow = update || intermediates ? 3 * T * kK * kV : 0;
+  const std::int64_t triangles = 2 * T * T * (kK + kV);
+  return B * HV * (products + follow + triangles);
+}
+
 void* Workload::buffer(std::size_t bytes) {
   memory_.push_back(gpu::allocate_device(bytes));
   return memory_.back().get();
@@ -71,17 +78,26 @@ Workload::Workload(const Row& row, cudaStream_t stream) {
   shared.HV = row.HV;
   shared.K = kK;
   shared.V = kV;
-  shared.slots = sets * row.B;
+  shared.slots = row.B;
   shared.intermediate_rows = row.T;
   shared.scale = 1.0 / std::sqrt(static_cast<double>(kK));
-  shared.state = dense(
-      random(n(sets * row.state_bytes() / (row.bf16 ? 2 : 4)), !row.bf16, 1.f, stream), state_type);
+  auto* states = static_cast<char*>(
+      random(n(sets * row.state_bytes() / (row.bf16 ? 2 : 4)), !row.bf16, 1.f, stream));
   shared.A_log = dense(random(n(row.HV), true, 2.f, stream), GOLDENRULE_GPU_F32);
   shared.dt_bias =
       dense(random(n(row.HV * (row.kda ? kK : 1)), true, 3.f, stream), GOLDENRULE_GPU_F32);
 
+  std::vector<std::int32_t> slots(n(row.B));
+  std::iota(slots.begin(), slots.end(), 0);
+  void* indices = buffer(slots.size() * sizeof(slots[0]));
+  gpu::check_cuda(
+      cudaMemcpy(indices, slots.data(), slots.size() * sizeof(slots[0]), cudaMemcpyHostToDevice),
+      "cudaMemcpy");
+  shared.state_indices = dense(indices, GOLDENRULE_GPU_I32);
+
   for (std::int64_t set = 0; set < sets; ++set) {
     goldenrule_gpu_recurrent_args call = shared;
+    call.state = dense(states + set * row.state_bytes(), state_type);
     const auto values = [&](std::int64_t count) {
       return dense(random(n(count), false, 1.f, stream), GOLDENRULE_GPU_BF16);
     };
@@ -94,13 +110,6 @@ Workload::Workload(const Row& row, cudaStream_t stream) {
     if (row.intermediates) {
       call.intermediate_states = dense(buffer(n(row.T * row.state_bytes())), state_type);
     }
-    std::vector<std::int32_t> slots(n(row.B));
-    std::iota(slots.begin(), slots.end(), static_cast<std::int32_t>(set * row.B));
-    void* indices = buffer(slots.size() * sizeof(slots[0]));
-    gpu::check_cuda(
-        cudaMemcpy(indices, slots.data(), slots.size() * sizeof(slots[0]), cudaMemcpyHostToDevice),
-        "cudaMemcpy");
-    call.state_indices = dense(indices, GOLDENRULE_GPU_I32);
     calls_.push_back(call);
   }
   gpu::check_cuda(cudaStreamSynchronize(stream), "fill");

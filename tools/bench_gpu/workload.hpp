@@ -2,7 +2,8 @@
 //
 // One row of the table: a decode or MTP call of production shape, with as many disjoint sets of
 // inputs as make 512 MiB of distinct state, so that nothing rests in the 60 MB of L2 between two
-// launches.
+// launches. As in a model of many layers, each set has its own pool of states and its own tokens,
+// and all share the slots.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,8 @@ struct Row {
   /// The fewest bytes that must move: state in, state out, intermediates, tokens.
   [[nodiscard]] std::int64_t bytes_read() const;
   [[nodiscard]] std::int64_t bytes_written() const;
+  /// The floating-point operations of the closed form; a fused multiply-add counts two.
+  [[nodiscard]] std::int64_t operations() const;
 };
 
 class Workload {
