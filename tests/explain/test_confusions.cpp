@@ -67,7 +67,7 @@ TEST_CASE("single mistakes under every family") {
 
 TEST_CASE("pairs of mistakes in various calls") {
   const Calls calls(various_calls());
-  const auto attempts = pairs(calls, 12);
+  const auto attempts = pairs(calls, 16);
   const Score score = print_confusions(calls, attempts, diagnose_all(calls, attempts));
   CHECK(score.shown >= 150);
 }
