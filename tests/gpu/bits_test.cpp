@@ -13,24 +13,9 @@
 namespace goldenrule::test {
 namespace {
 
-template <class F>
-void for_each_state(F&& f) {
-  for (const bool kda : {false, true}) {
-    for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
-      for (const DType state : {DType::kF32, DType::kBF16}) {
-        Case c;
-        c.kda = kda;
-        c.layout = layout;
-        c.state = state;
-        f(c);
-      }
-    }
-  }
-}
-
 TEST_CASE("exact worlds are exact to the bit") {
   REQUIRE_GPU();
-  for_each_state([](Case c) {
+  for_each_family([](Case c) {
     c.values = Values::kExact;
     c.gate = Gate::kLinear;
     c.beta = BetaForm::kDirect;
@@ -61,7 +46,7 @@ TEST_CASE("exact worlds are exact to the bit") {
 
 TEST_CASE("another poison gives the same bits") {
   REQUIRE_GPU();
-  for_each_state([](Case c) {
+  for_each_family([](Case c) {
     if (!c.kda) c.gap = 3;
     if (!c.kda) c.K = 100;
     c.B = 9;
@@ -99,7 +84,7 @@ TEST_CASE("another poison gives the same bits") {
 
 TEST_CASE("100 runs give the same bits") {
   REQUIRE_GPU();
-  for_each_state([](Case c) {
+  for_each_family([](Case c) {
     c.B = 70;
     c.separate_final = true;  // so that each run starts from the same states
     c.T = c.kda ? 5 : 1;
@@ -133,7 +118,7 @@ Bytes row_bits(const Case& c, std::int64_t b, const Outputs& out) {
 /// comes first.
 TEST_CASE("a row does not depend on the batch, nor on the kernel that serves it") {
   REQUIRE_GPU();
-  for_each_state([](Case c) {
+  for_each_family([](Case c) {
     for (const std::int64_t T : {1, 6}) {
       c.T = T;
       c.B = 1;
@@ -253,7 +238,7 @@ TEST_CASE("MTP is repeated decode") {
 
 TEST_CASE("NaN and infinity stay in their row") {
   REQUIRE_GPU();
-  for_each_state([](Case c) {
+  for_each_family([](Case c) {
     for (const std::int64_t K : {128, 60}) {
       c.K = K;
       c.B = 3;

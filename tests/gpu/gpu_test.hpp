@@ -19,6 +19,22 @@
 
 namespace goldenrule::test {
 
+/// Calls f for both operations, layouts and state types.
+template <class F>
+void for_each_family(F&& f) {
+  for (const bool kda : {false, true}) {
+    for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
+      for (const DType state : {DType::kF32, DType::kBF16}) {
+        Case c;
+        c.kda = kda;
+        c.layout = layout;
+        c.state = state;
+        f(c);
+      }
+    }
+  }
+}
+
 /// Runs all cases; the first complaints are printed, and an empty list fails.
 inline void check_cases(const std::vector<Case>& cases) {
   REQUIRE(!cases.empty());

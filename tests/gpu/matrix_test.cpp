@@ -11,22 +11,6 @@ constexpr std::int64_t kKs[] = {1, 16, 32, 60, 64, 80, 96, 100, 128, 136, 160, 1
 constexpr std::int64_t kVs[] = {1,   3,   8,   17,  31,  32,  33,  63,  64, 65,
                                 100, 127, 128, 129, 136, 192, 255, 256, 320};
 
-/// Calls f for both operations, layouts and state types.
-template <class F>
-void for_each_family(F&& f) {
-  for (const bool kda : {false, true}) {
-    for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
-      for (const DType state : {DType::kF32, DType::kBF16}) {
-        Case c;
-        c.kda = kda;
-        c.layout = layout;
-        c.state = state;
-        f(c);
-      }
-    }
-  }
-}
-
 TEST_CASE("every K with V = 128 and a tail of V") {
   REQUIRE_GPU();
   std::vector<Case> cases;
