@@ -114,7 +114,7 @@ class RegisterToken {
  private:
   __device__ static uint4 request_four(const char* row, int at, Element type, int unit) {
     const int size = element_size(type);
-    return load_four_bits(row + at * size, type, unit >= 4 * size);
+    return load_some_bits<4>(row + at * size, type, unit >= 4 * size);
   }
   template <class Type>
   __device__ static __forceinline__ void normalize(const Params& p, float scale,

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "gpu/kernels/params.hpp"
+#include "gpu/ptx/memory.cuh"
 
 namespace goldenrule::gpu {
 
@@ -18,6 +19,8 @@ __device__ __forceinline__ float bf16_low(uint32_t pair) { return __uint_as_floa
 __device__ __forceinline__ float bf16_high(uint32_t pair) {
   return __uint_as_float(pair & 0xffff0000u);
 }
+
+__device__ __forceinline__ int element_size(Element type) { return type == Element::kF32 ? 4 : 2; }
 
 /// Rounds to nearest even; overflow to infinity.
 __device__ __forceinline__ void store_element(char* to, Element type, float x) {
@@ -30,13 +33,29 @@ __device__ __forceinline__ void store_element(char* to, Element type, float x) {
   }
 }
 
-__device__ __forceinline__ int element_size(Element type) { return type == Element::kF32 ? 4 : 2; }
+/// N = 2 or 4 consecutive elements; `aligned` promises alignment to all of them.
+template <int N>
+__device__ __forceinline__ void store_some(char* to, Element type, bool aligned,
+                                           const float (&x)[4]) {
+  if (aligned && type == Element::kBF16) {  // as a vector where it matters: what models use
+    const __nv_bfloat162 low = __floats2bfloat162_rn(x[0], x[1]);
+    if constexpr (N == 2) {
+      *reinterpret_cast<__nv_bfloat162*>(to) = low;
+    } else {
+      const __nv_bfloat162 high = __floats2bfloat162_rn(x[2], x[3]);
+      *reinterpret_cast<uint2*>(to) = make_uint2(*reinterpret_cast<const uint32_t*>(&low),
+                                                 *reinterpret_cast<const uint32_t*>(&high));
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < N; ++i) store_element(to + i * element_size(type), type, x[i]);
+}
 
 /// The bits of an element, to be converted when they are needed: a conversion beside the load would
 /// wait for it before the next load is issued.
 __device__ __forceinline__ uint32_t load_bits(const char* p, Element type) {
-  if (type == Element::kF32) return *reinterpret_cast<const uint32_t*>(p);
-  return *reinterpret_cast<const uint16_t*>(p);
+  return ptx::load_16_or_32(p, type == Element::kF32);
 }
 
 __device__ __forceinline__ float from_bits(uint32_t bits, Element type) {
@@ -83,21 +102,27 @@ __device__ __forceinline__ void with_type(Element type, F&& f) {
   }
 }
 
-/// The bits of four consecutive elements, in the first words; `aligned` promises alignment to all
-/// four.
-__device__ __forceinline__ uint4 load_four_bits(const char* p, Element type, bool aligned) {
+/// The bits of N = 2 or 4 consecutive elements, in the first words; `aligned` promises alignment to
+/// all of them.
+template <int N>
+__device__ __forceinline__ uint4 load_some_bits(const char* p, Element type, bool aligned) {
+  uint32_t x[4] = {};
   if (type == Element::kF32) {
-    if (aligned) return *reinterpret_cast<const uint4*>(p);
-    const auto* x = reinterpret_cast<const uint32_t*>(p);
-    return make_uint4(x[0], x[1], x[2], x[3]);
+    if (aligned && N == 4) return *reinterpret_cast<const uint4*>(p);
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = reinterpret_cast<const uint32_t*>(p)[i];
+  } else if (aligned) {
+    x[0] = reinterpret_cast<const uint32_t*>(p)[0];
+    if constexpr (N == 4) {
+      const uint2 pairs = *reinterpret_cast<const uint2*>(p);
+      return make_uint4(pairs.x, pairs.y, 0, 0);
+    }
+  } else {
+    const auto* from = reinterpret_cast<const uint16_t*>(p);
+#pragma unroll
+    for (int i = 0; i < N; i += 2) x[i / 2] = from[i] | static_cast<uint32_t>(from[i + 1]) << 16;
   }
-  if (aligned) {
-    const uint2 pairs = *reinterpret_cast<const uint2*>(p);
-    return make_uint4(pairs.x, pairs.y, 0, 0);
-  }
-  const auto* x = reinterpret_cast<const uint16_t*>(p);
-  return make_uint4(x[0] | static_cast<uint32_t>(x[1]) << 16,
-                    x[2] | static_cast<uint32_t>(x[3]) << 16, 0, 0);
+  return make_uint4(x[0], x[1], x[2], x[3]);
 }
 
 template <class Type>

@@ -60,7 +60,7 @@ struct Params {
   Element qk_type, v_type, gate_type, beta_type, o_type, A_log_type, dt_bias_type;
   uint8_t gate_kind, beta_kind, norm_kind, channel_gate;
   // Bytes of one asynchronous copy (16, 8 or 4) that the alignment of each tensor allows; 2: none.
-  uint8_t q_unit, k_unit, v_unit, gate_unit, dt_bias_unit;
+  uint8_t q_unit, k_unit, v_unit, gate_unit, dt_bias_unit, o_unit;
   uint8_t vector_state;  // all states can be accessed in whole vectors of 16 bytes
   uint8_t dense_heads, bf16_state, kv_layout;  // for the choice of the kernel only
   float scale, l2_eps, softplus_beta, softplus_threshold, lower_bound;

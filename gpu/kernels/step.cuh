@@ -128,6 +128,7 @@ __device__ __forceinline__ void update(StateTile<C>& tile, const Token& token,
 /// o = 0 for all tokens of the block's rows.
 template <class C>
 __device__ __forceinline__ void write_zeros(const Params& p, Place at) {
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < p.T * C::kRows; i += C::kThreads) {
     const int row = at.row0 + i % C::kRows;
     if (C::kExact || row < p.V) {
@@ -150,33 +151,44 @@ __device__ __forceinline__ Place place_of(const Params& p, int tile) {
           .row0 = (tile - head * p.tiles) * C::kRows};
 }
 
-enum Target : int { kIntermediate, kScatter, kFinal, kTargets };
-
 /// Whether the state after token t goes anywhere.
 __device__ __forceinline__ bool state_is_kept(const Params& p, int64_t scatter_slot, int t,
                                               FinalWrite final) {
   return p.intermediate.data != nullptr || scatter_slot != kNoSlot || final.after == t + 1;
 }
 
-/// Writes the state after token t wherever it has to go: calls store(head, outer) for each target.
-/// One copy of the store code for all of them.
+/// Where the state after token t goes: beside an intermediate state at most one other.
+template <class State>
+struct Targets {
+  State* head[2] = {};  // nullptr: none
+  int outer[2];
+};
+
+template <class State>
+__device__ __forceinline__ Targets<State> targets_of(const Params& p, Place at,
+                                                     int64_t scatter_slot, int t,
+                                                     FinalWrite final) {
+  Targets<State> to;
+  to.outer[0] = p.intermediate.outer;
+  to.outer[1] = p.final_state.outer;
+  if (p.intermediate.data != nullptr) {
+    to.head[0] = state_head<State>(p.intermediate, at.b, at.hv) + t * p.intermediate_token;
+  }
+  const int64_t slot = scatter_slot != kNoSlot ? scatter_slot : final.slot;
+  if (scatter_slot != kNoSlot || final.after == t + 1) {
+    to.head[1] = state_head<State>(p.final_state, slot, at.hv);
+  }
+  return to;
+}
+
+/// Calls store(head, outer) for each target: one copy of the store code for all of them.
 template <class C, class Store>
 __device__ __forceinline__ void store_state(const Params& p, Place at, int64_t scatter_slot, int t,
                                             FinalWrite final, Store&& store) {
-  using State = typename C::State;
+  const auto to = targets_of<typename C::State>(p, at, scatter_slot, t, final);
 #pragma unroll 1
-  for (int target = 0; target < kTargets; ++target) {
-    State* to = nullptr;
-    int outer = p.final_state.outer;
-    if (target == kIntermediate && p.intermediate.data != nullptr) {
-      to = state_head<State>(p.intermediate, at.b, at.hv) + t * p.intermediate_token;
-      outer = p.intermediate.outer;
-    } else if (target == kScatter && scatter_slot != kNoSlot) {
-      to = state_head<State>(p.final_state, scatter_slot, at.hv);
-    } else if (target == kFinal && final.after == t + 1) {
-      to = state_head<State>(p.final_state, final.slot, at.hv);
-    }
-    if (to != nullptr) store(to, outer);
+  for (int i = 0; i < 2; ++i) {
+    if (to.head[i] != nullptr) store(to.head[i], to.outer[i]);
   }
 }
 

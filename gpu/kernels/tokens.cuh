@@ -57,7 +57,8 @@ __device__ __forceinline__ float4 read_row(const float* row, int at, int count) 
 /// Element `i` of a staged row.
 __device__ __forceinline__ float staged_element(const float* row, Element type, int i) {
   const char* p = reinterpret_cast<const char*>(row) + i * element_size(type);
-  return from_bits(load_bits(p, type), type);
+  if (type == Element::kF32) return *reinterpret_cast<const float*>(p);
+  return from_bits(*reinterpret_cast<const uint16_t*>(p), type);
 }
 
 __device__ __forceinline__ float add_squares(float sum, float4 x) {

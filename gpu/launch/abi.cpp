@@ -23,6 +23,8 @@ std::atomic<std::uint64_t> misses{0};
 // How many blocks of an entry a multiprocessor holds; it only times prefetches, so the devices of a
 // process may share it.
 std::array<std::atomic<int>, kTableSize> resident_blocks{};
+// The dynamic shared memory that an entry is launched with.
+std::array<std::atomic<int>, kTableSize> shared_bytes{};
 
 goldenrule_gpu_status answer(const Problem& problem, char* message, std::size_t size) {
   if (message != nullptr && size > 0) {
@@ -49,22 +51,28 @@ Problem prepare(const Device& device) {
   static std::array<std::atomic<bool>, kMaxDevices> done{};
   const auto id = static_cast<std::size_t>(device.id);
   if (id < done.size() && done[id].load(std::memory_order_acquire)) return {};
-  for (int i = 0; i < kTableSize; ++i) {
+  int all_shared = 0;
+  Problem problem = cuda_problem(
+      cudaDeviceGetAttribute(&all_shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device.id),
+      "cudaDeviceGetAttribute");
+  for (int i = 0; i < kTableSize && problem.ok(); ++i) {
     const Entry& entry = table_entry(i);
     const void* kernel = reinterpret_cast<const void*>(entry.kernel);
-    Problem problem =
-        cuda_problem(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                          entry.shared_bytes),
-                     entry.name);
-    if (!problem.ok()) return problem;
-    int blocks = 0;
+    // Two blocks with half of the memory each do not fit: every block has some of the system's.
+    const int shared =
+        entry.alone ? std::max(entry.shared_bytes, all_shared / 2) : entry.shared_bytes;
     problem = cuda_problem(
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, entry.threads,
-                                                      static_cast<std::size_t>(entry.shared_bytes)),
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared),
         entry.name);
-    if (!problem.ok()) return problem;
+    if (!problem.ok()) break;
+    int blocks = 0;
+    problem = cuda_problem(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+                               &blocks, kernel, entry.threads, static_cast<std::size_t>(shared)),
+                           entry.name);
     resident_blocks[static_cast<std::size_t>(i)].store(blocks, std::memory_order_relaxed);
+    shared_bytes[static_cast<std::size_t>(i)].store(shared, std::memory_order_relaxed);
   }
+  if (!problem.ok()) return problem;
   if (id < done.size()) done[id].store(true, std::memory_order_release);
   return {};
 }
@@ -102,7 +110,8 @@ Problem launch(const goldenrule_gpu_recurrent_args& args, Params& params, const 
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(args.B * args.HV * params.tiles));
   config.blockDim = dim3(static_cast<unsigned>(entry.threads));
-  config.dynamicSmemBytes = static_cast<std::size_t>(entry.shared_bytes);
+  config.dynamicSmemBytes = static_cast<std::size_t>(
+      shared_bytes[static_cast<std::size_t>(index)].load(std::memory_order_relaxed));
   config.stream = static_cast<cudaStream_t>(args.stream);
   config.attrs = &dependent;
   config.numAttrs = overlap ? 1 : 0;

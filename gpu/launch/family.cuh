@@ -5,9 +5,11 @@
 #pragma once
 
 #include <array>
+#include <utility>
 
 #include "gpu/kernels/decode.cuh"
 #include "gpu/kernels/recurrent.cuh"
+#include "gpu/kernels/verify.cuh"
 #include "gpu/launch/table.hpp"
 
 namespace goldenrule::gpu {
@@ -21,38 +23,56 @@ constexpr void append(char (&to)[40], int& at, int number) {
   append(to, at, digit);
 }
 
-template <class C>
-constexpr Entry make_entry(Key key) {
-  Entry entry{.key = key, .rows = C::kRows, .threads = C::kThreads};
-  if constexpr (C::kTC == 1) {
-    entry.kernel = &decode_kernel<C>;
-    entry.shared_bytes = static_cast<int>(sizeof(StagedRows<C>));
-  } else {
-    entry.kernel = &recurrent_kernel<C>;
-    entry.shared_bytes = static_cast<int>(sizeof(RecurrentStorage<C>));
-  }
+/// An entry and its name, e.g. vk_f32_head_few_r64x4: 64 rows a block of 4 warps.
+constexpr Entry make_entry(Key key, void (*kernel)(Params), int rows, int threads,
+                           int shared_bytes) {
+  Entry entry{.key = key,
+              .kernel = kernel,
+              .rows = rows,
+              .threads = threads,
+              .shared_bytes = shared_bytes,
+              .alone = key.exact && key.work == Work::kFewTokensKept && !key.channel_gate};
+  constexpr const char* kWorkNames[kWorks] = {"one", "few", "kept", "any"};
   int at = 0;
   append(entry.name, at, key.kv ? "kv_" : "vk_");
   append(entry.name, at, key.bf16_state ? "bf16_" : "f32_");
-  append(entry.name, at, key.exact ? (key.channel_gate ? "channel_k" : "head_k") : "general_k");
-  append(entry.name, at, C::kKP);
-  append(entry.name, at, key.exact && !key.many_tokens ? "_t1_r" : "_tn_r");
-  append(entry.name, at, C::kR);
-  append(entry.name, at, "w");
-  append(entry.name, at, C::kWarps);
-  append(entry.name, at, "c");
-  append(entry.name, at, C::kChunks);
+  if (key.exact) {
+    append(entry.name, at, key.channel_gate ? "channel_" : "head_");
+    append(entry.name, at, kWorkNames[static_cast<int>(key.work)]);
+  } else {
+    append(entry.name, at, "general_k");
+    append(entry.name, at, kGeneralK[key.general]);
+  }
+  append(entry.name, at, "_r");
+  append(entry.name, at, rows);
+  append(entry.name, at, "x");
+  append(entry.name, at, threads / kWarp);
   return entry;
 }
 
-/// Register rows, warps, resident blocks and chunks of one exact kernel, as in Config.
+template <class C>
+constexpr Entry decode_entry(Key key) {
+  return make_entry(key, &decode_kernel<C>, C::kRows, C::kThreads, sizeof(StagedRows<C>));
+}
+template <class C>
+constexpr Entry verify_entry(Key key) {
+  return make_entry(key, &verify_kernel<C>, C::kRows, C::kThreads,
+                    C::kWarps * sizeof(WarpState<C>));
+}
+template <class C>
+constexpr Entry recurrent_entry(Key key) {
+  return make_entry(key, &recurrent_kernel<C>, C::kRows, C::kThreads, sizeof(RecurrentStorage<C>));
+}
+
+/// Rows, warps, resident blocks and chunks of one exact kernel, as in Config; rows are register
+/// rows of a thread, or in VerifyConfig matrices of a warp.
 struct Shape {
   int rows, warps, min_blocks, chunks = 1;
 };
 
-/// The four shapes of a family: {one token, many tokens} x {small grid, large grid}.
+/// The shapes of a family for small and for large grids.
 struct Shapes {
-  Shape small_one, large_one, small_many, large_many;
+  Shape one[2], few[2], any[2];
 };
 
 inline constexpr int kTokensPrepared = 8;
@@ -62,49 +82,64 @@ struct Family {
   static constexpr bool kBF16 = sizeof(State) == 2;
   static constexpr bool kKV = Layout == GOLDENRULE_GPU_STATE_KV;
 
-  template <bool Channel, bool Many, bool Large>
+  template <bool Channel, Work W, bool Large>
   static constexpr Entry exact() {
-    constexpr Shape kShape =
-        Many ? (Large ? S.large_many : S.small_many) : (Large ? S.large_one : S.small_one);
-    return make_entry<Config<State, Layout, Channel, kExactK, true, Many ? kTokensPrepared : 1,
-                             kShape.rows, kShape.warps, kShape.min_blocks, kShape.chunks>>(
-        {.bf16_state = kBF16,
-         .kv = kKV,
-         .exact = true,
-         .channel_gate = Channel,
-         .many_tokens = Many,
-         .large = Large});
+    constexpr Key kKey = {.bf16_state = kBF16,
+                          .kv = kKV,
+                          .exact = true,
+                          .channel_gate = Channel,
+                          .work = W,
+                          .large = Large};
+    if constexpr (W == Work::kOneToken) {
+      constexpr Shape kShape = S.one[Large];
+      return decode_entry<Config<State, Layout, Channel, kExactK, true, 1, kShape.rows,
+                                 kShape.warps, kShape.min_blocks, kShape.chunks>>(kKey);
+    } else if constexpr (W == Work::kFewTokens && !Channel) {
+      constexpr Shape kShape = S.few[Large];
+      return verify_entry<
+          VerifyConfig<State, Layout, kShape.rows, kShape.warps, kShape.min_blocks>>(kKey);
+    } else if constexpr (W == Work::kFewTokensKept && !Channel) {
+      return verify_entry<VerifyConfig<State, Layout, 1, 8, 1>>(kKey);
+    } else {
+      // One gate a head comes here only with q and k that are not in bf16, or T > 8.
+      constexpr Shape kShape = S.any[Large && Channel];
+      return recurrent_entry<Config<State, Layout, Channel, kExactK, true, kTokensPrepared,
+                                    kShape.rows, kShape.warps, kShape.min_blocks>>(kKey);
+    }
   }
 
-  template <int I>
+  template <std::size_t I>
   static constexpr Entry general() {
     constexpr int kKP = kGeneralK[I];
     constexpr int kRows = kKP > 128 ? 2 : 4;
-    return make_entry<Config<State, Layout, true, kKP, false, kTokensPrepared, kRows, 4, 2>>(
+    return recurrent_entry<Config<State, Layout, true, kKP, false, kTokensPrepared, kRows, 4, 2>>(
         {.bf16_state = kBF16, .kv = kKV, .general = I});
   }
 
-  /// In the order of Key::in_family.
-  static constexpr std::array<Entry, kEntriesPerFamily> kEntries = {exact<false, false, false>(),
-                                                                    exact<false, false, true>(),
-                                                                    exact<false, true, false>(),
-                                                                    exact<false, true, true>(),
-                                                                    exact<true, false, false>(),
-                                                                    exact<true, false, true>(),
-                                                                    exact<true, true, false>(),
-                                                                    exact<true, true, true>(),
-                                                                    general<0>(),
-                                                                    general<1>(),
-                                                                    general<2>()};
+  /// The entry at place I, as in Key::in_family.
+  template <std::size_t I>
+  static constexpr Entry entry() {
+    if constexpr (I < kExactEntries) {
+      return exact<I / (2 * kWorks) == 1, static_cast<Work>(I / 2 % kWorks), I % 2 == 1>();
+    } else {
+      return general<I - kExactEntries>();
+    }
+  }
+  template <std::size_t... I>
+  static constexpr FamilyEntries entries(std::index_sequence<I...> /*places*/) {
+    return {entry<I>()...};
+  }
+  static constexpr FamilyEntries kEntries = entries(std::make_index_sequence<kEntriesPerFamily>{});
   static_assert(check_order(kEntries));
 
   /// select() asks only whether the rows of the large kernel divide V.
-  static constexpr bool divides(int large, int small) {
-    return kEntries[static_cast<std::size_t>(large)].rows %
-               kEntries[static_cast<std::size_t>(small)].rows ==
-           0;
+  static constexpr bool large_is_whole_small() {
+    for (std::size_t i = 0; i < kExactEntries; i += 2) {
+      if (kEntries[i + 1].rows % kEntries[i].rows != 0) return false;
+    }
+    return true;
   }
-  static_assert(divides(1, 0) && divides(3, 2) && divides(5, 4) && divides(7, 6));
+  static_assert(large_is_whole_small());
 };
 
 }  // namespace goldenrule::gpu

@@ -5,10 +5,9 @@ namespace goldenrule::gpu {
 namespace {
 
 using Here = Family<__nv_bfloat16, GOLDENRULE_GPU_STATE_VK,
-                    Shapes{.small_one = {2, 4, 5},
-                           .large_one = {4, 2, 6, 2},
-                           .small_many = {2, 4, 4},
-                           .large_many = {4, 4, 4}}>;
+                    Shapes{.one = {{2, 4, 5}, {4, 2, 6, 2}},
+                           .few = {{1, 2, 6}, {2, 2, 8}},
+                           .any = {{2, 4, 4}, {4, 4, 4}}}>;
 
 }  // namespace
 

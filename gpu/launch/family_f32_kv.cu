@@ -5,10 +5,9 @@ namespace goldenrule::gpu {
 namespace {
 
 using Here = Family<float, GOLDENRULE_GPU_STATE_KV,
-                    Shapes{.small_one = {2, 4, 5},
-                           .large_one = {4, 4, 4},
-                           .small_many = {2, 4, 4},
-                           .large_many = {4, 4, 4}}>;
+                    Shapes{.one = {{2, 4, 5}, {4, 4, 4}},
+                           .few = {{1, 2, 6}, {2, 2, 6}},
+                           .any = {{2, 4, 4}, {4, 4, 4}}}>;
 
 }  // namespace
 

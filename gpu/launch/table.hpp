@@ -19,27 +19,36 @@ namespace goldenrule::gpu {
 
 inline constexpr int kExactK = 128;
 inline constexpr int kGeneralK[] = {64, 128, 256};
-inline constexpr int kExactEntries = 8;
+inline constexpr int kWorks = 4;
+inline constexpr int kExactEntries = 2 * kWorks * 2;
 inline constexpr int kEntriesPerFamily = kExactEntries + 3;
 inline constexpr int kFamilies = 4;
 inline constexpr int kTableSize = kFamilies * kEntriesPerFamily;
+
+/// What an exact kernel does, and thereby how: decode.cuh, verify.cuh (with one gate a head, else
+/// as kAnyTokens), recurrent.cuh.
+enum class Work : std::uint8_t {
+  kOneToken,       ///< q and k in bf16 or f16, aligned to four elements
+  kFewTokens,      ///< 2 to 8, q and k in bf16, aligned to four elements
+  kFewTokensKept,  ///< of these, so many states kept that only writing counts
+  kAnyTokens,
+};
 
 /// A family is one (state type, layout), one .cu file.
 struct Key {
   bool bf16_state = false;
   bool kv = false;
-  bool exact = false;         ///< K = 128, whole blocks of V, whole vectors, dense heads
-  bool channel_gate = false;  ///< exact only: the general kernels take both
-  bool many_tokens =
-      false;           ///< exact only: T != 1, or q and k that the decode kernel does not take
-  bool large = false;  ///< exact only: enough rows to fill the device with tall tiles
-  int general = 0;     ///< general only: place in kGeneralK
+  bool exact = false;            ///< K = 128, whole blocks of V, whole vectors, dense heads
+  bool channel_gate = false;     ///< exact only: the general kernels take both
+  Work work = Work::kAnyTokens;  ///< exact only
+  bool large = false;            ///< exact only: enough rows to fill the device with tall tiles
+  int general = 0;               ///< general only: place in kGeneralK
 
   bool operator==(const Key&) const = default;
 
   [[nodiscard]] constexpr int in_family() const {
-    return exact ? (channel_gate ? 4 : 0) + (many_tokens ? 2 : 0) + (large ? 1 : 0)
-                 : kExactEntries + general;
+    if (!exact) return kExactEntries + general;
+    return ((channel_gate ? kWorks : 0) + static_cast<int>(work)) * 2 + (large ? 1 : 0);
   }
   [[nodiscard]] constexpr int family() const { return (bf16_state ? 2 : 0) + (kv ? 1 : 0); }
 };
@@ -50,6 +59,7 @@ struct Entry {
   int rows = 0;  ///< value rows of a block
   int threads = 0;
   int shared_bytes = 0;
+  bool alone = false;  ///< one block a multiprocessor is faster than as many as fit
   char name[40] = {};
 };
 

@@ -71,12 +71,16 @@ std::vector<Row> table() {
         Mtp{64, 2, 67.0, 143.8, 0, 0}, Mtp{64, 4, 116.7, 210.6, 0, 0},
         Mtp{64, 8, 215.6, 386.4, 70, 310}}) {
     for (const bool states : {false, true}) {
-      rows.push_back({.B = m.B,
-                      .T = m.T,
-                      .intermediates = states,
-                      .update = false,
-                      .peer_us = states ? m.with : m.without,
-                      .goal_us = states ? m.goal_with : m.goal_without});
+      for (const bool kv : {false, true}) {
+        if (kv && m.T != 8) continue;
+        rows.push_back({.kv = kv,
+                        .B = m.B,
+                        .T = m.T,
+                        .intermediates = states,
+                        .update = false,
+                        .peer_us = states ? m.with : m.without,
+                        .goal_us = states ? m.goal_with : m.goal_without});
+      }
     }
   }
   for (const bool kda : {false, true}) {
@@ -111,19 +115,20 @@ double ceiling(Stream kind, std::size_t bytes, cudaStream_t stream, int replays)
 
 /// What this device can do, measured in this run.
 struct Ceilings {
-  double in_place = 0, read = 0;  ///< TB/s, bytes read plus written
-  double fma = 0;                 ///< fp32 TFLOP/s
+  double in_place = 0, read = 0, write = 0;  ///< TB/s, bytes read plus written
+  double fma = 0;                            ///< fp32 TFLOP/s
 };
 
 Ceilings print_ceilings(cudaStream_t stream, int replays, int multiprocessors) {
   Ceilings best;
-  std::printf("streaming ceilings, TB/s (read + written)\n  %-10s %9s %9s %9s\n", "bytes",
-              "in place", "read", "copy");
+  std::printf("streaming ceilings, TB/s (read + written)\n  %-10s %9s %9s %9s %9s\n", "bytes",
+              "in place", "read", "write", "copy");
   for (const std::size_t mib : {2, 8, 32, 128, 512, 2048}) {
     const std::size_t bytes = mib << 20;
     best.in_place = ceiling(Stream::kInPlace, bytes, stream, replays);
     best.read = ceiling(Stream::kRead, bytes, stream, replays);
-    std::printf("  %4zu MiB   %9.2f %9.2f %9.2f\n", mib, best.in_place, best.read,
+    best.write = ceiling(Stream::kWrite, bytes, stream, replays);
+    std::printf("  %4zu MiB   %9.2f %9.2f %9.2f %9.2f\n", mib, best.in_place, best.read, best.write,
                 ceiling(Stream::kCopy, bytes, stream, replays));
   }
   const gpu::DeviceMemory memory = gpu::allocate_device(kFmaThreads * sizeof(float));
@@ -137,7 +142,8 @@ Ceilings print_ceilings(cudaStream_t stream, int replays, int multiprocessors) {
 
 constexpr const char* kLegend =
     "Two numbers a call: bytes that must move over the ceiling at 2 GiB (a read that no write\n"
-    "balances at the rate of reading), and fp32 operations over their rate. The larger is the "
+    "balances at the rate of reading, a write that no read balances at that of writing), and fp32 "
+    "operations over their rate. The larger is the "
     "floor;\n"
     "gap = best us / floor. dep.: with GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH. Of the in-place "
     "ceiling:\n"
@@ -152,11 +158,10 @@ void print_row(const Row& row, cudaStream_t stream, int replays, const Ceilings&
   }
   const std::int64_t both = std::min(row.bytes_read(), row.bytes_written());
   const std::int64_t bytes = row.bytes_read() + row.bytes_written();
-  // Reads that no write balances run at the rate of reading, all else at that of updating in place.
   const bool reads_more = row.bytes_read() > row.bytes_written();
   const double bytes_us =
       (2.0 * static_cast<double>(both) / ceilings.in_place +
-       static_cast<double>(bytes - 2 * both) / (reads_more ? ceilings.read : ceilings.in_place)) *
+       static_cast<double>(bytes - 2 * both) / (reads_more ? ceilings.read : ceilings.write)) *
       1e-6;
   const double operations_us = static_cast<double>(row.operations()) / ceilings.fma * 1e-6;
   const auto& [plain, dependent] = timing;

@@ -19,7 +19,15 @@ __global__ void __launch_bounds__(kThreads) stream_kernel(uint4* data, std::size
       static_cast<std::size_t>(blockIdx.x) * (kThreads * Unroll) + threadIdx.x;
   uint4 x[Unroll];
 #pragma unroll
-  for (int i = 0; i < Unroll; ++i) x[i] = data[first + static_cast<std::size_t>(i) * kThreads];
+  for (int i = 0; i < Unroll; ++i) {
+    const std::size_t at = first + static_cast<std::size_t>(i) * kThreads;
+    if constexpr (Kind == Stream::kWrite) {
+      const auto word = static_cast<std::uint32_t>(at);
+      x[i] = make_uint4(word, ~word, word * 2654435761U, word ^ 0x9e3779b9U);
+    } else {
+      x[i] = data[at];
+    }
+  }
   if constexpr (Kind == Stream::kRead) {
     std::uint32_t any = 0;
 #pragma unroll
@@ -99,6 +107,9 @@ void launch_stream(Stream kind, void* data, std::size_t bytes, int blocks_per_64
       break;
     case Stream::kRead:
       launch_unrolled<Stream::kRead>(data, bytes, blocks_per_64k, stream);
+      break;
+    case Stream::kWrite:
+      launch_unrolled<Stream::kWrite>(data, bytes, blocks_per_64k, stream);
       break;
     case Stream::kCopy:
       launch_unrolled<Stream::kCopy>(data, bytes, blocks_per_64k, stream);

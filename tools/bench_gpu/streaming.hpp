@@ -10,10 +10,10 @@
 
 namespace goldenrule::bench {
 
-enum class Stream { kInPlace, kRead, kCopy };
+enum class Stream { kInPlace, kRead, kWrite, kCopy };
 
-/// In place: every 16 bytes read, changed and written back. Read: read only. Copy: the first half
-/// to the second. `bytes` is a multiple of 64 KiB.
+/// In place: every 16 bytes read, changed and written back. Read, write: only that. Copy: the first
+/// half to the second. `bytes` is a multiple of 64 KiB.
 void launch_stream(Stream kind, void* data, std::size_t bytes, int blocks_per_64k,
                    cudaStream_t stream);
 
