@@ -26,7 +26,7 @@ constexpr Entry make_entry(Key key) {
   Entry entry{.key = key, .rows = C::kRows, .threads = C::kThreads};
   if constexpr (C::kTC == 1) {
     entry.kernel = &decode_kernel<C>;
-    entry.shared_bytes = static_cast<int>(sizeof(StagedRows<C>));
+    entry.shared_bytes = static_cast<int>(sizeof(DecodeStorage<C>));
   } else {
     entry.kernel = &recurrent_kernel<C>;
     entry.shared_bytes = static_cast<int>(sizeof(RecurrentStorage<C>));

@@ -6,7 +6,7 @@ namespace {
 
 using Here = Family<float, GOLDENRULE_GPU_STATE_KV,
                     Shapes{.small_one = {2, 4, 5},
-                           .large_one = {4, 4, 4},
+                           .large_one = {4, 2, 6},
                            .small_many = {2, 4, 4},
                            .large_many = {4, 4, 4}}>;
 

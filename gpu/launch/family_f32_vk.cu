@@ -5,7 +5,7 @@ namespace goldenrule::gpu {
 namespace {
 
 using Here = Family<float, GOLDENRULE_GPU_STATE_VK,
-                    Shapes{.small_one = {2, 4, 5},
+                    Shapes{.small_one = {2, 2, 8},
                            .large_one = {4, 4, 3},
                            .small_many = {2, 4, 4},
                            .large_many = {4, 4, 4}}>;
