@@ -84,8 +84,9 @@ struct Lane {
 
 template <class C>
 __device__ __forceinline__ Lane this_lane() {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  // Unsigned, so that division and remainder are one instruction each.
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const auto warp = static_cast<int>(threadIdx.x / kWarp);
   if constexpr (C::kVK) return {warp, lane % kLanesK, lane / kLanesK};
   return {warp, lane / kLanesV, lane % kLanesV};
 }

@@ -55,14 +55,40 @@ __device__ __forceinline__ void store_some(char* to, Element type, bool aligned,
 /// The bits of an element, to be converted when they are needed: a conversion beside the load would
 /// wait for it before the next load is issued.
 __device__ __forceinline__ uint32_t load_bits(const char* p, Element type) {
-  return ptx::load_16_or_32(p, type == Element::kF32);
+  if (type == Element::kF32) return *reinterpret_cast<const uint32_t*>(p);
+  return *reinterpret_cast<const uint16_t*>(p);
 }
 
+/// Chosen by selects: a branch costs a lone warp more than both conversions.
 __device__ __forceinline__ float from_bits(uint32_t bits, Element type) {
-  if (type == Element::kF32) return __uint_as_float(bits);
-  if (type == Element::kBF16) return bf16_low(bits);
-  return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
+  const float half = __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
+  const float other = __uint_as_float(type == Element::kBF16 ? bits << 16 : bits);
+  return type == Element::kF16 ? half : other;
 }
+
+/// An element on its way, in a register for each size, loaded by predicates: a second load to one
+/// register waits for the first, and so does a copy of a register, which the compiler may put
+/// behind a branch. One not requested is 0.
+class LoadedElement {
+ public:
+  __device__ __forceinline__ void request(const char* p, Element type) {
+    asm volatile(
+        "{\n"
+        ".reg .pred is_word;\n"
+        "setp.eq.u32 is_word, %3, %4;\n"
+        "@is_word ld.global.u32 %0, [%2];\n"
+        "@!is_word ld.global.u16 %1, [%2];\n"
+        "}"
+        : "+r"(word_), "+r"(half_)
+        : "l"(p), "r"(static_cast<uint32_t>(type)), "n"(static_cast<int>(Element::kF32)));
+  }
+  __device__ __forceinline__ float get(Element type) const {
+    return from_bits(word_ | half_, type);
+  }
+
+ private:
+  uint32_t word_ = 0, half_ = 0;
+};
 
 /// A type known to the compiler. with_type(type, f) calls f with the tag of `type`: one uniform
 /// branch around a loop, where a branch at each element would be most of the instructions of a

@@ -14,8 +14,9 @@ namespace goldenrule::gpu {
 /// neither overflows (y > 88.7) nor loses the tail (log(1 + e^y) is 0 below -16.6).
 __device__ __forceinline__ float softplus(float x, float beta, float threshold) {
   const float y = beta * x;
-  if (y > threshold) return x;
-  return (fmaxf(y, 0.f) + log1pf(expf(-fabsf(y)))) / beta;
+  const float sum = fmaxf(y, 0.f) + log1pf(expf(-fabsf(y)));
+  const float soft = beta == 1.f ? sum : sum / beta;
+  return y > threshold ? x : soft;
 }
 
 /// 1 / (1 + e^-x); e^-x = inf gives 0.
@@ -45,18 +46,16 @@ __device__ __forceinline__ float beta_of(const Params& p, float x) {
   return p.beta_kind == GOLDENRULE_GPU_BETA_SIGMOID2 ? 2.f * s : s;
 }
 
-/// The factor that normalizes a vector with this sum of squares.
+/// The factor that normalizes a vector with this sum of squares. One square root and one division
+/// for all kinds: a choice of numbers, not of code.
 __device__ __forceinline__ float norm_factor(const Params& p, float sum_of_squares) {
-  switch (p.norm_kind) {
-    case GOLDENRULE_GPU_NORM_RSQRT_SUM_EPS:
-      return 1.f / sqrtf(sum_of_squares + p.l2_eps);
-    case GOLDENRULE_GPU_NORM_MAX_NORM_EPS:
-      return 1.f / fmaxf(sqrtf(sum_of_squares), p.l2_eps);
-    case GOLDENRULE_GPU_NORM_NORM_PLUS_EPS:
-      return 1.f / (sqrtf(sum_of_squares) + p.l2_eps);
-    default:
-      return 1.f;
-  }
+  const auto is = [&](int kind) { return p.norm_kind == kind; };
+  const float root =
+      sqrtf(is(GOLDENRULE_GPU_NORM_RSQRT_SUM_EPS) ? sum_of_squares + p.l2_eps : sum_of_squares);
+  float norm = root;
+  if (is(GOLDENRULE_GPU_NORM_MAX_NORM_EPS)) norm = fmaxf(root, p.l2_eps);
+  if (is(GOLDENRULE_GPU_NORM_NORM_PLUS_EPS)) norm = root + p.l2_eps;
+  return is(GOLDENRULE_GPU_NORM_NONE) ? 1.f : 1.f / norm;
 }
 
 }  // namespace goldenrule::gpu

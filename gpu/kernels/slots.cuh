@@ -6,6 +6,7 @@
 #pragma once
 
 #include "gpu/kernels/elements.cuh"
+#include "gpu/ptx/async_copy.cuh"
 
 namespace goldenrule::gpu {
 
@@ -32,6 +33,17 @@ __device__ __forceinline__ int64_t ssm_slot(const Params& p, int b, int64_t t) {
 __device__ __forceinline__ uint2 request_start_slot(const Params& p, int b) {
   if (p.state_indices != nullptr) return load_index_bits(p.state_indices, p.wide_start, b);
   return make_uint2(0, 0);
+}
+
+/// The same request as an asynchronous copy to shared memory, for a kernel that waits for the slot
+/// while loads of its token are under way.
+__device__ __forceinline__ void copy_start_slot(const Params& p, int b, uint2& to) {
+  if (p.state_indices == nullptr) return;
+  if (p.wide_start) {
+    ptx::copy_async_8(&to, static_cast<const int64_t*>(p.state_indices) + b);
+  } else {
+    ptx::copy_async_4(&to, static_cast<const int32_t*>(p.state_indices) + b);
+  }
 }
 
 /// kNoSlot: the row is padded. Without indices the slot is b, whatever the pad slot is.

@@ -51,6 +51,15 @@ struct alignas(N * sizeof(State)) Vector {
   }
   __device__ void store(State* p) const {
     if constexpr (sizeof(Vector) == 16) {
+      ptx::store_16(p, *reinterpret_cast<const uint4*>(this));
+    } else if constexpr (sizeof(Vector) == 8) {
+      ptx::store_8(p, *reinterpret_cast<const uint2*>(this));
+    } else {
+      ptx::store_4(p, *reinterpret_cast<const uint32_t*>(this));
+    }
+  }
+  __device__ void store_streaming(State* p) const {
+    if constexpr (sizeof(Vector) == 16) {
       ptx::store_streaming_16(p, *reinterpret_cast<const uint4*>(this));
     } else if constexpr (sizeof(Vector) == 8) {
       ptx::store_streaming_8(p, *reinterpret_cast<const uint2*>(this));
@@ -205,29 +214,23 @@ struct StagedRows {
     ptx::wait_for_copies_but<Map::kGroups - 1 - Map::group_of(Chunk)>();
   }
 
+  /// Whether every vector belongs to one chunk.
+  static constexpr bool kWholeVectors = C::kVK || kN <= C::kR;
+
   __device__ __forceinline__ void unpack(StateTile<C>& tile, int chunk) const {
-    each_part(
-        chunk,
-        [&](int r, int e, const auto& part) {
-          const auto x = part;
+    each_part(chunk, [&](int r, int e, int at, int skip) {
+      const auto x = *reinterpret_cast<const Part*>(&slot[at][threadIdx.x].x[skip]);
 #pragma unroll
-          for (int j = 0; j < kPart; ++j)
-            tile.s[C::kVK ? r : r + j][C::kVK ? e + j : e] = to_float(x.x[j]);
-        },
-        *this);
+      for (int j = 0; j < kPart; ++j) {
+        tile.s[C::kVK ? r : r + j][C::kVK ? e + j : e] = to_float(x.x[j]);
+      }
+    });
   }
   /// The one rounding of a store.
   __device__ __forceinline__ void pack(const StateTile<C>& tile, int chunk) {
-    each_part(
-        chunk,
-        [&](int r, int e, auto& part) {
-          Vector<State, kPart> x;
-#pragma unroll
-          for (int j = 0; j < kPart; ++j)
-            round_to(x.x[j], tile.s[C::kVK ? r : r + j][C::kVK ? e + j : e]);
-          part = x;
-        },
-        *this);
+    each_part(chunk, [&](int r, int e, int at, int skip) {
+      *reinterpret_cast<Part*>(&slot[at][threadIdx.x].x[skip]) = rounded(tile, r, e);
+    });
   }
 
   /// Stores the group of this chunk.
@@ -241,30 +244,40 @@ struct StagedRows {
       x.store(first + Map::distance(at, outer));
     }
   }
+  /// Rounds and stores the tile of this chunk past the slots.
+  __device__ __forceinline__ static void store_tile(const StateTile<C>& tile, int chunk,
+                                                    State* head, int outer, int row0, Lane lane) {
+    State* first = head + Map::origin(row0, lane, outer);
+    each_part(chunk, [&](int r, int e, int at, int) {
+      rounded(tile, r, e).store(first + Map::distance(at, outer));
+    });
+  }
 
  private:
   /// Elements of a vector that belong to one chunk.
   static constexpr int kPart = C::kVK || kN < C::kR ? kN : C::kR;
+  using Part = Vector<State, kPart>;
 
-  /// Calls f(r, e, part) for the parts of a chunk, which start at row r and channel element e of
-  /// its tile.
-  template <class F, class Self>
-  __device__ __forceinline__ static void each_part(int chunk, F&& f, Self& self) {
+  /// Calls f(r, e, at, skip) for the parts of a chunk, which start at row r and channel element e
+  /// of its tile, and at element `skip` of slot `at`.
+  template <class F>
+  __device__ __forceinline__ static void each_part(int chunk, F&& f) {
     constexpr int kParts = C::kR * C::kE / kPart;
 #pragma unroll
     for (int i = 0; i < kParts; ++i) {
       const int r = C::kVK ? i / (C::kE / kPart) : i / C::kE * kPart;
       const int e = C::kVK ? i % (C::kE / kPart) * kPart : i % C::kE;
       const int row = chunk * C::kR + r;
-      const int at = C::kVK ? (row * C::kE + e) / kN : row / kN * C::kE + e;
-      const int skip = C::kVK ? 0 : row % kN;
-      auto* elements = &self.slot[at][threadIdx.x].x[skip];
-      if constexpr (std::is_const_v<Self>) {
-        f(r, e, *reinterpret_cast<const Vector<State, kPart>*>(elements));
-      } else {
-        f(r, e, *reinterpret_cast<Vector<State, kPart>*>(elements));
-      }
+      f(r, e, C::kVK ? (row * C::kE + e) / kN : row / kN * C::kE + e, C::kVK ? 0 : row % kN);
     }
+  }
+  __device__ __forceinline__ static Part rounded(const StateTile<C>& tile, int r, int e) {
+    Part x;
+#pragma unroll
+    for (int j = 0; j < kPart; ++j) {
+      round_to(x.x[j], tile.s[C::kVK ? r : r + j][C::kVK ? e + j : e]);
+    }
+    return x;
   }
 };
 

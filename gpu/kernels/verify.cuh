@@ -189,14 +189,22 @@ class KeptStates {
   uint32_t mask_ = 0;
 };
 
+/// What a block holds in shared memory; its warps share nothing.
+template <class C>
+struct VerifyStorage {
+  WarpState<C> state[C::kWarps];
+  uint2 start[C::kThreads];  // the index of the slot, each thread its own copy
+};
+
 template <class C>
 __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
     verify_kernel(const __grid_constant__ Params p) {
   using State = typename C::State;
   extern __shared__ __align__(128) unsigned char verify_shared[];
+  auto& storage = *reinterpret_cast<VerifyStorage<C>*>(verify_shared);
   const Fragment lane = this_fragment();
   const int lane_id = 4 * lane.g + lane.t;
-  WarpState<C>& state = reinterpret_cast<WarpState<C>*>(verify_shared)[lane.warp];
+  WarpState<C>& state = storage.state[lane.warp];
   const Place at = place_of<C>(p, static_cast<int>(blockIdx.x));
   const int warp_row0 = at.row0 + lane.warp * C::kWarpRows;
   const int row0 = warp_row0 + C::kLaneRows * lane.g;
@@ -204,9 +212,15 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   ptx::wait_for_dependencies();
   ptx::launch_dependents();
 
-  const uint2 start_bits = request_start_slot(p, at.b);
+  copy_start_slot(p, at.b, storage.start[threadIdx.x]);
+  ptx::commit_copies();
   VerifyTokens<C> tokens;
   tokens.request(p, at, row0, lane);
+  uint2 start_bits{};
+  if (p.state_indices != nullptr) {
+    ptx::wait_for_copies();
+    start_bits = storage.start[threadIdx.x];
+  }
   const int64_t start = start_slot(p, at.b, start_bits);
   if (start == kNoSlot) {
     write_zeros<C>(p, at);

@@ -87,9 +87,9 @@ class alignas(128) WarpState {
 #pragma unroll
       for (int j = 0; j < kVector; ++j) x.x[j] = s[C::kVK ? i : j][C::kVK ? j : i];
       if constexpr (C::kVK) {
-        x.store(head + i * C::kKP + 16 * step);
+        x.store_streaming(head + i * C::kKP + 16 * step);
       } else {
-        x.store(head + static_cast<int64_t>(16 * step + i) * outer);
+        x.store_streaming(head + static_cast<int64_t>(16 * step + i) * outer);
       }
     }
   }

@@ -56,15 +56,15 @@ class VerifyTokens {
       q[i] = here ? *reinterpret_cast<const uint2*>(q_row + 32 * i) : make_uint2(0, 0);
     }
     const int head = p.gate_by_qk_head ? at.h : at.hv;
-    beta_ = load_bits(token_row(p.beta, at.b, token, at.hv), p.beta_type);
+    beta_.request(token_row(p.beta, at.b, token, at.hv), p.beta_type);
     if (p.gate.data != nullptr) {
-      gate_ = load_bits(token_row(p.gate, at.b, token, at.hv), p.gate_type);
+      gate_.request(token_row(p.gate, at.b, token, at.hv), p.gate_type);
     }
     if (p.A_log != nullptr) {
-      A_log_ = load_bits(head_row(p.A_log, p.A_log_stride, head), p.A_log_type);
+      A_log_.request(head_row(p.A_log, p.A_log_stride, head), p.A_log_type);
     }
     if (p.dt_bias != nullptr) {
-      dt_bias_ = load_bits(head_row(p.dt_bias, p.dt_bias_stride, head), p.dt_bias_type);
+      dt_bias_.request(head_row(p.dt_bias, p.dt_bias_stride, head), p.dt_bias_type);
     }
     if (p.ssm_state_indices != nullptr && p.disable_state_update == 0) {
       slot = ssm_slot(p, at.b, token);
@@ -102,10 +102,9 @@ class VerifyTokens {
     const float qq = __shfl_sync(kAllLanes, odd ? with_q[3] : with_q[2], diagonal);
     const float own_k_factor = norm_factor(p, kk);
     const float own_q_factor = norm_factor(p, qq) * p.scale;
-    const float own_beta = beta_of(p, from_bits(beta_, p.beta_type));
-    const float rate = p.A_log != nullptr ? expf(from_bits(A_log_, p.A_log_type)) : 1.f;
-    alpha = alpha_of(p, from_bits(gate_, p.gate_type), rate,
-                     p.dt_bias != nullptr ? from_bits(dt_bias_, p.dt_bias_type) : 0.f);
+    const float own_beta = beta_of(p, beta_.get(p.beta_type));
+    const float rate = expf(A_log_.get(p.A_log_type));  // what is absent was left 0
+    alpha = alpha_of(p, gate_.get(p.gate_type), rate, dt_bias_.get(p.dt_bias_type));
 
     float from_start[2] = {1.f, 1.f}, from_own[2] = {1.f, 1.f};
 #pragma unroll
@@ -150,7 +149,7 @@ class VerifyTokens {
 
  private:
   uint4 v_[2] = {};
-  uint32_t A_log_ = 0, beta_ = 0, gate_ = 0, dt_bias_ = 0;
+  LoadedElement A_log_, beta_, gate_, dt_bias_;
 };
 
 }  // namespace goldenrule::gpu

@@ -52,12 +52,11 @@ constexpr Entry make_entry(Key key, void (*kernel)(Params), int rows, int thread
 
 template <class C>
 constexpr Entry decode_entry(Key key) {
-  return make_entry(key, &decode_kernel<C>, C::kRows, C::kThreads, sizeof(StagedRows<C>));
+  return make_entry(key, &decode_kernel<C>, C::kRows, C::kThreads, sizeof(DecodeStorage<C>));
 }
 template <class C>
 constexpr Entry verify_entry(Key key) {
-  return make_entry(key, &verify_kernel<C>, C::kRows, C::kThreads,
-                    C::kWarps * sizeof(WarpState<C>));
+  return make_entry(key, &verify_kernel<C>, C::kRows, C::kThreads, sizeof(VerifyStorage<C>));
 }
 template <class C>
 constexpr Entry recurrent_entry(Key key) {
