@@ -24,11 +24,6 @@ constexpr std::int64_t kBlockTokens = 64;
 // Prepared lanes that are alive together.
 constexpr std::int64_t kLaneBytes = std::int64_t{256} << 20;
 
-float round_up(double x) {
-  const auto f = static_cast<float>(x);
-  return static_cast<double>(f) < x ? std::nextafter(f, std::numeric_limits<float>::infinity()) : f;
-}
-
 // Whether the running error is followed beside the values.
 bool is_followed(const call::Record& record, const Options& options) {
   return options.contract != nullptr && options.contract->unit_roundoff > 0.0 &&
@@ -263,10 +258,11 @@ class Evaluator {
     if constexpr (scalar::Tier<S>::kPrecision != Precision::kDouble) {
       radius += std::fabs(golden) * 0x1p-53 + 0x1p-1074;
     }
-    to.radius[at] = std::isnan(radius) ? std::numeric_limits<float>::infinity() : round_up(radius);
+    to.radius[at] =
+        call::f32_not_below(std::isnan(radius) ? std::numeric_limits<double>::infinity() : radius);
     if (to.sigma.empty()) return;
-    to.sigma[at] = round_up(spread.sigma);
-    to.bias[at] = round_up(spread.bias);
+    to.sigma[at] = call::f32_not_below(spread.sigma);
+    to.bias[at] = call::f32_not_below(spread.bias);
   }
 
   static constexpr double kUnbounded = std::numeric_limits<double>::infinity();

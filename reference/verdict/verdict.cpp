@@ -297,7 +297,7 @@ Judgement judgement(const call::Record& record, const bounds::Contract& contract
                   std::to_string(stored->second.values.size()));
     }
     expected.golden = stored->second.values;
-    std::ranges::fill(expected.radius, static_cast<float>(stored->second.radius * (1 + 0x1p-23)));
+    std::ranges::fill(expected.radius, call::f32_not_below(stored->second.radius));
   }
   result.report = judge_all(record, contract, result.evaluation, precision_bits);
   conclude(result.report, record);
