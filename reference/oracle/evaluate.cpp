@@ -6,10 +6,10 @@
 #include <limits>
 #include <optional>
 
+#include "fixtures/parallel/for_each_index.hpp"
 #include "reference/bounds/certificate.hpp"
 #include "reference/bounds/running.hpp"
 #include "reference/oracle/lane_io.hpp"
-#include "reference/oracle/parallel.hpp"
 #include "reference/oracle/spread.hpp"
 #include "reference/rule/lane.hpp"
 #include "reference/rule/recurrent.hpp"
@@ -157,7 +157,7 @@ class Evaluator {
 
   void run_batch(std::span<const LaneJob> jobs) {
     std::vector<rule::Lane<S>> lanes(jobs.size());
-    parallel_for(std::ssize(jobs), [&](std::int64_t i) {
+    parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
       const LaneJob& job = jobs[static_cast<std::size_t>(i)];
       lanes[static_cast<std::size_t>(i)] = rule::prepare_lane<S>(
           record_, dims_, inputs_, job.sequence->first_token, job.sequence->token_count, job.head);
@@ -166,7 +166,7 @@ class Evaluator {
     for (std::int64_t lane = 0; lane < std::ssize(jobs); ++lane) {
       for (std::int64_t c = 0; c < dims_.V; c += kColumns) tiles.push_back({lane, c});
     }
-    parallel_for(std::ssize(tiles), [&](std::int64_t i) {
+    parallel::for_each_index(std::ssize(tiles), [&](std::int64_t i) {
       const TileJob& tile = tiles[static_cast<std::size_t>(i)];
       run_tile(jobs[static_cast<std::size_t>(tile.lane)],
                lanes[static_cast<std::size_t>(tile.lane)], tile.first_column);

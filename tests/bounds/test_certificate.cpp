@@ -16,7 +16,6 @@
 
 #include "reference/bounds/certificate.hpp"
 #include "reference/oracle/evaluate.hpp"
-#include "reference/oracle/parallel.hpp"
 #include "tests/rule/lane_jobs.hpp"
 
 using namespace goldenrule;

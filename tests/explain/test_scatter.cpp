@@ -7,7 +7,7 @@
 #include <cmath>
 #include <functional>
 
-#include "fixtures/cases/philox.hpp"
+#include "fixtures/random/philox.hpp"
 #include "reference/explain/scatter.hpp"
 #include "tests/explain/support.hpp"
 
@@ -32,7 +32,7 @@ TensorMap mistaken(const std::string& line, const Mistake& mistake, std::uint64_
   Record record = make_call(line);
   for (const char* name : {"q", "k", "v"}) {
     call::Tensor& t = record.inputs.at(name);
-    const cases::Stream stream(roundings, name);
+    const random::Stream stream(roundings, name);
     std::vector<double> x = t.to_doubles();
     for (std::size_t i = 0; i < x.size(); ++i) {
       x[i] *= 1.0 + kHalfUlp * stream.uniform(static_cast<std::int64_t>(i), -1.0, 1.0);
@@ -46,9 +46,10 @@ TensorMap mistaken(const std::string& line, const Mistake& mistake, std::uint64_
 using Errors = std::vector<double>;
 using Change = std::function<void(Errors& row)>;
 
-ScatterMatch match(const std::string& line, const Mistake& mistake, std::uint64_t roundings,
-                   const Change& change) {
+Record capture_of(const std::string& line, const Mistake& mistake, std::uint64_t roundings,
+                  const Change& change) {
   Record record = make_call(line);
+  record.contract = contract().name;
   record.outputs = mistaken(line, mistake, roundings);
   const auto right = verdict::judgement(record, contract(), scalar::Precision::kDouble);
   for (auto& [name, t] : record.outputs) {
@@ -65,6 +66,12 @@ ScatterMatch match(const std::string& line, const Mistake& mistake, std::uint64_
     }
   }
   record.outputs = mistakes::stored(record, contract(), record.outputs);
+  return record;
+}
+
+ScatterMatch match(const std::string& line, const Mistake& mistake, std::uint64_t roundings,
+                   const Change& change) {
+  const Record record = capture_of(line, mistake, roundings, change);
   const auto judged = verdict::judgement(record, contract(), scalar::Precision::kDouble);
   CHECK(judged.report.verdict == verdict::Verdict::kOutOfBudget);
   const auto found = match_scatter(make_capture(record, contract(), judged.evaluation), {&mistake});
@@ -87,6 +94,17 @@ TEST_CASE("scatter: errors as wide as those of the mistake, where it errs, are e
   CHECK(match(kNegative, row("inverse_fp16_neumann"), 3, times(1)).ratio <= 1.0);
   // The signs of such errors are those of the kernel's own roundings: they say nothing.
   CHECK(match(kCollinear, row("inverse_fp16_neumann"), 1, times(-1)).explains());
+}
+
+TEST_CASE("scatter: the diagnosis names the mistake and says how widely it errs") {
+  const Record capture = capture_of(kCollinear, row("inverse_fp16_neumann"), 1, times(1));
+  const Diagnosis d = diagnosis_of(capture, mistakes::table());
+  REQUIRE(!d.explanations.empty());
+  CHECK(d.explanations[0].name() == "inverse_fp16_neumann");
+  CHECK(d.explanations[0].explains);
+  REQUIRE(d.explanations[0].width);
+  CHECK(*d.explanations[0].width >= 0.25);
+  CHECK(*d.explanations[0].width <= 4.0);
 }
 
 TEST_CASE("scatter: errors beyond the multiple are granted as far as one of the runs has them") {
