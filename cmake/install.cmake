@@ -8,7 +8,7 @@ include(CMakePackageConfigHelpers)
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/goldenrule)
 set(include_dir ${CMAKE_INSTALL_INCLUDEDIR}/goldenrule)
 
-set(libraries goldenrule_call goldenrule_schema goldenrule_cases goldenrule_reference)
+set(libraries goldenrule_call goldenrule_random goldenrule_schema goldenrule_cases goldenrule_reference)
 if(TARGET goldenrule_gpu)
   list(APPEND libraries goldenrule_gpu)
   install(FILES gpu/goldenrule_gpu.h DESTINATION ${include_dir}/gpu)
@@ -20,9 +20,10 @@ install(DIRECTORY fixtures/call DESTINATION ${include_dir}/fixtures FILES_MATCHI
 install(DIRECTORY reference DESTINATION ${include_dir} FILES_MATCHING PATTERN "*.hpp")
 install(FILES fixtures/schema/fixture.hpp fixtures/schema/read.hpp fixtures/schema/write.hpp
         DESTINATION ${include_dir}/fixtures/schema)
-install(FILES fixtures/cases/case.hpp fixtures/cases/families.hpp fixtures/cases/philox.hpp
-              fixtures/cases/portable_math.hpp fixtures/cases/suite.hpp
+install(FILES fixtures/cases/case.hpp fixtures/cases/families.hpp fixtures/cases/suite.hpp
         DESTINATION ${include_dir}/fixtures/cases)
+install(FILES fixtures/random/philox.hpp fixtures/random/portable_math.hpp
+        DESTINATION ${include_dir}/fixtures/random)
 
 install(EXPORT goldenrule-targets NAMESPACE goldenrule:: DESTINATION ${config_dir})
 configure_package_config_file(cmake/goldenrule-config.cmake.in goldenrule-config.cmake

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "fixtures/cases/philox.hpp"
+#include "fixtures/random/philox.hpp"
 #include "reference/scalar/products.hpp"
 
 namespace goldenrule::bounds {
@@ -236,7 +236,7 @@ class ChunkEmulator {
 
 double Rounder::uniform() {
   if (left_ == 0) {
-    bits_ = cases::philox4x32(
+    bits_ = random::philox4x32(
         {static_cast<std::uint32_t>(block_), static_cast<std::uint32_t>(block_ >> 32),
          static_cast<std::uint32_t>(stream_), static_cast<std::uint32_t>(stream_ >> 32)},
         {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "fixtures/cases/philox.hpp"
+#include "fixtures/random/philox.hpp"
 #include "reference/scalar/pack.hpp"
 
 namespace goldenrule::bounds {
@@ -31,7 +31,7 @@ constexpr std::int64_t kTable = std::int64_t{1} << 14;
 
 const std::vector<double>& uniform_table() {
   static const std::vector<double> table = [] {
-    const cases::Stream stream(0, "roundings");
+    const random::Stream stream(0, "roundings");
     std::vector<double> x(kTable + kColumns);
     for (std::int64_t i = 0; i < kTable / 2; ++i) {
       x[static_cast<std::size_t>(i)] = stream.uniform(i, -1.0, 1.0);
@@ -74,7 +74,7 @@ class FunctionScatter {
 
  private:
   bool random_;
-  cases::Stream stream_;
+  random::Stream stream_;
 };
 
 // alpha of one channel moved by `sign` times the errors of its functions. Softplus is never
@@ -239,7 +239,7 @@ rule::FormResult<double> perturbed_recurrence(const Lane<double>& lane, const Ma
                     .u = perturbation.random ? contract.unit_roundoff : 0.0,
                     .state = state.data(),
                     .o = &result.o};
-    const cases::Stream places(perturbation.seed, "places");
+    const random::Stream places(perturbation.seed, "places");
     run_tile(tile, places.bits(static_cast<std::int64_t>(perturbation.stream) * v.cols() + first));
     for (std::int64_t i = 0; i < lane.K; ++i) {
       for (int c = 0; c < columns; ++c) {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "fixtures/cases/philox.hpp"
+#include "fixtures/random/philox.hpp"
 
 namespace goldenrule::bounds {
 namespace {
@@ -19,7 +19,7 @@ struct Habits {
   double exp, log_alpha, softplus, logit, sigmoid, norm_k, norm_q;  // on (-1, 1)
 
   explicit Habits(std::uint64_t seed) {
-    const cases::Stream stream(seed, "kernel");
+    const random::Stream stream(seed, "kernel");
     const auto coin = [&](std::int64_t i) { return stream.uniform(i) < 0.5; };
     const auto sign = [&](std::int64_t i) { return 2.0 * stream.uniform(i) - 1.0; };
     tree = coin(0);
@@ -165,7 +165,7 @@ class RecurrentEmulator {
   const Habits habits_;
   MatrixF state_;
   std::vector<std::int64_t> order_;
-  const cases::Stream shuffle_;
+  const random::Stream shuffle_;
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <limits>
 #include <optional>
 
-#include "reference/oracle/parallel.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
 
 namespace goldenrule::explain {
 namespace {
@@ -84,7 +84,7 @@ class Comparison {
     const std::size_t blocks = output_.captured.size() / output_.block;
     const std::size_t per_job = std::max<std::size_t>(kPerJob / output_.block, 1);
     std::vector<Sums> parts((blocks + per_job - 1) / per_job);
-    oracle::parallel_for(std::ssize(parts), [&](std::int64_t job) {
+    parallel::for_each_index(std::ssize(parts), [&](std::int64_t job) {
       const std::size_t first = static_cast<std::size_t>(job) * per_job;
       for (std::size_t b = first; b < std::min(first + per_job, blocks); ++b) {
         add_block(b * output_.block, parts[static_cast<std::size_t>(job)]);

@@ -8,6 +8,8 @@
 #include <span>
 #include <type_traits>
 
+#include "fixtures/random/philox.hpp"
+
 namespace goldenrule::explain {
 namespace {
 
@@ -71,18 +73,15 @@ const oracle::Evaluation& OracleKernel::evaluate(const call::Record& record) {
   return kept_.front().evaluation;
 }
 
-double Signs::operator()(std::size_t i) const {
-  if (!pattern) return common;
-  const std::uint64_t word = hash(std::as_bytes(std::span(&i, 1)), *pattern);
-  return (word >> 32 & 1U) != 0 ? common : -common;
-}
-
 call::TensorMap OracleKernel::operator()(const call::Record& record, const Signs& signs) {
   ++calls_;
   call::TensorMap outputs;
   for (const auto& [name, e] : evaluate(record).outputs) {
     std::vector<double> values = e.golden;
+    const random::Stream stream(signs.pattern.value_or(0), name);
+    std::uint64_t minus = 0;  // of 64 elements, one bit each
     for (std::size_t i = 0; i < values.size(); ++i) {
+      if (signs.pattern && i % 64 == 0) minus = stream.bits(static_cast<std::int64_t>(i / 64));
       if (!e.undefined.empty() && e.undefined[i]) {
         values[i] = std::numeric_limits<double>::quiet_NaN();
       } else if (signs.common != 0.0 && contract_ != nullptr) {
@@ -90,7 +89,7 @@ call::TensorMap OracleKernel::operator()(const call::Record& record, const Signs
         if (!e.sigma.empty()) {
           spread += e.multiple * static_cast<double>(e.sigma[i]) + static_cast<double>(e.bias[i]);
         }
-        values[i] += signs(i) * spread;
+        values[i] += (minus >> i % 64 & 1U) == 0 ? signs.common * spread : -signs.common * spread;
       }
     }
     outputs[name] = call::Tensor(call::DType::kF64, e.shape, values);

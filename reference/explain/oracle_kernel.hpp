@@ -18,9 +18,7 @@ namespace goldenrule::explain {
 /// The sign of the shift of each element: 0, +1, -1, or random.
 struct Signs {
   double common = 0.0;
-  std::optional<std::uint64_t> pattern{};  ///< random signs times `common`
-
-  [[nodiscard]] double operator()(std::size_t i) const;
+  std::optional<std::uint64_t> pattern{};  ///< independent random signs times `common`
 };
 
 class OracleKernel {

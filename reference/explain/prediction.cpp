@@ -43,12 +43,12 @@ std::vector<double> magnitudes(const std::vector<double>& values, std::size_t bl
   return result;
 }
 
-constexpr std::uint64_t kSignPatterns = 4;  // each and its opposite
+constexpr std::uint64_t kSignPatterns = 8;  // each and its opposite
 
 std::vector<Signs> common_signs() { return {{.common = 1.0}, {.common = -1.0}}; }
 
-std::vector<Signs> random_signs() {
-  std::vector<Signs> signs;
+std::vector<Signs> common_and_random_signs() {
+  std::vector<Signs> signs = common_signs();
   for (std::uint64_t i = 0; i < kSignPatterns; ++i) {
     for (const double common : {1.0, -1.0}) signs.push_back({.common = common, .pattern = i});
   }
@@ -137,7 +137,7 @@ std::optional<Prediction> Predictor::predict(const Hypothesis& hypothesis, Sprea
     add_scaled_spread(prediction);
   } else {
     for (auto& [name, output] : prediction.outputs) output.spread.resize(output.value.size());
-    const auto patterns = kernel.calls() == 1 ? common_signs() : random_signs();
+    const auto patterns = kernel.calls() == 1 ? common_signs() : common_and_random_signs();
     for (const Signs& signs : patterns) {
       const auto shifted = commit_with(signs);
       if (!shifted) return std::nullopt;

@@ -7,10 +7,20 @@
 // of the kernel seen through the change: the mistake is committed with kernels that return
 // golden - s, golden and golden + s, where s = multiple sigma + bias + radius of the call that the
 // mistake made of it. Where an element went, there its spread went too, and a rounding in the
-// mistake (o through bf16) shows its steps. The spread is the larger of the two distances. A
-// mistake that feeds one result into the next call sums over shifted elements, where shifts of one
-// sign may cancel by chance: it is committed with kSignPatterns patterns of random signs, as
-// roundings have them, and the spread is the largest distance.
+// mistake (o through bf16) shows its steps. The spread is the larger of the two distances.
+//
+// A mistake that feeds one result into the next call shifts an element by a sum over shifted
+// elements, sum_j c_j s_j, where one sign for all may cancel by chance. It is committed with n
+// patterns of independent random signs as well, as roundings have them, and the spread is the
+// largest distance. Each pattern gives S |z|, z about standard normal, S^2 = sum_j c_j^2 s_j^2; an
+// error of x S / multiple, x standard normal times what honest kernels use of their sigma (a third
+// to a half), exceeds all n with probability
+//
+//   E (sqrt(2/pi) |x| / multiple)^n = (n-1)!! (sqrt(2/pi) rms(x) / multiple)^n,
+//
+// for multiple = 6, rms(x) = 1/2: 6e-5 of all elements at n = 4 and 4e-8 at n = 8, which is used. A
+// sum of two terms (a slot that is updated twice) is the one thing that all n patterns may cancel,
+// with probability 2^-n, and that one sign for all does not.
 //
 // A mistake inside the algorithm has its own implementation and calls no kernel; nothing is known
 // of its spread but what the right call has. Its sigma is that of the right call, times the growth

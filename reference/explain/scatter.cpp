@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "fixtures/cases/philox.hpp"
+#include "fixtures/random/philox.hpp"
 #include "reference/explain/oracle_kernel.hpp"
 #include "reference/verdict/budget.hpp"
 
@@ -34,7 +34,7 @@ call::Record perturbed(const Capture& capture, double u, int run) {
   call::Record changed = capture.call;
   for (const char* name : {"q", "k", "v"}) {
     call::Tensor& t = changed.inputs.at(name);
-    const cases::Stream stream(kScatterSeed + static_cast<std::uint64_t>(run), name);
+    const random::Stream stream(kScatterSeed + static_cast<std::uint64_t>(run), name);
     std::vector<double> x = t.to_doubles();
     for (std::size_t i = 0; i < x.size(); ++i) {
       x[i] *= 1.0 + u * stream.uniform(static_cast<std::int64_t>(i), -1.0, 1.0);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fixtures/call/plan.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
 #include "reference/mistakes/outputs.hpp"
 #include "reference/mistakes/variant.hpp"
 #include "reference/oracle/lane_io.hpp"
-#include "reference/oracle/parallel.hpp"
 
 namespace goldenrule::mistakes {
 namespace {
@@ -58,7 +58,7 @@ call::TensorMap run_lanes(const call::Record& record, const Advance& advance) {
       for (std::int64_t x = 0; x < d.V; ++x) output[static_cast<std::size_t>(base + x)] = o(row, x);
     }
   };
-  oracle::parallel_for(std::ssize(plan.sequences) * d.HV, [&](std::int64_t job) {
+  parallel::for_each_index(std::ssize(plan.sequences) * d.HV, [&](std::int64_t job) {
     const call::Sequence& sequence = plan.sequences[static_cast<std::size_t>(job / d.HV)];
     if (!sequence.padded) run(sequence, job % d.HV);
   });

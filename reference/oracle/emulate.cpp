@@ -4,11 +4,11 @@
 #include <limits>
 
 #include "fixtures/call/plan.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
 #include "reference/bounds/chunk_emulator.hpp"
 #include "reference/bounds/recurrent_emulator.hpp"
 #include "reference/oracle/evaluate.hpp"
 #include "reference/oracle/lane_io.hpp"
-#include "reference/oracle/parallel.hpp"
 
 namespace goldenrule::oracle {
 namespace {
@@ -114,7 +114,7 @@ call::TensorMap emulate_unstored(const call::Record& record, const bounds::Contr
         if (!sequence.padded && sequence.token_count > 0) jobs.emplace_back(&sequence, head);
       }
     }
-    parallel_for(std::ssize(jobs), [&](std::int64_t i) {
+    parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
       const auto& [sequence, head] = jobs[static_cast<std::size_t>(i)];
       emulation.run(*sequence, head);
     });

@@ -6,10 +6,10 @@
 #include <limits>
 #include <optional>
 
+#include "fixtures/parallel/for_each_index.hpp"
 #include "reference/bounds/certificate.hpp"
 #include "reference/bounds/running.hpp"
 #include "reference/oracle/lane_io.hpp"
-#include "reference/oracle/parallel.hpp"
 #include "reference/oracle/spread.hpp"
 #include "reference/rule/lane.hpp"
 #include "reference/rule/recurrent.hpp"
@@ -23,11 +23,6 @@ using scalar::Precision;
 constexpr std::int64_t kBlockTokens = 64;
 // Prepared lanes that are alive together.
 constexpr std::int64_t kLaneBytes = std::int64_t{256} << 20;
-
-float round_up(double x) {
-  const auto f = static_cast<float>(x);
-  return static_cast<double>(f) < x ? std::nextafter(f, std::numeric_limits<float>::infinity()) : f;
-}
 
 // Whether the running error is followed beside the values.
 bool is_followed(const call::Record& record, const Options& options) {
@@ -162,7 +157,7 @@ class Evaluator {
 
   void run_batch(std::span<const LaneJob> jobs) {
     std::vector<rule::Lane<S>> lanes(jobs.size());
-    parallel_for(std::ssize(jobs), [&](std::int64_t i) {
+    parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
       const LaneJob& job = jobs[static_cast<std::size_t>(i)];
       lanes[static_cast<std::size_t>(i)] = rule::prepare_lane<S>(
           record_, dims_, inputs_, job.sequence->first_token, job.sequence->token_count, job.head);
@@ -171,7 +166,7 @@ class Evaluator {
     for (std::int64_t lane = 0; lane < std::ssize(jobs); ++lane) {
       for (std::int64_t c = 0; c < dims_.V; c += kColumns) tiles.push_back({lane, c});
     }
-    parallel_for(std::ssize(tiles), [&](std::int64_t i) {
+    parallel::for_each_index(std::ssize(tiles), [&](std::int64_t i) {
       const TileJob& tile = tiles[static_cast<std::size_t>(i)];
       run_tile(jobs[static_cast<std::size_t>(tile.lane)],
                lanes[static_cast<std::size_t>(tile.lane)], tile.first_column);
@@ -263,10 +258,11 @@ class Evaluator {
     if constexpr (scalar::Tier<S>::kPrecision != Precision::kDouble) {
       radius += std::fabs(golden) * 0x1p-53 + 0x1p-1074;
     }
-    to.radius[at] = std::isnan(radius) ? std::numeric_limits<float>::infinity() : round_up(radius);
+    to.radius[at] =
+        call::f32_not_below(std::isnan(radius) ? std::numeric_limits<double>::infinity() : radius);
     if (to.sigma.empty()) return;
-    to.sigma[at] = round_up(spread.sigma);
-    to.bias[at] = round_up(spread.bias);
+    to.sigma[at] = call::f32_not_below(spread.sigma);
+    to.bias[at] = call::f32_not_below(spread.bias);
   }
 
   static constexpr double kUnbounded = std::numeric_limits<double>::infinity();

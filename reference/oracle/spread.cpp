@@ -5,11 +5,11 @@
 #include <boost/math/distributions/chi_squared.hpp>
 #include <cmath>
 
+#include "fixtures/parallel/for_each_index.hpp"
 #include "reference/bounds/chunk_emulator.hpp"
 #include "reference/bounds/perturbed_recurrence.hpp"
 #include "reference/bounds/running.hpp"
 #include "reference/oracle/lane_io.hpp"
-#include "reference/oracle/parallel.hpp"
 
 namespace goldenrule::oracle {
 namespace {
@@ -202,7 +202,7 @@ void emulate_spread(const call::Record& record, const call::Plan& plan,
       if (!sequence.padded && sequence.token_count > 0) jobs.push_back({&sequence, head});
     }
   }
-  parallel_for(std::ssize(jobs), [&](std::int64_t i) {
+  parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
     const Job& job = jobs[static_cast<std::size_t>(i)];
     emulation.run(*job.sequence, job.head);
   });

@@ -5,8 +5,8 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/plan.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
 #include "reference/oracle/lane_io.hpp"
-#include "reference/oracle/parallel.hpp"
 #include "reference/rule/forms.hpp"
 
 namespace goldenrule::oracle {
@@ -164,7 +164,7 @@ call::TensorMap chunk_stages(const call::Record& record, std::int64_t C) {
     }
     chunk += (s.token_count + C - 1) / C;
   }
-  parallel_for(std::ssize(jobs), [&](std::int64_t i) {
+  parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
     const Job& job = jobs[static_cast<std::size_t>(i)];
     writer.run(*job.sequence, job.first_chunk, job.head);
   });

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "fixtures/call/error.hpp"
-#include "fixtures/cases/philox.hpp"
+#include "fixtures/random/philox.hpp"
 #include "reference/mistakes/kernels.hpp"
 #include "reference/relations/trial.hpp"
 
@@ -39,7 +39,7 @@ void check_arguments(const World& w, const WorldShape& s) {
 
 // Rows [count, K], each a row of the Hadamard matrix of one block: (-1)^popcount(row & column).
 std::vector<double> hadamard_rows(const World& w, std::int64_t count, std::int64_t K,
-                                  const cases::Stream& stream) {
+                                  const random::Stream& stream) {
   std::vector<double> rows(static_cast<std::size_t>(count * K), 0.0);
   const double entry = 1.0 / std::sqrt(static_cast<double>(w.entries));
   for (std::int64_t r = 0; r < count; ++r) {
@@ -57,7 +57,7 @@ std::vector<double> hadamard_rows(const World& w, std::int64_t count, std::int64
 }
 
 call::Tensor integers_within(std::int64_t a, const call::Shape& shape,
-                             const cases::Stream& stream) {
+                             const random::Stream& stream) {
   call::Tensor tensor(call::DType::kF32, shape);
   const auto range = static_cast<std::uint64_t>(2 * a + 1);
   for (std::int64_t i = 0; i < tensor.size(); ++i) {
@@ -68,7 +68,7 @@ call::Tensor integers_within(std::int64_t a, const call::Shape& shape,
 
 // alpha: one number for a head, or for each block of channels.
 call::Tensor gates(const World& w, const WorldShape& s, call::Shape shape,
-                   const cases::Stream& stream) {
+                   const random::Stream& stream) {
   const bool channels = s.op == call::Op::kKda;
   if (channels) shape.push_back(s.K);
   call::Tensor tensor(call::DType::kF32, shape);
@@ -98,7 +98,7 @@ std::vector<World> worlds_of(const bounds::Contract& contract) {
 
 call::Record make_world(const World& world, const WorldShape& shape, std::uint64_t seed) {
   check_arguments(world, shape);
-  const auto stream = [&](const char* name) { return cases::Stream(seed, name); };
+  const auto stream = [&](const char* name) { return random::Stream(seed, name); };
   const bool prefill = shape.mode == call::Mode::kPrefill;
   const std::int64_t T = shape.mode == call::Mode::kDecode ? 1 : shape.T;
   call::Shape leading{shape.rows, T};

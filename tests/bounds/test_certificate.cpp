@@ -16,7 +16,6 @@
 
 #include "reference/bounds/certificate.hpp"
 #include "reference/oracle/evaluate.hpp"
-#include "reference/oracle/parallel.hpp"
 #include "tests/rule/lane_jobs.hpp"
 
 using namespace goldenrule;
@@ -152,6 +151,21 @@ void check_suite(const std::string& suite) {
 }
 
 }  // namespace
+
+// Half an ulp of double is most of the radius of the wider tiers: rounded to the nearest f32, about
+// every second radius would lie below it.
+TEST_CASE("certificate: radii are rounded up") {
+  const call::Record record =
+      cases::make_record(cases::parse("op=gdn mode=prefill lens=9 H=1 HV=2 K=16 V=8 gate=log"));
+  const oracle::Evaluation e = oracle::evaluate(record, Precision::kQuad, {});
+  std::int64_t below = 0;
+  for (const auto& [name, x] : e.outputs) {
+    for (std::size_t i = 0; i < x.golden.size(); ++i) {
+      below += static_cast<double>(x.radius[i]) < std::fabs(x.golden[i]) * 0x1p-53 ? 1 : 0;
+    }
+  }
+  CHECK(below == 0);
+}
 
 TEST_CASE("certificate: encloses every case of the boundary suite") { check_suite("boundary"); }
 TEST_CASE("certificate: encloses every case of the stress suite") { check_suite("stress"); }

@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "fixtures/cases/suite.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
 #include "reference/bounds/running.hpp"
 #include "reference/oracle/evaluate.hpp"
-#include "reference/oracle/parallel.hpp"
 #include "reference/verdict/budget.hpp"
 #include "tests/bounds/fp32_kernel.hpp"
 
@@ -71,7 +71,7 @@ std::vector<Run> run_case(const cases::Case& c, const std::string& contract_name
 std::vector<std::vector<Run>> run_suite(const std::vector<cases::Case>& suite,
                                         const std::string& contract, std::uint64_t seeds) {
   std::vector<std::vector<Run>> results(suite.size());
-  oracle::parallel_for(std::ssize(suite), [&](std::int64_t i) {
+  parallel::for_each_index(std::ssize(suite), [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
     for (std::uint64_t n = 0; n < seeds; ++n) {
       for (Run& run : run_case(suite[at], contract, at * seeds + n)) {

@@ -217,6 +217,19 @@ TEST_CASE("dtype: ulp is the distance to the next number") {
   for (const double x : {kNaN, kInf, -kInf}) CHECK(std::isnan(ulp(DType::kBF16, x)));
 }
 
+TEST_CASE("dtype: the smallest f32 that is not below") {
+  for (const double x : {0.1, 0.7, 1.0, 1.0 + 0x1p-52, 1.0 + 0x1p-23, 0x1p-1074, 0x1p-149, 3.3e38,
+                         0.0, -0.1, -0.7, -1.0 - 0x1p-52}) {
+    CAPTURE(x);
+    const float up = f32_not_below(x);
+    CHECK(static_cast<double>(up) >= x);
+    CHECK(static_cast<double>(std::nextafter(up, -std::numeric_limits<float>::infinity())) < x);
+  }
+  CHECK(std::isinf(f32_not_below(kInf)));
+  CHECK(std::isinf(f32_not_below(0x1.fffffe0000001p127)));  // beyond the largest
+  CHECK(std::bit_cast<std::uint32_t>(f32_not_below(-std::nan("7"))) == 0x7fc00000U);
+}
+
 TEST_CASE("dtype: f64, f32 and integers are stored as they are") {
   std::array<std::byte, 8> bytes{};
   for (const double x : {0x1.123456789abcdp-3, -0.0, 0x1p-1074, kInf}) {

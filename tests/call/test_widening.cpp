@@ -59,6 +59,22 @@ TEST_CASE("widening: outputs get the type back that holds them and their inputs"
         Types{DType::kF16, DType::kF16, DType::kF16});
 }
 
+TEST_CASE("widening: tensors of 16 bits are what they say") {
+  const auto o_type = [](DType v, double v_step, DType o, double o_step) {
+    Record record;
+    record.inputs["v"] = filled(v, {2, 1, 1, 8}, v_step);
+    record.outputs["o"] = filled(o, {2, 1, 1, 8}, o_step);
+    undo_widening(record);
+    return record.outputs.at("o").dtype();
+  };
+  // bf16 would hold all the numbers, but v says that this kernel stores fp16; and the reverse.
+  CHECK(o_type(DType::kF16, kBF16, DType::kF32, kBF16) == DType::kF16);
+  CHECK(o_type(DType::kBF16, kBF16, DType::kF32, kBF16) == DType::kBF16);
+  // An output is never widened to the type of the inputs.
+  CHECK(o_type(DType::kF32, kF32, DType::kF16, kF16) == DType::kF16);
+  CHECK(o_type(DType::kF32, kF32, DType::kBF16, kBF16) == DType::kBF16);
+}
+
 TEST_CASE("widening: what a kernel did not write has no type of its own") {
   Record record;
   record.inputs["v"] = filled(DType::kBF16, {2, 1, 1, 8}, kBF16);

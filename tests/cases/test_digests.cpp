@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <string>
 
-#include "fixtures/cases/philox.hpp"
+#include "fixtures/random/philox.hpp"
 #include "tests/cases/measure.hpp"
 
 using namespace goldenrule::cases;
@@ -22,7 +22,8 @@ std::string digest(const std::string& line, const char* name) {
   const std::string_view bytes(reinterpret_cast<const char*>(tensor.bytes().data()),
                                tensor.bytes().size());
   char hex[17];
-  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(fnv1a(bytes)));
+  std::snprintf(hex, sizeof hex, "%016llx",
+                static_cast<unsigned long long>(goldenrule::random::fnv1a(bytes)));
   return hex;
 }
 

@@ -5,6 +5,7 @@ import json
 import math
 import xml.etree.ElementTree as ElementTree
 
+import h5py
 import numpy as np
 
 from support import (DECODE, DECODE_BF16_STATE, KDA, MTP, MTP_PADDED, PREFILL, SCATTER,
@@ -44,6 +45,17 @@ class CheckTest(CommandLineTest):
                 wrong = self.capture(
                     line, lambda f: next_value(f, "outputs/o", (-1,) * f["outputs/o"].ndim))
                 self.assert_run(1, "check", wrong, "--contract", "ideal")
+
+    def test_bf16_that_was_recorded_as_f32(self):
+        def widen(file):
+            for name in file["outputs"]:
+                put(file, f"outputs/{name}", file[f"outputs/{name}"][()].astype("f4"),
+                    h5py.h5t.IEEE_F32LE)
+            state = file["inputs/initial_state"][()].astype("f4")
+            put(file, "inputs/initial_state", state, h5py.h5t.IEEE_F32LE)
+        (case,) = self.report(0, self.capture(DECODE_BF16_STATE, widen))["cases"]
+        self.assertEqual((case["verdict"], case["contract"]), ("EXACT", "recurrent_bf16_state"))
+        self.assertEqual([t["dtype"] for t in case["tensors"]], ["bf16", "bf16"])
 
     def test_a_wrong_element_is_named(self):
         def change(file):

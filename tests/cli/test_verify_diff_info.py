@@ -72,6 +72,18 @@ class VerifyTest(CommandLineTest):
                 del file[name]
             self.assertIn(f"/{name}", self.assert_run(1, "verify", path).out)
 
+    def test_what_was_added_is_found(self):
+        def add(path, name, like):
+            with h5py.File(path, "r+") as file:
+                file[name] = file[like][()]
+            result = self.assert_run(1, "verify", path)
+            self.assertRegex(result.out, rf"(?m)^.*{path.name}: DIFFERS .* /{name}$")
+        add(self.copy_of_fixture(DECODE), "inputs/output_state_indices", "inputs/state_indices")
+        folder = self.folder / "stages"
+        self.assert_run(0, "generate", PREFILL, "-o", folder, "--stages", "4")
+        (path,) = folder.iterdir()
+        add(path, "stages/more", "stages/A")
+
     def test_a_forged_radius(self):
         path = self.copy_of_fixture(DECODE)
         with h5py.File(path, "r+") as file:

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "fixtures/cases/suite.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
 #include "reference/oracle/emulate.hpp"
 #include "reference/oracle/evaluate.hpp"
-#include "reference/oracle/parallel.hpp"
 #include "reference/verdict/verdict.hpp"
 
 namespace {
@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
     for (std::size_t i = 0; i < all.cases.size(); i += stride) suite.push_back(all.cases[i]);
   }
   std::vector<std::vector<Judged>> judged(suite.size());
-  oracle::parallel_for(std::ssize(suite), [&](std::int64_t i) {
+  parallel::for_each_index(std::ssize(suite), [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
     judged[at] = run_case(suite[at], seeds);
   });

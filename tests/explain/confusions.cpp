@@ -8,9 +8,9 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/cases/families.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
 #include "reference/explain/match.hpp"
 #include "reference/mistakes/kernels.hpp"
-#include "reference/oracle/parallel.hpp"
 #include "tests/explain/support.hpp"
 
 namespace goldenrule::explain::test {
@@ -152,7 +152,7 @@ Calls::Calls(const std::vector<std::string>& lines) {
 
 std::vector<Outcome> diagnose_all(const Calls& calls, const std::vector<Attempt>& attempts) {
   std::vector<Outcome> outcomes(attempts.size());
-  oracle::parallel_for(std::ssize(attempts), [&](std::int64_t i) {
+  parallel::for_each_index(std::ssize(attempts), [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
     outcomes[at] = diagnosed(calls[attempts[at].call], attempts[at].made);
   });

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "fixtures/cases/philox.hpp"
+#include "fixtures/random/philox.hpp"
 #include "tests/explain/confusions.hpp"
 
 namespace goldenrule::explain::test {
@@ -33,7 +33,7 @@ std::vector<Attempt> pairs(const Calls& calls, int count) {
     for (const mistakes::Mistake& m : mistakes::table()) {
       if (m.applies(calls[i].record)) possible.push_back(&m);
     }
-    const cases::Stream stream(kSeed, calls[i].line);
+    const random::Stream stream(kSeed, calls[i].line);
     std::int64_t draw = 0;
     const auto next = [&] {
       const double x = stream.uniform(draw++, 0.0, static_cast<double>(possible.size()));

@@ -89,6 +89,22 @@ TEST_CASE("pairs are found when no single mistake explains") {
   }
 }
 
+// What the first kernel leaves is what the second starts from: a sum over its roundings, where
+// shifts of one sign cancel for some element (a leak through q^T S), and beside it the rounding of
+// the second, which random signs cancel for some other (a pool that was updated twice).
+TEST_CASE("a mistake that feeds one call into the next is named") {
+  for (const auto& [line, name] : {std::pair(kPrefill, "state_leaks"), {kMtp, "stale_state"}}) {
+    const Mistake& mistake = *std::ranges::find(mistakes::table(), name, &Mistake::name);
+    const Diagnosis d =
+        diagnosis_of(capture_of(line, {&mistake}), std::vector{mistake, kHeadTiled, kGateLog2});
+    INFO(name);
+    REQUIRE(!d.explanations.empty());
+    CHECK(d.explanations[0].name() == name);
+    CHECK(d.explanations[0].explains);
+    CHECK(d.pairs == 0);
+  }
+}
+
 TEST_CASE("two names for one mistake are reported as such") {
   std::vector<Mistake> table = local_table();
   table.push_back(kHeadTiled);

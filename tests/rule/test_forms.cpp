@@ -9,7 +9,7 @@
 #include <cmath>
 #include <string>
 
-#include "reference/oracle/parallel.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
 #include "tests/rule/form_bounds.hpp"
 #include "tests/rule/lane_jobs.hpp"
 #include "tests/rule/random_lane.hpp"
@@ -131,7 +131,7 @@ template <class S>
 void check_suite(const std::string& suite, std::int64_t cost) {
   const std::vector<LaneJob> jobs = lane_jobs(suite);
   std::vector<Distances> results(jobs.size());
-  oracle::parallel_for(std::ssize(jobs), [&](std::int64_t i) {
+  parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
     results[at] = compare<S>(lane_inputs(jobs[at], cost));
   });

@@ -5,14 +5,11 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
-#include <stdexcept>
 #include <string>
 
 #include "fixtures/cases/case.hpp"
 #include "reference/oracle/evaluate.hpp"
-#include "reference/oracle/parallel.hpp"
 #include "reference/oracle/stages.hpp"
 
 using namespace goldenrule;
@@ -85,19 +82,5 @@ TEST_CASE("threads: nor do the stages") {
   for (const auto& [name, tensor] : one) {
     CAPTURE(name);
     CHECK(std::ranges::equal(tensor.bytes(), five.at(name).bytes()));
-  }
-}
-
-TEST_CASE("threads: the exception of a job reaches the caller") {
-  const Threads restore;
-  for (const int threads : {1, 4}) {
-    omp_set_num_threads(threads);
-    std::atomic<int> done = 0;
-    const auto job = [&](std::int64_t i) {
-      if (i == 57) throw std::runtime_error("job 57");
-      ++done;
-    };
-    CHECK_THROWS_WITH_AS(oracle::parallel_for(100, job), "job 57", std::runtime_error);
-    CHECK(done == 99);  // the others are not abandoned
   }
 }

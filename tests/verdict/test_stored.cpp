@@ -53,6 +53,16 @@ TEST_CASE("stored: the radius of the file is granted, and marks what it decided"
   CHECK(judge_stored(call.record, *call.contract, golden, 53).verdict == Verdict::kOutOfBudget);
 }
 
+// The f32 next to 0.7 is 1e-8 below it, and f64 outputs that are rounded once have no budget that
+// would hide that.
+TEST_CASE("stored: the radius of the file is not rounded down") {
+  const Judged call(kLine, "ideal", DType::kF64);
+  auto golden = stored(call);
+  golden.at("o").values[7] += 0.7;
+  golden.at("o").radius = 0.7;
+  CHECK(judge_stored(call.record, *call.contract, golden, 53).verdict == Verdict::kWithinBudget);
+}
+
 TEST_CASE("stored: golden values for every output, of its size") {
   const Judged call(kLine, "recurrent_f32", DType::kF32);
   auto golden = stored(call);

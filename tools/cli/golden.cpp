@@ -12,13 +12,6 @@
 namespace goldenrule::tools {
 namespace {
 
-// The next number of f32 that is not below x >= 0; one NaN for all.
-double rounded_up(double x) {
-  if (std::isnan(x)) return std::numeric_limits<double>::quiet_NaN();
-  const double nearest = call::round_to(call::DType::kF32, x);
-  return nearest < x ? nearest + call::ulp(call::DType::kF32, nearest) : nearest;
-}
-
 // Of a kernel whose contract leaves it open.
 call::DType state_type(const call::Record& record) {
   const call::Tensor* initial = record.find_input("initial_state");
@@ -84,7 +77,8 @@ call::TensorMap compute_budget(const schema::Fixture& fixture, const bounds::Con
     call::Tensor& tensor =
         budgets.emplace(name, call::Tensor(call::DType::kF32, expected.shape)).first->second;
     for (std::int64_t i = 0; i < tensor.size(); ++i) {
-      tensor.set(i, rounded_up(budget(static_cast<std::size_t>(i))));
+      const float granted = call::f32_not_below(budget(static_cast<std::size_t>(i)));
+      tensor.set(i, static_cast<double>(granted));
     }
   }
   return budgets;

@@ -5,7 +5,7 @@
 #include <functional>
 #include <numeric>
 
-#include "fixtures/cases/philox.hpp"
+#include "fixtures/random/philox.hpp"
 
 namespace goldenrule::tools {
 namespace {
@@ -129,26 +129,26 @@ struct Extents {
   std::int64_t H = 0, HV = 0, K = 0, V = 0;
 };
 
-using Draw = std::function<double(const cases::Stream&, std::int64_t)>;
+using Draw = std::function<double(const random::Stream&, std::int64_t)>;
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 Draw normal(double deviation) {
-  return [=](const cases::Stream& s, std::int64_t i) { return deviation * s.normal(i); };
+  return [=](const random::Stream& s, std::int64_t i) { return deviation * s.normal(i); };
 }
 Draw uniform(double low, double high) {
-  return [=](const cases::Stream& s, std::int64_t i) { return s.uniform(i, low, high); };
+  return [=](const random::Stream& s, std::int64_t i) { return s.uniform(i, low, high); };
 }
 Draw constant(double value) {
-  return [=](const cases::Stream&, std::int64_t) { return value; };
+  return [=](const random::Stream&, std::int64_t) { return value; };
 }
 // logsigmoid(U[0,1)) / normalizer
 Draw fla_gate(double normalizer) {
-  return [=](const cases::Stream& s, std::int64_t i) {
+  return [=](const random::Stream& s, std::int64_t i) {
     return std::log(sigmoid(s.uniform(i))) / normalizer;
   };
 }
 // sigmoid(U[0,1))
-double fla_beta(const cases::Stream& s, std::int64_t i) { return sigmoid(s.uniform(i)); }
+double fla_beta(const random::Stream& s, std::int64_t i) { return sigmoid(s.uniform(i)); }
 
 // Builds one call, tensor by tensor.
 class Call {
@@ -241,7 +241,7 @@ class Call {
                                         : call::Shape{extents_.HV};
   }
   void fill(const char* name, DType type, const call::Shape& shape, const Draw& draw) {
-    const cases::Stream stream(seed_, name);
+    const random::Stream stream(seed_, name);
     call::Tensor tensor(type, shape);
     for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.set(i, draw(stream, i));
     record_.inputs[name] = std::move(tensor);
@@ -377,7 +377,7 @@ std::vector<PeerCase> flash_kda_cases() {
   c.projected_gate(call::Gate::kBounded, normal(1), uniform(0, 1), uniform(0, 1));
   c.beta_logit(normal(1));
   c.state(DType::kBF16,
-          [](const cases::Stream&, std::int64_t i) { return static_cast<double>(i); });
+          [](const random::Stream&, std::int64_t i) { return static_cast<double>(i); });
   return {c.judged_by(same_bits, kChunk16)};
 }
 

@@ -6,6 +6,39 @@
 namespace goldenrule::gpu {
 namespace {
 
+// The C interface numbers what a call says as fixtures/call does: the casts below, and those of the
+// tests, are right because of it.
+template <class E>
+constexpr bool same(E of_call, int of_interface) {
+  return static_cast<int>(of_call) == of_interface;
+}
+static_assert(same(call::DType::kF32, GOLDENRULE_GPU_F32) &&
+              same(call::DType::kF16, GOLDENRULE_GPU_F16) &&
+              same(call::DType::kBF16, GOLDENRULE_GPU_BF16) &&
+              same(call::DType::kI64, GOLDENRULE_GPU_I64) &&
+              same(call::DType::kI32, GOLDENRULE_GPU_I32));
+static_assert(same(call::Op::kGatedDeltaRule, GOLDENRULE_GPU_GATED_DELTA_RULE) &&
+              same(call::Op::kKda, GOLDENRULE_GPU_KDA));
+static_assert(same(call::StateLayout::kVK, GOLDENRULE_GPU_STATE_VK) &&
+              same(call::StateLayout::kKV, GOLDENRULE_GPU_STATE_KV));
+static_assert(same(call::Gate::kSoftplus, GOLDENRULE_GPU_GATE_SOFTPLUS) &&
+              same(call::Gate::kBounded, GOLDENRULE_GPU_GATE_BOUNDED) &&
+              same(call::Gate::kLog, GOLDENRULE_GPU_GATE_LOG) &&
+              same(call::Gate::kLog2, GOLDENRULE_GPU_GATE_LOG2) &&
+              same(call::Gate::kLinear, GOLDENRULE_GPU_GATE_LINEAR) &&
+              same(call::Gate::kNone, GOLDENRULE_GPU_GATE_NONE));
+static_assert(same(call::BetaForm::kSigmoid, GOLDENRULE_GPU_BETA_SIGMOID) &&
+              same(call::BetaForm::kSigmoid2, GOLDENRULE_GPU_BETA_SIGMOID2) &&
+              same(call::BetaForm::kDirect, GOLDENRULE_GPU_BETA_DIRECT));
+static_assert(same(call::QkNorm::kNone, GOLDENRULE_GPU_NORM_NONE) &&
+              same(call::QkNorm::kRsqrtSumEps, GOLDENRULE_GPU_NORM_RSQRT_SUM_EPS) &&
+              same(call::QkNorm::kMaxNormEps, GOLDENRULE_GPU_NORM_MAX_NORM_EPS) &&
+              same(call::QkNorm::kNormPlusEps, GOLDENRULE_GPU_NORM_NORM_PLUS_EPS));
+static_assert(same(call::HeadMap::kGrouped, GOLDENRULE_GPU_HEADS_GROUPED) &&
+              same(call::HeadMap::kTiled, GOLDENRULE_GPU_HEADS_TILED));
+static_assert(same(call::GateHead::kV, GOLDENRULE_GPU_GATE_HEAD_V) &&
+              same(call::GateHead::kQK, GOLDENRULE_GPU_GATE_HEAD_QK));
+
 call::Dims dims_of(const call::Record& record) {
   if (record.mode == call::Mode::kPrefill) {
     throw Error(ErrorKind::kValue, "mode", "decode or mtp (the modes of the GPU kernels)",

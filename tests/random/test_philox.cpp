@@ -5,9 +5,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "fixtures/cases/philox.hpp"
+#include "fixtures/random/philox.hpp"
 
-using namespace goldenrule::cases;
+using namespace goldenrule::random;
 
 // kat_vectors of Random123, "philox4x32 10".
 TEST_CASE("philox4x32-10 gives the published answers") {

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 
-#include "fixtures/cases/philox.hpp"
-#include "fixtures/cases/portable_math.hpp"
+#include "fixtures/random/philox.hpp"
+#include "fixtures/random/portable_math.hpp"
 
-using namespace goldenrule::cases;
+using namespace goldenrule::random;
 
 namespace {
 

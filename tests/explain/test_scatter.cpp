@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A mistake that amplifies roundings is named by how widely and where it errs, and not for errors
+// of another size, another place or another kind.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "fixtures/random/philox.hpp"
+#include "reference/explain/scatter.hpp"
+#include "tests/explain/support.hpp"
+
+namespace goldenrule::explain::test {
+namespace {
+
+// Keys of cosine .999, of which the fp16 powers of the inverse make errors of the size of o.
+const std::string kRest = "mode=prefill lens=80,33 H=2 HV=4 K=64 V=32 gate=log h0=1 family=B999";
+const std::string kCollinear = "op=kda " + kRest;
+// beta up to 1.9: heavier tails.
+const std::string kNegative = "op=gdn " + kRest + " beta=sigmoid2";
+constexpr double kHalfUlp = 0x1p-8;  // of bf16, relative
+
+const bounds::Contract& contract() { return bounds::find_contract("chunk64_bf16"); }
+
+const Mistake& row(std::string_view name) {
+  return *std::ranges::find(mistakes::table(), name, &Mistake::name);
+}
+
+// What a kernel with the mistake returns whose own roundings of q, k and v are `roundings`.
+TensorMap mistaken(const std::string& line, const Mistake& mistake, std::uint64_t roundings) {
+  Record record = make_call(line);
+  for (const char* name : {"q", "k", "v"}) {
+    call::Tensor& t = record.inputs.at(name);
+    const random::Stream stream(roundings, name);
+    std::vector<double> x = t.to_doubles();
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] *= 1.0 + kHalfUlp * stream.uniform(static_cast<std::int64_t>(i), -1.0, 1.0);
+    }
+    t = call::Tensor(call::DType::kF64, t.shape(), x);
+  }
+  return mistake.commit(record, mistakes::emulated_kernel(contract(), 7));
+}
+
+// The errors of one row and head of such a kernel, and what the capture has in their place.
+using Errors = std::vector<double>;
+using Change = std::function<void(Errors& row)>;
+
+Record capture_of(const std::string& line, const Mistake& mistake, std::uint64_t roundings,
+                  const Change& change) {
+  Record record = make_call(line);
+  record.contract = contract().name;
+  record.outputs = mistaken(line, mistake, roundings);
+  const auto right = verdict::judgement(record, contract(), scalar::Precision::kDouble);
+  for (auto& [name, t] : record.outputs) {
+    const std::vector<double>& exact = right.evaluation.outputs.at(name).golden;
+    Errors errors(block_size(t.shape(), name));
+    for (std::size_t first = 0; first < exact.size(); first += errors.size()) {
+      for (std::size_t i = 0; i < errors.size(); ++i) {
+        errors[i] = t[static_cast<std::int64_t>(first + i)] - exact[first + i];
+      }
+      change(errors);
+      for (std::size_t i = 0; i < errors.size(); ++i) {
+        t.set(static_cast<std::int64_t>(first + i), exact[first + i] + errors[i]);
+      }
+    }
+  }
+  record.outputs = mistakes::stored(record, contract(), record.outputs);
+  return record;
+}
+
+ScatterMatch match(const std::string& line, const Mistake& mistake, std::uint64_t roundings,
+                   const Change& change) {
+  const Record record = capture_of(line, mistake, roundings, change);
+  const auto judged = verdict::judgement(record, contract(), scalar::Precision::kDouble);
+  CHECK(judged.report.verdict == verdict::Verdict::kOutOfBudget);
+  const auto found = match_scatter(make_capture(record, contract(), judged.evaluation), {&mistake});
+  REQUIRE(found);
+  return *found;
+}
+
+Change times(double factor) {
+  return [factor](Errors& row) {
+    for (double& e : row) e *= factor;
+  };
+}
+
+TEST_CASE("scatter: errors as wide as those of the mistake, where it errs, are explained") {
+  const ScatterMatch as_made = match(kCollinear, row("inverse_fp16_neumann"), 1, times(1));
+  CHECK(as_made.explains());
+  CHECK(as_made.ratio <= 1.0);
+  // Here the mistaken state is larger than the right one, and the budget that grows with it keeps
+  // the ratio below 1.
+  CHECK(match(kNegative, row("inverse_fp16_neumann"), 3, times(1)).ratio <= 1.0);
+  // The signs of such errors are those of the kernel's own roundings: they say nothing.
+  CHECK(match(kCollinear, row("inverse_fp16_neumann"), 1, times(-1)).explains());
+}
+
+TEST_CASE("scatter: the diagnosis names the mistake and says how widely it errs") {
+  const Record capture = capture_of(kCollinear, row("inverse_fp16_neumann"), 1, times(1));
+  const Diagnosis d = diagnosis_of(capture, mistakes::table());
+  REQUIRE(!d.explanations.empty());
+  CHECK(d.explanations[0].name() == "inverse_fp16_neumann");
+  CHECK(d.explanations[0].explains);
+  REQUIRE(d.explanations[0].width);
+  CHECK(*d.explanations[0].width >= 0.25);
+  CHECK(*d.explanations[0].width <= 4.0);
+}
+
+TEST_CASE("scatter: errors beyond the multiple are granted as far as one of the runs has them") {
+  const ScatterMatch tail = match(kNegative, row("inverse_fp16_neumann"), 4, times(1));
+  CHECK(tail.ratio > 1.0);
+  CHECK(tail.ratio <= tail.allowed);
+  CHECK(tail.explains());
+}
+
+TEST_CASE("scatter: a NaN that no run has is not explained") {
+  int rows = 0;
+  const ScatterMatch spoilt = match(kCollinear, row("inverse_fp16_neumann"), 1, [&](Errors& row) {
+    if (rows++ == 20) row.front() = std::nan("");
+  });
+  CHECK(spoilt.errs_alike());
+  CHECK(!spoilt.explains());
+}
+
+TEST_CASE("scatter: errors of another size are not explained") {
+  // All are within what the mistake may do; but they are too small for it to have been made.
+  const ScatterMatch small = match(kCollinear, row("inverse_fp16_neumann"), 1, times(0.05));
+  CHECK(small.ratio <= 1.0);
+  CHECK(small.width < 0.25);
+  CHECK(!small.explains());
+  CHECK(!match(kCollinear, row("inverse_fp16_neumann"), 1, times(20)).explains());
+}
+
+TEST_CASE("scatter: errors elsewhere are not explained") {
+  // Of one size, in some rows and heads in which the mistake errs, whatever it does in them.
+  std::int64_t n = 0;
+  const ScatterMatch elsewhere =
+      match(kCollinear, row("inverse_fp16_neumann"), 1, [&](Errors& row) {
+        double square = 0.0;
+        for (const double e : row) square += e * e;
+        const double rms = std::sqrt(square / static_cast<double>(row.size()));
+        const double size = rms < 0.1 ? 0.0 : 0.2 * (1 + 0.2 * static_cast<double>(n++ % 3));
+        for (std::size_t i = 0; i < row.size(); ++i) row[i] = i % 2 == 0 ? size : -size;
+      });
+  CHECK(elsewhere.ratio <= 1.0);
+  CHECK(elsewhere.width >= 0.25);
+  CHECK(elsewhere.profile < 0.5);
+  CHECK(!elsewhere.explains());
+}
+
+TEST_CASE("scatter: errors that every run has alike must be predicted, not scattered") {
+  // The mirror image of what a truncated inverse returns: as wide, and at the same places.
+  const ScatterMatch mirrored = match(kCollinear, row("inverse_truncated"), 1, times(-1));
+  CHECK(mirrored.ratio <= 1.0);
+  CHECK(mirrored.common > 0.5);
+  CHECK(!mirrored.explains());
+}
+
+}  // namespace
+}  // namespace goldenrule::explain::test

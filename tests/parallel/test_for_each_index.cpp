@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fixtures/parallel/for_each_index.hpp"
+
+#include <doctest/doctest.h>
+#include <omp.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+using goldenrule::parallel::for_each_index;
+
+namespace {
+
+// Restores the number of threads that the process had.
+class Threads {
+ public:
+  Threads() : before_(omp_get_max_threads()) {}
+  ~Threads() { omp_set_num_threads(before_); }
+
+ private:
+  int before_;
+};
+
+}  // namespace
+
+TEST_CASE("every index is a job, once") {
+  const Threads restore;
+  for (const int threads : {1, 4}) {
+    omp_set_num_threads(threads);
+    for (const std::int64_t count : {0, 1, 2, 1000}) {
+      std::vector<int> done(static_cast<std::size_t>(count));
+      for_each_index(count, [&](std::int64_t i) { ++done[static_cast<std::size_t>(i)]; });
+      CHECK(done == std::vector<int>(done.size(), 1));
+    }
+  }
+}
+
+TEST_CASE("the exception of the first index that has one reaches the caller, after all jobs") {
+  const Threads restore;
+  for (const int threads : {1, 2}) {
+    omp_set_num_threads(threads);
+    std::atomic<int> done = 0;
+    const auto job = [&](std::int64_t i) {
+      // On two threads the other one does all later jobs first, and fails in one of them.
+      while (i == 23 && omp_get_num_threads() == 2 && done < 98) std::this_thread::yield();
+      if (i == 23 || i == 57) throw std::runtime_error("job " + std::to_string(i));
+      ++done;
+    };
+    CHECK_THROWS_WITH_AS(for_each_index(100, job), "job 23", std::runtime_error);
+    CHECK(done == 98);
+  }
+}
+
+TEST_CASE("a single job may start threads of its own") {
+  const Threads restore;
+  omp_set_num_threads(4);
+  int inside = 0;
+  for_each_index(1, [&](std::int64_t) {
+#pragma omp parallel
+#pragma omp single
+    inside = omp_get_num_threads();
+  });
+  CHECK(inside == 4);
+}
