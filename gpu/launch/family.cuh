@@ -101,7 +101,7 @@ struct Family {
       return verify_entry<VerifyConfig<State, Layout, 1, 8, 1>>(kKey);
     } else {
       // One gate a head comes here only with q and k that are not in bf16, or T > 8.
-      constexpr Shape kShape = S.any[Large && Channel];
+      constexpr Shape kShape = S.any[(Large || W == Work::kFewTokensKept) && Channel];
       return recurrent_entry<Config<State, Layout, Channel, kExactK, true, kTokensPrepared,
                                     kShape.rows, kShape.warps, kShape.min_blocks>>(kKey);
     }
@@ -130,15 +130,6 @@ struct Family {
   }
   static constexpr FamilyEntries kEntries = entries(std::make_index_sequence<kEntriesPerFamily>{});
   static_assert(check_order(kEntries));
-
-  /// select() asks only whether the rows of the large kernel divide V.
-  static constexpr bool large_is_whole_small() {
-    for (std::size_t i = 0; i < kExactEntries; i += 2) {
-      if (kEntries[i + 1].rows % kEntries[i].rows != 0) return false;
-    }
-    return true;
-  }
-  static_assert(large_is_whole_small());
 };
 
 }  // namespace goldenrule::gpu

@@ -5,7 +5,7 @@ namespace goldenrule::gpu {
 namespace {
 
 using Here = Family<float, GOLDENRULE_GPU_STATE_KV,
-                    Shapes{.one = {{2, 4, 5}, {4, 2, 6}},
+                    Shapes{.one = {{2, 4, 5}, {4, 4, 3}},
                            .few = {{1, 2, 6}, {2, 2, 6}},
                            .any = {{2, 4, 4}, {4, 4, 4}}}>;
 

@@ -377,12 +377,14 @@ Key select(const Params& p, std::int64_t B, const Device& device) {
   if (exact.work == Work::kFewTokens && writes_only(p, B, device)) {
     exact.work = Work::kFewTokensKept;
   }
-  exact.large = true;
-  const int rows = table_entry(table_index(exact)).rows;
-  if (p.K == kExactK && p.vector_state && p.dense_heads && p.V % rows == 0) {
-    // Below two tall tiles a multiprocessor, low ones spread the rows over more of them.
-    exact.large = B * p.HV * (p.V / rows) >= std::int64_t{2} * device.multiprocessors;
-    return exact;
+  if (p.K == kExactK && p.vector_state && p.dense_heads) {
+    for (const bool large : {true, false}) {
+      exact.large = large;
+      const int rows = table_entry(table_index(exact)).rows;
+      // Below two tall tiles a multiprocessor, low ones spread the rows over more of them.
+      const bool enough = B * p.HV * (p.V / rows) >= std::int64_t{2} * device.multiprocessors;
+      if (p.V % rows == 0 && (enough || !large)) return exact;
+    }
   }
   while (kGeneralK[key.general] < p.K) ++key.general;
   return key;

@@ -90,11 +90,11 @@ std::string judge(call::Record record, bool exact, Tally& tally) {
   return complaint;
 }
 
-void judge_suite(const std::string& name) {
+void judge_cases(const std::string& name, const std::vector<cases::Case>& suite) {
   std::map<std::string, Tally> tallies;
   std::map<std::string, int> left_out;
   int failures = 0;
-  for (const cases::Case& c : cases::load_suite(name).cases) {
+  for (const cases::Case& c : suite) {
     if (c.mode == call::Mode::kPrefill) {
       ++left_out["prefill: not a mode of these kernels"];
       continue;
@@ -131,12 +131,39 @@ void judge_suite(const std::string& name) {
 
 TEST_CASE("boundary: every element within its budget") {
   REQUIRE_GPU();
-  judge_suite("boundary");
+  judge_cases("boundary", cases::load_suite("boundary").cases);
 }
 
 TEST_CASE("stress: every element within its budget") {
   REQUIRE_GPU();
-  judge_suite("stress");
+  judge_cases("stress", cases::load_suite("stress").cases);
+}
+
+/// The suites keep to small shapes; these are what the tuned kernels take: K = 128, whole tiles of
+/// V, bf16 tokens. Every family of values, every T of the matrix kernel, every way to keep a state.
+constexpr const char* kTunedShapes = R"(
+op=gdn mode=mtp B=3 T=8 H=1 HV=2 K=128 V=64 state_layout={vk,kv} slots=permuted family={A,B75,B95,B999,B16,B64,C000,C050,C0999,C100,Dslow,Dprod,Dbound,Dzero,Dmixed,Derase,E,F,G,H,I,J17,J20p,J20m,J100,production}
+op=gdn mode=mtp B=3 T=5 H=1 HV=2 K=128 V=64 state_layout={vk,kv} state=bf16 slots=permuted family={A,B95,C050,C100,Dslow,Dzero,Derase,E,G,I,J17,J20p,J100,production}
+op=gdn mode=mtp B=2 T={2,3,4,5,6,7,8,9,16} H=1 HV=2 K=128 V={32,64} state_layout={vk,kv} state={f32,bf16} slots=permuted
+op=gdn mode=mtp B=4 T={2,4,8} H=1 HV=2 K=128 V=64 state_layout={vk,kv} slots=scatter
+op=gdn mode=mtp B=5 T=4 H=1 HV=2 K=128 V=64 slots=scatter_padded pad_slot={-1,0}
+op=gdn mode=mtp B=5 T={2,8} H=1 HV=2 K=128 V=64 state_layout={vk,kv} state={f32,bf16} slots={none,padded} accepted=mixed
+op=gdn mode=mtp B=4 T=4 H=1 HV=2 K=128 V=64 slots={identity,separate,separate_padded} accepted={none,mixed}
+op=gdn mode=mtp B=3 T=4 H=1 HV=2 K=128 V=64 slots={none,permuted,padded} disable_state_update=1
+op=gdn mode=mtp B=2 T=4 H=1 HV=2 K=128 V=64 gate={softplus,bounded,log,log2,linear,none} seed=2
+op=gdn mode=mtp B=2 T=4 H=2 HV=8 K=128 V=128 head_map={grouped,tiled} seed=3
+op=gdn mode=mtp B=2 T=8 H=1 HV=2 K=128 V=64 state_layout={vk,kv} slots=permuted gate={linear,none} beta=direct qk_l2norm=none scale=1 family=K
+op={gdn,kda} mode=decode B=3 H=1 HV=2 K=128 V={32,64} state_layout={vk,kv} state={f32,bf16} slots=permuted family={A,E,I,J17,J20p,J100,production}
+op=kda mode=mtp B=2 T={4,8} H=1 HV=2 K=128 V=64 state_layout={vk,kv} state={f32,bf16} slots=permuted family={A,Dzero,E,J100}
+)";
+
+TEST_CASE("tuned shapes: every element within its budget") {
+  REQUIRE_GPU();
+  judge_cases("tuned shapes", cases::parse_suite("tuned shapes", kTunedShapes).cases);
+}
+
+TEST_CASE("tuned shapes are cases") {  // runs without a GPU
+  CHECK(cases::parse_suite("tuned shapes", kTunedShapes).cases.size() > 300);
 }
 
 TEST_CASE(

@@ -35,6 +35,11 @@ std::vector<Case> sanitizer_cases() {
       c.HV = 2;
       cases.push_back(c);
     }
+    c.B = 3;
+    c.T = 8;
+    c.intermediates = true;
+    c.slots = Slots::kPadded;
+    cases.push_back(c);
   });
   return cases;
 }
