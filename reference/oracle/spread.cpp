@@ -5,6 +5,7 @@
 #include <boost/math/distributions/chi_squared.hpp>
 #include <cmath>
 
+#include "fixtures/call/dtype.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/bounds/chunk_emulator.hpp"
 #include "reference/bounds/perturbed_recurrence.hpp"
@@ -78,12 +79,12 @@ class SpreadEmulation {
     const Form sigma = random_errors(lane, v, start, exact, sequence.first_token * dims_.HV + head);
     const Form bias = systematic_errors(lane, v, start, exact);
     each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
-      o_.sigma[at] = static_cast<float>(sigma.o(t, x));
-      o_.bias[at] = static_cast<float>(bias.o(t, x));
+      o_.sigma[at] = call::f32_not_below(sigma.o(t, x));
+      o_.bias[at] = call::f32_not_below(bias.o(t, x));
     });
     each_state(sequence, head, [&](std::int64_t i, std::int64_t x, std::size_t at) {
-      final_state_.sigma[at] = static_cast<float>(sigma.state(i, x));
-      final_state_.bias[at] = static_cast<float>(bias.state(i, x));
+      final_state_.sigma[at] = call::f32_not_below(sigma.state(i, x));
+      final_state_.bias[at] = call::f32_not_below(bias.state(i, x));
     });
   }
 
