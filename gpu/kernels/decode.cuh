@@ -174,15 +174,7 @@ class SharedToken {
     }
   }
   __device__ __forceinline__ void read_run(Run& x, const float* row, int run) const {
-    const float* from = row + C::channel(0, lane_.lk) + C::channel(run, 0);
-#pragma unroll
-    for (int i = 0; i < C::kRun; i += 4) {
-      const float4 four = *reinterpret_cast<const float4*>(from + i);
-      x[i] = four.x;
-      x[i + 1] = four.y;
-      x[i + 2] = four.z;
-      x[i + 3] = four.w;
-    }
+    read_fours(x, row + C::channel(0, lane_.lk) + C::channel(run, 0));
   }
   __device__ __forceinline__ void read(float (&x)[C::kE], const float* row) const {
 #pragma unroll
@@ -235,7 +227,6 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   ptx::launch_dependents();
 
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
-  ptx::commit_copies();
   SharedToken<C> token(storage, lane);
   token.request(p, at);
   const char* v_row = token_row(p.v, at.b, 0, at.hv);
@@ -245,13 +236,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
     const int row = warp_row0 + C::row(c * C::kR + owner.row, lane.lv);
     v[c].request(v_row + row * element_size(p.v_type), p.v_type);
   }
-  // The wait stands behind a branch, or the compiler moves it ahead of the loads above.
-  uint2 start_bits{};
-  if (p.state_indices != nullptr) {
-    ptx::wait_for_copies_but<0>();
-    start_bits = storage.start[threadIdx.x];
-  }
-  const int64_t start = start_slot(p, at.b, start_bits);
+  const int64_t start = copied_start_slot(p, at.b, storage.start[threadIdx.x]);
   if (start == kNoSlot) {
     write_zeros<C>(p, at);
     return;

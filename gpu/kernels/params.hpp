@@ -12,6 +12,9 @@
 
 namespace goldenrule::gpu {
 
+/// The most tokens that verify.cuh takes: the columns of a matrix on the tensor cores.
+inline constexpr int kVerifyTokens = 8;
+
 /// Element types inside a kernel, as in goldenrule_gpu_dtype.
 enum class Element : uint8_t { kF32 = 1, kF16 = 2, kBF16 = 3 };
 

@@ -35,15 +35,17 @@ __device__ __forceinline__ uint2 request_start_slot(const Params& p, int b) {
   return make_uint2(0, 0);
 }
 
-/// The same request as an asynchronous copy to shared memory, for a kernel that waits for the slot
-/// while loads of its token are under way.
+/// The same request as an asynchronous copy to shared memory, one group, for a kernel that waits
+/// for the slot while loads of its token are under way.
 __device__ __forceinline__ void copy_start_slot(const Params& p, int b, uint2& to) {
-  if (p.state_indices == nullptr) return;
-  if (p.wide_start) {
-    ptx::copy_async_8(&to, static_cast<const int64_t*>(p.state_indices) + b);
-  } else {
-    ptx::copy_async_4(&to, static_cast<const int32_t*>(p.state_indices) + b);
+  if (p.state_indices != nullptr) {
+    if (p.wide_start) {
+      ptx::copy_async_8(&to, static_cast<const int64_t*>(p.state_indices) + b);
+    } else {
+      ptx::copy_async_4(&to, static_cast<const int32_t*>(p.state_indices) + b);
+    }
   }
+  ptx::commit_copies();
 }
 
 /// kNoSlot: the row is padded. Without indices the slot is b, whatever the pad slot is.
@@ -56,6 +58,17 @@ __device__ __forceinline__ int64_t start_slot(const Params& p, int b, uint2 requ
     return n >= 1 && n <= p.T ? ssm_slot(p, b, n - 1) : kNoSlot;
   }
   return b;
+}
+
+/// start_slot of what copy_start_slot requested, the latest copies of this thread.
+__device__ __forceinline__ int64_t copied_start_slot(const Params& p, int b, const uint2& copied) {
+  // The wait stands behind a branch, or the compiler moves it ahead of loads that stand before it.
+  uint2 bits{};
+  if (p.state_indices != nullptr) {
+    ptx::wait_for_copies_but<0>();
+    bits = copied;
+  }
+  return start_slot(p, b, bits);
 }
 
 /// `start` is what start_slot returned. Not needed before the first token is done.

@@ -49,15 +49,7 @@ struct StoredToken {
 
  private:
   __device__ __forceinline__ void read(Run& x, const float* row, int run) const {
-    const float* from = row + C::channel(run, lk);
-#pragma unroll
-    for (int i = 0; i < C::kRun; i += 4) {
-      const float4 four = *reinterpret_cast<const float4*>(from + i);
-      x[i] = four.x;
-      x[i + 1] = four.y;
-      x[i + 2] = four.z;
-      x[i + 3] = four.w;
-    }
+    read_fours(x, row + C::channel(run, lk));
   }
 };
 

@@ -36,6 +36,19 @@ struct Place {
   int row0;  // first value row of the block
 };
 
+/// N consecutive floats of shared memory, 16 bytes at a time.
+template <int N>
+__device__ __forceinline__ void read_fours(float (&x)[N], const float* from) {
+#pragma unroll
+  for (int i = 0; i < N; i += 4) {
+    const float4 four = *reinterpret_cast<const float4*>(from + i);
+    x[i] = four.x;
+    x[i + 1] = four.y;
+    x[i + 2] = four.z;
+    x[i + 3] = four.w;
+  }
+}
+
 /// Sum over the eight lanes of a row, `LaneStep` apart; the same tree everywhere.
 template <int LaneStep>
 __device__ __forceinline__ float sum_over_row(float x) {

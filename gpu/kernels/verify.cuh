@@ -213,15 +213,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   ptx::launch_dependents();
 
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
-  ptx::commit_copies();
   VerifyTokens<C> tokens;
   tokens.request(p, at, row0, lane);
-  uint2 start_bits{};
-  if (p.state_indices != nullptr) {
-    ptx::wait_for_copies();
-    start_bits = storage.start[threadIdx.x];
-  }
-  const int64_t start = start_slot(p, at.b, start_bits);
+  const int64_t start = copied_start_slot(p, at.b, storage.start[threadIdx.x]);
   if (start == kNoSlot) {
     write_zeros<C>(p, at);
     return;

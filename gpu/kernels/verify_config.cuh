@@ -16,8 +16,6 @@
 
 namespace goldenrule::gpu {
 
-inline constexpr int kVerifyTokens = 8;
-
 /// State: float or __nv_bfloat16. Tiles: matrices of 16 value rows a warp, 1 or 2.
 template <class State_, int Layout_, int Tiles_, int Warps_, int MinBlocks_>
 struct VerifyConfig {

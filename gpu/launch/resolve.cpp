@@ -352,7 +352,7 @@ namespace {
 Work work_of(const Params& p) {
   const bool fours = p.q_unit >= 8 && p.k_unit >= 8;  // of two bytes
   if (p.T == 1 && fours && p.qk_type != Element::kF32) return Work::kOneToken;
-  const bool few = p.T >= 2 && p.T <= 8;
+  const bool few = p.T >= 2 && p.T <= kVerifyTokens;
   return few && fours && p.qk_type == Element::kBF16 ? Work::kFewTokens : Work::kAnyTokens;
 }
 

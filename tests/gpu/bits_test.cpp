@@ -118,14 +118,6 @@ Bytes row_bits(const Case& c, std::int64_t b, const Outputs& out) {
 /// order than those of all other kernels.
 bool by_matrices(const Case& c) { return !c.kda && c.K == 128 && c.T >= 2 && c.T <= 8; }
 
-std::uint64_t hits_of(const std::string& name) {
-  std::uint64_t hits = 0;
-  for (std::int32_t i = 0; i < goldenrule_gpu_dispatch_size(); ++i) {
-    if (goldenrule_gpu_dispatch_name(i) == name) hits += goldenrule_gpu_dispatch_entry_hits(i);
-  }
-  return hits;
-}
-
 /// The same row 0 in another batch: the values of a tensor are a function of position, and row 0
 /// comes first.
 TEST_CASE("a row does not depend on the batch, nor on the alignment") {
@@ -162,10 +154,10 @@ TEST_CASE("a row does not depend on how many heads keep all their states") {
     const Bytes alone = row_bits(c, 0, outputs_of(c));
     const std::string kept = std::string(c.layout == StateLayout::kVK ? "vk_" : "kv_") +
                              (c.state == DType::kBF16 ? "bf16" : "f32") + "_head_kept_r128x8";
-    const std::uint64_t before = hits_of(kept);
+    const std::uint64_t before = hits_by_name().at(kept);
     c.B = 270;  // 1,080 heads
     CHECK_MESSAGE(row_bits(c, 0, outputs_of(c)) == alone, c.name());
-    CHECK_MESSAGE(hits_of(kept) > before, kept);
+    CHECK_MESSAGE(hits_by_name().at(kept) > before, kept);
   });
 }
 

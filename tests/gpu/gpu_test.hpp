@@ -5,7 +5,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "tests/gpu/live_call.hpp"
@@ -33,6 +36,15 @@ void for_each_family(F&& f) {
       }
     }
   }
+}
+
+/// How often each kernel has been launched: entries of one name are one kernel.
+inline std::map<std::string, std::uint64_t> hits_by_name() {
+  std::map<std::string, std::uint64_t> hits;
+  for (std::int32_t i = 0; i < goldenrule_gpu_dispatch_size(); ++i) {
+    hits[goldenrule_gpu_dispatch_name(i)] += goldenrule_gpu_dispatch_entry_hits(i);
+  }
+  return hits;
 }
 
 /// Runs all cases; the first complaints are printed, and an empty list fails.

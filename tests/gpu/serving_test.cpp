@@ -6,8 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <map>
-#include <string>
 
 #include "tests/gpu/gpu_test.hpp"
 #include "tests/gpu/random.hpp"
@@ -81,43 +79,26 @@ TEST_CASE("a launch does not wait for the stream") {
   CHECK(live.judge(expect(Scenario(c))) == "");
 }
 
-/// Entries of one name are one kernel.
-std::map<std::string, std::uint64_t> hits_by_name() {
-  std::map<std::string, std::uint64_t> hits;
-  for (std::int32_t i = 0; i < goldenrule_gpu_dispatch_size(); ++i) {
-    hits[goldenrule_gpu_dispatch_name(i)] += goldenrule_gpu_dispatch_entry_hits(i);
-  }
-  return hits;
-}
-
 TEST_CASE("every entry of the dispatch table is reached") {
   REQUIRE_GPU();
   const std::map<std::string, std::uint64_t> before = hits_by_name();
-  for (const bool kda : {false, true}) {
-    for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
-      for (const DType state : {DType::kF32, DType::kBF16}) {
-        Case c;
-        c.kda = kda;
-        c.layout = layout;
-        c.state = state;
-        for (const std::int64_t K : {48, 96, 128, 200}) {
-          for (const std::int64_t T : {1, 2, 9}) {
-            for (const std::int64_t B : {1, 160}) {
-              c.K = K;
-              c.T = T;
-              c.B = B;
-              static_cast<void>(outputs_of(c));
-            }
-          }
+  for_each_family([](Case c) {
+    for (const std::int64_t K : {48, 96, 128, 200}) {
+      for (const std::int64_t T : {1, 2, 9}) {
+        for (const std::int64_t B : {1, 160}) {
+          c.K = K;
+          c.T = T;
+          c.B = B;
+          static_cast<void>(outputs_of(c));
         }
-        c.K = 128;
-        c.T = 4;
-        c.B = 270;
-        c.intermediates = true;
-        static_cast<void>(outputs_of(c));
       }
     }
-  }
+    c.K = 128;
+    c.T = 4;
+    c.B = 270;
+    c.intermediates = true;
+    static_cast<void>(outputs_of(c));
+  });
   for (const auto& [name, hits] : hits_by_name()) CHECK_MESSAGE(hits > before.at(name), name);
 }
 

@@ -10,24 +10,12 @@
 #include <thread>
 #include <vector>
 
+#include "tests/threads.hpp"
+
 using goldenrule::parallel::for_each_index;
 
-namespace {
-
-// Restores the number of threads that the process had.
-class Threads {
- public:
-  Threads() : before_(omp_get_max_threads()) {}
-  ~Threads() { omp_set_num_threads(before_); }
-
- private:
-  int before_;
-};
-
-}  // namespace
-
 TEST_CASE("every index is a job, once") {
-  const Threads restore;
+  const goldenrule::test::RestoreThreads restore;
   for (const int threads : {1, 4}) {
     omp_set_num_threads(threads);
     for (const std::int64_t count : {0, 1, 2, 1000}) {
@@ -39,7 +27,7 @@ TEST_CASE("every index is a job, once") {
 }
 
 TEST_CASE("the exception of the first index that has one reaches the caller, after all jobs") {
-  const Threads restore;
+  const goldenrule::test::RestoreThreads restore;
   for (const int threads : {1, 2}) {
     omp_set_num_threads(threads);
     std::atomic<int> done = 0;
@@ -55,7 +43,7 @@ TEST_CASE("the exception of the first index that has one reaches the caller, aft
 }
 
 TEST_CASE("a single job may start threads of its own") {
-  const Threads restore;
+  const goldenrule::test::RestoreThreads restore;
   omp_set_num_threads(4);
   int inside = 0;
   for_each_index(1, [&](std::int64_t) {

@@ -11,6 +11,7 @@
 #include "fixtures/cases/case.hpp"
 #include "reference/oracle/evaluate.hpp"
 #include "reference/oracle/stages.hpp"
+#include "tests/threads.hpp"
 
 using namespace goldenrule;
 
@@ -33,16 +34,6 @@ bool same(const oracle::Evaluation& x, const oracle::Evaluation& y) {
   });
 }
 
-// Restores the number of threads that the process had.
-class Threads {
- public:
-  Threads() : before_(omp_get_max_threads()) {}
-  ~Threads() { omp_set_num_threads(before_); }
-
- private:
-  int before_;
-};
-
 constexpr std::initializer_list<const char*> kLines{
     "op=gdn mode=prefill lens=33,0,70,1 H=2 HV=4 K=32 V=40 gate=log h0=1",
     "op=kda mode=prefill lens=33,0,20 H=1 HV=3 K=32 V=33 gate=bounded",
@@ -52,7 +43,7 @@ constexpr std::initializer_list<const char*> kLines{
 }  // namespace
 
 TEST_CASE("threads: goldens, radii and spreads do not depend on their number") {
-  const Threads restore;
+  const test::RestoreThreads restore;
   for (const char* line : kLines) {
     const call::Record record = cases::make_record(cases::parse(line));
     for (const auto precision :
@@ -73,7 +64,7 @@ TEST_CASE("threads: goldens, radii and spreads do not depend on their number") {
 }
 
 TEST_CASE("threads: nor do the stages") {
-  const Threads restore;
+  const test::RestoreThreads restore;
   const call::Record record = cases::make_record(cases::parse(kLines.begin()[0]));
   omp_set_num_threads(1);
   const call::TensorMap one = oracle::chunk_stages(record, 16);

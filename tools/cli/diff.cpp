@@ -42,10 +42,8 @@ void check_same_call(const schema::Fixture& golden, const schema::Fixture& candi
   for (const auto& [name, tensor] : a.inputs) {
     demand(b.find_input(name) != nullptr, "/inputs/" + name, expected, "no such dataset");
   }
-  if (!(golden.record.convention == candidate.record.convention)) {
-    throw Error(ErrorKind::kValue, options.candidate, "/convention",
-                "the conventions of " + options.golden, "other conventions");
-  }
+  demand(a.convention == b.convention, "/convention", "the conventions of " + options.golden,
+         "other conventions");
 }
 
 // Budgets are computed, also where the golden file has them: they depend on the type in which the
