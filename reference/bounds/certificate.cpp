@@ -36,8 +36,9 @@ void Certificate<S>::advance(std::int64_t t, const rule::ColumnNorms<S>& norms) 
   for (std::size_t c = 0; c < norm_.size(); ++c) {
     const double norm = std::sqrt(norms.state2[c]) * grow;
     const double local = from_state * norm_[c] + from_delta * std::fabs(norms.delta[c]) + u * norm;
-    error_[c] = (b.spectral * b.alpha_max * error_[c] + local * kSecondOrder + underflow) *
-                kBoundArithmetic;
+    // An erased state carries no error, not even one without bound.
+    const double carried = b.alpha_max == 0.0 ? 0.0 : b.spectral * b.alpha_max * error_[c];
+    error_[c] = (carried + local * kSecondOrder + underflow) * kBoundArithmetic;
     output_[c] =
         (b.q_norm * error_[c] + from_output * norm * kSecondOrder + underflow) * kBoundArithmetic;
     norm_[c] = norm;

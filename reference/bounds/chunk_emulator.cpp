@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/bounds/chunk_emulator.hpp"
 
-#include <bit>
 #include <cmath>
 
-#include "fixtures/random/philox.hpp"
 #include "reference/scalar/products.hpp"
 
 namespace goldenrule::bounds {
@@ -13,38 +11,78 @@ namespace {
 using rule::Lane;
 using Matrix = rule::Matrix<double>;
 
-// Half an ulp of a type at x, from the exponent field of the double; 0 at 0, which every type has.
-struct HalfUlp {
-  double scale, smallest;
+Matrix transposed(const Matrix& x) { return x.transpose(); }
 
-  explicit HalfUlp(const call::DTypeInfo& type)
-      : scale(std::ldexp(1.0, -type.significand_bits)),
-        smallest(std::ldexp(1.0, type.min_exponent)) {}
-
-  [[nodiscard]] double operator()(double x) const {
-    const auto exponent = std::bit_cast<std::uint64_t>(x) & 0x7ff0000000000000U;
-    const double power = std::max(std::bit_cast<double>(exponent), smallest);
-    return x == 0.0 ? 0.0 : power * scale;
-  }
-};
-
-// a b; c += sign a b; c += a^T b.
-Matrix product(const Matrix& a, const Matrix& b) {
-  Matrix c = Matrix::Zero(a.rows(), b.cols());
-  scalar::multiply_add(1.0, {a.data(), a.cols(), 1}, b.data(), b.cols(), c.data(), c.cols(),
-                       a.rows(), a.cols(), b.cols());
-  return c;
-}
-
-void add_product(double sign, const Matrix& a, const Matrix& b, Matrix& c) {
+void multiply_add(double sign, const Matrix& a, const Matrix& b, Matrix& c) {
   scalar::multiply_add(sign, {a.data(), a.cols(), 1}, b.data(), b.cols(), c.data(), c.cols(),
                        a.rows(), a.cols(), b.cols());
 }
 
-void add_transposed_product(const Matrix& a, const Matrix& b, Matrix& c) {
-  scalar::multiply_add(1.0, {a.data(), 1, a.cols()}, b.data(), b.cols(), c.data(), c.cols(),
-                       a.cols(), a.rows(), b.cols());
-}
+// Matrix products with the errors of fp32 sums (chunk_emulator.hpp).
+class Products {
+ public:
+  Products(const Contract& contract, Rounder& rounder)
+      : rounder_(rounder), u_(rounder.of_sums()), coarse_(contract.has_coarse_operands()) {}
+
+  [[nodiscard]] bool coarse() const { return coarse_; }
+
+  /// a b
+  [[nodiscard]] Matrix product(const Matrix& a, const Matrix& b) const {
+    Matrix p = Matrix::Zero(a.rows(), b.cols());
+    multiply_add(1.0, a, b, p);
+    if (u_ > 0.0) add_errors(a.cols(), squares(a, b), nullptr, p);
+    return p;
+  }
+
+  /// c += sign a b, by a kernel that may accumulate onto c.
+  void add_product(double sign, const Matrix& a, const Matrix& b, Matrix& c) const {
+    if (u_ == 0.0) return multiply_add(sign, a, b, c);
+    Matrix p = Matrix::Zero(a.rows(), b.cols());
+    multiply_add(sign, a, b, p);
+    add_errors(a.cols(), squares(a, b), &c, p);
+    c += p;
+  }
+
+  /// Adds to p, sums of n terms whose squares add up to `squared`, what fp32 does to them.
+  void add_errors(std::int64_t n, const Matrix& squared, const Matrix* carried, Matrix& p) const {
+    const auto terms = static_cast<double>(n);
+    for (Eigen::Index i = 0; i < p.size(); ++i) {
+      const double x = p.data()[i];
+      double variance = terms / 3 * x * x + (terms / 6 + 2) * squared.data()[i];
+      if (carried != nullptr) {
+        const double c = std::fabs(carried->data()[i]);
+        variance += terms * c * (c + std::fabs(x));
+      }
+      p.data()[i] += u_ * rounder_.uniform() * __builtin_sqrt(variance);
+    }
+  }
+
+  /// What a few fp32 operations on each element do.
+  void add_roundings(Matrix& x) const {
+    for (Eigen::Index i = 0; u_ > 0.0 && i < x.size(); ++i) {
+      x.data()[i] *= 1.0 + 2.0 * u_ * rounder_.uniform();
+    }
+  }
+
+  [[nodiscard]] double u() const { return u_; }
+
+ private:
+  // sum_k a_ik^2 b_kj^2, or its bound by Cauchy and Schwarz.
+  [[nodiscard]] Matrix squares(const Matrix& a, const Matrix& b) const {
+    if (coarse_) {
+      const Eigen::VectorXd rows = a.array().square().square().rowwise().sum().sqrt();
+      const Eigen::RowVectorXd columns = b.array().square().square().colwise().sum().sqrt();
+      return rows * columns;
+    }
+    Matrix s = Matrix::Zero(a.rows(), b.cols());
+    multiply_add(1.0, a.cwiseAbs2(), b.cwiseAbs2(), s);
+    return s;
+  }
+
+  Rounder& rounder_;
+  const double u_;
+  const bool coarse_;
+};
 
 // The decays and raw products of one chunk of c tokens.
 struct ChunkProducts {
@@ -58,7 +96,13 @@ class ChunkEmulator {
  public:
   ChunkEmulator(const Lane<double>& lane, const Matrix& v, const Matrix& initial,
                 const Contract& contract, Rounder& rounder)
-      : lane_(lane), v_(v), rounder_(rounder), chunk_(contract.chunk), state_(initial) {
+      : lane_(lane),
+        v_(v),
+        contract_(contract),
+        rounder_(rounder),
+        products_(contract, rounder),
+        chunk_(contract.chunk),
+        state_(initial) {
     q_ = Eigen::Map<const Matrix>(lane.q.data(), lane.tokens, lane.K);
     k_ = Eigen::Map<const Matrix>(lane.k.data(), lane.tokens, lane.K);
     rounder_.apply(Point::kQuery, q_);
@@ -87,16 +131,20 @@ class ChunkEmulator {
     if (!rounder_.rounds(Point::kGateSum)) return f;
     for (std::int64_t g = 0; g < lane_.gates; ++g) {
       double sum = 0.0;
+      double walk = 0.0;
       for (std::int64_t i = 0; i < c; ++i) {
-        sum += std::log(lane_.alpha_at(first + i, g));
-        if (std::isfinite(sum)) f(i, g) = std::exp(rounder_.error(Point::kGateSum, sum));
+        sum += lane_.log_alpha[static_cast<std::size_t>((first + i) * lane_.gates + g)];
+        if (!std::isfinite(sum)) continue;
+        walk += rounder_.error(Point::kGateSum, sum);
+        f(i, g) = std::exp(walk + rounder_.error(Point::kGateSum, sum));
       }
     }
     return f;
   }
 
   // A and q^ k^^T with the decays D_ij as running products, so that alpha = 0 is no exception.
-  ChunkProducts products(std::int64_t first, std::int64_t c, const Matrix& f) {
+  ChunkProducts chunk_products(std::int64_t first, std::int64_t c) {
+    const Matrix f = gate_factors(first, c);
     const std::int64_t gates = lane_.gates;
     ChunkProducts m{.A = Matrix::Zero(c, c),
                     .QK = Matrix::Zero(c, c),
@@ -116,7 +164,8 @@ class ChunkEmulator {
     } else {
       head_products(first, c, left_k, left_q, right, f, m);
     }
-    for (std::int64_t i = 0; i < c; ++i) m.A.row(i) *= beta(first + i);
+    scale_by_beta(first, m.A);
+    products_.add_roundings(m.A);
     m.A.diagonal().setZero();
     m.A.triangularView<Eigen::StrictlyUpper>().setZero();
     m.QK.triangularView<Eigen::StrictlyUpper>().setZero();
@@ -131,9 +180,9 @@ class ChunkEmulator {
   // One gate per head: the decays multiply finished products.
   void head_products(std::int64_t first, std::int64_t c, const Matrix& left_k, const Matrix& left_q,
                      const Matrix& right, const Matrix& f, ChunkProducts& m) const {
-    const Matrix transposed = right.transpose();
-    m.A = product(left_k, transposed);
-    m.QK = product(left_q, transposed);
+    const Matrix columns = transposed(right);
+    m.A = products_.product(left_k, columns);
+    m.QK = products_.product(left_q, columns);
     for (std::int64_t j = 0; j < c; ++j) {
       double d = 1.0;
       for (std::int64_t i = j; i < c; ++i) {
@@ -150,12 +199,29 @@ class ChunkEmulator {
                         const Matrix& left_q, const Matrix& right, const Matrix& f,
                         ChunkProducts& m) const {
     Eigen::RowVectorXd decay(lane_.K);
+    const auto decayed = [&](const Matrix& k, const Matrix& q, const Matrix& r, const double* alpha,
+                             std::int64_t j, Matrix& A, Matrix& QK) {
+      scalar::decayed_products(k.data(), q.data(), r.data(), alpha, c, lane_.K, j, A.data() + j,
+                               QK.data() + j, c, decay.data());
+    };
+    const double* alpha = lane_.alpha.data() + first * lane_.K;
     for (std::int64_t j = 0; j < c; ++j) {
-      scalar::decayed_products(left_k.data(), left_q.data(), right.data(),
-                               lane_.alpha.data() + first * lane_.K, c, lane_.K, j, m.A.data() + j,
-                               m.QK.data() + j, c, decay.data());
+      decayed(left_k, left_q, right, alpha, j, m.A, m.QK);
       m.out.row(j) = decay.cwiseProduct(f.row(c - 1)).cwiseQuotient(f.row(j));
     }
+    if (products_.u() == 0.0) return;
+    // The squares of the terms are the same products of squares.
+    const Matrix k2 = left_k.cwiseAbs2();
+    const Matrix q2 = left_q.cwiseAbs2();
+    const Matrix r2 = right.cwiseAbs2();
+    const Matrix alpha2 = Eigen::Map<const Matrix>(alpha, c, lane_.K).cwiseAbs2();
+    Matrix squared_k = Matrix::Zero(c, c);
+    Matrix squared_q = Matrix::Zero(c, c);
+    for (std::int64_t j = 0; j < c; ++j) {
+      decayed(k2, q2, r2, alpha2.data(), j, squared_k, squared_q);
+    }
+    products_.add_errors(lane_.K, squared_k, nullptr, m.A);
+    products_.add_errors(lane_.K, squared_q, nullptr, m.QK);
   }
 
   // Row i of x times row i of s, which has one or K columns.
@@ -167,41 +233,96 @@ class ChunkEmulator {
     }
   }
 
-  Matrix run_chunk(std::int64_t first, std::int64_t c) {
-    const Matrix f = gate_factors(first, c);
-    ChunkProducts m = products(first, c, f);
-    Matrix T = Matrix::Identity(c, c);
-    m.A.triangularView<Eigen::UnitLower>().solveInPlace(T);
-    rounder_.apply(Point::kInverse, T);
+  // Row i of x times beta of token first + i.
+  void scale_by_beta(std::int64_t first, Matrix& x) const {
+    for (Eigen::Index i = 0; i < x.rows(); ++i) x.row(i) *= beta(first + i);
+  }
 
+  // T = (I + A)^-1, row by row: T_i = e_i - sum_{l < i} A_il T_l.
+  [[nodiscard]] Matrix inverse(const Matrix& A) const {
+    const Eigen::Index c = A.rows();
+    Matrix T = Matrix::Identity(c, c);
+    if (products_.coarse() || products_.u() == 0.0) {
+      A.triangularView<Eigen::UnitLower>().solveInPlace(T);
+      return T;
+    }
+    for (Eigen::Index i = 1; i < c; ++i) {
+      const Matrix left = A.row(i).head(i);
+      Matrix row = T.row(i);
+      products_.add_product(-1.0, left, T.topRows(i), row);
+      T.row(i).head(i) = row.row(0).head(i);
+    }
+    return T;
+  }
+
+  // v_new by w and u.
+  Matrix corrections_wy(std::int64_t first, std::int64_t c, const ChunkProducts& m,
+                        const Matrix& operand) {
+    Matrix T = inverse(m.A);
+    rounder_.apply(Point::kInverse, T);
     Matrix beta_v = v_.middleRows(first, c);
     Matrix beta_k = k_.middleRows(first, c);
-    for (std::int64_t i = 0; i < c; ++i) {
-      beta_v.row(i) *= beta(first + i);
-      beta_k.row(i) *= beta(first + i);
-    }
+    scale_by_beta(first, beta_v);
+    scale_by_beta(first, beta_k);
     scale_rows(beta_k, m.decay);
     rounder_.apply(Point::kBetaV, beta_v);
     rounder_.apply(Point::kBetaK, beta_k);
-    Matrix u = product(T, beta_v);
-    Matrix w = product(T, beta_k);
+    Matrix u = products_.product(T, beta_v);
+    Matrix w = products_.product(T, beta_k);
     rounder_.apply(Point::kU, u);
     rounder_.apply(Point::kW, w);
+    products_.add_product(-1.0, w, operand, u);
+    return u;
+  }
 
+  // v_new by the residual; (T - I) beta is the operand, the diagonal of T stays as it is.
+  Matrix corrections_direct(std::int64_t first, std::int64_t c, const ChunkProducts& m,
+                            const Matrix& operand) {
+    Matrix T = inverse(m.A);
+    for (Eigen::Index i = 0; i < c; ++i) {
+      T(i, i) = 0.0;
+      T.col(i) *= beta(first + i);
+    }
+    rounder_.apply(Point::kInverse, T);
+    Matrix k_in = k_.middleRows(first, c);
+    Matrix X = v_.middleRows(first, c);
+    if (per_channel()) {
+      scale_rows(k_in, m.decay);
+      rounder_.apply(Point::kKeyIn, k_in);
+      products_.add_product(-1.0, k_in, operand, X);
+    } else {
+      Matrix read = products_.product(k_in, operand);
+      scale_rows(read, m.decay);
+      X -= read;
+    }
+    Matrix v_new = X;
+    scale_by_beta(first, v_new);
+    rounder_.apply(Point::kResidual, X);
+    products_.add_product(1.0, T, X, v_new);
+    return v_new;
+  }
+
+  Matrix run_chunk(std::int64_t first, std::int64_t c) {
+    const ChunkProducts m = chunk_products(first, c);
     Matrix operand = state_;
-    rounder_.apply(Point::kStateOperand, operand);
-    Matrix v_new = u;
-    add_product(-1.0, w, operand, v_new);
-
+    if (contract_.at(Point::kStateOperand)) rounder_.apply(Point::kStateOperand, operand);
+    const Matrix v_new = contract_.form == Form::kWY ? corrections_wy(first, c, m, operand)
+                                                     : corrections_direct(first, c, m, operand);
     Matrix q_in = q_.middleRows(first, c);
-    scale_rows(q_in, m.decay);
-    if (per_channel()) rounder_.apply(Point::kQueryIn, q_in);
-    rounder_.apply(Point::kAttention, m.QK);
+    Matrix attention = m.QK;
     Matrix v_rounded = v_new;
+    rounder_.apply(Point::kAttention, attention);
     rounder_.apply(Point::kVNew, v_rounded);
-    Matrix o = product(q_in, operand);
-    add_product(1.0, m.QK, v_rounded, o);
-
+    Matrix o;
+    if (per_channel()) {
+      scale_rows(q_in, m.decay);
+      rounder_.apply(Point::kQueryIn, q_in);
+      o = products_.product(q_in, operand);
+    } else {
+      o = products_.product(q_in, operand);
+      scale_rows(o, m.decay);
+    }
+    products_.add_product(1.0, attention, v_rounded, o);
     update_state(first, c, m, v_new, v_rounded);
     return o;
   }
@@ -213,62 +334,28 @@ class ChunkEmulator {
       scale_rows(k_out, m.out);
       rounder_.apply(Point::kUpdate, k_out);
       state_.array().colwise() *= m.decay.row(c - 1).transpose().array();
-      add_transposed_product(k_out, v_rounded, state_);
+      products_.add_product(1.0, transposed(k_out), v_rounded, state_);
     } else {
       Matrix decayed = v_new;
       scale_rows(decayed, m.out);
       rounder_.apply(Point::kUpdate, decayed);
       state_ *= m.decay(c - 1, 0);
-      add_transposed_product(k_.middleRows(first, c), decayed, state_);
+      products_.add_product(1.0, transposed(k_.middleRows(first, c)), decayed, state_);
     }
     rounder_.apply(Point::kCarriedState, state_);
   }
 
   const Lane<double>& lane_;
   const Matrix& v_;
+  const Contract& contract_;
   Rounder& rounder_;
+  const Products products_;
   const std::int64_t chunk_;
   Matrix q_, k_;
   Matrix state_;
 };
 
 }  // namespace
-
-double Rounder::uniform() {
-  if (left_ == 0) {
-    bits_ = random::philox4x32(
-        {static_cast<std::uint32_t>(block_), static_cast<std::uint32_t>(block_ >> 32),
-         static_cast<std::uint32_t>(stream_), static_cast<std::uint32_t>(stream_ >> 32)},
-        {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
-    ++block_;
-    left_ = 16;
-  }
-  --left_;
-  const std::uint32_t word = bits_[static_cast<std::size_t>(left_ / 4)];
-  const std::uint32_t byte = (word >> (8 * (left_ % 4))) & 0xffU;
-  // Odd multiples of 2^-8: symmetric about 0, variance 1/3 to 2^-16.
-  return (static_cast<double>(byte) - 127.5) * 0x1p-7;
-}
-
-void Rounder::apply(Point point, double* x, std::int64_t count) {
-  const auto& type = contract_->at(point);
-  if (!type) return;
-  if (mode_ == RoundingMode::kNearest) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      x[i] = call::round_to(*type, x[i] * (1.0 + 0x1p-22 * uniform()));
-    }
-    return;
-  }
-  const HalfUlp half_ulp(call::info(*type));
-  for (std::int64_t i = 0; i < count; ++i) x[i] += half_ulp(x[i]) * uniform();
-}
-
-double Rounder::error(Point point, double magnitude) {
-  const auto& type = contract_->at(point);
-  if (!type) return 0.0;
-  if (mode_ == RoundingMode::kNearest) return call::round_to(*type, magnitude) - magnitude;
-  return HalfUlp(call::info(*type))(magnitude) * uniform();
-}
 
 rule::FormResult<double> emulate_chunks(const Lane<double>& lane, const Matrix& v,
                                         const Matrix& initial, const Contract& contract,

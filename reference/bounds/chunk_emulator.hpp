@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A chunked kernel as its contract declares it: the chunk form of rule/forms.hpp in double, with a
-// rounding at every point of the contract's table and nowhere else. The inverse is exact up to the
-// rounding of its result: a contract declares storage, never an unstable algorithm.
+// rounding at every point of the contract's table, fp32 arithmetic everywhere else, and nothing
+// more. The inverse is exact up to the rounding of its result: a contract declares storage, never
+// an unstable algorithm. Where no operand is rounded to less than fp32 it is forward substitution
+// in fp32.
 //
 // Modes. kNearest rounds to nearest as hardware does and so reproduces what an honest kernel
 // computes; before each rounding the number is moved by up to four units of 2^-24, since the fp32
@@ -10,13 +12,29 @@
 // by a fresh one, uniform over half an ulp to either side of the value: the spread of the results
 // over runs is the spread that the declared roundings cause, including every correlation that the
 // algorithm introduces (one rounded key reaches all value columns and all later tokens).
+// kTruncated moves every operand that is rounded to tf32 half an ulp towards zero, the mean of what
+// truncation does to it, and nothing else: tensor cores drop the bits that tf32 does not have, so
+// this error is no random one. kExact rounds nothing.
+//
+// Sums. A product of n terms x_i with sum p takes, in any order of summation and on top of a number
+// c in the accumulator, errors of the variance (running.hpp)
+//
+//   u^2/3 [ n (c^2 + |c p| + p^2/3) + (n/6 + 2) sum x_i^2 ],
+//
+// c only where a kernel may accumulate onto it. The sum of squares is computed where operands are
+// fp32, and is bounded by sqrt(sum a_i^4 sum b_i^4) where they are rounded further, since it is a
+// small part of the budget there, unless nothing else errs. A value that no point rounds is still
+// the result of a few fp32 operations, four of them: it errs by 2u, uniform.
 //
 // The cumulated gate. Kernels form decays as exp of differences of an fp32 running sum G. Its error
 // is |G| 2^-24 relative to 1 in the decay, which matters after one token of log alpha = -2661 even
-// for decays between later tokens; here each token carries a factor f = exp(error of G), and D_ij
-// becomes D_ij f_i / f_j.
+// for decays between later tokens. Summed in sequence, G takes a rounding at each token, and these
+// add up; summed in a tree, or in fp64 and rounded once, each G has an error of its own. Both are
+// there: token i carries the factor f_i = exp(sum_{l<=i} e_l + e'_i), and D_ij becomes
+// D_ij f_i / f_j.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "reference/bounds/contract.hpp"
@@ -24,7 +42,7 @@
 
 namespace goldenrule::bounds {
 
-enum class RoundingMode { kNearest, kRandom };
+enum class RoundingMode : std::uint8_t { kNearest, kRandom, kTruncated, kExact };
 
 /// The roundings of one run. Random ones come from a counter-based generator: the k-th rounding of
 /// a run is a function of (seed, stream, k).
@@ -42,8 +60,16 @@ class Rounder {
 
   [[nodiscard]] bool rounds(Point point) const { return contract_->at(point).has_value(); }
 
+  /// Unit roundoff of sums in this run; 0 where the mode rounds no sums.
+  [[nodiscard]] double of_sums() const {
+    const bool errs = mode_ == RoundingMode::kNearest || mode_ == RoundingMode::kRandom;
+    return errs ? contract_->unit_roundoff : 0.0;
+  }
+
+  [[nodiscard]] double uniform();  ///< on (-1, 1)
+
  private:
-  [[nodiscard]] double uniform();  // on (-1, 1)
+  void apply_arithmetic(double* x, std::int64_t count);
 
   const Contract* contract_;
   RoundingMode mode_;
@@ -53,7 +79,7 @@ class Rounder {
   int left_ = 0;  // bytes that remain in bits_
 };
 
-/// Runs one lane. `v` is [tokens,V], `initial` [K,V]; the contract must have a chunk size.
+/// Runs one lane. `v` is [tokens,V], `initial` [K,V]; the contract must be chunked.
 [[nodiscard]] rule::FormResult<double> emulate_chunks(const rule::Lane<double>& lane,
                                                       const rule::Matrix<double>& v,
                                                       const rule::Matrix<double>& initial,

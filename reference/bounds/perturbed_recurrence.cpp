@@ -62,61 +62,6 @@ class Places {
   std::uint64_t next_;
 };
 
-// One error of a function: a habit of `sign` and, in a random run, scatter.
-class FunctionScatter {
- public:
-  FunctionScatter(const Perturbation& p, const char* name)
-      : random_(p.random), stream_(p.seed, std::string(name) + std::to_string(p.stream)) {}
-
-  [[nodiscard]] double operator()(double sign, std::int64_t index) const {
-    return sign + (random_ ? stream_.uniform(index, -1.0, 1.0) : 0.0);
-  }
-
- private:
-  bool random_;
-  random::Stream stream_;
-};
-
-// alpha of one channel moved by `sign` times the errors of its functions. Softplus is never
-// negative, whatever its error, so alpha grows beyond 1 by the error of exp alone.
-double moved_alpha(double alpha, const rule::TokenBounds& b, const FunctionErrors& f, double sign) {
-  if (b.by_exp == 0.0 || alpha == 0.0) return alpha;
-  const double size = std::fabs(alpha);
-  const double exponent = std::fabs(std::log(size)) * f.log_alpha + b.softplus_slope * f.softplus;
-  double moved = size * std::exp(sign * exponent) + sign * b.by_logit * f.logit;
-  moved = std::clamp(moved, 0.0, std::max(size, 1.0));
-  return std::copysign(moved * (1.0 + sign * f.exp), alpha);
-}
-
-Lane<double> perturbed_lane(const Lane<double>& lane, const FunctionErrors& f,
-                            const Perturbation& p) {
-  Lane<double> moved = lane;
-  const FunctionScatter alpha(p, "alpha/");
-  const FunctionScatter channel(p, "channel/");
-  const FunctionScatter beta(p, "beta/");
-  const FunctionScatter key(p, "key/");
-  const FunctionScatter query(p, "query/");
-  const double norm = lane.k_error > 0.0 ? f.norm : 0.0;  // 0: the rows are the inputs themselves
-  for (std::int64_t t = 0; t < lane.tokens; ++t) {
-    const rule::TokenBounds& b = lane.bounds[static_cast<std::size_t>(t)];
-    for (std::int64_t g = 0; g < lane.gates; ++g) {
-      double sign = alpha(p.alpha, t * lane.gates + g);
-      if (lane.gates > 1) sign += channel(0.0, g);
-      double& a = moved.alpha[static_cast<std::size_t>(t * lane.gates + g)];
-      a = moved_alpha(a, b, f, sign);
-    }
-    const double sigmoid = b.beta_logit == 0.0 ? 0.0 : f.sigmoid + b.beta_logit * f.logit;
-    moved.beta[static_cast<std::size_t>(t)] *= 1.0 + beta(p.beta, t) * sigmoid;
-    const double of_key = 1.0 + key(p.key, t) * norm;
-    const double of_query = 1.0 + query(0.0, t) * norm;
-    for (std::int64_t i = 0; i < lane.K; ++i) {
-      moved.k[static_cast<std::size_t>(t * lane.K + i)] *= of_key;
-      moved.q[static_cast<std::size_t>(t * lane.K + i)] *= of_query;
-    }
-  }
-  return moved;
-}
-
 struct Tile {
   const Lane<double>* lane;
   const Matrix* v;
@@ -221,7 +166,7 @@ GOLDENRULE_VECTOR_CLONES void run_tile(const Tile& tile, std::uint64_t start) {
 rule::FormResult<double> perturbed_recurrence(const Lane<double>& lane, const Matrix& v,
                                               const Matrix& initial, const Contract& contract,
                                               const Perturbation& perturbation) {
-  const Lane<double> moved = perturbed_lane(lane, contract.functions, perturbation);
+  const Lane<double> moved = perturbed_lane(lane, contract, perturbation);
   rule::FormResult<double> result{.o = Matrix(lane.tokens, v.cols()), .state = initial};
   std::vector<Pack> state(static_cast<std::size_t>(lane.K * kPacks));
   for (std::int64_t first = 0; first < v.cols(); first += kColumns) {

@@ -14,23 +14,34 @@ struct TokenErrors {
   double beta = 0.0;           // relative
 };
 
+// 0 times a bound that is infinite is 0: what is erased carries no error.
+double times(double x, double bound) { return x == 0.0 ? 0.0 : x * bound; }
+
 // The error of softplus is absolute, so with a large exp(A_log) it is no small one of log alpha:
 // alpha (e^x - 1), x = exp(A_log) times the error, and no more than 1, since neither alpha leaves
-// [0, 1]. The other errors of log alpha are relative ones of at most 745, where alpha > 0.
+// [0, 1]. Nor is x above |log alpha|: where softplus is smaller than its error a kernel returns
+// something between 0 and softplus. The other errors of log alpha are relative ones of at most 745,
+// where alpha > 0.
 double alpha_by_softplus(const FunctionErrors& f, const rule::TokenBounds& b) {
-  const double x = b.softplus_slope * f.softplus;
+  const double x = std::min(times(f.softplus, b.softplus_slope), b.log_alpha_max);
   if (x == 0.0) return 0.0;
-  return std::min(b.by_softplus * f.softplus * (std::expm1(x) / x), 1.0);
+  const double first_order = std::min(times(f.softplus, b.by_softplus), b.by_log_alpha);
+  return std::min(first_order * (std::expm1(x) / x), 1.0);
 }
 
-TokenErrors token_errors(const FunctionErrors& f, const rule::TokenBounds& b) {
-  const double relative = b.by_exp * f.exp + b.by_log_alpha * f.log_alpha + b.by_logit * f.logit;
+TokenErrors token_errors(const Contract& c, const rule::TokenBounds& b) {
+  const FunctionErrors& f = c.functions;
+  const double relative = b.by_exp * f.exp + b.by_log_alpha * f.log_alpha + b.by_logit * f.logit +
+                          b.by_gate * c.unit_at(Point::kGate);
   const double alpha = relative + alpha_by_softplus(f, b);
   return {.alpha = alpha,
           // A softplus that is too small makes alpha larger, but not larger than 1.
           .largest_alpha = std::min(b.alpha_max + alpha, std::max(b.alpha_max, 1.0) + relative),
-          .beta = b.beta_logit == 0.0 ? 0.0 : f.sigmoid + b.beta_logit * f.logit};
+          .beta = (b.beta_computed ? f.sigmoid + b.beta_logit * f.logit : 0.0) +
+                  c.unit_at(Point::kBeta)};
 }
+
+double squared(double x) { return x * x; }
 
 // Squared roundings, in units of u^2/3, that reach the state along k^ (per ||k^||^2 or k_i^2):
 // those of p, its products and the rounded k^ in them; of v - p, of beta; of k^ d and the rounded
@@ -40,6 +51,13 @@ double along_k2(double n, double beta, const Norms& norms, std::size_t c) {
   const double p = norms.predicted[c];
   const double d = norms.delta[c];
   return beta * beta * (n / 3 * p * p + (n / 6 + 2) * norms.predicted2[c]) + 4 * d * d;
+}
+
+// The same of elements of k^ rounded to a narrower format, in units of that u^2/3: in the sum p and
+// in k^ d.
+template <class Norms>
+double rounded_key2(double beta, const Norms& norms, std::size_t c) {
+  return beta * beta * norms.predicted2[c] + squared(norms.delta[c]);
 }
 
 // Systematic errors that reach the state along k^ (per ||k^|| or |k_i|).
@@ -81,9 +99,11 @@ void RunningError<S>::advance(std::int64_t t, const rule::ColumnNorms<S>& norms,
   advance_elements(t, norms, tile);
   const rule::TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
   const FunctionErrors& f = contract_->functions;
-  const TokenErrors errors = token_errors(f, b);
+  const TokenErrors errors = token_errors(*contract_, b);
   const auto n = static_cast<double>(lane_->K);
   const double u2 = contract_->unit_roundoff * contract_->unit_roundoff / 3.0;
+  const double key2 = squared(contract_->unit_at(Point::kKey)) / 3.0;
+  const double query2 = squared(contract_->unit_at(Point::kQuery)) / 3.0;
   const double transport = b.spectral * errors.largest_alpha;
   const double k2 = b.k_norm * b.k_norm;
   const double q2 = b.q_norm * b.q_norm;
@@ -91,11 +111,13 @@ void RunningError<S>::advance(std::int64_t t, const rule::ColumnNorms<S>& norms,
     const double decayed2 = b.alpha_max * b.alpha_max * norm_[c] * norm_[c];
     const double o = norms.output[c];
     const double local2 = decayed2 + k2 * along_k2(n, b.beta, norms, c) + norms.state2[c];
-    variance_[c] = transport * transport * variance_[c] + u2 * local2;
-    bias_[c] = transport * bias_[c] + b.spectral * errors.alpha * norm_[c] +
+    variance_[c] = times(transport * transport, variance_[c]) + u2 * local2 +
+                   key2 * k2 * rounded_key2(b.beta, norms, c);
+    bias_[c] = times(transport, bias_[c]) + b.spectral * errors.alpha * norm_[c] +
                b.k_norm * along_k_bias(f, errors, b.beta, norms, c);
     output_[c] = {.sigma = std::sqrt(q2 * variance_[c] +
-                                     u2 * (n / 3 * o * o + (n / 6 + 2) * norms.output2[c])),
+                                     u2 * (n / 3 * o * o + (n / 6 + 2) * norms.output2[c]) +
+                                     query2 * norms.output2[c]),
                   .bias = b.q_norm * bias_[c] + (f.norm + contract_->unit_roundoff) * std::fabs(o)};
     norm_[c] = std::sqrt(norms.state2[c]);
   }
@@ -107,9 +129,10 @@ void RunningError<S>::advance_elements(std::int64_t t, const rule::ColumnNorms<S
                                        const rule::RecurrentTile<S>& tile) {
   const rule::TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
   const FunctionErrors& f = contract_->functions;
-  const TokenErrors errors = token_errors(f, b);
+  const TokenErrors errors = token_errors(*contract_, b);
   const auto n = static_cast<double>(lane_->K);
   const double u2 = contract_->unit_roundoff * contract_->unit_roundoff / 3.0;
+  const double key2 = squared(contract_->unit_at(Point::kKey)) / 3.0;
   const double widest = errors.largest_alpha;
   for (std::int64_t i = 0; i < lane_->K; ++i) {
     const double k = std::fabs(scalar::to_double(lane_->k_row(t)[i]));
@@ -123,9 +146,11 @@ void RunningError<S>::advance_elements(std::int64_t t, const rule::ColumnNorms<S
       const double z = scalar::to_double(tile.state(i, column));
       const double decayed = alpha * state_[at];
       const double local2 = decayed * decayed + k * k * along_k2(n, b.beta, norms, c) + z * z;
-      const double moved = kernel_alpha * element.sigma + reach * widest * std::sqrt(variance_[c]);
-      element.sigma = std::sqrt(moved * moved + u2 * local2);
-      element.bias = kernel_alpha * element.bias + reach * widest * bias_[c] +
+      const double moved =
+          times(kernel_alpha, element.sigma) + times(reach * widest, std::sqrt(variance_[c]));
+      element.sigma =
+          std::sqrt(moved * moved + u2 * local2 + key2 * k * k * rounded_key2(b.beta, norms, c));
+      element.bias = times(kernel_alpha, element.bias) + times(reach * widest, bias_[c]) +
                      errors.alpha * (std::fabs(state_[at]) + reach * norm_[c]) +
                      k * along_k_bias(f, errors, b.beta, norms, c);
       state_[at] = z;

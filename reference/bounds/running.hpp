@@ -40,6 +40,11 @@
 //   sigma_o^2 = ||q||^2 sigma_t^2 + u^2/3 [ P(o, y) + 2 sum y_i^2 ],  y_i = z_i q_i
 //   bias_o    = ||q|| bias_t + (E_norm + u) |o|.
 //
+// Activations that the contract rounds: beta and log alpha (alpha, where the call gives that) are
+// rounded as functions are evaluated, always the same way, and add to E_beta and E_alpha; elements
+// of k^ and q^ err independently of each other, by u_k and u_q relatively, and add
+// u_k^2/3 ||k||^2 (beta^2 sum x_i^2 + d^2) and u_q^2/3 sum y_i^2 to the two variances.
+//
 // The bounds above are on the norm of a column's error. For an element of the state itself that is
 // generous by up to sqrt(K), which matters where few steps lie between an exact start state and
 // the result, as in decode. There the deviation s_i and the bias b_i of each element are followed

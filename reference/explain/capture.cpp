@@ -68,12 +68,28 @@ void select(std::vector<T>& x, const call::Shape& shape, const Selection& s) {
   x = std::move(result);
 }
 
+// The rows and heads that are left. A cut through value channels leaves them all; their blocks are
+// smaller.
+void select_blocks(oracle::Expected& e, const Selection& s) {
+  std::size_t inner = e.shape.size();
+  std::size_t block = 1;
+  while (inner > 0 && block < e.block) block *= static_cast<std::size_t>(e.shape[--inner]);
+  if (s.axis < inner) {
+    const call::Shape rows(e.shape.begin(), e.shape.begin() + static_cast<std::ptrdiff_t>(inner));
+    select(e.touched, rows, s);
+  } else {
+    e.block = e.block / static_cast<std::size_t>(e.shape[s.axis]) * s.indices->size();
+  }
+}
+
 void select(oracle::Expected& e, const Selection& s) {
+  select_blocks(e, s);
   select(e.golden, e.shape, s);
   select(e.radius, e.shape, s);
   select(e.sigma, e.shape, s);
   select(e.bias, e.shape, s);
   select(e.undefined, e.shape, s);
+  select(e.scale, e.shape, s);
   e.shape = s.shape(e.shape);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/explain/failures.hpp"
 
+#include <cmath>
+
 #include "reference/verdict/budget.hpp"
 
 namespace goldenrule::explain {
@@ -40,9 +42,11 @@ std::vector<Failures> find_failures(const call::Record& record, const bounds::Co
     f.failing.assign(expected.golden.size(), 0);
     for (std::size_t i = 0; i < f.failing.size(); ++i) {
       if (!expected.undefined.empty() && expected.undefined[i]) continue;
+      const double granted = std::isfinite(expected.golden[i]) ? budget(i) : 0.0;
+      if (!verdict::is_bounded(expected, i, granted)) continue;
       ++f.compared;
       const double y = output[static_cast<std::int64_t>(i)];
-      if (verdict::passes(y, expected, i, budget(i))) continue;
+      if (verdict::passes(y, expected, i, granted)) continue;
       f.failing[i] = 1;
       ++f.count;
     }

@@ -26,7 +26,7 @@ struct Errors {
 // What the contract rounds first, as a relative error: the type of q^ and k^, or fp32 itself.
 double first_rounding(const bounds::Contract& contract) {
   const auto& type = contract.at(bounds::Point::kKey);
-  if (type) return std::ldexp(1.0, -call::info(*type).significand_bits);
+  if (type) return bounds::unit_roundoff(*type);
   return contract.unit_roundoff;
 }
 

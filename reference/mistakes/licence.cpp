@@ -7,7 +7,7 @@ namespace {
 // Significand bits to which `point` is rounded; 53 where it is not.
 int bits_at(const bounds::Contract& contract, bounds::Point point) {
   const auto& type = contract.at(point);
-  return type ? call::info(*type).significand_bits : 53;
+  return type ? bounds::info(*type).significand_bits : 53;
 }
 
 }  // namespace

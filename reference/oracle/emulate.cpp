@@ -6,6 +6,8 @@
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/bounds/chunk_emulator.hpp"
+#include "reference/bounds/chunk_f32_emulator.hpp"
+#include "reference/bounds/kernel_lane.hpp"
 #include "reference/bounds/recurrent_emulator.hpp"
 #include "reference/oracle/evaluate.hpp"
 #include "reference/oracle/lane_io.hpp"
@@ -26,7 +28,13 @@ class Emulation {
         seed_(seed),
         inputs_(record),
         index_(record, plan.dims),
-        values_(values) {}
+        unrounded_rows_(contract),
+        values_(values) {
+    // q^ and k^ are rounded by the chunk emulator, at points of its own.
+    for (const bounds::Point point : {bounds::Point::kQuery, bounds::Point::kKey}) {
+      unrounded_rows_.rounding[static_cast<std::size_t>(point)].reset();
+    }
+  }
 
   void run(const call::Sequence& sequence, std::int64_t head) {
     const auto lane = rule::prepare_lane<double>(record_, dims_, inputs_, sequence.first_token,
@@ -34,9 +42,16 @@ class Emulation {
     const auto v = lane_values(inputs_, dims_, sequence, head);
     const auto start = lane_start(inputs_, dims_, index_, sequence, head);
     const auto stream = static_cast<std::uint64_t>(sequence.first_token * dims_.HV + head);
-    if (contract_.chunk > 0) {
+    if (contract_.kind == bounds::Kind::kChunked && !contract_.has_coarse_operands()) {
+      const auto result = bounds::emulate_chunks_f32(lane, v, start, contract_, seed_, stream);
+      store_output(sequence, head, result.o);
+      store_states(sequence, head, sequence.token_count, result.state);
+    } else if (contract_.kind == bounds::Kind::kChunked) {
+      const bounds::KernelHabits habits(seed_);
+      const auto moved =
+          bounds::with_numbers_of(lane, bounds::kernel_lane(lane, unrounded_rows_, habits));
       bounds::Rounder rounder(contract_, bounds::RoundingMode::kNearest, seed_, stream);
-      const auto result = bounds::emulate_chunks(lane, v, start, contract_, rounder);
+      const auto result = bounds::emulate_chunks(moved, v, start, contract_, rounder);
       store_output(sequence, head, result.o);
       store_states(sequence, head, sequence.token_count, result.state);
     } else {
@@ -81,6 +96,7 @@ class Emulation {
   const std::uint64_t seed_;
   const rule::DecodedInputs inputs_;
   const StateIndex index_;
+  bounds::Contract unrounded_rows_;
   Values& values_;
 };
 
@@ -93,7 +109,7 @@ call::DType state_type(const call::Record& record, const bounds::Contract& contr
 
 call::TensorMap emulate_unstored(const call::Record& record, const bounds::Contract& contract,
                                  std::uint64_t seed) {
-  const bool chunked = contract.chunk > 0;
+  const bool chunked = contract.kind == bounds::Kind::kChunked;
   // The exact outputs hold what no lane writes: untouched slots, zero tokens, padded rows.
   Evaluation exact =
       evaluate(record, scalar::Precision::kDouble,
@@ -105,7 +121,7 @@ call::TensorMap emulate_unstored(const call::Record& record, const bounds::Contr
       if (expected.undefined[i]) values[name][i] = std::numeric_limits<double>::quiet_NaN();
     }
   }
-  if (chunked || contract.unit_roundoff > 0.0) {
+  if (contract.kind != bounds::Kind::kIdeal) {
     const call::Plan plan = call::make_plan(record, !chunked);
     Emulation emulation(record, plan, contract, seed, values);
     std::vector<std::pair<const call::Sequence*, std::int64_t>> jobs;

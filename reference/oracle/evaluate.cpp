@@ -2,6 +2,7 @@
 #include "reference/oracle/evaluate.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -26,14 +27,19 @@ constexpr std::int64_t kLaneBytes = std::int64_t{256} << 20;
 
 // Whether the running error is followed beside the values.
 bool is_followed(const call::Record& record, const Options& options) {
-  return options.contract != nullptr && options.contract->unit_roundoff > 0.0 &&
+  return options.contract != nullptr && options.contract->kind == bounds::Kind::kRecurrent &&
          !is_emulated(record, *options.contract);
 }
 
-Expected allocate(call::Shape shape, bool followed) {
+// `inner` axes are those of one row and head.
+Expected allocate(call::Shape shape, std::size_t inner, bool followed) {
   Expected e;
   e.shape = std::move(shape);
   const auto n = static_cast<std::size_t>(call::element_count(e.shape));
+  for (std::size_t i = e.shape.size() - inner; i < e.shape.size(); ++i) {
+    e.block *= static_cast<std::size_t>(e.shape[i]);
+  }
+  e.touched.assign(n / e.block, Touch::kKept);
   e.golden.assign(n, 0.0);
   e.radius.assign(n, 0.0F);
   if (followed) {
@@ -70,6 +76,7 @@ class Evaluator {
     allocate_outputs();
     std::vector<LaneJob> jobs;
     for (const call::Sequence& sequence : plan_.sequences) {
+      mark_touched(sequence);
       if (sequence.padded || sequence.token_count == 0) {
         copy_start_states(sequence);
         continue;
@@ -97,32 +104,35 @@ class Evaluator {
   using Tile = rule::RecurrentTile<S>;
   static constexpr int kColumns = rule::kTileColumns<S>;
 
-  // The errors of one tile, as far as the options ask for them.
+  // The errors of one tile, as far as the options ask for them, and from which number of tokens on
+  // a column may hold what no finite number is: an input was none.
   struct Errors {
     std::optional<bounds::Certificate<S>> certificate;
     std::optional<bounds::RunningError<S>> spread;
+    std::array<std::int64_t, static_cast<std::size_t>(kColumns)> first_nonfinite{};
   };
 
   [[nodiscard]] std::int64_t lane_bytes(std::int64_t tokens) const {
     const std::int64_t gates = record_.op == call::Op::kKda ? dims_.K : 1;
     return tokens * ((2 * dims_.K + gates + 1) * static_cast<std::int64_t>(sizeof(S)) +
+                     gates * static_cast<std::int64_t>(sizeof(double)) +
                      static_cast<std::int64_t>(sizeof(rule::TokenBounds)));
   }
 
   void allocate_outputs() {
     evaluation_.precision = scalar::Tier<S>::kPrecision;
     auto& outputs = evaluation_.outputs;
-    for (const char* name : {"o", "final_state"}) {
-      outputs[name] = allocate(call::output_shape(record_, dims_, name), followed_);
-    }
     o_ = &outputs["o"];
     final_state_ = &outputs["final_state"];
+    *o_ = allocate(call::output_shape(record_, dims_, "o"), 1, followed_);
+    *final_state_ = allocate(call::output_shape(record_, dims_, "final_state"), 2, followed_);
+    if (options_.certify) o_->scale.assign(o_->golden.size(), 0.0F);
     // Slots that nobody writes keep their content; it is exact.
     if (!inputs_.initial_state.empty()) final_state_->golden = inputs_.initial_state;
     if (plan_.has_intermediate_states) {
       intermediate_ = &outputs["intermediate_states"];
       *intermediate_ =
-          allocate(call::output_shape(record_, dims_, "intermediate_states"), followed_);
+          allocate(call::output_shape(record_, dims_, "intermediate_states"), 2, followed_);
       mark_undefined();
     }
   }
@@ -135,6 +145,21 @@ class Evaluator {
       intermediate_->undefined.resize(intermediate_->golden.size(), false);
       std::fill_n(intermediate_->undefined.begin() + static_cast<std::ptrdiff_t>(b * row), row,
                   true);
+    }
+  }
+
+  void mark_touched(const call::Sequence& sequence) {
+    const auto heads = static_cast<std::size_t>(dims_.HV);
+    const auto mark = [&](Expected& e, std::int64_t row, bool computed) {
+      std::fill_n(
+          e.touched.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row) * heads),
+          heads, computed ? Touch::kComputed : Touch::kCopied);
+    };
+    for (std::int64_t t = 0; t < sequence.token_count; ++t) {
+      mark(*o_, sequence.first_token + t, !sequence.padded);
+    }
+    for (const call::Snapshot& s : sequence.snapshots) {
+      mark(target(s.target), s.block, !sequence.padded && s.after > 0);
     }
   }
 
@@ -191,6 +216,10 @@ class Evaluator {
       }
     }
     Errors errors;
+    for (int c = 0; c < columns; ++c) {
+      errors.first_nonfinite[static_cast<std::size_t>(c)] =
+          first_nonfinite(lane, sequence, job.head, first_column + c, norm2, c);
+    }
     rule::Detail detail = rule::Detail::kValues;
     if (options_.certify) {
       detail = rule::Detail::kNorms;
@@ -215,15 +244,41 @@ class Evaluator {
       if (snapshot != sequence.snapshots.end()) end = std::min(end, snapshot->after);
       tile.advance(t, end, detail);
       for (std::int64_t i = t; i < end; ++i) {
-        store_output(sequence, job.head, first_column, i, i - t, tile, errors);
+        store_output(sequence, job.head, first_column, i, i - t,
+                     lane.bounds[static_cast<std::size_t>(i)].q_norm, tile, errors);
       }
       t = end;
       take_snapshots();
     }
   }
 
+  // The number of tokens after which column `x` of the lane has met an input that is NaN or Inf: 0
+  // where the start state holds one.
+  std::int64_t first_nonfinite(const rule::Lane<S>& lane, const call::Sequence& sequence,
+                               std::int64_t head, std::int64_t x,
+                               const typename rule::ColumnNorms<S>::Row& start2, int c) const {
+    const double start = start2[static_cast<std::size_t>(c)];
+    if (!std::isfinite(start) && !is_finite_start(sequence, head, x)) return 0;
+    const std::int64_t stride = dims_.HV * dims_.V;
+    const double* v = inputs_.v.data() + sequence.first_token * stride + head * dims_.V + x;
+    for (std::int64_t t = 0; t < lane.first_nonfinite; ++t) {
+      if (!std::isfinite(v[t * stride])) return t + 1;
+    }
+    return lane.first_nonfinite + 1;
+  }
+
+  [[nodiscard]] bool is_finite_start(const call::Sequence& sequence, std::int64_t head,
+                                     std::int64_t x) const {
+    for (std::int64_t i = 0; i < dims_.K; ++i) {
+      const double s = inputs_.initial_state[index_(sequence.start_block, head, i, x)];
+      if (!std::isfinite(s)) return false;
+    }
+    return true;
+  }
+
   void store_output(const call::Sequence& sequence, std::int64_t head, std::int64_t first_column,
-                    std::int64_t t, std::int64_t row, const Tile& tile, Errors& errors) {
+                    std::int64_t t, std::int64_t row, double q_norm, const Tile& tile,
+                    Errors& errors) {
     const std::int64_t base =
         ((sequence.first_token + t) * dims_.HV + head) * dims_.V + first_column;
     if (errors.certificate) {
@@ -231,9 +286,17 @@ class Evaluator {
     }
     if (errors.spread) errors.spread->advance(t, tile.norms()[static_cast<std::size_t>(row)], tile);
     for (int c = 0; c < tile.columns(); ++c) {
-      store(*o_, static_cast<std::size_t>(base + c), tile.output(row, c),
+      const auto at = static_cast<std::size_t>(base + c);
+      store(*o_, at, tile.output(row, c),
             errors.certificate ? errors.certificate->output_radius(c) : kUnbounded,
-            errors.spread ? errors.spread->output(c) : bounds::Spread{});
+            errors.spread ? errors.spread->output(c) : bounds::Spread{},
+            t + 1 >= errors.first_nonfinite[static_cast<std::size_t>(c)]);
+      if (errors.certificate) {
+        const auto& norms = tile.norms()[static_cast<std::size_t>(row)];
+        o_->scale[at] =
+            static_cast<float>(q_norm * std::sqrt(norms.state2[static_cast<std::size_t>(c)] /
+                                                  static_cast<double>(dims_.K)));
+      }
     }
   }
 
@@ -244,16 +307,20 @@ class Evaluator {
       for (int c = 0; c < tile.columns(); ++c) {
         store(to, index_(s.block, head, i, first_column + c), tile.state(i, c),
               errors.certificate ? errors.certificate->state_radius(c) : kUnbounded,
-              errors.spread ? errors.spread->state(i, c) : bounds::Spread{});
+              errors.spread ? errors.spread->state(i, c) : bounds::Spread{},
+              s.after >= errors.first_nonfinite[static_cast<std::size_t>(c)]);
       }
     }
   }
 
   static void store(Expected& to, std::size_t at, const S& x, double radius,
-                    const bounds::Spread& spread) {
+                    const bounds::Spread& spread, bool met_nonfinite) {
     const double golden = scalar::to_double(x);
     to.golden[at] = golden;
-    if (!std::isfinite(golden)) return;  // not finite: nothing to bound
+    if (!std::isfinite(golden)) {
+      if (!met_nonfinite) to.radius[at] = std::numeric_limits<float>::infinity();
+      return;
+    }
     // A tier wider than double is rounded once more here.
     if constexpr (scalar::Tier<S>::kPrecision != Precision::kDouble) {
       radius += std::fabs(golden) * 0x1p-53 + 0x1p-1074;

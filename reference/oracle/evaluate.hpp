@@ -16,10 +16,18 @@
 
 namespace goldenrule::oracle {
 
+/// What the call does to a block, the elements of one row (token, slot, kept state) and value head.
+enum class Touch : std::uint8_t {
+  kKept,      ///< no sequence writes it: a slot that nobody names keeps its content
+  kCopied,    ///< written without the rule: zero tokens, the zero output of a padded row
+  kComputed,  ///< by the rule
+};
+
 /// One output tensor. All vectors are per element in storage order; sigma and bias are empty when
 /// no contract was given. |golden - exact result| <= radius for every element; a radius of
 /// infinity says that the tier could not bound its error. Where the exact result is not finite
-/// (NaN or Inf in the inputs) golden is not finite and radius is 0.
+/// because an input is not (NaN or Inf reaches it), golden is not finite and radius is 0; where all
+/// inputs are finite and the tier overflowed, golden is not finite and radius is infinite.
 struct Expected {
   call::Shape shape;
   std::vector<double> golden;
@@ -28,6 +36,11 @@ struct Expected {
   std::vector<float> bias;      ///< the contract's systematic errors, linearly added
   double multiple = 0.0;        ///< how many sigmas the contract grants
   std::vector<bool> undefined;  ///< elements that no kernel writes; empty: all are defined
+  std::size_t block = 1;        ///< elements of one row and value head, which are contiguous
+  std::vector<Touch> touched;   ///< per block
+  /// Of o, with a certificate: ||q^|| ||S column|| / sqrt(K), the size that the element has for a q
+  /// of that length in a random direction. Empty: the values themselves say how large they are.
+  std::vector<float> scale;
 
   [[nodiscard]] double max_radius() const;
 };
@@ -43,7 +56,7 @@ struct Options {
   bool intermediate_states = true;             ///< MTP: computes them
 };
 
-/// Memory: 8 to 20 bytes per output element and at most about 256 MiB of prepared lanes.
+/// Memory: 8 to 24 bytes per output element and at most about 256 MiB of prepared lanes.
 /// Throws Error as call::make_plan does. The result is bitwise independent of the thread count.
 [[nodiscard]] Evaluation evaluate(const call::Record& record, scalar::Precision precision,
                                   const Options& options);

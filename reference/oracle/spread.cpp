@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <boost/math/distributions/chi_squared.hpp>
 #include <cmath>
+#include <optional>
+#include <vector>
 
 #include "fixtures/call/dtype.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
@@ -39,14 +41,26 @@ void to_sigma(Matrix& squares, int runs) {
   }
 }
 
-// The habits of an fp32 kernel, and whether the difference that the one before made is that of the
-// same function: then the larger of the two counts.
+// What errs the same way throughout, and whether the difference that the one before made is that of
+// the same function: then the larger of the two counts.
 struct Habit {
   bounds::Perturbation perturbation;
   bool opposite = false;
+  bounds::RoundingMode mode = bounds::RoundingMode::kExact;
 };
-const Habit kHabits[] = {
-    {{.alpha = 1.0}}, {{.alpha = -1.0}, true}, {{.beta = 1.0}}, {{.key = 1.0}}};
+
+std::vector<Habit> habits_of(const bounds::Contract& contract) {
+  std::vector<Habit> habits;
+  // Beside roundings of operands, errors of functions are noise of the random runs.
+  if (!contract.has_coarse_operands() || contract.kind == bounds::Kind::kRecurrent) {
+    habits = {{{.alpha = 1.0}}, {{.alpha = -1.0}, true}, {{.beta = 1.0}}, {{.key = 1.0}}};
+  }
+  if (std::ranges::find(contract.rounding, std::optional(bounds::Format::kTF32)) !=
+      contract.rounding.end()) {
+    habits.push_back({.perturbation = {}, .mode = bounds::RoundingMode::kTruncated});
+  }
+  return habits;
+}
 
 class SpreadEmulation {
  public:
@@ -55,6 +69,7 @@ class SpreadEmulation {
       : record_(record),
         dims_(plan.dims),
         contract_(contract),
+        habits_(habits_of(contract)),
         runs_(runs_for(plan.dims)),
         inputs_(record),
         index_(record, plan.dims),
@@ -92,16 +107,29 @@ class SpreadEmulation {
   using Lane = rule::Lane<double>;
   using Form = rule::FormResult<double>;
 
-  [[nodiscard]] bool chunked() const { return contract_.chunk > 0; }
+  [[nodiscard]] bool chunked() const { return contract_.kind == bounds::Kind::kChunked; }
 
-  [[nodiscard]] Form random_run(const Lane& lane, const Matrix& v, const Matrix& start,
+  [[nodiscard]] Form run_kernel(const Lane& lane, const Matrix& v, const Matrix& start,
+                                const bounds::Perturbation& p, bounds::RoundingMode mode) const {
+    if (!chunked()) return bounds::perturbed_recurrence(lane, v, start, contract_, p);
+    bounds::Rounder rounder(contract_, mode, p.seed, p.stream);
+    return bounds::emulate_chunks(bounds::perturbed_lane(lane, contract_, p), v, start, contract_,
+                                  rounder);
+  }
+
+  // Beside operands that are rounded further, alpha is wrong by the full amount throughout a run,
+  // with either sign in turn: so sigma is that amount where nothing else errs.
+  [[nodiscard]] Form random_run(const Lane& lane, const Matrix& v, const Matrix& start, int run,
                                 std::uint64_t stream) const {
-    if (chunked()) {
-      bounds::Rounder rounder(contract_, bounds::RoundingMode::kRandom, kSpreadSeed, stream);
-      return bounds::emulate_chunks(lane, v, start, contract_, rounder);
-    }
-    return bounds::perturbed_recurrence(lane, v, start, contract_,
-                                        {.random = true, .seed = kSpreadSeed, .stream = stream});
+    const bool coarse = chunked() && contract_.has_coarse_operands();
+    return run_kernel(lane, v, start,
+                      {.alpha = !coarse        ? 0.0
+                                : run % 2 == 0 ? 1.0
+                                               : -1.0,
+                       .random = true,
+                       .seed = kSpreadSeed,
+                       .stream = stream},
+                      bounds::RoundingMode::kRandom);
   }
 
   [[nodiscard]] Form random_errors(const Lane& lane, const Matrix& v, const Matrix& start,
@@ -109,7 +137,7 @@ class SpreadEmulation {
     Form squares = zeros(exact);
     for (int run = 0; run < runs_; ++run) {
       const Form result =
-          random_run(lane, v, start, static_cast<std::uint64_t>(lane_index * kMostRuns + run));
+          random_run(lane, v, start, run, static_cast<std::uint64_t>(lane_index * kMostRuns + run));
       squares.o += (result.o - exact.o).cwiseAbs2();
       squares.state += (result.state - exact.state).cwiseAbs2();
     }
@@ -121,10 +149,9 @@ class SpreadEmulation {
   [[nodiscard]] Form systematic_errors(const Lane& lane, const Matrix& v, const Matrix& start,
                                        const Form& exact) const {
     Form bias = zeros(exact);
-    if (chunked()) return bias;
     Form before = zeros(exact);
-    for (const Habit& habit : kHabits) {
-      Form moved = bounds::perturbed_recurrence(lane, v, start, contract_, habit.perturbation);
+    for (const Habit& habit : habits_) {
+      Form moved = run_kernel(lane, v, start, habit.perturbation, habit.mode);
       moved.o = (moved.o - exact.o).cwiseAbs();
       moved.state = (moved.state - exact.state).cwiseAbs();
       if (habit.opposite) {
@@ -136,7 +163,8 @@ class SpreadEmulation {
       }
       before = std::move(moved);
     }
-    bias.o += contract_.functions.norm * exact.o.cwiseAbs();
+    // The norm of q only scales an output.
+    if (lane.k_error > 0.0) bias.o += contract_.functions.norm * exact.o.cwiseAbs();
     return bias;
   }
 
@@ -170,6 +198,7 @@ class SpreadEmulation {
   const call::Record& record_;
   const call::Dims& dims_;
   const bounds::Contract& contract_;
+  const std::vector<Habit> habits_;
   const int runs_;
   const rule::DecodedInputs inputs_;
   const StateIndex index_;
@@ -180,8 +209,8 @@ class SpreadEmulation {
 }  // namespace
 
 bool is_emulated(const call::Record& record, const bounds::Contract& contract) {
-  return contract.chunk > 0 ||
-         (contract.unit_roundoff > 0.0 && record.mode == call::Mode::kPrefill);
+  if (contract.kind == bounds::Kind::kIdeal) return false;
+  return contract.kind == bounds::Kind::kChunked || record.mode == call::Mode::kPrefill;
 }
 
 void emulate_spread(const call::Record& record, const call::Plan& plan,

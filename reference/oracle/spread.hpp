@@ -16,14 +16,16 @@
 //   multiple = lambda / sqrt((1 + r) / 2).
 //
 // Premises: zero-mean roundings (round to nearest), elements of a row of like variance, errors
-// small enough for linearity. Sums of a chunked kernel are accumulated in fp32, whose errors are
-// below 2^-13 of the others.
+// small enough for linearity.
 //
-// Functions that are wrong by the full amount in one direction at every token are no random errors.
-// A recurrent contract declares such errors, and one run for each of them (alpha too large and too
-// small, where they are large enough for the two to differ; beta; the norm of k) says exactly what
+// Functions that are wrong by the full amount in one direction at every token are no random errors,
+// nor is the truncation of operands to tf32. One run for each (alpha too large and too small, where
+// they are large enough for the two to differ; beta; the norm of k; truncation) says exactly what
 // it does to each element: bias is the sum of the absolute differences, and the norm of q, which
-// only scales an output, adds itself. So any combination of habits is covered, and in full.
+// only scales an output, adds itself. So any combination of habits is covered, and in full. Where
+// operands are rounded to 16 bits, errors of functions (2^-21) are below 2^-12 of those roundings
+// except where these have no effect: a state that is only decayed, a key of almost 0. There alpha
+// counts, and it is wrong by the full amount in every random run instead.
 #pragma once
 
 #include <cstdint>

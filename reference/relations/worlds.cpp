@@ -87,7 +87,7 @@ int sum_bits(const World& world) { return bits(world, 3); }
 std::vector<World> worlds_of(const bounds::Contract& contract) {
   int operands = 24;
   for (const auto& type : contract.rounding) {
-    if (type) operands = std::min(operands, call::info(*type).significand_bits);
+    if (type) operands = std::min(operands, bounds::info(*type).significand_bits);
   }
   std::vector<World> worlds;
   for (const World& world : kWorlds) {

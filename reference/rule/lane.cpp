@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/rule/lane.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "reference/rule/gate.hpp"
@@ -20,15 +21,30 @@ std::vector<double> decode_input(const call::Record& record, const char* name) {
 // Rounding of a tier's number to double, and of a few double operations around it.
 constexpr double kRounded = 1.0 + 0x1p-50;
 
+// The power of two by which a row is divided before its squares are summed: 1 unless squares would
+// leave the range of double, and 1 where they vanish beside eps.
+double row_scale(const call::Convention& c, const double* x, std::int64_t K) {
+  double largest = 0.0;
+  for (std::int64_t i = 0; i < K; ++i) largest = std::max(largest, std::fabs(x[i]));
+  const bool large = largest > 0x1p400 && std::isfinite(largest);
+  const bool small = largest < 0x1p-400 && largest > 0.0 && c.l2_eps < 0x1p-700;
+  return large || small ? std::ldexp(1.0, std::ilogb(largest)) : 1.0;
+}
+
 // Normalises row `x` into `out` and returns an upper bound of the exact norm.
 template <class S>
 double normalise(const call::Convention& c, const double* x, std::int64_t K, const S& scale,
                  double error, S* out) {
-  S sum(0);
+  S divisor(1);
   if (c.qk_l2norm != call::QkNorm::kNone) {
-    for (std::int64_t i = 0; i < K; ++i) sum += S(x[i]) * S(x[i]);
+    const S unit(row_scale(c, x, K));
+    S sum(0);
+    for (std::int64_t i = 0; i < K; ++i) {
+      const S y = S(x[i]) / unit;
+      sum += y * y;
+    }
+    divisor = norm_divisor(c, sum, unit);
   }
-  const S divisor = norm_divisor(c, sum);
   double norm2 = 0.0;
   for (std::int64_t i = 0; i < K; ++i) {
     out[i] = scale * (S(x[i]) / divisor);
@@ -39,13 +55,14 @@ double normalise(const call::Convention& c, const double* x, std::int64_t K, con
   return std::sqrt(norm2) * (1.0 + summation + 2.0 * error);
 }
 
+bool all_finite(const double* x, std::int64_t n) {
+  return std::all_of(x, x + n, [](double y) { return std::isfinite(y); });
+}
+
 // max(bound, x), but a NaN stays: std::max would drop it.
 void raise(double& bound, double x) {
   if (!(x <= bound)) bound = x;
 }
-
-// alpha * x, where alpha = 0 silences even an infinite x (log alpha = -inf erases the state).
-double weighted(double alpha, double x) { return alpha == 0.0 ? 0.0 : alpha * x; }
 
 struct GateHeadInputs {
   const double* x;        // [gates] a or g of this token, or null
@@ -56,27 +73,45 @@ struct GateHeadInputs {
 template <class S>
 void prepare_gates(const call::Convention& c, const GateHeadInputs& in, Lane<S>& lane,
                    std::int64_t t) {
-  using Tier = scalar::Tier<S>;
   TokenBounds& bounds = lane.bounds[static_cast<std::size_t>(t)];
   bounds.alpha_max = 0.0;
   for (std::int64_t i = 0; i < lane.gates; ++i) {
     const GateValue<S> value =
         gate<S>(c, in.x == nullptr ? 0.0 : in.x[i], in.A_log == nullptr ? 0.0 : *in.A_log,
                 in.dt_bias == nullptr ? 0.0 : in.dt_bias[i]);
-    lane.alpha[static_cast<std::size_t>(t * lane.gates + i)] = value.alpha;
+    const auto at = static_cast<std::size_t>(t * lane.gates + i);
+    lane.alpha[at] = value.alpha;
     const double alpha = std::fabs(scalar::to_double(value.alpha));
-    const double relative =
-        weighted(alpha, value.log_alpha) * value.log_error + alpha * Tier::kFunctionError;
-    const double error = value.exact ? 0.0 : (relative + 0x1p-1074 + Tier::kUnderflow) * kSafety;
+    lane.log_alpha[at] = value.exact ? std::log(alpha) : value.log_alpha;
+    const double error = alpha_error(value) * kSafety;
     raise(bounds.alpha_error, error);
-    raise(bounds.alpha_max, value.exact ? alpha : alpha * kRounded + error);
-    if (value.exact) continue;
+    // weighted: alpha = 0 silences even an infinite log alpha, since it erases the state.
+    if (value.exact) {
+      raise(bounds.alpha_max, alpha);
+      if (c.gate == call::Gate::kLinear) raise(bounds.by_gate, alpha);
+      continue;
+    }
+    const double upper = alpha * kRounded + error;
+    raise(bounds.alpha_max, value.at_most_one ? std::min(upper, 1.0) : upper);
     raise(bounds.by_exp, alpha);
-    raise(bounds.by_log_alpha, weighted(alpha, value.log_alpha));
+    raise(bounds.by_log_alpha, weighted(alpha, std::fabs(value.log_alpha)));
+    raise(bounds.by_gate, weighted(alpha, std::fabs(value.log_alpha)));
     raise(bounds.by_softplus, weighted(alpha, value.softplus_slope));
     raise(bounds.by_logit, weighted(alpha, value.logit_slope));
-    if (alpha != 0.0) raise(bounds.softplus_slope, value.softplus_slope);
+    if (alpha == 0.0) continue;
+    raise(bounds.softplus_slope, value.softplus_slope);
+    raise(bounds.log_alpha_max, std::fabs(value.log_alpha));
   }
+}
+
+template <class S>
+bool is_finite_token(const DecodedInputs& inputs, const GateHeadInputs& gates, const Lane<S>& lane,
+                     std::int64_t qk_offset, double b) {
+  return std::isfinite(b) && all_finite(inputs.q.data() + qk_offset, lane.K) &&
+         all_finite(inputs.k.data() + qk_offset, lane.K) &&
+         (gates.x == nullptr || all_finite(gates.x, lane.gates)) &&
+         (gates.A_log == nullptr || std::isfinite(*gates.A_log)) &&
+         (gates.dt_bias == nullptr || all_finite(gates.dt_bias, lane.gates));
 }
 
 // ||I - beta k k^T||_2: the eigenvalues are 1 and 1 - beta ||k||^2, and the latter is monotone in
@@ -124,6 +159,7 @@ Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims,
   lane.q.resize(static_cast<std::size_t>(count * K));
   lane.k.resize(static_cast<std::size_t>(count * K));
   lane.alpha.resize(static_cast<std::size_t>(count * lane.gates));
+  lane.log_alpha.resize(lane.alpha.size());
   lane.beta.resize(static_cast<std::size_t>(count));
   lane.bounds.resize(static_cast<std::size_t>(count));
   lane.k_error =
@@ -134,6 +170,7 @@ Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims,
   const S scale(call::resolved_scale(c, K));
   const double beta_error =
       c.beta == call::BetaForm::kDirect ? 0.0 : (Tier::kFunctionError + 3 * u) * kSafety;
+  lane.first_nonfinite = count;
   for (std::int64_t t = 0; t < count; ++t) {
     const std::int64_t token = first + t;
     const auto row = static_cast<std::size_t>(t * K);
@@ -142,20 +179,24 @@ Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims,
     bounds.q_norm = normalise(c, inputs.q.data() + qk_offset, K, scale, lane.q_error, &lane.q[row]);
     bounds.k_norm = normalise(c, inputs.k.data() + qk_offset, K, one, lane.k_error, &lane.k[row]);
     const std::int64_t vt = token * dims.HV + head;
-    prepare_gates<S>(
-        c,
-        {.x = inputs.gate_input.empty() ? nullptr : inputs.gate_input.data() + vt * lane.gates,
-         .A_log = inputs.A_log.empty() ? nullptr : inputs.A_log.data() + gate_head,
-         .dt_bias =
-             inputs.dt_bias.empty() ? nullptr : inputs.dt_bias.data() + gate_head * lane.gates},
-        lane, t);
-    const S beta = beta_value<S>(c.beta, inputs.b[static_cast<std::size_t>(vt)]);
+    const GateHeadInputs gates{
+        .x = inputs.gate_input.empty() ? nullptr : inputs.gate_input.data() + vt * lane.gates,
+        .A_log = inputs.A_log.empty() ? nullptr : inputs.A_log.data() + gate_head,
+        .dt_bias =
+            inputs.dt_bias.empty() ? nullptr : inputs.dt_bias.data() + gate_head * lane.gates};
+    prepare_gates<S>(c, gates, lane, t);
+    const double b = inputs.b[static_cast<std::size_t>(vt)];
+    if (lane.first_nonfinite == count && !is_finite_token(inputs, gates, lane, qk_offset, b)) {
+      lane.first_nonfinite = t;
+    }
+    const S beta = beta_value<S>(c.beta, b);
     lane.beta[static_cast<std::size_t>(t)] = beta;
     bounds.beta = std::fabs(scalar::to_double(beta));
     bounds.beta_error = beta_error;
     bounds.spectral = spectral_bound(scalar::to_double(beta), bounds);
     if (c.beta != call::BetaForm::kDirect) {
-      bounds.beta_logit = std::fabs(inputs.b[static_cast<std::size_t>(vt)]);
+      bounds.beta_computed = true;
+      bounds.beta_logit = weighted(sigmoid(-b), std::fabs(b));
     }
   }
   return lane;

@@ -12,13 +12,19 @@
 // Norms. The sum of K squares is off by at most (K + 1) u relatively (all terms are positive), its
 // root by half of that plus u, eps and the quotient by u each:
 //     |k^ - exact| <= ((K + 1)/2 + 4) u |k^|  componentwise, and one u more for the scale in q^.
+// Rows whose squares would leave the range of double are scaled by a power of two before.
 //
 // Gate. x = a + dt_bias is off by u|x|. |d ln softplus(z) / dz| = sigmoid / softplus is at most 1,
 // and at most 1/z for z > 0, so a relative error r of z moves softplus by at most max(-z, 1) r:
 //     rel(softplus) <= 2u (1 + max(-z, 0)) + 2F + 4u,      rel(g) = rel(softplus) + F + u.
-// sigmoid(z) has |d ln sigmoid / dz| <= 1:
-//     rel(sigmoid) <= |z| rel(z) + F + 3u,   rel(z) = F + 2u,      rel(g) = rel(sigmoid) + u.
-// alpha = exp(g):  |alpha - exact| <= alpha (|g| rel(g) + F) + underflow.
+// exp(A_log) times softplus, or times x in the bounded form, is exp(A_log + log ..) where a factor
+// leaves the range of double: the sum is off by E = rel(..) + (F + 2u) (|A_log| + |log ..|), its
+// exponential by e^E - 1 + F. So a finite input never gives inf * 0 (A_log = 1000, a = -2000 is
+// alpha = 1), and an infinite one gives the limit (a = -inf: no decay; a = inf: all is erased).
+// |d sigmoid / dz| <= e^-|z|:
+//     |sigmoid' - sigmoid| <= |z| r e^{-|z| (1 - r)},  r = rel(z) = F + 2u,  and F + 4u relatively.
+// alpha = exp(g):  |alpha - exact| <= alpha (e^E - 1 + F) + underflow, E the error of g, and never
+// above 1 where the form keeps alpha in [0, 1].
 // The bound is kept absolute: a channel with g = -2661 has a large relative error of a number that
 // is practically zero, and x e^-x <= 1/e keeps the absolute one below every unit that matters.
 #pragma once
@@ -46,9 +52,12 @@ struct TokenBounds {
   double by_exp = 0.0;        ///< ... relative error of exp:            max_i alpha_i
   double by_log_alpha = 0.0;  ///< ... relative error of log alpha:      max_i alpha_i |log alpha_i|
   double by_softplus = 0.0;   ///< ... absolute error of softplus:       max_i alpha_i exp(A_log)
-  double by_logit = 0.0;      ///< ... relative error of a + dt_bias
+  double by_gate = 0.0;   ///< ... relative error of log alpha, or of alpha where it is the input
+  double by_logit = 0.0;  ///< ... relative error of a + dt_bias
   double softplus_slope = 0.0;  ///< max_i exp(A_log) where alpha_i > 0: |d log alpha| per softplus
-  double beta_logit = 0.0;      ///< |b| where beta is a sigmoid, else 0
+  double log_alpha_max = 0.0;   ///< max_i |log alpha_i| where alpha_i > 0
+  double beta_logit = 0.0;      ///< |d ln beta / d ln b| = |b| sigmoid(-b) of a sigmoid, else 0
+  bool beta_computed = false;   ///< a sigmoid of b, not an input
 };
 
 template <class S>
@@ -57,9 +66,11 @@ struct Lane {
   std::int64_t gates = 1;               ///< alphas per token: 1 (GDN) or K (KDA)
   std::vector<S> q, k;                  ///< [tokens, K]
   std::vector<S> alpha;                 ///< [tokens, gates]
+  std::vector<double> log_alpha;        ///< [tokens, gates] to double accuracy, for the bounds
   std::vector<S> beta;                  ///< [tokens]
   std::vector<TokenBounds> bounds;      ///< [tokens]
   double k_error = 0.0, q_error = 0.0;  ///< relative, componentwise
+  std::int64_t first_nonfinite = 0;     ///< token whose q, k, gate or beta input is NaN or Inf
 
   [[nodiscard]] const S* q_row(std::int64_t t) const { return q.data() + t * K; }
   [[nodiscard]] const S* k_row(std::int64_t t) const { return k.data() + t * K; }

@@ -17,13 +17,14 @@ namespace goldenrule::verdict {
 class Budget {
  public:
   /// `stored` is the type of output `name`. The contract's storage type holds for states; o is
-  /// rounded to the type that it has.
+  /// rounded to the type that it has, and what nobody writes keeps its own.
   Budget(const std::string& name, call::DType stored, const oracle::Expected& expected,
          const bounds::Contract& contract)
       : expected_(&expected),
+        stored_(stored),
         storage_(name == "o" ? stored : contract.state_dtype.value_or(stored)),
         // A contract with roundings needs their spread; `ideal` has none.
-        given_(!expected.sigma.empty() || (contract.unit_roundoff == 0.0 && contract.chunk == 0)) {}
+        given_(!expected.sigma.empty() || contract.kind == bounds::Kind::kIdeal) {}
 
   /// False where the contract gives no budget for this tensor.
   [[nodiscard]] bool given() const { return given_; }
@@ -42,17 +43,33 @@ class Budget {
 
   /// The budget of element `i`.
   [[nodiscard]] double operator()(std::size_t i) const {
-    return around(expected_->golden[i], spread(i));
+    const double golden = expected_->golden[i];
+    if (!expected_->touched.empty() &&
+        expected_->touched[i / expected_->block] == oracle::Touch::kKept) {
+      return 0.5 * call::ulp(stored_, golden);
+    }
+    return around(golden, spread(i));
   }
+
+  /// What rounding grants where nothing else errs: half the smallest number of the storage type.
+  [[nodiscard]] double smallest() const { return 0.5 * call::ulp(storage_, 0.0); }
 
  private:
   const oracle::Expected* expected_;
-  call::DType storage_;
+  call::DType stored_, storage_;
   bool given_;
 };
 
+/// Whether radius and budget bound what is right for element `i`, so that it can be judged. Where
+/// the exact result is not finite since an input is not, it can: the output must not be either.
+[[nodiscard]] inline bool is_bounded(const oracle::Expected& expected, std::size_t i,
+                                     double budget) {
+  if (!std::isfinite(expected.radius[i])) return false;
+  return !std::isfinite(expected.golden[i]) || std::isfinite(budget);
+}
+
 /// Whether `y` passes for element `i`: within radius and budget, or not finite where the exact
-/// result is not.
+/// result is not. Only a failure of an element that is_bounded is one of the kernel.
 [[nodiscard]] inline bool passes(double y, const oracle::Expected& expected, std::size_t i,
                                  double budget) {
   const double golden = expected.golden[i];

@@ -21,8 +21,16 @@ int ulp_bucket(double ulps) {
 
 // Sums over a tensor while its elements are compared.
 struct Sums {
-  double error2 = 0.0, golden2 = 0.0, budget2 = 0.0, signed_error = 0.0, absolute_error = 0.0;
+  double error2 = 0.0, golden2 = 0.0, signed_error = 0.0, absolute_error = 0.0;
   bool all_exact = true, all_zero = true, golden_zero = true;
+  bool computed = false;      // some block is computed by the rule
+  bool computed_zero = true;  // all exact values there are 0
+};
+
+// The sums of squares of one row and head.
+struct BlockSums {
+  double golden2 = 0.0, scale2 = 0.0, budget2 = 0.0, largest_budget = 0.0;
+  std::int64_t count = 0;
 };
 
 class Comparison {
@@ -38,33 +46,15 @@ class Comparison {
     slice_ = leading == 0 ? 1 : std::max<std::int64_t>(output_.size() / leading, 1);
     const std::int64_t row =
         report_.shape.empty() ? 1 : std::max<std::int64_t>(report_.shape.back(), 1);
+    const auto block = static_cast<std::int64_t>(expected_.block);
     std::int64_t nan_in_row = 0;
     for (std::int64_t i = 0; i < output_.size(); ++i) {
       if (i % row == 0) nan_in_row = 0;
-      const auto at = static_cast<std::size_t>(i);
-      if (!expected_.undefined.empty() && expected_.undefined[at]) {
-        ++report_.undefined;
-        continue;
-      }
-      ++report_.compared;
+      if (i % block == 0) block_ = {};
       const double y = output_[i];
-      const double golden = expected_.golden[at];
-      if (!std::isfinite(golden)) {
-        if (!passes(y, expected_, at, kInfinity)) fail(i, y, golden, kInfinity);
-        continue;
-      }
-      if (!std::isfinite(y)) {
-        if (std::isnan(y)) {
-          ++report_.nan;
-          ++findings(i).nan;
-          if (++nan_in_row == row) report_.unwritten += row;
-        } else {
-          ++report_.inf;
-        }
-        fail(i, y, golden, budget_(at));
-        continue;
-      }
-      compare(i, y, golden);
+      if (std::isnan(y) && ++nan_in_row == row) report_.unwritten += row;
+      visit(i, y);
+      if ((i + 1) % block == 0) finish_block(i);
     }
     finish();
   }
@@ -72,6 +62,43 @@ class Comparison {
   [[nodiscard]] const Sums& sums() const { return sums_; }
 
  private:
+  void visit(std::int64_t i, double y) {
+    const auto at = static_cast<std::size_t>(i);
+    if (!expected_.undefined.empty() && expected_.undefined[at]) {
+      ++report_.undefined;
+      return;
+    }
+    const double golden = expected_.golden[at];
+    const double budget = std::isfinite(golden) ? budget_(at) : 0.0;
+    if (!is_bounded(expected_, at, budget)) {
+      ++report_.unbounded;
+      note_unjudged(i);
+      return;
+    }
+    if (!std::isfinite(golden)) {
+      ++report_.nonfinite;
+      if (std::isfinite(y)) fail(i, y, golden, budget);
+      return;
+    }
+    ++report_.compared;
+    add_to_block(at, golden, budget);
+    if (std::isfinite(y)) {
+      compare(i, y, golden, budget);
+      return;
+    }
+    if (std::isnan(y)) {
+      ++report_.nan;
+      ++findings(i).nan;
+    } else {
+      ++report_.inf;
+    }
+    fail(i, y, golden, budget);
+  }
+
+  void note_unjudged(std::int64_t i) {
+    if (report_.first_unjudged.empty()) report_.first_unjudged = call::unravel(report_.shape, i);
+  }
+
   // A finite value where none may be, or the reverse: an infinite ratio.
   void fail(std::int64_t i, double y, double golden, double budget) {
     ++report_.out_of_budget;
@@ -93,15 +120,40 @@ class Comparison {
     return rows.back();
   }
 
-  void compare(std::int64_t i, double y, double golden) {
+  void add_to_block(std::size_t at, double golden, double budget) {
+    ++block_.count;
+    block_.golden2 += golden * golden;
+    block_.budget2 += budget * budget;
+    block_.largest_budget = std::max(block_.largest_budget, budget);
+    if (expected_.scale.empty()) return;
+    const auto scale = static_cast<double>(expected_.scale[at]);
+    if (std::isfinite(scale)) block_.scale2 += scale * scale;
+  }
+
+  // `last` is the last element of the block.
+  void finish_block(std::int64_t last) {
+    const std::size_t block = static_cast<std::size_t>(last) / expected_.block;
+    if (!budget_.given() || block_.count == 0 ||
+        (!expected_.touched.empty() && expected_.touched[block] != oracle::Touch::kComputed)) {
+      return;
+    }
+    sums_.computed = true;
+    sums_.computed_zero = sums_.computed_zero && block_.golden2 == 0.0;
+    const double signal2 = std::max(block_.golden2, block_.scale2);
+    const bool vacuous =
+        signal2 > 0.0 ? block_.budget2 >= signal2 : block_.largest_budget > budget_.smallest();
+    if (!vacuous) return;
+    ++report_.vacuous;
+    note_unjudged(last + 1 - static_cast<std::int64_t>(expected_.block));
+  }
+
+  void compare(std::int64_t i, double y, double golden, double budget) {
     const auto at = static_cast<std::size_t>(i);
     const double error = std::fabs(y - golden);
-    const double budget = budget_(at);
     const double radius = static_cast<double>(expected_.radius[at]);
     const double spacing = call::ulp(report_.dtype, golden);
     sums_.error2 += error * error;
     sums_.golden2 += golden * golden;
-    sums_.budget2 += budget * budget;
     sums_.signed_error += y - golden;
     sums_.absolute_error += error;
     sums_.all_exact = sums_.all_exact && y == call::round_to(report_.dtype, golden);
@@ -114,6 +166,7 @@ class Comparison {
       ++findings(i).out_of_budget;
     } else if (error > budget) {
       ++report_.undecided;
+      note_unjudged(i);
     }
     // Without a budget the worst element is the one with the largest error.
     const double ratio = budget_.given() ? std::max(error - radius, 0.0) / budget : error;
@@ -139,22 +192,45 @@ class Comparison {
   const oracle::Expected& expected_;
   const Budget& budget_;
   Sums sums_;
+  BlockSums block_;
   std::int64_t slice_ = 1;  // elements of one index of the leading axis
   std::vector<float> ratios_;
 };
 
+void set(TensorReport& report, Verdict verdict, std::string reason) {
+  report.verdict = verdict;
+  report.reason = std::move(reason);
+}
+
+std::string elements(std::int64_t n) {
+  return std::to_string(n) + (n == 1 ? " element" : " elements");
+}
+
+// Failures first: they are certain whatever else could not be judged.
 void decide(TensorReport& report, const Sums& sums) {
-  if (report.compared == 0) {
-    report.verdict = Verdict::kSkipped;
-    report.reason = "no element to compare";
-  } else if (report.out_of_budget > 0) {
+  if (report.out_of_budget > 0) {
     report.verdict = Verdict::kOutOfBudget;
+  } else if (report.unbounded > 0) {
+    set(report, Verdict::kError,
+        elements(report.unbounded) +
+            " without a finite expectation, radius or budget, though the inputs are finite: the "
+            "oracle cannot bound them");
+  } else if (report.compared == 0) {
+    set(report, Verdict::kSkipped,
+        report.nonfinite > 0 ? "no expectation is finite: there is nothing to compare"
+                             : "no element to compare");
+  } else if (report.undecided > 0) {
+    set(report, Verdict::kMistrusted,
+        elements(report.undecided) + " within the oracle's own radius only");
   } else if (sums.all_zero && !sums.golden_zero) {
-    report.verdict = Verdict::kMistrusted;
-    report.reason = "every output is zero, the exact result is not";
-  } else if (sums.golden2 > 0.0 && sums.budget2 >= sums.golden2) {
-    report.verdict = Verdict::kMistrusted;
-    report.reason = "the budget is as large as the signal";
+    set(report, Verdict::kMistrusted, "every output is zero, the exact result is not");
+  } else if (sums.computed && sums.computed_zero) {
+    set(report, Verdict::kMistrusted,
+        "every exact value that the rule computes is 0: a kernel that does nothing passes as well");
+  } else if (report.vacuous > 0) {
+    set(report, Verdict::kMistrusted,
+        "the budget is as large as the signal in " + std::to_string(report.vacuous) +
+            (report.vacuous == 1 ? " row and head" : " rows and heads"));
   } else {
     report.verdict = sums.all_exact ? Verdict::kExact : Verdict::kWithinBudget;
   }
@@ -169,6 +245,9 @@ void withhold_verdict(TensorReport& report, const bounds::Contract& contract) {
   report.verdict = Verdict::kSkipped;
   report.out_of_budget = 0;
   report.undecided = 0;
+  report.unbounded = 0;
+  report.vacuous = 0;
+  report.first_unjudged.clear();
   report.failing_rows.clear();
   report.max_ratio = std::numeric_limits<double>::quiet_NaN();
   report.median_ratio = std::numeric_limits<double>::quiet_NaN();
@@ -213,10 +292,44 @@ Judgement judge_at(const call::Record& record, const bounds::Contract& contract,
   return result;
 }
 
-// The file's reason is that of its first tensor with the file's verdict.
-void conclude(CaseReport& report, const call::Record& record) {
+std::vector<std::string> produced_outputs(const call::Record& record) {
+  std::vector<std::string> names{"o"};
+  if (record.convention.disable_state_update == 0) names.emplace_back("final_state");
+  return names;
+}
+
+bool applies_rule(const oracle::Evaluation& evaluation) {
+  return std::ranges::any_of(evaluation.outputs, [](const auto& item) {
+    const std::vector<oracle::Touch>& touched = item.second.touched;
+    return std::ranges::find(touched, oracle::Touch::kComputed) != touched.end();
+  });
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// What the call says of the whole, and the file's reason: that of its first tensor with the file's
+// verdict.
+void conclude(CaseReport& report, const call::Record& record, const oracle::Evaluation& evaluation,
+              const std::vector<std::string>& wanted) {
   report.nonfinite_inputs = count_nonfinite(record);
-  if (record.outputs.empty()) report.reason = "no tensor under /outputs";
+  for (const std::string& name : wanted.empty() ? produced_outputs(record) : wanted) {
+    if (!record.outputs.contains(name)) report.absent.push_back(name);
+  }
+  const bool passes = report.verdict == Verdict::kExact || report.verdict == Verdict::kWithinBudget;
+  if (record.outputs.empty()) {
+    report.reason = "no tensor under /outputs";
+  } else if (passes && !applies_rule(evaluation)) {
+    report.verdict = Verdict::kSkipped;
+    report.reason = "the call applies the rule to no token";
+  } else if (passes && !report.absent.empty()) {
+    report.verdict = Verdict::kSkipped;
+    report.reason = "not among the outputs: " + listed(report.absent) +
+                    " (if nothing more is wanted, name what is: --only)";
+  }
   for (const TensorReport& t : report.tensors) {
     if (t.verdict == report.verdict && !t.reason.empty() && report.reason.empty()) {
       report.reason = t.name + ": " + t.reason;
@@ -263,7 +376,8 @@ TensorReport judge(const std::string& name, const call::Tensor& output,
 }
 
 Judgement judgement(const call::Record& record, const bounds::Contract& contract,
-                    std::optional<scalar::Precision> precision) {
+                    std::optional<scalar::Precision> precision,
+                    const std::vector<std::string>& wanted) {
   using scalar::Precision;
   constexpr std::array kTiers{Precision::kDouble, Precision::kQuad, Precision::kMulti};
   Judgement result;
@@ -272,36 +386,13 @@ Judgement judgement(const call::Record& record, const bounds::Contract& contract
   } else {
     for (const Precision tier : kTiers) {
       result = judge_at(record, contract, tier);
-      const bool decided = std::ranges::all_of(
-          result.report.tensors, [](const TensorReport& t) { return t.undecided == 0; });
+      const bool decided = std::ranges::all_of(result.report.tensors, [](const TensorReport& t) {
+        return t.undecided == 0 && t.unbounded == 0;
+      });
       if (decided) break;
     }
   }
-  conclude(result.report, record);
-  return result;
-}
-
-Judgement judgement(const call::Record& record, const bounds::Contract& contract,
-                    const std::map<std::string, StoredGolden>& golden, int precision_bits) {
-  // Golden values and radii are the file's.
-  Judgement result{.report = {},
-                   .evaluation = expectations(record, contract, scalar::Precision::kDouble, false)};
-  for (const auto& [name, tensor] : record.outputs) {
-    const auto stored = golden.find(name);
-    if (stored == golden.end()) {
-      throw Error(ErrorKind::kSchema, "/golden/" + name, "golden values for every output", "none");
-    }
-    oracle::Expected& expected = result.evaluation.outputs.at(name);
-    if (stored->second.values.size() != expected.golden.size()) {
-      throw Error(ErrorKind::kShape, "/golden/" + name,
-                  std::to_string(expected.golden.size()) + " values",
-                  std::to_string(stored->second.values.size()));
-    }
-    expected.golden = stored->second.values;
-    std::ranges::fill(expected.radius, call::f32_not_below(stored->second.radius));
-  }
-  result.report = judge_all(record, contract, result.evaluation, precision_bits);
-  conclude(result.report, record);
+  conclude(result.report, record, result.evaluation, wanted);
   return result;
 }
 
@@ -310,14 +401,9 @@ CaseReport judge_record(const call::Record& record, const bounds::Contract& cont
   return judgement(record, contract, precision).report;
 }
 
-CaseReport judge_stored(const call::Record& record, const bounds::Contract& contract,
-                        const std::map<std::string, StoredGolden>& golden, int precision_bits) {
-  return judgement(record, contract, golden, precision_bits).report;
-}
-
 Verdict combine(const std::vector<Verdict>& parts) {
   for (const Verdict dominant : {Verdict::kOutOfBudget, Verdict::kError, Verdict::kMistrusted,
-                                 Verdict::kWithinBudget, Verdict::kExact}) {
+                                 Verdict::kSkipped, Verdict::kWithinBudget, Verdict::kExact}) {
     if (std::ranges::find(parts, dominant) != parts.end()) return dominant;
   }
   return Verdict::kSkipped;

@@ -5,10 +5,23 @@
 //   |y - golden| <= radius + budget,   budget = multiple sigma + bias + half an ulp of storage,
 //
 // with golden and its certified radius from the oracle, sigma and bias from the contract
-// (bounds/running.hpp) and the ulp taken at |golden| + multiple sigma + bias, where the kernel's
-// unrounded result may lie. A tensor passes when every element does: no norm over the tensor, no
-// cosine, no share of elements that may be wrong. Where the exact result is not finite (the inputs
-// hold NaN or Inf) the kernel's must not be finite either; NaN and Inf anywhere else are findings.
+// (bounds/running.hpp, oracle/spread.hpp) and the ulp taken at |golden| + multiple sigma + bias,
+// where the kernel's unrounded result may lie. A tensor passes when every element does: no norm
+// over the tensor, no cosine, no share of elements that may be wrong. Where the exact result is not
+// finite because an input is not, the kernel's must not be finite either; NaN and Inf anywhere else
+// are findings.
+//
+// A pass says nothing, and is none, where
+//   - elements pass only thanks to the oracle's radius in the widest tier: MISTRUSTED;
+//   - the radius or the budget is infinite or NaN: ERROR, with the place;
+//   - in some row (token, slot) and head that the rule computes, the budget is as large as the
+//     signal: MISTRUSTED. Both are root mean squares over the elements of that row and head; the
+//     signal of o is its size, or the size that it has for a q of that length in a random
+//     direction, if that is larger: a q orthogonal to the state is read as accurately as any. The
+//     signal of a state is its size. Rows that the rule does not compute have none;
+//   - every exact value that the rule computes is 0: MISTRUSTED, the untouched buffer passes too;
+//   - no expectation is finite, the call applies the rule to no token, or an output that the call
+//     produces is not there: SKIPPED.
 #pragma once
 
 #include <array>
@@ -26,7 +39,7 @@ enum class Verdict {
   kExact,         ///< every element is the exact result correctly rounded to its type
   kWithinBudget,  ///< every element is within its budget
   kOutOfBudget,   ///< at least one element is not
-  kMistrusted,    ///< a pass that says nothing: the budget is as large as the signal
+  kMistrusted,    ///< a pass that says nothing; the reason says why
   kSkipped,       ///< not judged; the reason says why
   kError,         ///< could not be judged; the reason says why
 };
@@ -58,10 +71,14 @@ struct TensorReport {
   std::string reason;  ///< for kMistrusted, kSkipped, kError
   call::DType dtype = call::DType::kF32;
   call::Shape shape;
-  std::int64_t compared = 0;       ///< elements judged
+  std::int64_t compared = 0;       ///< elements with a finite expectation
+  std::int64_t nonfinite = 0;      ///< elements whose exact result is not finite, as inputs are not
   std::int64_t undefined = 0;      ///< elements that no kernel writes (rows of padded requests)
   std::int64_t out_of_budget = 0;  ///< elements beyond radius + budget, NaN and Inf included
   std::int64_t undecided = 0;      ///< elements that pass only thanks to the oracle's radius
+  std::int64_t unbounded = 0;      ///< elements whose radius or budget is infinite or NaN
+  std::int64_t vacuous = 0;        ///< rows and heads whose budget is as large as their signal
+  call::Shape first_unjudged;      ///< index of the first element of these; empty: none
   std::int64_t nan = 0, inf = 0;   ///< where the exact result is finite
   std::int64_t unwritten = 0;      ///< NaN elements whose whole last-axis row is NaN
   double max_abs = 0.0;            ///< largest |y - golden| over finite elements
@@ -86,26 +103,9 @@ struct CaseReport {
   std::string contract;
   int precision_bits = 0;
   std::int64_t nonfinite_inputs = 0;  ///< NaN and Inf among the floating-point inputs
+  std::vector<std::string> absent;    ///< outputs that the call produces and the record lacks
   std::vector<TensorReport> tensors;
 };
-
-/// Judges every tensor in record.outputs. `precision` absent: starts in double and moves to a wider
-/// tier while any element is undecided. Throws Error on records that make no sense.
-[[nodiscard]] CaseReport judge_record(const call::Record& record, const bounds::Contract& contract,
-                                      std::optional<scalar::Precision> precision);
-
-/// Golden values from a file.
-struct StoredGolden {
-  std::vector<double> values;
-  double radius = 0.0;
-};
-
-/// The same with golden values and radii that are given; only the budget is computed (in double).
-/// Throws Error(kSchema) where record.outputs holds a tensor that `golden` lacks, Error(kShape) for
-/// golden values of another count.
-[[nodiscard]] CaseReport judge_stored(const call::Record& record, const bounds::Contract& contract,
-                                      const std::map<std::string, StoredGolden>& golden,
-                                      int precision_bits);
 
 /// A report and the expectations that it was made from, for those who ask why (explain/).
 struct Judgement {
@@ -113,16 +113,20 @@ struct Judgement {
   oracle::Evaluation evaluation;
 };
 
-/// judge_record and judge_stored, with what they know.
+/// Judges every tensor in record.outputs. `precision` absent: starts in double and moves to a wider
+/// tier while any element is undecided or unbounded. `wanted`: the outputs that must be there;
+/// empty: those that the call produces, o and final_state unless its update is disabled. Throws
+/// Error on records that make no sense.
 [[nodiscard]] Judgement judgement(const call::Record& record, const bounds::Contract& contract,
-                                  std::optional<scalar::Precision> precision);
-[[nodiscard]] Judgement judgement(const call::Record& record, const bounds::Contract& contract,
-                                  const std::map<std::string, StoredGolden>& golden,
-                                  int precision_bits);
+                                  std::optional<scalar::Precision> precision,
+                                  const std::vector<std::string>& wanted = {});
+
+/// The same, without what it is made from.
+[[nodiscard]] CaseReport judge_record(const call::Record& record, const bounds::Contract& contract,
+                                      std::optional<scalar::Precision> precision);
 
 /// The verdict of a whole from those of its parts: out-of-budget dominates, then error, mistrusted,
-/// skipped; a whole of passes is EXACT only if all parts are. Skipped parts (an empty tensor) do
-/// not matter beside a judged one.
+/// skipped; a whole of passes is EXACT only if all parts are. No parts: SKIPPED.
 [[nodiscard]] Verdict combine(const std::vector<Verdict>& parts);
 
 }  // namespace goldenrule::verdict

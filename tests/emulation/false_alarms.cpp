@@ -40,17 +40,24 @@ struct Cell {
   std::string worst;
 };
 
-std::vector<std::string> contracts_for(call::Mode mode) {
-  if (mode == call::Mode::kPrefill) {
-    return {"recurrent_f32", "chunk64_bf16", "chunk16_bf16_state"};
+std::vector<std::string> contracts_for(const cases::Case& c) {
+  if (c.mode != call::Mode::kPrefill) {
+    return {"recurrent_f32", "recurrent_bf16_state", "recurrent_f32_bf16_activations"};
   }
-  return {"recurrent_f32", "recurrent_bf16_state"};
+  const bool kda = c.op == call::Op::kKda;
+  return {"recurrent_f32",
+          "chunk64_f32",
+          "chunk64_tf32",
+          "chunk64_bf16",
+          "chunk16_bf16_state",
+          kda ? "chunk32_bf16_direct" : "chunk64_bf16_direct",
+          "recurrent_f32_bf16_activations"};
 }
 
 std::vector<Judged> run_case(const cases::Case& c, int seeds) {
   std::vector<Judged> all;
   const call::Record record = cases::make_record(c);
-  for (const std::string& name : contracts_for(c.mode)) {
+  for (const std::string& name : contracts_for(c)) {
     const bounds::Contract& contract = bounds::find_contract(name);
     const oracle::Evaluation expected =
         oracle::evaluate(record, scalar::Precision::kDouble,

@@ -32,7 +32,7 @@ std::vector<Switch> switches(const bounds::Contract& contract) {
     bounds::Contract alone = none;
     alone.rounding[i] = contract.rounding[i];
     list.push_back({fmt::format("{} in {}", bounds::name_of(static_cast<bounds::Point>(i)),
-                                call::info(*contract.rounding[i]).name),
+                                bounds::info(*contract.rounding[i]).name),
                     alone});
   }
   if (contract.unit_roundoff > 0.0) {

@@ -22,11 +22,15 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
         schema::read_fixture(file, {.golden = false, .budgets = false, .stages = false});
     result.record = std::move(fixture.record);
     call::undo_widening(result.record);
+    keep_only(options.only, result.record);
     const bounds::Contract contract =
         choose_contract(options.contract, result.record, result.contract_origin);
-    verdict::Judgement judgement =
-        verdict::judgement(result.record, contract, parse_precision(options.precision));
-    if (options.explain) result.diagnosis = explain_failure(result.record, contract, judgement);
+    verdict::Judgement judgement = verdict::judgement(
+        result.record, contract, parse_precision(options.precision), options.only);
+    if (options.explain) {
+      result.diagnosis = explain_failure(result.record, contract, judgement);
+      result.permit = find_permit(result.record, contract, judgement.report);
+    }
     result.report = std::move(judgement.report);
     drop_tensors(result.record);
   } catch (const Error& error) {

@@ -14,8 +14,9 @@ struct CheckOptions {
   std::vector<std::string> files;
   std::string contract;  ///< empty: the file's, or by mode and state
   std::string precision = "auto";
-  std::string json, junit;  ///< paths; empty: not written
-  bool explain = true;      ///< ends a failing file with where it fails and why
+  std::string json, junit;        ///< paths; empty: not written
+  bool explain = true;            ///< ends a failing file with where it fails and why
+  std::vector<std::string> only;  ///< the outputs to judge; empty: all that the call produces
 };
 int check(const CheckOptions& options);
 
@@ -24,6 +25,7 @@ struct DiffOptions {
   std::string contract;
   std::string json, junit;
   bool explain = true;
+  std::vector<std::string> only;
 };
 /// Judges the outputs of `candidate` against the golden values stored in `golden`.
 int diff(const DiffOptions& options);
@@ -55,6 +57,9 @@ int mutate_peers();
 int verify(const std::string& directory);
 
 int info(const std::string& file);
+
+/// A contract (a built-in one or a .json file) as JSON; without a name, the built-in ones.
+int contract(const std::string& name);
 
 /// The suites, or the case lines of one.
 int list(const std::string& suite);

@@ -63,12 +63,8 @@ void judge_candidate(const DiffOptions& options, FileReport& result) {
   golden.record.contract = candidate.record.contract;
   const bounds::Contract contract =
       choose_contract(options.contract, golden.record, result.contract_origin);
-  std::map<std::string, verdict::StoredGolden> stored;
-  for (const auto& [name, tensor] : golden.golden) {
-    stored[name] = {.values = tensor.value.to_doubles(), .radius = tensor.radius};
-  }
   verdict::Judgement judgement =
-      verdict::judgement(golden.record, contract, stored, golden.precision_bits);
+      verdict::judgement(golden.record, contract, std::nullopt, options.only);
   if (options.explain) result.diagnosis = explain_failure(golden.record, contract, judgement);
   result.report = std::move(judgement.report);
   result.record = std::move(golden.record);

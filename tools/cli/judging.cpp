@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "reference/bounds/contract_json.hpp"
 #include "reference/mistakes/mistake.hpp"
@@ -35,8 +36,36 @@ bounds::Contract choose_contract(const std::string& name, const call::Record& re
     origin = "given";
     return named_contract(name);
   }
-  origin = record.contract.empty() ? "by mode and state" : "named by the file";
-  return bounds::default_contract(record);
+  const bounds::Contract& chosen = bounds::default_contract(record);
+  origin = "by mode and types";
+  if (record.contract == chosen.name) {
+    origin = "claimed by the file";
+  } else if (!record.contract.empty()) {
+    origin += "; the file claims " + record.contract + ", which is not tighter";
+  }
+  return chosen;
+}
+
+void keep_only(const std::vector<std::string>& only, call::Record& record) {
+  constexpr std::array<std::string_view, 3> kOutputs{"o", "final_state", "intermediate_states"};
+  for (const std::string& name : only) {
+    if (std::ranges::find(kOutputs, name) == kOutputs.end()) {
+      throw Error(ErrorKind::kArgument, "--only", "o, final_state or intermediate_states",
+                  "'" + name + "'");
+    }
+  }
+  if (only.empty()) return;
+  std::erase_if(record.outputs, [&](const auto& item) {
+    return std::ranges::find(only, item.first) == only.end();
+  });
+}
+
+std::optional<explain::Permit> find_permit(const call::Record& record,
+                                           const bounds::Contract& contract,
+                                           const verdict::CaseReport& report) {
+  const bool refused = report.verdict == verdict::Verdict::kOutOfBudget;
+  if (!refused && !explain::is_far_within(report)) return std::nullopt;
+  return explain::tightest_permit(record, contract);
 }
 
 std::optional<explain::Diagnosis> explain_failure(const call::Record& record,

@@ -27,6 +27,15 @@ namespace goldenrule::tools {
 [[nodiscard]] bounds::Contract choose_contract(const std::string& name, const call::Record& record,
                                                std::string& origin);
 
+/// Drops the outputs that `only` does not name. Throws Error(kArgument) for a name that is none.
+void keep_only(const std::vector<std::string>& only, call::Record& record);
+
+/// The tightest built-in contract that the record keeps: where it is out of budget, and where it is
+/// so far within that the contract says little.
+[[nodiscard]] std::optional<explain::Permit> find_permit(const call::Record& record,
+                                                         const bounds::Contract& contract,
+                                                         const verdict::CaseReport& report);
+
 /// Why a record is out of budget; nothing where it is not.
 [[nodiscard]] std::optional<explain::Diagnosis> explain_failure(
     const call::Record& record, const bounds::Contract& contract,

@@ -64,12 +64,16 @@ std::vector<Entry> in_visiting_order(std::vector<Entry> all) {
   return sorted;
 }
 
-// By mode and by the type that the case stores states in, as a capture of it would be judged.
-const bounds::Contract& contract_for(const cases::Case& c) {
-  call::Record capture;
-  capture.mode = c.mode;
-  capture.outputs["final_state"] = call::Tensor(c.state, {0});
-  return bounds::default_contract(capture);
+// The contract that a capture of the call would be judged by, and those of the other kernels that
+// may run it.
+std::vector<const bounds::Contract*> contracts_for(const call::Record& record) {
+  std::vector<const bounds::Contract*> all{&bounds::default_contract(record)};
+  if (record.mode != call::Mode::kPrefill) return all;
+  const bool kda = record.op == call::Op::kKda;
+  for (const char* name : {kda ? "chunk32_bf16_direct" : "chunk64_bf16_direct", "chunk64_tf32"}) {
+    all.push_back(&bounds::find_contract(name));
+  }
+  return all;
 }
 
 // The same call with NaN in k and v of a token that follows the tail of another sequence.
@@ -196,8 +200,18 @@ class MatrixBuilder {
   void visit(const Entry& entry) {
     const cases::Case& c = entry.c;
     const call::Record record = cases::make_record(c);
-    const bounds::Contract& contract = given_ ? *given_ : contract_for(c);
-    if (contract.chunk > 0 && c.mode != call::Mode::kPrefill) return;  // nobody chunks these
+    if (!given_) {
+      for (const bounds::Contract* contract : contracts_for(record))
+        visit(entry, record, *contract);
+      return;
+    }
+    const bool chunked = given_->kind == bounds::Kind::kChunked;
+    if (chunked && c.mode != call::Mode::kPrefill) return;  // nobody chunks these
+    visit(entry, record, *given_);
+  }
+
+  void visit(const Entry& entry, const call::Record& record, const bounds::Contract& contract) {
+    const cases::Case& c = entry.c;
     std::vector<const mistakes::Mistake*> plain = wanted(record, contract, entry.suite);
     std::vector<const mistakes::Mistake*> on_twin;
     const std::optional<call::Record> twin = poisoned(record);

@@ -30,10 +30,10 @@ int run(int argc, char** argv) {
   tools::CheckOptions check;
   CLI::App* sub = app.add_subcommand("check", "Judge captures against the exact result");
   sub->add_option("files", check.files, "captures in schema goldenrule/1")->required();
-  sub->add_option(
-      "--contract", check.contract,
-      "ideal, recurrent_f32, recurrent_bf16_state, chunk64_bf16, chunk16_bf16_state or a "
-      ".json file (default: the file's, or by mode and state)");
+  sub->add_option("--contract", check.contract,
+                  "a built-in contract (see `contract`) or a .json file (default: by mode and the "
+                  "types of the tensors; the file's own where it is tighter)");
+  sub->add_option("--only", check.only, "judge these outputs and want no others")->delimiter(',');
   sub->add_option("--precision", check.precision, "auto, double, quad (106 bits), multi (168)");
   sub->add_option("--json", check.json, "write the report as JSON");
   sub->add_option("--junit", check.junit, "write the report as JUnit XML");
@@ -65,6 +65,7 @@ int run(int argc, char** argv) {
   sub->add_option("golden", diff.golden, "a fixture with /golden")->required();
   sub->add_option("candidate", diff.candidate, "a capture of the same inputs")->required();
   sub->add_option("--contract", diff.contract, "as in check");
+  sub->add_option("--only", diff.only, "as in check")->delimiter(',');
   sub->add_option("--json", diff.json, "write the report as JSON");
   sub->add_option("--junit", diff.junit, "write the report as JUnit XML");
   sub->add_flag("!--no-explain", diff.explain, "as in check");
@@ -92,6 +93,11 @@ int run(int argc, char** argv) {
   sub->callback([&] {
     command = [&] { return peers ? tools::mutate_peers() : tools::mutate(matrix, matrix_json); };
   });
+
+  std::string contract_name;
+  sub = app.add_subcommand("contract", "Print a contract as JSON, or list the built-in ones");
+  sub->add_option("name", contract_name, "a built-in contract or a .json file");
+  sub->callback([&] { command = [&] { return tools::contract(contract_name); }; });
 
   std::string file;
   sub = app.add_subcommand("info", "Show what a file holds");

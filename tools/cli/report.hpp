@@ -10,6 +10,7 @@
 
 #include "fixtures/call/record.hpp"
 #include "reference/explain/diagnose.hpp"
+#include "reference/explain/permits.hpp"
 #include "reference/verdict/verdict.hpp"
 
 namespace goldenrule::tools {
@@ -20,8 +21,9 @@ struct FileReport {
   std::string file;
   call::Record record;
   verdict::CaseReport report;
-  std::string contract_origin;  ///< "given", "named by the file" or "by mode and state"
+  std::string contract_origin;  ///< how the contract was chosen, and what the file claims
   std::optional<explain::Diagnosis> diagnosis{};  ///< of a file that is out of budget
+  std::optional<explain::Permit> permit{};        ///< the tightest contract that the file keeps
 };
 
 [[nodiscard]] std::string text_report(const FileReport& file);

@@ -18,22 +18,29 @@ using nlohmann::ordered_json;
 using verdict::TensorReport;
 using verdict::Verdict;
 
-// JSON has no NaN and no infinity: they are written as strings rather than dropped.
+// JSON has no NaN and no infinity: they are written as the strings "nan", "inf" and "-inf", which
+// Python's float() takes, rather than dropped.
 ordered_json number(double x) {
   if (std::isnan(x)) return "nan";
   if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
   return x;
 }
 
+ordered_json named_coordinates(const call::Record& record, const std::string& tensor,
+                               const call::Shape& index) {
+  ordered_json named = ordered_json::object();
+  for (const auto& [name, value] : verdict::coordinates(record, tensor, index)) named[name] = value;
+  return named;
+}
+
 ordered_json worst_json(const call::Record& record, const TensorReport& t) {
   if (!t.worst) return nullptr;
-  ordered_json named = ordered_json::object();
-  for (const auto& [name, value] : verdict::coordinates(record, t.name, t.worst->index)) {
-    named[name] = value;
-  }
-  return {{"index", t.worst->index},         {"coordinates", named},
-          {"value", number(t.worst->value)}, {"golden", number(t.worst->golden)},
-          {"error", number(t.worst->error)}, {"budget", number(t.worst->budget)},
+  return {{"index", t.worst->index},
+          {"coordinates", named_coordinates(record, t.name, t.worst->index)},
+          {"value", number(t.worst->value)},
+          {"golden", number(t.worst->golden)},
+          {"error", number(t.worst->error)},
+          {"budget", number(t.worst->budget)},
           {"ulp", number(t.worst->ulps)}};
 }
 
@@ -45,6 +52,8 @@ ordered_json tensor_json(const call::Record& record, const TensorReport& t) {
                     {"nan", row.nan},
                     {"elements", row.elements}});
   }
+  ordered_json first = nullptr;
+  if (!t.first_unjudged.empty()) first = named_coordinates(record, t.name, t.first_unjudged);
   return {{"name", t.name},
           {"verdict", verdict::name_of(t.verdict)},
           {"reason", t.reason},
@@ -61,6 +70,10 @@ ordered_json tensor_json(const call::Record& record, const TensorReport& t) {
           {"unwritten", t.unwritten},
           {"out_of_budget", t.out_of_budget},
           {"undecided", t.undecided},
+          {"unbounded", t.unbounded},
+          {"vacuous", t.vacuous},
+          {"first_unjudged", first},
+          {"nonfinite", t.nonfinite},
           {"undefined", t.undefined},
           {"compared", t.compared},
           {"ulp_histogram", t.ulp_histogram},
@@ -135,8 +148,13 @@ std::string json_report(const std::vector<FileReport>& files) {
                      {"contract_origin", file.contract_origin},
                      {"precision_bits", file.report.precision_bits},
                      {"nonfinite_inputs", file.report.nonfinite_inputs},
+                     {"absent", file.report.absent},
                      {"tensors", tensors}});
     if (file.diagnosis) add_explanation(*file.diagnosis, cases.back());
+    if (file.permit) {
+      cases.back()["permit"] = {{"contract", file.permit->contract},
+                                {"difference", file.permit->difference}};
+    }
   }
   return ordered_json{{"cases", cases}}.dump(1) + "\n";
 }

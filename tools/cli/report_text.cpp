@@ -59,10 +59,30 @@ std::string tensor_lines(const call::Record& record, const TensorReport& t) {
     text += fmt::format("      {} of {} elements are out of budget\n", t.out_of_budget, t.compared);
   }
   if (!t.failing_rows.empty()) text += rows_line(record, t);
-  if (t.undecided > 0) {
-    text +=
-        fmt::format("      {} elements pass only within the oracle's own radius\n", t.undecided);
+  if (t.nonfinite > 0) {
+    text += fmt::format(
+        "      {} elements have no finite exact result (the inputs are not): they are not finite "
+        "here either, and count for nothing\n",
+        t.nonfinite);
   }
+  if (!t.first_unjudged.empty()) {
+    text += fmt::format("      first there: {}\n",
+                        verdict::to_string(verdict::coordinates(record, t.name, t.first_unjudged)));
+  }
+  return text;
+}
+
+// What a refused kernel may be, or how little a pass says.
+std::string permit_lines(const FileReport& file) {
+  const explain::Permit& p = *file.permit;
+  const bool refused = file.report.verdict == Verdict::kOutOfBudget;
+  std::string text =
+      refused ? fmt::format("  contract {} permits it: {}\n", p.contract, p.meaning)
+              : fmt::format(
+                    "  contract {} grants more than 100 times the error everywhere: the tightest "
+                    "that is kept is {}\n",
+                    file.report.contract, p.contract);
+  if (!p.difference.empty()) text += fmt::format("      the difference: {}\n", p.difference);
   return text;
 }
 
@@ -71,9 +91,14 @@ std::string tensor_lines(const call::Record& record, const TensorReport& t) {
 std::string text_report(const FileReport& file) {
   const verdict::CaseReport& report = file.report;
   std::string text = fmt::format("{}: {}\n", file.file, verdict::name_of(report.verdict));
+  const bool whole = report.verdict == Verdict::kSkipped && !report.reason.empty();
   if (report.tensors.empty()) return text + fmt::format("  {}\n", report.reason);
   text += fmt::format("  {} {}{}\n", call::name_of(file.record.op), call::name_of(file.record.mode),
                       file.record.source.empty() ? "" : ": " + file.record.source);
+  if (whole) text += fmt::format("  {}\n", report.reason);
+  if (!whole && !report.absent.empty()) {
+    text += fmt::format("  not among the outputs: {}\n", fmt::join(report.absent, ", "));
+  }
   text += fmt::format("  contract {} ({}), oracle {} bits\n", report.contract, file.contract_origin,
                       report.precision_bits);
   if (report.nonfinite_inputs > 0) {
@@ -88,6 +113,7 @@ std::string text_report(const FileReport& file) {
                   "median", "NaN", "Inf", "unwritten");
   for (const TensorReport& t : report.tensors) text += tensor_lines(file.record, t);
   if (file.diagnosis) text += explanation_text(*file.diagnosis);
+  if (file.permit) text += permit_lines(file);
   return text;
 }
 

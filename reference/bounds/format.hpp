@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The number formats that a kernel rounds intermediate values to. Storage types (call::DType) and
+// one that is never stored: tf32, what tensor cores read of an fp32 operand, 11 significant bits
+// with the exponents of fp32. Hardware converts to it by truncation, unless the kernel rounds.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace goldenrule::bounds {
+
+enum class Format : std::uint8_t { kF32, kTF32, kF16, kBF16 };
+inline constexpr int kFormats = 4;
+
+struct FormatInfo {
+  std::string_view name;  ///< in JSON and reports
+  int significand_bits;   ///< the hidden one counted
+  int min_exponent;       ///< of the smallest normal number
+  int max_exponent;
+};
+
+[[nodiscard]] const FormatInfo& info(Format format);
+
+/// The format of that name; nothing for an unknown one.
+[[nodiscard]] std::optional<Format> parse_format(std::string_view name);
+
+/// 2^-p: the largest relative error of rounding to nearest.
+[[nodiscard]] double unit_roundoff(Format format);
+
+/// Half the spacing at x; 0 at 0, which every format has.
+[[nodiscard]] double half_ulp(Format format, double x);
+
+/// x rounded once, nearest-even, subnormals kept, overflow to infinity.
+[[nodiscard]] double round_to(Format format, double x);
+
+}  // namespace goldenrule::bounds

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/bounds/kernel_lane.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace goldenrule::bounds {
+namespace {
+
+using rule::Lane;
+
+double rounded(const Contract& contract, Point point, double x) {
+  return contract.at(point) ? round_to(*contract.at(point), x) : x;
+}
+
+struct Gate {
+  double alpha, log_alpha;
+};
+
+Gate kernel_gate(const Lane<double>& lane, std::int64_t t, std::size_t at, const Contract& c,
+                 const KernelHabits& h) {
+  const FunctionErrors& f = c.functions;
+  const rule::TokenBounds& b = lane.bounds[static_cast<std::size_t>(t)];
+  const double alpha = lane.alpha[at];
+  const double log_alpha = lane.log_alpha[at];
+  if (b.by_exp == 0.0) {  // alpha is given, or is 1, or nothing of it is left
+    const double given = b.by_gate > 0.0 ? rounded(c, Point::kGate, alpha) : alpha;
+    return {given, given == alpha ? log_alpha : std::log(given)};
+  }
+  // The slope of softplus is exp(A_log), the same for all channels; no kernel's softplus errs by
+  // more than softplus itself. The sensitivity to the logit is the largest of the channels.
+  const double moved = h.softplus * std::min(f.softplus * b.softplus_slope, std::fabs(log_alpha)) +
+                       h.logit * f.logit * b.by_logit / b.by_exp;
+  double kernel = log_alpha * (1.0 + h.log_alpha * f.log_alpha) + moved;
+  if (log_alpha <= 0.0) kernel = std::min(kernel, 0.0);  // softplus is never negative
+  kernel = rounded(c, Point::kGate, kernel);
+  if (alpha == 0.0) return {0.0, kernel};
+  return {std::exp(kernel) * (1.0 + h.exp * f.exp), kernel};
+}
+
+}  // namespace
+
+KernelLane kernel_lane(const Lane<double>& lane, const Contract& contract, const KernelHabits& h) {
+  const FunctionErrors& f = contract.functions;
+  KernelLane kernel{.q = rule::Matrix<float>(lane.tokens, lane.K),
+                    .k = rule::Matrix<float>(lane.tokens, lane.K),
+                    .alpha = rule::Matrix<float>(lane.tokens, lane.gates),
+                    .log_alpha = rule::Matrix<float>(lane.tokens, lane.gates),
+                    .beta = std::vector<float>(static_cast<std::size_t>(lane.tokens))};
+  const double norm = lane.k_error > 0.0 ? f.norm : 0.0;  // 0: the rows are the inputs themselves
+  for (std::int64_t t = 0; t < lane.tokens; ++t) {
+    for (std::int64_t i = 0; i < lane.K; ++i) {
+      kernel.k(t, i) = static_cast<float>(
+          rounded(contract, Point::kKey, lane.k_row(t)[i] * (1.0 + h.norm_k * norm)));
+      kernel.q(t, i) = static_cast<float>(
+          rounded(contract, Point::kQuery, lane.q_row(t)[i] * (1.0 + h.norm_q * norm)));
+    }
+    for (std::int64_t g = 0; g < lane.gates; ++g) {
+      const auto at = static_cast<std::size_t>(t * lane.gates + g);
+      const Gate gate = kernel_gate(lane, t, at, contract, h);
+      kernel.alpha(t, g) = static_cast<float>(gate.alpha);
+      kernel.log_alpha(t, g) = static_cast<float>(gate.log_alpha);
+    }
+    const rule::TokenBounds& b = lane.bounds[static_cast<std::size_t>(t)];
+    const double of_beta = b.beta_computed ? h.sigmoid * (f.sigmoid + b.beta_logit * f.logit) : 0.0;
+    kernel.beta[static_cast<std::size_t>(t)] = static_cast<float>(
+        rounded(contract, Point::kBeta, lane.beta[static_cast<std::size_t>(t)] * (1.0 + of_beta)));
+  }
+  return kernel;
+}
+
+Lane<double> with_numbers_of(const Lane<double>& lane, const KernelLane& kernel) {
+  Lane<double> changed = lane;
+  for (std::size_t i = 0; i < changed.q.size(); ++i) {
+    changed.q[i] = static_cast<double>(kernel.q.data()[i]);
+    changed.k[i] = static_cast<double>(kernel.k.data()[i]);
+  }
+  for (std::size_t i = 0; i < changed.alpha.size(); ++i) {
+    changed.alpha[i] = static_cast<double>(kernel.alpha.data()[i]);
+    changed.log_alpha[i] = static_cast<double>(kernel.log_alpha.data()[i]);
+  }
+  for (std::size_t i = 0; i < changed.beta.size(); ++i) {
+    changed.beta[i] = static_cast<double>(kernel.beta[i]);
+  }
+  return changed;
+}
+
+}  // namespace goldenrule::bounds

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The quantities of a lane (alpha, beta, k^, q^) as a kernel may compute them: moved by the errors
+// that a contract grants its functions, and by the rounding of its activations.
+//
+// Errors of functions. An error is a function of its argument, of unknown sign, at most as large as
+// the contract says. Two kinds cover what such a function can do to a sequence:
+//   - a habit: alpha, beta or the norm of k wrong by the full amount with one sign throughout;
+//   - scatter: at every token (for alpha also at every key channel) a fresh error, uniform up to
+//     the full amount, and with one gate per channel a fixed one of each channel on top, since a
+//     channel may see the same argument at every token.
+// Rounding an activation (beta, log alpha) is a function of its argument too: the same beta at
+// every token is always rounded the same way. Rounded elements of q^ and k^ err independently of
+// each other.
+#pragma once
+
+#include <cstdint>
+
+#include "reference/bounds/contract.hpp"
+#include "reference/rule/lane.hpp"
+
+namespace goldenrule::bounds {
+
+/// What is put into one run.
+struct Perturbation {
+  // Habits, as multiples of the contract's errors: -1, 0 or 1.
+  double alpha = 0.0, beta = 0.0, key = 0.0;
+  bool random = false;  ///< scatter, and the roundings of the run: a function of (seed, stream)
+  std::uint64_t seed = 0, stream = 0;
+};
+
+/// Rounded q^ and k^ are left to a chunked kernel's own points.
+[[nodiscard]] rule::Lane<double> perturbed_lane(const rule::Lane<double>& lane,
+                                                const Contract& contract,
+                                                const Perturbation& perturbation);
+
+}  // namespace goldenrule::bounds

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which built-in contract a record keeps, and by what it differs from the one that it was judged
+// by. A refused kernel may be an honest one of another kind (its beta is bf16, it works in chunks);
+// a passed one may have been judged by a contract so wide that the pass says little. In both cases
+// the answer is the tightest contract that the outputs keep.
+//
+// Tightness is measured on the call itself: the sum over the outputs of the logarithm of the root
+// mean square of the budget.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "reference/bounds/contract.hpp"
+#include "reference/verdict/verdict.hpp"
+
+namespace goldenrule::explain {
+
+struct Permit {
+  std::string contract;  ///< a built-in one
+  std::string meaning;   ///< of that contract
+  /// "beta in bf16": the one rounding point that makes the contract judged by permit the outputs as
+  /// well; empty where no single one does.
+  std::string difference;
+};
+
+/// A record of more visits of state elements (tokens HV K V) than this is not tried: every contract
+/// costs a verdict.
+inline constexpr std::int64_t kPermitSteps = std::int64_t{1} << 28;
+
+/// The tightest built-in contract that `record` keeps; nothing where it keeps none, where that is
+/// `judged` itself, or where the record is too large to try. Judges in double precision.
+[[nodiscard]] std::optional<Permit> tightest_permit(const call::Record& record,
+                                                    const bounds::Contract& judged);
+
+/// Whether no element of any output takes a hundredth of its budget.
+[[nodiscard]] bool is_far_within(const verdict::CaseReport& report);
+
+}  // namespace goldenrule::explain
