@@ -253,8 +253,9 @@ TEST_CASE("validate: [B,H,T,K] is told where other tensors prove it") {
        with(with(prefill(), "q", floats({1, 8, 2, 5})), "v", floats({1, 8, 6, 7})),
        refused("rank 3", "rank 4 [1,8,2,5]; " + kPacked)},
   });
-  // T = 6 = HV in the right order, and as many tokens as heads everywhere.
+  // T = H = HV in the right order.
   Record square = with_tokens(Op::kGatedDeltaRule, Mode::kMtp, {kRows, kHV});
+  for (const char* name : {"q", "k"}) square.inputs[name] = floats({kRows, kHV, kHV, kK});
   square.inputs["initial_state"] = floats({kSlots, kHV, kV, kK});
   CHECK_NOTHROW((void)validate(square));
 }

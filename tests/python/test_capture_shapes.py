@@ -337,9 +337,14 @@ class RefusedTest(ShapesTest):
         self.assertEqual(self.refusal(head_first(bthk())), told("2,2,5,5"))
         self.assertEqual(self.refusal(head_first(equal_heads("prefill").having(cu_seqlens=None))),
                          told("1,6,8,5"))
-        # As many tokens as heads, in the right order: nothing is refused.
-        call = bthk(tokens=HV)
-        self.written(call)
+        # What tells is A_log alone, or the heads of q and v themselves.
+        call = head_first(equal_heads("prefill").having(cu_seqlens=None, final_state=None))
+        self.assertEqual(self.refusal(call), told("1,6,8,5"))
+        call = bthk().under(gate="log").having(A_log=None, final_state=None, g=fill(2, 5, HV))
+        self.assertEqual(self.refusal(head_first(call)), told("2,2,5,5"))
+        # As many tokens as heads of either kind, in the right order: nothing is refused.
+        call = bthk(tokens=HV).having(q=fill(2, HV, HV, K), k=fill(2, HV, HV, K))
+        self.assert_same(self.written(call), q=fill(2 * HV, HV, K))
 
     def test_prefill(self):
         for call, text in (
@@ -383,6 +388,8 @@ class RefusedTest(ShapesTest):
                 (Call("decode").having(initial_state=None, final_state=None,
                                        state_indices=np.arange(3)),
                  "inputs initial_state: is missing, and state_indices names slots of it"),
+                (Call("decode").having(initial_state=None, final_state=fill(B, HV, K, V)),
+                 "outputs final_state: expected [3,6,7,5], actual [3,6,5,7]"),
                 (Call("mtp").having(num_accepted_tokens=np.ones(3, int)),
                  "inputs ssm_state_indices: is missing; ssm_state_indices and num_accepted_tokens "
                  "come together"),
