@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real implementations of the delta rule, called as their users call them, and judged.
 
-    python3 real_software.py PROGRAM FOLDER [--contract NAME]... [--only TEXT] [--seconds N]
+    python3 real_software.py PROGRAM FOLDER [--contract NAME]... [--only TEXT] [--no-explain]
 
 Writes captures into FOLDER, with a README.md of one line for each, and prints what PROGRAM
-(`goldenrule`) says of them: without a contract and with each that is named. Whatever is installed
+(`goldenrule`) says of them: without a contract and with each that is named. An explanation takes
+up to minutes, a verdict a second. Whatever is installed
 beside torch is used, the rest is reported as skipped: Hugging Face transformers (the torch functions
 of qwen3_next and kimi_linear) and fla-core (the `naive` functions, which need einops but no Triton).
 None of it needs a GPU.
@@ -348,15 +349,13 @@ def kimi_with_its_gate(torch, seed, folder):
     return path
 
 
-def verdict(program, path, contract, seconds):
+def verdict(program, path, contract, explain):
     """(passes or None, a text): what the program says of one capture."""
     report = path.with_suffix(".json")
     options = ["--contract", contract] if contract else []
-    try:
-        done = subprocess.run([program, "check", path, *options, "--json", report],
-                              capture_output=True, text=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        return None, f"no answer in {seconds} s"
+    options += [] if explain else ["--no-explain"]
+    done = subprocess.run([program, "check", path, *options, "--json", report],
+                          capture_output=True, text=True, check=False)
     if not report.is_file():
         return None, done.stderr.strip() or done.stdout.strip()
     (case,) = json.loads(report.read_text())["cases"]
@@ -367,7 +366,7 @@ def verdict(program, path, contract, seconds):
     text = f"{case['contract']} {case['verdict']} {ratio:.3g}"
     for found in (case.get("explanation") or [])[:1]:
         text += f", {'explained by' if found['explains'] else 'nearest'} {found['mistake']}"
-    if done.returncode == 1 and not case.get("explanation"):
+    if done.returncode == 1 and explain and not case.get("explanation"):
         text += ", not explained"
     return done.returncode == 0, text
 
@@ -378,7 +377,7 @@ def main():
     arguments.add_argument("folder", type=pathlib.Path)
     arguments.add_argument("--contract", action="append", default=[])
     arguments.add_argument("--only", default="", help="captures whose name contains this")
-    arguments.add_argument("--seconds", type=float, default=600, help="for one verdict")
+    arguments.add_argument("--no-explain", action="store_true", help="verdicts alone")
     chosen = arguments.parse_args()
     warnings.simplefilter("ignore")  # of the software under test
     try:
@@ -405,7 +404,7 @@ def main():
         lines.append(f"- `{path.name}`: {'honest' if honest else 'sabotaged: ' + what}")
         print(f"{path.name:60} {'must pass' if honest else 'must fail'}", flush=True)
         for contract in ("", *chosen.contract):
-            passes, text = verdict(chosen.program, path, contract, chosen.seconds)
+            passes, text = verdict(chosen.program, path, contract, not chosen.no_explain)
             as_it_must = passes is not None and passes == honest
             print(f"    {'' if as_it_must else 'NOT AS IT MUST: '}{text}", flush=True)
             if not contract:
