@@ -5,10 +5,9 @@
 
 Writes captures into FOLDER, with a README.md of one line for each, and prints what PROGRAM
 (`goldenrule`) says of them: without a contract and with each that is named. An explanation takes
-up to minutes, a verdict a second. Whatever is installed
-beside torch is used, the rest is reported as skipped: Hugging Face transformers (the torch functions
-of qwen3_next and kimi_linear) and fla-core (the `naive` functions, which need einops but no Triton).
-None of it needs a GPU.
+up to minutes, a verdict a second. Whatever is installed beside torch is used, the rest is reported
+as skipped: Hugging Face transformers (the torch functions of qwen3_next and kimi_linear) and
+fla-core (the `naive` functions, which need einops but no Triton). None of it needs a GPU.
 
 Names beginning with `sab_` are sabotaged: the same function with one mistake put into its source or
 its arguments. Everything else is honest. Every honest capture must pass and every sabotaged one must
@@ -161,7 +160,7 @@ def called(source, function, call):
 # --- mistakes -------------------------------------------------------------------------------------
 
 def rounded_input(name):
-    """The function is given `name` in bf16, and the capture holds what it should have been given."""
+    """The function is given `name` in bf16; the capture holds what it should have been given."""
     def make(torch, source, call):
         module = source.module()
         narrow = {**call, name: call[name].to(torch.bfloat16).to(call[name].dtype)}
@@ -253,7 +252,7 @@ def plan():
              edited(("beta, decay = (F.pad(x, (0, pad_size)) for x in (beta, decay))",
                      "beta = F.pad(beta, (0, pad_size)); "
                      "decay = F.pad(decay, (0, pad_size), value=-0.1)")),
-             "padding tokens have the gate exp(-0.1): only the final state is wrong", gates="kimi")
+             "padding tokens decay by exp(-0.1): only the final state is wrong", gates="kimi")
     sabotage("eps_1e-3", "qwen3_next_recurrent", 64, edited(("eps=1e-6", "eps=1e-3")),
              "l2 eps 1e-3 for 1e-6", gates="mild")
     sabotage("eps_1e-3", "qwen3_next_chunk", 64, edited(("eps=1e-6", "eps=1e-3")),
@@ -267,7 +266,7 @@ def plan():
     sabotage("cumsum_bf16", "kimi_linear_chunk", 100,
              edited(("g = g.cumsum(dim=-2)", "g = g.cumsum(dim=-2).bfloat16().float()")),
              "cumulated gates rounded to bf16", gates="kimi")
-    sabotage("read_before_update", "kimi_linear_recurrent", 64,
+    sabotage("read_after_decay", "kimi_linear_recurrent", 64,
              edited(("delta = (v_i", "before = last_recurrent_state; delta = (v_i"),
                     ("(last_recurrent_state * q_i", "(before * q_i")),
              "o reads the decayed state before the token is written", gates="kimi")
@@ -275,7 +274,7 @@ def plan():
              edited(("h = h.clone() + b_k.unsqueeze(-1) * b_v.unsqueeze(-2)",
                      "h = (h.clone() + b_k.unsqueeze(-1) * b_v.unsqueeze(-2)).bfloat16().float()")),
              "the state is rounded to bf16 after each token", gates="kimi")
-    sabotage("carry_dropped", "fla_gdn_chunk", 130,
+    sabotage("correction_dropped", "fla_gdn_chunk", 130,
              edited(("v_new = v_i - v_prime", "v_new = v_i - v_prime * (i == 0)")),
              "the old state is not subtracted from the second chunk on", gates="mild")
     sabotage("state_heads_reversed", "fla_kda_chunk", 64, changed_output(heads_swapped_in_state),
@@ -316,7 +315,8 @@ def write(torch, planned, seed, folder):
                       qk_l2norm="rsqrt_sum_eps" if source.norm else "none")
     write_capture(path, op="kda" if source.kda else "gated_delta_rule", mode=planned.mode,
                   source=f"{source.title}{': ' + planned.what if planned.what else ''}",
-                  convention=convention, inputs=call, outputs=dict(o=o, final_state=state, **outputs))
+                  convention=convention, inputs=call,
+                  outputs=dict(o=o, final_state=state, **outputs))
     return path
 
 
