@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real kernels that were called wrongly on purpose: a right capture passes, a wrong one is named.
+At the end, calls that are written down in a form which cannot be read: the refusal says what to do.
 
 A file says how a kernel should have been called and holds what the kernel did. Here the outputs are
 those of real kernels, and the call that the file declares is changed such that a kernel with one
@@ -17,7 +18,7 @@ import shutil
 import h5py
 import numpy as np
 
-from support import CAPTURES, CommandLineTest, main, put, run
+from support import CAPTURES, DECODE, MTP, PREFILL, CommandLineTest, main, put, run
 
 F64 = h5py.h5t.IEEE_F64LE
 F32 = h5py.h5t.IEEE_F32LE
@@ -282,6 +283,90 @@ class WrongCalls(CommandLineTest):
                 self.assertTrue(first["explains"], result.out)
                 self.assertEqual(set(first["mistake"].split(" + ")),
                                  {mistake.__name__, "intermediate_by_slot"}, result.out)
+
+
+def reshaped(shape, *names):
+    """Each named dataset in the shape that shape(old) gives it."""
+    def change(file):
+        for name in names:
+            put(file, name, shape(file[name][()]))
+    return change
+
+
+def drop(*names):
+    def change(file):
+        for name in names:
+            del file[name]
+    return change
+
+
+def several(*changes):
+    def change(file):
+        for one in changes:
+            one(file)
+    return change
+
+
+def gate_forgotten(file):
+    del convention(file)["gate"]
+
+
+def mode(name):
+    def change(file):
+        file.attrs["mode"] = name
+    return change
+
+
+def grouped_queries(file):
+    """8 query heads on the 4 states, as attention operators with grouped queries have them."""
+    for name in ("q", "k"):
+        put(file, f"inputs/{name}", np.repeat(file[f"inputs/{name}"][()], 4, axis=2))
+
+
+def lengths(file):
+    """With one state for each, whose shape would be blamed otherwise."""
+    put(file, "inputs/cu_seqlens", np.diff(file["inputs/cu_seqlens"][()]))
+
+
+TOKENS = ("inputs/q", "inputs/k", "inputs/v", "outputs/o")
+head_first = reshaped(lambda x: np.swapaxes(x, 1, 2), *TOKENS)
+one_row = reshaped(lambda x: x[None], *TOKENS)
+
+# What is wrong, the case, the change, and parts of the one line, in this order.
+UNREADABLE = (
+    ("the gate is not declared", PREFILL, gate_forgotten,
+     ("/inputs/a", "none; g is here: is the gate log, log2 or linear?")),
+    ("[1,T,H,K]", PREFILL, one_row,
+     ("/inputs/q", "rank 3", "rank 4 [1,12,1,16]; prefill is packed: [total,H,K] with cu_seqlens; "
+                             "[B,T,..] becomes [B*T,..] with cu_seqlens [0,T,2T,..]")),
+    ("[1,H,T,K]", PREFILL, several(one_row, head_first),
+     ("/inputs/q", "rank 3", "rank 4 [1,1,12,16]; this is [B,H,T,K]: transpose it to [B,T,H,K]")),
+    ("no cu_seqlens", PREFILL, drop("inputs/cu_seqlens"),
+     ("/inputs/cu_seqlens", "rank 1", "none; one sequence is [0,12]")),
+    ("cu_seqlens are lengths", PREFILL, lengths,
+     ("/inputs/cu_seqlens", "begin and end, [0,5,5,12]", "their lengths, [5,0,7]")),
+    ("several tokens in decode", MTP, mode("decode"),
+     ("/inputs/q", "T=1 in decode", "T=3; mtp is a verify of few tokens, prefill a prompt")),
+    ("[B,H,1,K]", DECODE, head_first,
+     ("/inputs/q", "[B,T,H,K]", "[3,2,1,64]; this is [B,H,T,K]: transpose axes 1 and 2")),
+    ("[B,H,T,K]", MTP, head_first,
+     ("/inputs/q", "[B,T,H,K]", "[3,1,3,16]; this is [B,H,T,K]: transpose axes 1 and 2")),
+    ("no initial state", DECODE, drop("inputs/initial_state"),
+     ("/inputs/initial_state", "rank 4", "none; give zeros [3,4,32,64] where the kernel starts")),
+    ("grouped queries", DECODE, grouped_queries,
+     ("/inputs/v", "HV a multiple of H=8",
+      "HV=4; 8 query heads share 4 states: repeat k, v, the gate, beta and the states to 8 heads")),
+)
+
+
+class UnreadableCalls(CommandLineTest):
+    def test_the_refusal_says_what_to_do(self):
+        for what, line, change, parts in UNREADABLE:
+            with self.subTest(what):
+                path = self.capture(line, change)
+                result = self.assert_run(2, "check", path)
+                (text,) = [row for row in result.out.splitlines() if "expected" in row]
+                self.assert_one_line(text, path, *parts)
 
 
 if __name__ == "__main__":

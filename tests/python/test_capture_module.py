@@ -113,7 +113,7 @@ class CaptureTest(unittest.TestCase):
         np.testing.assert_array_equal(read.view(np.uint32) >> 16, bits)
 
     def test_large_arrays_are_chunked_and_come_back(self):
-        inputs, outputs = decode_call(V=10007, B=3)
+        inputs, outputs = decode_call(V=10007)
         self.write(inputs, outputs, bf16=("v", "o"))
         with h5py.File(self.path) as file:
             state = file["outputs/final_state"]

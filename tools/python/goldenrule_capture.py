@@ -20,14 +20,46 @@ most decode kernels update it in place, so pass a clone.
 Tensors are NumPy arrays, torch tensors on any device (torch is never imported here), or anything
 that numpy.asarray takes. Storage types stay what they are: float64, float32, float16, int32,
 int64, and bfloat16 as torch.bfloat16, as ml_dtypes.bfloat16, or as float32 arrays named in
-bf16=("q", "k"), which must hold bfloat16 values exactly. Shapes and conventions: fixtures/README.md.
-Needs h5py >= 3 and NumPy.
+bf16=("q", "k"), which must hold bfloat16 values exactly. Needs h5py >= 3 and NumPy.
+
+Shapes. B rows (or sequences of equal length), T tokens, N sequences, H query/key heads, HV value
+heads (a multiple of H), K and V dimensions, P slots of a state pool. `state` is V,K under
+state_layout "vk" and K,V under "kv". In prefill `B,T` is one axis of all tokens, `total`.
+Indices are int32 or int64, everything else is of any float type.
+
+    input                  shape                           present
+    q, k                   B,T,H,K                         always
+    v                      B,T,HV,V                        always
+    a                      B,T,HV (kda: B,T,HV,K)          gate softplus, bounded
+    A_log                  HV (gate_head qk: H)            gate softplus; bounded: optional (= 0)
+    dt_bias                HV or H (kda: HV,K or H,K)      gate softplus, bounded: optional (= 0)
+    g                      B,T,HV (kda: B,T,HV,K)          gate log, log2, linear
+    b                      B,T,HV                          beta sigmoid, sigmoid2
+    beta                   B,T,HV                          beta direct
+    initial_state          P,HV,state; prefill N,HV,state  optional (= 0)
+    state_indices          B                               decode, mtp: optional (row b uses slot b)
+    output_state_indices   B                               decode, mtp: optional (= state_indices)
+    ssm_state_indices      B,T                             mtp: optional, a slot for each token,
+    num_accepted_tokens    B                               ... with the token that the row starts at
+    accepted_tokens        B                               mtp: optional (= T)
+    cu_seqlens             N+1                             prefill
+
+    output                 shape                           present
+    o                      B,T,HV,V                        wanted
+    final_state            like initial_state              wanted
+    intermediate_states    B,T,HV,state                    mtp: the state after each token
+
+decode has T = 1. Prefill is packed: `[B,T,H,K]` with B sequences of T tokens becomes
+`[B*T,H,K]`, cu_seqlens `[0,T,2T,..,B*T]` says where each begins and ends, and v, the gate, beta and
+o are packed likewise. write_capture does that itself where q has four axes.
 """
 
 import dataclasses
 import hashlib
 import math
 import os
+import warnings
+from collections.abc import Mapping
 
 import h5py
 import numpy as np
@@ -35,6 +67,10 @@ import numpy as np
 SCHEMA = "goldenrule/1"
 OPS = ("gated_delta_rule", "kda")
 MODES = ("decode", "mtp", "prefill")
+
+# What the attribute `contract` may claim.
+CONTRACTS = ("ideal", "recurrent_f32", "recurrent_bf16_state", "chunk64_f32", "chunk64_bf16",
+             "chunk16_bf16_state")
 
 # Attribute of /convention -> the names that it may have, or the type of its number.
 CONVENTION = {
@@ -67,6 +103,19 @@ DEFAULTS = {
     "pad_slot": -1,
     "disable_state_update": 0,
 }
+# Numbers without a meaning are refused: attribute -> (what is expected, whether a number is that).
+_RANGES = {
+    "softplus_beta": ("above 0", lambda x: x > 0),
+    "lower_bound": ("below 0", lambda x: x < 0),
+    "l2_eps": ("at least 0", lambda x: x >= 0),
+    "pad_slot": ("a 64-bit integer", lambda x: -2 ** 63 <= x < 2 ** 63),
+    "disable_state_update": ("0 or 1", lambda x: x in (0, 1)),
+}
+# The inputs of a gate and of a beta; those of the others may be given, but nobody reads them.
+_OF_GATE = {"softplus": ("a", "A_log", "dt_bias"), "bounded": ("a", "A_log", "dt_bias"),
+            "log": ("g",), "log2": ("g",), "linear": ("g",), "none": ()}
+_OF_BETA = {"sigmoid": ("b",), "sigmoid2": ("b",), "direct": ("beta",)}
+_CHOSEN = {name for readers in (_OF_GATE, _OF_BETA) for names in readers.values() for name in names}
 _ALWAYS = ("q", "k", "v", "a", "A_log", "dt_bias", "g", "b", "beta", "initial_state")
 _POOL = ("state_indices", "output_state_indices")
 INPUTS = {
@@ -79,6 +128,7 @@ OUTPUTS = {
     "mtp": ("o", "final_state", "intermediate_states"),
     "prefill": ("o", "final_state"),
 }
+_TYPES = "float64, float32, float16, bfloat16, int64 or int32"
 _STORED = {np.dtype(t): t for t in ("<f8", "<f4", "<f2", "<i8", "<i4")}
 _CHUNKED_FROM = 64 * 1024  # bytes; smaller datasets are stored as they are
 _CHUNK_BYTES = 512 * 1024
@@ -108,26 +158,44 @@ def write_capture(path, *, op, mode, inputs, outputs, convention=None, source=""
                   bf16=()):
     """Writes the inputs and outputs of one kernel call; replaces `path` completely or not at all.
 
-    inputs, outputs: {name: tensor}; convention: {attribute: value}, absent ones have their
-    defaults; contract: the declared rounding model, e.g. "recurrent_f32"; bf16: names of float32
-    inputs or outputs that are to be stored as bfloat16. Raises ValueError for an unknown name or
-    convention value, for a dtype that the schema does not have, and for float32 values named in
-    bf16 that no bfloat16 equals.
+    inputs, outputs: {name: tensor}, a tensor that is None is absent; convention: {attribute:
+    value}, absent ones have their defaults, and scale=None is absent; contract: the declared
+    rounding model, e.g. "recurrent_f32"; bf16: names of float32 inputs or outputs that are to be
+    stored as bfloat16.
+
+    Shapes are those of the table above, and other forms are brought to them:
+    - prefill with q `[B,T,H,K]` is packed, with everything that has tokens, and gets its
+      cu_seqlens; `[1,T,H,K]` keeps the cu_seqlens that it comes with;
+    - A_log `[1,1,H,1]` and dt_bias `[H*K]` of kda, as checkpoints store them, are reshaped;
+    - decode and mtp without initial_state start from zeros: of the shape and type of final_state,
+      or else `[B,HV,state]` in float32.
+
+    Raises ValueError, one line, for an unknown name, convention or contract; for a type that the
+    schema does not have, a masked array, and float32 values named in bf16 that no bfloat16 equals;
+    for a shape that is not the table's, naming tensor, expected and actual shape; and for an output
+    in the memory of an input, which the kernel then overwrote: clone that before the call. Warns
+    (UserWarning) of an input that the gate or beta of the convention does not use.
     """
+    path = os.fsdecode(path)
     _choice("op", op, OPS)
     _choice("mode", mode, MODES)
-    conventions = check_convention(convention or {})
+    if contract:
+        _choice("contract", contract, CONTRACTS)
+    conventions = check_convention({} if convention is None else convention)
+    bf16 = (bf16,) if isinstance(bf16, str) else tuple(bf16)
     groups = {"inputs": _tensors("inputs", inputs, INPUTS[mode], mode, bf16),
               "outputs": _tensors("outputs", outputs, OUTPUTS[mode], mode, bf16)}
-    for required in ("q", "k", "v"):
-        if required not in groups["inputs"]:
-            raise ValueError(f"inputs: {required} is missing")
     unused = set(bf16) - set(inputs) - set(outputs)
     if unused:
         raise ValueError(f"bf16: no such input or output: {', '.join(sorted(unused))}")
-    texts = {"source": _text("source", source), "contract": _text("contract", contract)}
+    texts = {"source": _text("source", source), "contract": contract}
+    _refuse_shared_memory(inputs, outputs)
+    call = _Call(op, mode, {**DEFAULTS, **conventions}, **groups)
+    call.fit()
+    for text in call.unused():
+        warnings.warn(text, stacklevel=2)
 
-    partial = os.fspath(path) + ".partial"
+    partial = path + ".partial"
     try:
         with h5py.File(partial, "w", libver=("v110", "v110")) as file:
             file.attrs["schema"] = SCHEMA
@@ -188,7 +256,11 @@ def read_fixture(path):
 def check_convention(convention):
     """The same mapping with numbers as float or int. Raises ValueError naming what is wrong."""
     checked = {}
+    if not isinstance(convention, Mapping):
+        raise ValueError(f"convention: expected {{attribute: value}}, actual {convention!r}")
     for name, value in convention.items():
+        if name == "scale" and value is None:
+            continue
         kind = CONVENTION.get(name)
         if kind is None:
             raise ValueError(f"convention: unknown attribute {name!r}; "
@@ -204,8 +276,9 @@ def check_convention(convention):
         if not exact or isinstance(value, str) or not math.isfinite(number):
             expected = "a whole number" if kind is int else "a finite number"
             raise ValueError(f"convention {name}: expected {expected}, actual {value!r}")
-        if name == "disable_state_update" and number not in (0, 1):
-            raise ValueError(f"convention {name}: expected 0 or 1, actual {value!r}")
+        legal, is_legal = _RANGES.get(name, ("", None))
+        if is_legal is not None and not is_legal(number):
+            raise ValueError(f"convention {name}: expected {legal}, actual {value!r}")
         checked[name] = number
     return checked
 
@@ -224,6 +297,8 @@ def _text(what, text):
 
 def _tensors(group, tensors, legal, mode, bf16):
     """{name: (little-endian contiguous array, is_bf16)}; bf16 arrays are uint16 bit patterns."""
+    if not isinstance(tensors, Mapping):
+        raise ValueError(f"{group}: expected {{name: tensor}}, actual {type(tensors).__name__}")
     result = {}
     for name, tensor in tensors.items():
         if name not in legal:
@@ -235,14 +310,22 @@ def _tensors(group, tensors, legal, mode, bf16):
 
 
 def _to_array(what, tensor, as_bf16):
-    if hasattr(tensor, "detach") and hasattr(tensor, "cpu"):  # a torch tensor
-        import torch
+    if isinstance(tensor, np.ma.MaskedArray):
+        raise ValueError(f"{what}: expected every value, actual a masked array")
+    try:
+        if hasattr(tensor, "detach") and hasattr(tensor, "cpu"):  # a torch tensor
+            import torch
 
-        tensor = tensor.detach().cpu().contiguous()
-        if tensor.dtype == torch.bfloat16:
-            return tensor.view(torch.int16).numpy().view(np.uint16), True
-        tensor = tensor.numpy()
-    array = np.asarray(tensor, order="C")
+            values = tensor.detach().cpu().contiguous()
+            if values.dtype == torch.bfloat16:
+                return values.view(torch.int16).numpy().view(np.uint16), True
+            array = np.asarray(values.numpy(), order="C")
+        else:
+            array = np.asarray(tensor, order="C")
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        actual = getattr(tensor, "dtype", type(tensor).__name__)
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{what}: expected {_TYPES}, actual {actual} ({reason})") from error
     if array.dtype.name == "bfloat16":  # ml_dtypes
         return array.view(np.uint16), True
     if as_bf16:
@@ -251,9 +334,278 @@ def _to_array(what, tensor, as_bf16):
         return _float32_to_bf16(what, array.astype(np.float32, copy=False)), True
     stored = _STORED.get(array.dtype.newbyteorder("<"))
     if stored is None:
-        raise ValueError(f"{what}: expected float64, float32, float16, bfloat16, int64 or int32, "
-                         f"actual {array.dtype}")
+        raise ValueError(f"{what}: expected {_TYPES}, actual {array.dtype}")
     return array.astype(stored, copy=False), False
+
+
+class _Addresses:
+    """Where the elements of a torch tensor lie, for numpy.shares_memory; they are never read."""
+
+    def __init__(self, tensor):
+        size = tensor.element_size()
+        self.__array_interface__ = {
+            "version": 3, "typestr": f"|V{size}", "shape": tuple(tensor.shape),
+            "strides": tuple(step * size for step in tensor.stride()),
+            "data": (tensor.data_ptr(), True)}
+
+
+def _memory(tensor):
+    """An array that lies where the tensor does, or None where that cannot be told."""
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    if not hasattr(tensor, "data_ptr"):
+        return None
+    try:
+        return np.asarray(_Addresses(tensor)) if tensor.data_ptr() else None
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        return None  # sparse, or no strides
+
+
+def _refuse_shared_memory(inputs, outputs):
+    """An output in the memory of an input: what is there now is no longer what the kernel read."""
+    for output, after in outputs.items():
+        for name, before in inputs.items():
+            arrays = _memory(before), _memory(after)
+            if any(array is None for array in arrays):
+                continue
+            try:
+                shared = np.shares_memory(*arrays, max_work=10 ** 6)
+            except RuntimeError:  # too hard to tell
+                continue
+            if shared:
+                raise ValueError(f"outputs {output}: lies in the memory of inputs {name}, which "
+                                 "the kernel has overwritten; clone it before the call")
+
+
+def _brackets(shape):
+    return "[" + ",".join(map(str, shape)) + "]"
+
+
+def _some(values):
+    return _brackets(values if len(values) <= 6 else [*values[:6], ".."])
+
+
+class _Call:
+    """The shapes of one call: the table of the module's docstring, and what is brought to it.
+
+    inputs and outputs, {name: (array, is_bf16)}, are changed in place.
+    """
+
+    def __init__(self, op, mode, convention, inputs, outputs):
+        self.kda, self.mode, self.convention = op == "kda", mode, convention
+        self.inputs, self.outputs = inputs, outputs
+
+    def fit(self):
+        """Brings the tensors to the shapes of the table, or raises ValueError."""
+        if not self.outputs:
+            raise ValueError(f"outputs: expected at least one of {', '.join(OUTPUTS[self.mode])}, "
+                             "actual none")
+        for name in ("q", "k", "v"):
+            if name not in self.inputs:
+                raise ValueError(f"inputs: {name} is missing")
+        prefill = self.mode == "prefill"
+        if self._is_head_first():
+            raise ValueError(f"inputs q: expected [B,T,H,K], actual {_brackets(self._shape('q'))}; "
+                             "this is [B,H,T,K]: transpose axes 1 and 2 of q, k, v, o and what "
+                             "else has tokens")
+        if prefill:
+            self._pack()
+        self._read_extents()
+        if not prefill:
+            self._start_from_zeros()
+            self.slots = self._ranked("initial_state", 4)[0]
+        self._reshape_parameters()
+        self._check_inputs()
+        self._check_outputs()
+
+    def unused(self):
+        """A text for each kind of inputs that are given and that the convention does not use."""
+        texts = []
+        for kind, readers in (("gate", _OF_GATE), ("beta", _OF_BETA)):
+            read = readers[self.convention[kind]]
+            others = {name for names in readers.values() for name in names} - set(read)
+            names = [name for name in self.inputs if name in others]
+            if names:
+                texts.append(f"inputs {', '.join(names)}: not used, since {kind} is "
+                             f"{self.convention[kind]!r}, which reads {', '.join(read) or 'none'}")
+        return texts
+
+    def _shape(self, name):
+        return self.inputs[name][0].shape
+
+    def _ranked(self, name, rank):
+        shape = self._shape(name)
+        if len(shape) != rank:
+            raise ValueError(f"inputs {name}: expected rank {rank}, actual rank {len(shape)} "
+                             f"{_brackets(shape)}")
+        return shape
+
+    def _told_value_heads(self):
+        """The number of value heads that a tensor without token axes tells, or None."""
+        for tensors, name in ((self.inputs, "initial_state"), (self.outputs, "final_state")):
+            if name in tensors and tensors[name][0].ndim == 4:
+                return tensors[name][0].shape[1]
+        if "A_log" in self.inputs and self.convention["gate_head"] == "v":
+            return self.inputs["A_log"][0].size
+        return None
+
+    def _is_head_first(self):
+        """[B,H,T,K]. Never true of a right [B,T,H,K]: there axis 2 of v has the heads that other
+        tensors tell, and axis 1 of q and v is the same T."""
+        q, v = self._shape("q"), self._shape("v")
+        if len(q) != 4 or len(v) != 4 or q[2] != v[2] or q[1] < 1 or v[1] % q[1] != 0:
+            return False
+        heads = self._told_value_heads()
+        return q[1] != v[1] if heads is None else heads == v[1] and heads != v[2]
+
+    def _pack(self):
+        """[B,T,..] becomes [B*T,..] with cu_seqlens [0,T,..]; [1,T,..] keeps its own."""
+        q = self._shape("q")
+        four = len(q) == 4
+        total = q[0] * q[1] if four else q[0] if q else 0
+        if "cu_seqlens" in self.inputs:
+            self._refuse_lengths(total)
+        elif not four:
+            raise ValueError(f"inputs cu_seqlens: is missing; one sequence is [0,{total}]")
+        if not four:
+            return
+        rows, tokens = q[:2]
+        equal = np.arange(rows + 1, dtype="<i8") * tokens
+        if "cu_seqlens" not in self.inputs:
+            self.inputs["cu_seqlens"] = equal, False
+        elif rows != 1 and not np.array_equal(self.inputs["cu_seqlens"][0], equal):
+            raise ValueError(f"inputs cu_seqlens: expected {_some(equal)} or none, since q is "
+                             f"[B,T,H,K] = {_brackets(q)}, actual "
+                             f"{_some(self.inputs['cu_seqlens'][0].ravel())}")
+        ranks = dict(q=4, k=4, v=4, o=4, a=3 + self.kda, g=3 + self.kda, b=3, beta=3)
+        for tensors in (self.inputs, self.outputs):
+            for name, (array, is_bf16) in tensors.items():
+                if array.ndim == ranks.get(name) and array.shape[:2] == (rows, tokens):
+                    tensors[name] = array.reshape(total, *array.shape[2:]), is_bf16
+
+    def _refuse_lengths(self, total):
+        array = self.inputs["cu_seqlens"][0]
+        if array.ndim != 1 or array.dtype.kind != "i" or array.size == 0:
+            return  # refused with the others
+        lengths = [int(n) for n in array]
+        sums = [0]
+        for n in lengths:
+            sums.append(sums[-1] + n)
+        if (lengths[0], lengths[-1]) != (0, total) and min(lengths) >= 0 and sums[-1] == total:
+            raise ValueError("inputs cu_seqlens: expected where the sequences begin and end, "
+                             f"{_some(sums)}, actual their lengths, {_some(lengths)}")
+        if lengths[0] != 0 or lengths[-1] != total or any(np.diff(lengths) < 0):
+            raise ValueError("inputs cu_seqlens: expected where the sequences begin and end, 0 to "
+                             f"{total}, never falling, actual {_some(lengths)}")
+
+    def _read_extents(self):
+        prefill = self.mode == "prefill"
+        q, v = (self._ranked(name, 3 if prefill else 4) for name in "qv")
+        (self.H, self.K), (self.HV, self.V) = q[-2:], v[-2:]
+        if prefill:
+            self.tokens = q[:1]
+            bounds = self._ranked("cu_seqlens", 1)[0]
+            if bounds < 1:
+                raise ValueError("inputs cu_seqlens: expected [N+1] with N >= 0, actual [0]")
+            self.rows = self.slots = bounds - 1
+        else:
+            self.tokens = q[:2]
+            self.rows = q[0]
+        extents = (self.H, self.HV, self.K, self.V)
+        if min(extents) < 1:
+            raise ValueError(f"inputs q, v: expected H, HV, K, V >= 1, actual {_brackets(extents)}")
+        if self.HV % self.H != 0:
+            states = "1 state" if self.HV == 1 else f"{self.HV} states"
+            hint = (f"; {self.H} query heads share {states}: repeat k, v, the gate, beta and the "
+                    f"states to {self.H} heads" if self.H % self.HV == 0 else "")
+            raise ValueError(f"inputs v: expected HV a multiple of H={self.H}, actual HV={self.HV}"
+                             f"{hint}")
+        if self.mode == "decode" and self.tokens[1] != 1:
+            raise ValueError(f"inputs q: expected T=1 in decode, actual T={self.tokens[1]}; mtp is "
+                             "a verify of few tokens, prefill a prompt")
+        values_first = self.convention["state_layout"] == "vk"
+        self.state = (self.V, self.K) if values_first else (self.K, self.V)
+
+    def _start_from_zeros(self):
+        if "initial_state" in self.inputs:
+            return
+        final, is_bf16 = self.outputs.get("final_state", (None, False))
+        if final is not None and final.ndim == 4 and final.shape[1:] == (self.HV, *self.state):
+            self.inputs["initial_state"] = np.zeros_like(final), is_bf16
+            return
+        for name in (*_POOL, "ssm_state_indices"):
+            if name in self.inputs:
+                raise ValueError(f"inputs initial_state: is missing, and {name} names slots of it")
+        zeros = np.zeros((self.rows, self.HV, *self.state), "<f4")
+        self.inputs["initial_state"] = zeros, False
+
+    def _of_parameters(self):
+        heads = self.HV if self.convention["gate_head"] == "v" else self.H
+        return {"A_log": (heads,), "dt_bias": (heads, self.K) if self.kda else (heads,)}
+
+    def _reshape_parameters(self):
+        """A_log [1,1,H,1] and dt_bias [H*K], as checkpoints store them."""
+        for name, wanted in self._of_parameters().items():
+            if name not in self.inputs:
+                continue
+            array, is_bf16 = self.inputs[name]
+            axes = [n for n in array.shape if n != 1]
+            if array.size == math.prod(wanted) and axes in ([n for n in wanted if n != 1],
+                                                            [array.size]):
+                self.inputs[name] = array.reshape(wanted), is_bf16
+
+    def _check_inputs(self):
+        gates = _OF_GATE[self.convention["gate"]] + _OF_BETA[self.convention["beta"]]
+        per_head = (*self.tokens, self.HV)
+        per_gate = (*per_head, self.K) if self.kda else per_head
+        shapes = {"q": (*self.tokens, self.H, self.K), "k": (*self.tokens, self.H, self.K),
+                  "v": (*per_head, self.V), "a": per_gate, "g": per_gate, "b": per_head,
+                  "beta": per_head, **self._of_parameters(),
+                  "initial_state": (self.slots, self.HV, *self.state),
+                  "ssm_state_indices": self.tokens, "cu_seqlens": (self.rows + 1,)}
+        for name in _POOL + ("num_accepted_tokens", "accepted_tokens"):
+            shapes[name] = (self.rows,)
+        optional = {"dt_bias"} | ({"A_log"} if self.convention["gate"] == "bounded" else set())
+        for name in gates:
+            if name not in self.inputs and name not in optional:
+                raise ValueError(f"inputs {name}: is missing, a tensor {_brackets(shapes[name])} "
+                                 f"(gate {self.convention['gate']!r}, beta "
+                                 f"{self.convention['beta']!r}){self._meant(name)}")
+        scatter = "ssm_state_indices" in self.inputs
+        if scatter != ("num_accepted_tokens" in self.inputs):
+            absent = "num_accepted_tokens" if scatter else "ssm_state_indices"
+            raise ValueError(f"inputs {absent}: is missing; ssm_state_indices and "
+                             "num_accepted_tokens come together")
+        for name, (array, is_bf16) in self.inputs.items():
+            if name in gates or name not in _CHOSEN:
+                self._check("inputs", name, array, is_bf16, shapes[name])
+
+    def _check_outputs(self):
+        state = (self.HV, *self.state)
+        shapes = {"o": (*self.tokens, self.HV, self.V), "final_state": (self.slots, *state),
+                  "intermediate_states": (*self.tokens, *state)}
+        for name, (array, is_bf16) in self.outputs.items():
+            self._check("outputs", name, array, is_bf16, shapes[name])
+
+    def _check(self, group, name, array, is_bf16, shape):
+        integer = name == "cu_seqlens" or name.endswith(("_indices", "_tokens"))
+        if (array.dtype.kind == "i") != integer:
+            expected = "int32 or int64" if integer else "a floating-point tensor"
+            actual = "bfloat16" if is_bf16 else array.dtype
+            raise ValueError(f"{group} {name}: expected {expected}, actual {actual}")
+        if array.shape != tuple(shape):
+            raise ValueError(f"{group} {name}: expected {_brackets(shape)}, actual "
+                             f"{_brackets(array.shape)}")
+
+    def _meant(self, name):
+        """The gate or beta that the caller may have meant, where its input is here."""
+        for names, other, question in ((("a", "A_log"), "g", "the gate log, log2 or linear"),
+                                       (("g",), "a", "the gate softplus or bounded"),
+                                       (("b",), "beta", "beta direct"),
+                                       (("beta",), "b", "beta sigmoid or sigmoid2")):
+            if name in names and other in self.inputs:
+                return f"; {other} is here: is {question}?"
+        return ""
 
 
 def _float32_to_bf16(what, array):
