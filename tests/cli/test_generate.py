@@ -224,6 +224,9 @@ class GenerateTest(SuiteTest):
                             (DECODE + " K=32", ("K",)),
                             (DECODE + " seed=1 seed=2", ("second 'seed'",)),
                             (DECODE.replace("=production", "=Q"), ("family", "'Q'")),
+                            (DECODE + " l2_eps=-1", ("l2_eps", "at least 0", "-1")),
+                            (DECODE + " pad_slot=-9223372036854775808",
+                             ("pad_slot", "2^31-1", "-9223372036854775808")),
                             ("smock", ("smoke", "'smock'"))):
             with self.subTest(line):
                 result = self.assert_run(2, "generate", line, "-o", self.folder)
