@@ -201,8 +201,8 @@ class GenerateTest(SuiteTest):
         for roundoff, count in (("1e-7", 1), ("1e-7", 0), ("2e-7", 1)):
             contract.write_text('{"name":"mine","state":"f32","unit_roundoff":%s}' % roundoff)
             self.assertIn(f"{count} written", self.assert_run(0, *command).out)
-        result = self.assert_run(0, "verify", folder)
-        self.assertIn("/budget/mine, whose contract is not built in", result.out)
+        result = self.assert_run(2, "verify", folder)
+        self.assertIn("NOT RECOMPUTED: /budget/mine;", result.out)
         contract.write_text('{"name":"ideal"}')
         self.assert_one_line(self.assert_run(2, *command).err, contract, "name", "no built-in",
                              "'ideal'")

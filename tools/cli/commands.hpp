@@ -51,7 +51,8 @@ int mutate(const MatrixOptions& options, const std::string& json);
 /// Which mistakes the rules of other projects miss on their own inputs, as a markdown table.
 int mutate_peers();
 
-/// Digests, schema and recomputation of every .h5 file of a directory.
+/// Digests, schema and recomputation of every .h5 file of a directory. 1: something differs; 2:
+/// something cannot be read or recomputed.
 int verify(const std::string& directory);
 
 int info(const std::string& file);

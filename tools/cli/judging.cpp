@@ -21,11 +21,22 @@ std::optional<scalar::Precision> parse_precision(const std::string& name) {
 }
 
 bounds::Contract named_contract(const std::string& name) {
-  return name.ends_with(".json") ? bounds::load_contract(name) : bounds::find_contract(name);
+  if (!name.ends_with(".json")) return bounds::find_contract(name);
+  bounds::Contract contract = bounds::load_contract(name);
+  const auto printable = [](char c) { return c > ' ' && c <= '~' && c != '/'; };
+  if (contract.name.empty() || !std::ranges::all_of(contract.name, printable)) {
+    throw Error(ErrorKind::kValue, name, "name",
+                "printable ASCII characters without spaces and '/'", "another name");
+  }
+  if (is_built_in(contract.name)) {
+    throw Error(ErrorKind::kValue, name, "name", "a name that no built-in contract has",
+                "'" + contract.name + "'");
+  }
+  return contract;
 }
 
-bool is_built_in(const bounds::Contract& contract) {
-  return std::ranges::find(bounds::contracts(), contract.name, &bounds::Contract::name) !=
+bool is_built_in(const std::string& contract) {
+  return std::ranges::find(bounds::contracts(), contract, &bounds::Contract::name) !=
          bounds::contracts().end();
 }
 
