@@ -281,38 +281,9 @@ Judgement judgement(const call::Record& record, const bounds::Contract& contract
   return result;
 }
 
-Judgement judgement(const call::Record& record, const bounds::Contract& contract,
-                    const std::map<std::string, StoredGolden>& golden, int precision_bits) {
-  // Golden values and radii are the file's.
-  Judgement result{.report = {},
-                   .evaluation = expectations(record, contract, scalar::Precision::kDouble, false)};
-  for (const auto& [name, tensor] : record.outputs) {
-    const auto stored = golden.find(name);
-    if (stored == golden.end()) {
-      throw Error(ErrorKind::kSchema, "/golden/" + name, "golden values for every output", "none");
-    }
-    oracle::Expected& expected = result.evaluation.outputs.at(name);
-    if (stored->second.values.size() != expected.golden.size()) {
-      throw Error(ErrorKind::kShape, "/golden/" + name,
-                  std::to_string(expected.golden.size()) + " values",
-                  std::to_string(stored->second.values.size()));
-    }
-    expected.golden = stored->second.values;
-    std::ranges::fill(expected.radius, call::f32_not_below(stored->second.radius));
-  }
-  result.report = judge_all(record, contract, result.evaluation, precision_bits);
-  conclude(result.report, record);
-  return result;
-}
-
 CaseReport judge_record(const call::Record& record, const bounds::Contract& contract,
                         std::optional<scalar::Precision> precision) {
   return judgement(record, contract, precision).report;
-}
-
-CaseReport judge_stored(const call::Record& record, const bounds::Contract& contract,
-                        const std::map<std::string, StoredGolden>& golden, int precision_bits) {
-  return judgement(record, contract, golden, precision_bits).report;
 }
 
 Verdict combine(const std::vector<Verdict>& parts) {

@@ -94,31 +94,15 @@ struct CaseReport {
 [[nodiscard]] CaseReport judge_record(const call::Record& record, const bounds::Contract& contract,
                                       std::optional<scalar::Precision> precision);
 
-/// Golden values from a file.
-struct StoredGolden {
-  std::vector<double> values;
-  double radius = 0.0;
-};
-
-/// The same with golden values and radii that are given; only the budget is computed (in double).
-/// Throws Error(kSchema) where record.outputs holds a tensor that `golden` lacks, Error(kShape) for
-/// golden values of another count.
-[[nodiscard]] CaseReport judge_stored(const call::Record& record, const bounds::Contract& contract,
-                                      const std::map<std::string, StoredGolden>& golden,
-                                      int precision_bits);
-
 /// A report and the expectations that it was made from, for those who ask why (explain/).
 struct Judgement {
   CaseReport report;
   oracle::Evaluation evaluation;
 };
 
-/// judge_record and judge_stored, with what they know.
+/// judge_record, with what it knows.
 [[nodiscard]] Judgement judgement(const call::Record& record, const bounds::Contract& contract,
                                   std::optional<scalar::Precision> precision);
-[[nodiscard]] Judgement judgement(const call::Record& record, const bounds::Contract& contract,
-                                  const std::map<std::string, StoredGolden>& golden,
-                                  int precision_bits);
 
 /// The verdict of a whole from those of its parts: out-of-budget dominates, then error, mistrusted,
 /// skipped; a whole of passes is EXACT only if all parts are. Skipped parts (an empty tensor) do

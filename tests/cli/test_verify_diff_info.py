@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 
 from support import (DECODE, MTP, MTP_PADDED, PREFILL, CommandLineTest, flip_a_bit, forge, main,
-                     next_value, put)
+                     make_capture, next_value, put)
 
 
 def scale_element(path, name, index, factor):
@@ -118,11 +118,31 @@ class DiffTest(CommandLineTest):
                                  for t in case["tensors"]])
             self.assertEqual(verdicts[0], verdicts[1])
 
-    def test_a_candidate_needs_only_outputs_of_its_own(self):
-        def shorten(file):
-            del file["outputs/final_state"]
-        result = self.assert_run(0, "diff", self.fixture(DECODE), self.capture(DECODE, shorten))
-        self.assertNotIn("final_state", result.out)
+    def test_an_absent_output_is_missed(self):
+        report = self.folder / "report.json"
+
+        def without(*names, change=lambda file: None):
+            def edit(file):
+                change(file)
+                for name in names:
+                    del file[f"outputs/{name}"]
+            return edit
+
+        def spoil(file):
+            next_value(file, "outputs/o", (0, 0, 1, 5))
+        for line, names in ((DECODE, ["o"]), (DECODE, ["final_state"]),
+                            (MTP, ["final_state", "intermediate_states"])):
+            self.assert_run(2, "diff", self.fixture(line), self.capture(line, without(*names)),
+                            "--json", report)
+            (case,) = json.loads(report.read_text())["cases"]
+            self.assertEqual(case["verdict"], "SKIPPED")
+            self.assertEqual(case["reason"], "not in the candidate: " + ", ".join(names))
+            skipped = [t["name"] for t in case["tensors"] if t["verdict"] == "SKIPPED"]
+            self.assertEqual(skipped, names)
+        # It hides nothing: what is there and wrong is wrong.
+        wrong = self.capture(DECODE, without("final_state", change=spoil))
+        result = self.assert_run(1, "diff", self.fixture(DECODE), wrong, "--contract", "ideal")
+        self.assertRegex(result.out, r"final_state +SKIPPED(.|\n)*absent: the golden file holds it")
 
     def test_other_inputs_or_conventions(self):
         golden = self.fixture(DECODE)
@@ -220,11 +240,18 @@ class DiffTest(CommandLineTest):
             values = file["inputs/v"][()].astype(np.float64)
             values[0, 0, 0, 0] = math.nan
             put(file, "inputs/v", values)
-        golden = self.copy_of_fixture(DECODE)
-        with h5py.File(golden, "r+") as file:
+
+        def poison_all(file):
             poison(file)
-        result = self.assert_run(0, "diff", golden, self.capture(DECODE, poison))
+            slot = int(file["inputs/state_indices"][0])
+            file["golden/o"][0, 0, 0, 0] = math.nan
+            file["golden/final_state"][slot, 0, 0, :] = math.nan
+        golden = forge(self.copy_of_fixture(DECODE), poison_all)
+        capture = make_capture(golden, self.folder / "capture.h5")
+        result = self.assert_run(0, "diff", golden, capture)
         self.assertIn("the inputs hold 1 NaN", result.out)
+        # Without one it is another call.
+        self.assert_run(2, "diff", golden, self.capture(DECODE))
 
     def test_without_golden_values(self):
         capture = self.capture(DECODE)

@@ -25,7 +25,8 @@ struct DiffOptions {
   std::string json, junit;
   bool explain = true;
 };
-/// Judges the outputs of `candidate` against the golden values stored in `golden`.
+/// Judges the outputs of `candidate` as outputs of the call in `golden`, whose golden values must
+/// be those of its inputs.
 int diff(const DiffOptions& options);
 
 struct GenerateOptions {
