@@ -10,8 +10,8 @@ import json
 import h5py
 import numpy as np
 
-from support import (DECODE, MTP_PADDED, PREFILL, CommandLineTest, forge, main, meaning,
-                     meaning_digest, put)
+from support import (DECODE, MTP_PADDED, PREFILL, CommandLineTest, forge, main, make_capture,
+                     meaning, meaning_digest, put)
 
 REAL = np.float64
 
@@ -214,6 +214,29 @@ class ForgedGoldenTest(CommandLineTest):
         with h5py.File(golden, "r+") as file:
             file["convention"].attrs["head_map"] = "tiled"
         self.refused(golden, self.capture(PREFILL), "/@meaning_sha256", "SHA-256")
+
+    def test_a_call_of_which_double_says_nothing(self):
+        # Keys of norm 40 and a state that is orthogonal to them: exact is 1, and what double
+        # precision can promise grows by 1600 with each token.
+        line = "op=gdn mode=prefill lens=12 H=1 HV=2 K=16 V=8 gate=log beta=direct h0=1 io=f32"
+
+        def expand(file):
+            values = dict(q=0, k=0, v=0, g=0, beta=1, initial_state=0)
+            for name, value in values.items():
+                file[f"inputs/{name}"][...] = value
+            file["inputs/q"][..., -1] = 1
+            file["inputs/k"][..., 0] = 40
+            file["inputs/initial_state"][..., -1] = 1
+            file["convention"].attrs.update(qk_l2norm="none", scale=1.0)
+            file["golden/o"][...] = 1
+            file["golden/final_state"][...] = file["inputs/initial_state"][()]
+            for golden in file["golden"].values():
+                golden.attrs["radius"] = 2.0 ** -53
+        golden = forge(self.copy_of_fixture(line), expand)
+        candidate = make_capture(golden, self.folder / "candidate.h5")
+        self.assertIn("EXACT", self.assert_run(0, "diff", golden, candidate).out)
+        forge(golden, move("golden/o", (3, 1, 2), 1 + 1e-12))
+        self.refused(golden, candidate, "/golden/o[3,1,2]", "168 bits")
 
     def test_golden_values_within_both_radii_change_no_verdict(self):
         # An ulp of f64 is within the two radii of the double tier, and a correct rounding to f32
