@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "tests/call/support.hpp"
@@ -21,6 +22,13 @@ void check_names(const std::string& legal) {
   test::check_refused(
       [] { (void)parse_name<E>("no such"); },
       {ErrorKind::kValue, std::string(Names::kWhat), "one of " + legal, "'no such'"});
+}
+
+template <class T>
+Convention with(T Convention::*field, std::type_identity_t<T> value) {
+  Convention c;
+  c.*field = value;
+  return c;
 }
 
 }  // namespace
@@ -73,6 +81,47 @@ TEST_CASE("convention: every field is visited once, and the visit can change it"
   CHECK(c.scale == 3.0);
   CHECK(c.pad_slot == 3);
   CHECK_FALSE(c == Convention{});
+}
+
+TEST_CASE("convention: numbers without a meaning are refused, wherever they come from") {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
+  CHECK_NOTHROW(validate(Convention{}));
+  Convention odd;
+  odd.softplus_beta = 1e-300;
+  odd.softplus_threshold = -1;
+  odd.lower_bound = -1e-300;
+  odd.l2_eps = 0;
+  odd.scale = -2.0;
+  odd.pad_slot = -kMaxPadSlot;
+  odd.disable_state_update = 1;
+  CHECK_NOTHROW(validate(odd));
+  const auto refused = [](const Convention& c, const std::string& name, const std::string& expected,
+                          const std::string& actual) {
+    test::check_refused([&] { validate(c); },
+                        {ErrorKind::kValue, "/convention@" + name, expected, actual});
+    test::check_refused([&] { validate(c, ""); }, {ErrorKind::kValue, name, expected, actual});
+    Record record = test::mtp();
+    record.convention = c;
+    test::check_refused([&] { (void)validate(record); },
+                        {ErrorKind::kValue, "/convention@" + name, expected, actual});
+  };
+  refused(with(&Convention::softplus_beta, 0), "softplus_beta", "above 0", "0");
+  refused(with(&Convention::softplus_beta, -1.5), "softplus_beta", "above 0", "-1.5");
+  refused(with(&Convention::softplus_threshold, -kInfinity), "softplus_threshold",
+          "a finite number", "-inf");
+  refused(with(&Convention::lower_bound, 0), "lower_bound", "below 0", "0");
+  refused(with(&Convention::lower_bound, -kInfinity), "lower_bound", "a finite number", "-inf");
+  refused(with(&Convention::l2_eps, -1e-30), "l2_eps", "at least 0", "-1e-30");
+  refused(with(&Convention::l2_eps, std::nan("")), "l2_eps", "a finite number", "nan");
+  refused(with(&Convention::scale, kInfinity), "scale", "a finite number", "inf");
+  refused(with(&Convention::pad_slot, kMaxPadSlot + 1), "pad_slot", "within +-(2^31-1)",
+          "2147483648");
+  refused(with(&Convention::pad_slot, kLowest), "pad_slot", "within +-(2^31-1)",
+          "-9223372036854775808");
+  refused(with(&Convention::disable_state_update, 2), "disable_state_update", "0 or 1", "2");
+  refused(with(&Convention::disable_state_update, kLowest), "disable_state_update", "0 or 1",
+          "-9223372036854775808");
 }
 
 TEST_CASE("convention: head maps") {

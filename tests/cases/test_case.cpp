@@ -145,6 +145,8 @@ TEST_CASE("a value that cannot be is refused") {
   check_refused(with(kDecode, "l2_eps=-1"), ErrorKind::kValue, "l2_eps");
   check_refused(with(kDecode, "lower_bound=5"), ErrorKind::kValue, "lower_bound");
   check_refused(with(kDecode, "softplus_beta=0"), ErrorKind::kValue, "softplus_beta");
+  check_refused(with(kDecode, "pad_slot=2147483648"), ErrorKind::kValue, "pad_slot: expected");
+  check_refused(with(kDecode, "pad_slot=-9223372036854775808"), ErrorKind::kValue, "2^31-1");
   check_refused(with(kDecode, "io=f64"), ErrorKind::kValue, "io");
   check_refused(with(kDecode, "io=fp16"), ErrorKind::kValue, "'fp16'");
   check_refused(with(kDecode, "index=f32"), ErrorKind::kValue, "index");

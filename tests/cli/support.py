@@ -8,8 +8,11 @@ this uses the project's own Python module, which is under test elsewhere.
 Environment: GOLDENRULE (the program), GOLDENRULE_CAPTURES_DIR (real captures; may be empty).
 """
 
+import decimal
+import hashlib
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -118,6 +121,77 @@ def next_value(file, name, index):
     exponent = max(np.frexp(values[index])[1] - 1, smallest)
     values[index] += np.copysign(2.0 ** (exponent - (bits - 1)), values[index])
     put(file, name, values)
+
+
+# What an absent attribute of /convention stands for, but for the scale, which depends on K.
+CONVENTION = dict(state_layout="vk", gate="softplus", softplus_beta=1.0, softplus_threshold=20.0,
+                  lower_bound=-5.0, beta="sigmoid", qk_l2norm="rsqrt_sum_eps", l2_eps=1e-6,
+                  head_map="grouped", gate_head="v", pad_slot=-1, disable_state_update=0)
+
+
+def element_type(type_id):
+    """The schema's name of an HDF5 type."""
+    if isinstance(type_id, h5py.h5t.TypeIntegerID):
+        return f"i{8 * type_id.get_size()}"
+    return "bf16" if type_id.get_fields()[4] == 7 else f"f{8 * type_id.get_size()}"
+
+
+def meaning(file):
+    """{path: value}: what fixtures/schema/meaning.hpp says that a file means, from its text."""
+    def shown(value):
+        if isinstance(value, (float, np.floating)):
+            return struct.pack(">d", value).hex()
+        return value if isinstance(value, str) else str(int(value))
+
+    def tensor(dataset):
+        data = np.empty(dataset.shape, f"V{dataset.id.get_type().get_size()}")
+        dataset.id.read(h5py.h5s.ALL, h5py.h5s.ALL, data, dataset.id.get_type())
+        shape = ",".join(map(str, dataset.shape))
+        return (f"{element_type(dataset.id.get_type())} [{shape}] "
+                f"{hashlib.sha256(data.tobytes()).hexdigest()}")
+
+    found = {f"/@{name}": shown(file.attrs[name])
+             for name in ("schema", "op", "mode", "source", "contract", "case", "family", "seed",
+                          "precision_bits", "generator") if name in file.attrs}
+    K = file["inputs/q"].shape[-1]
+    with decimal.localcontext(decimal.Context(prec=60)):
+        scale = float(decimal.Decimal(K) ** decimal.Decimal("-0.5"))
+    convention = {**CONVENTION, "scale": scale, **file["convention"].attrs}
+    found.update({f"/convention@{name}": shown(value) for name, value in convention.items()})
+
+    def visit(name, item):
+        if isinstance(item, h5py.Dataset) and not name.startswith("outputs/"):
+            found[f"/{name}"] = tensor(item)
+            if name.startswith("golden/"):
+                found[f"/{name}@radius"] = shown(item.attrs["radius"])
+    file.visititems(visit)
+    return found
+
+
+def meaning_digest(file):
+    text = b"".join(b"%d:%s," % (len(part), part)
+                    for entry in sorted((path.encode(), value.encode())
+                                        for path, value in meaning(file).items())
+                    for part in entry)
+    return hashlib.sha256(text).hexdigest()
+
+
+def forge(path, edit):
+    """Changes a fixture and makes all of its digests fit, as a careful liar would."""
+    with h5py.File(path, "r+") as file:
+        edit(file)
+        for group in ("inputs", "golden", "budget", "stages"):
+            if group in file:
+                file[group].visititems(reseal_dataset)
+        file.attrs["meaning_sha256"] = meaning_digest(file)
+    return path
+
+
+def reseal_dataset(_, item):
+    if isinstance(item, h5py.Dataset) and "sha256" in item.attrs:
+        data = np.empty(item.shape, f"V{item.id.get_type().get_size()}")
+        item.id.read(h5py.h5s.ALL, h5py.h5s.ALL, data, item.id.get_type())
+        item.attrs["sha256"] = hashlib.sha256(data.tobytes()).hexdigest()
 
 
 class CommandLineTest(unittest.TestCase):

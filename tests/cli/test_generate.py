@@ -201,8 +201,8 @@ class GenerateTest(SuiteTest):
         for roundoff, count in (("1e-7", 1), ("1e-7", 0), ("2e-7", 1)):
             contract.write_text('{"name":"mine","state":"f32","unit_roundoff":%s}' % roundoff)
             self.assertIn(f"{count} written", self.assert_run(0, *command).out)
-        result = self.assert_run(0, "verify", folder)
-        self.assertIn("/budget/mine, whose contract is not built in", result.out)
+        result = self.assert_run(2, "verify", folder)
+        self.assertIn("NOT RECOMPUTED: /budget/mine;", result.out)
         contract.write_text('{"name":"ideal"}')
         self.assert_one_line(self.assert_run(2, *command).err, contract, "name", "no built-in",
                              "'ideal'")
@@ -224,6 +224,9 @@ class GenerateTest(SuiteTest):
                             (DECODE + " K=32", ("K",)),
                             (DECODE + " seed=1 seed=2", ("second 'seed'",)),
                             (DECODE.replace("=production", "=Q"), ("family", "'Q'")),
+                            (DECODE + " l2_eps=-1", ("l2_eps", "at least 0", "-1")),
+                            (DECODE + " pad_slot=-9223372036854775808",
+                             ("pad_slot", "2^31-1", "-9223372036854775808")),
                             ("smock", ("smoke", "'smock'"))):
             with self.subTest(line):
                 result = self.assert_run(2, "generate", line, "-o", self.folder)

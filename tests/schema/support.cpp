@@ -128,6 +128,7 @@ void write_edited(const std::filesystem::path& path, const std::function<void(hi
   write_fixture(path, small_fixture(V));
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   REQUIRE(file >= 0);
+  REQUIRE(H5Adelete(file, "meaning_sha256") >= 0);
   edit(file);
   REQUIRE(H5Fclose(file) >= 0);
 }

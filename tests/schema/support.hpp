@@ -48,7 +48,8 @@ void check_equal(const Fixture& a, const Fixture& b);
 [[nodiscard]] std::string file_bytes(const std::filesystem::path& path);
 void write_bytes(const std::filesystem::path& path, const std::string& bytes);
 
-/// Writes small_fixture(V) to `path` and lets `edit` change the open file.
+/// Writes small_fixture(V) to `path`, without the digest of its meaning, as other writers do, and
+/// lets `edit` change the open file.
 void write_edited(const std::filesystem::path& path, const std::function<void(hid_t)>& edit,
                   std::int64_t V = 3);
 

@@ -27,7 +27,8 @@ struct DiffOptions {
   bool explain = true;
   std::vector<std::string> only;
 };
-/// Judges the outputs of `candidate` against the golden values stored in `golden`.
+/// Judges the outputs of `candidate` as outputs of the call in `golden`, whose golden values must
+/// be those of its inputs.
 int diff(const DiffOptions& options);
 
 struct GenerateOptions {
@@ -53,7 +54,8 @@ int mutate(const MatrixOptions& options, const std::string& json);
 /// Which mistakes the rules of other projects miss on their own inputs, as a markdown table.
 int mutate_peers();
 
-/// Digests, schema and recomputation of every .h5 file of a directory.
+/// Digests, schema and recomputation of every .h5 file of a directory. 1: something differs; 2:
+/// something cannot be read or recomputed.
 int verify(const std::string& directory);
 
 int info(const std::string& file);

@@ -5,10 +5,12 @@
 #include <cmath>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/widening.hpp"
 #include "fixtures/schema/read.hpp"
 #include "reference/verdict/verdict.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/judging.hpp"
+#include "tools/cli/stored_golden.hpp"
 
 namespace goldenrule::tools {
 namespace {
@@ -42,30 +44,58 @@ void check_same_call(const schema::Fixture& golden, const schema::Fixture& candi
   for (const auto& [name, tensor] : a.inputs) {
     demand(b.find_input(name) != nullptr, "/inputs/" + name, expected, "no such dataset");
   }
-  demand(a.convention == b.convention, "/convention", "the conventions of " + options.golden,
-         "other conventions");
+  const std::int64_t K = call::validate(a).K;
+  demand(call::resolved(a.convention, K) == call::resolved(b.convention, K), "/convention",
+         "the conventions of " + options.golden, "other conventions");
 }
 
-// Budgets are computed, also where the golden file has them: they depend on the type in which the
-// candidate stores its outputs, and the search for the mistake wants more of them than a file has.
-void judge_candidate(const DiffOptions& options, FileReport& result) {
-  schema::Fixture golden =
-      schema::read_fixture(options.golden, {.budgets = false, .stages = false});
+// The golden file: read as a whole, so that the digest of its meaning is checked, and recomputed.
+schema::Fixture read_golden(const std::string& file) {
+  schema::Fixture golden = schema::read_fixture(file);
   if (golden.golden.empty()) {
-    throw Error(ErrorKind::kSchema, options.golden, "/golden", "golden values", "none");
+    throw Error(ErrorKind::kSchema, file, "/golden", "golden values", "none");
   }
+  try {
+    check_stored_golden(golden);
+  } catch (const Error& error) {
+    throw error.in_file(file);
+  }
+  golden.budgets.clear();  // of kernels that may store other types than the candidate
+  golden.stages.clear();
+  return golden;
+}
+
+// What the golden file holds, the candidate must: a state that the call does not update excepted.
+std::vector<std::string> wanted_of(const schema::Fixture& golden) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : golden.golden) {
+    const bool kept = golden.record.convention.disable_state_update != 0 && name == "final_state";
+    if (!kept) names.push_back(name);
+  }
+  return names;
+}
+
+// Nothing of the candidate but its outputs counts, neither its contract nor the types of inputs
+// that it repeats; and nothing of the golden file but the call: the verdict is that of `check`.
+void judge_candidate(const DiffOptions& options, FileReport& result) {
+  schema::Fixture golden = read_golden(options.golden);
   schema::Fixture candidate = schema::read_fixture(
       options.candidate,
       {.golden = false, .budgets = false, .stages = false, .call = &golden.record});
   check_same_call(golden, candidate, options);
 
   golden.record.outputs = std::move(candidate.record.outputs);
-  golden.record.contract = candidate.record.contract;
+  call::undo_widening(golden.record);
+  keep_only(options.only, golden.record);
   const bounds::Contract contract =
       choose_contract(options.contract, golden.record, result.contract_origin);
   verdict::Judgement judgement =
-      verdict::judgement(golden.record, contract, std::nullopt, options.only);
-  if (options.explain) result.diagnosis = explain_failure(golden.record, contract, judgement);
+      verdict::judgement(golden.record, contract, std::nullopt,
+                         options.only.empty() ? wanted_of(golden) : options.only);
+  if (options.explain) {
+    result.diagnosis = explain_failure(golden.record, contract, judgement);
+    result.permit = find_permit(golden.record, contract, judgement.report);
+  }
   result.report = std::move(judgement.report);
   result.record = std::move(golden.record);
   drop_tensors(result.record);

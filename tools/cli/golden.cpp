@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/golden.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -49,15 +48,12 @@ std::int64_t stored_stages(const schema::Fixture& fixture) {
   return a == fixture.stages.end() || a->second.shape().empty() ? 0 : a->second.shape().back();
 }
 
-bool same_bytes(const call::Tensor& a, const call::Tensor& b) {
-  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
-         std::ranges::equal(a.bytes(), b.bytes());
-}
-
-bool same_tensors(const call::TensorMap& a, const call::TensorMap& b) {
-  return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
-    return x.first == y.first && same_bytes(x.second, y.second);
-  });
+std::optional<scalar::Precision> stored_precision(const schema::Fixture& fixture) {
+  using scalar::Precision;
+  for (const Precision p : {Precision::kDouble, Precision::kQuad, Precision::kMulti}) {
+    if (oracle::bits_of(p) == fixture.precision_bits) return p;
+  }
+  return std::nullopt;
 }
 
 call::TensorMap compute_budget(const schema::Fixture& fixture, const bounds::Contract& contract) {

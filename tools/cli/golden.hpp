@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,9 +37,8 @@ struct Extras {
 /// The chunk size of the stages in a fixture, the last extent of A; 0: it has none.
 [[nodiscard]] std::int64_t stored_stages(const schema::Fixture& fixture);
 
-[[nodiscard]] bool same_bytes(const call::Tensor& a, const call::Tensor& b);
-/// Whether the same names hold the same bytes in the same types and shapes.
-[[nodiscard]] bool same_tensors(const call::TensorMap& a, const call::TensorMap& b);
+/// The tier that gave the golden values of a fixture, as it says; nothing for other precision_bits.
+[[nodiscard]] std::optional<scalar::Precision> stored_precision(const schema::Fixture& fixture);
 
 /// Golden values and precision for `fixture`, from its inputs.
 void compute_golden(schema::Fixture& fixture, scalar::Precision precision);

@@ -30,6 +30,7 @@ int info(const std::string& file) {
   print_field("generator", header.generator);
   print_field("precision_bits",
               header.precision_bits > 0 ? std::to_string(header.precision_bits) : "");
+  print_field("meaning_sha256", header.meaning_sha256);
   fmt::print("conventions\n");
   call::for_each_field(header.record.convention, [](const char* name, const auto& value) {
     using Field = std::decay_t<decltype(value)>;

@@ -25,8 +25,8 @@ bounds::Contract named_contract(const std::string& name) {
   return name.ends_with(".json") ? bounds::load_contract(name) : bounds::find_contract(name);
 }
 
-bool is_built_in(const bounds::Contract& contract) {
-  return std::ranges::find(bounds::contracts(), contract.name, &bounds::Contract::name) !=
+bool is_built_in(const std::string& contract) {
+  return std::ranges::find(bounds::contracts(), contract, &bounds::Contract::name) !=
          bounds::contracts().end();
 }
 

@@ -17,11 +17,14 @@ namespace goldenrule::tools {
 /// auto (nullopt), double, quad or multi; Error(kArgument) otherwise.
 [[nodiscard]] std::optional<scalar::Precision> parse_precision(const std::string& name);
 
-/// The contract `name`, a built-in one or a .json file. Throws Error.
+/// The contract `name`, a built-in one or a .json file: the one place where such a file is loaded.
+/// Reports print its name and fixtures make a group of it, so it must be printable ASCII and may
+/// not be that of a built-in contract, which would lend it a trust that it has not earned. Throws
+/// Error.
 [[nodiscard]] bounds::Contract named_contract(const std::string& name);
 
-/// Whether its name is that of a built-in contract.
-[[nodiscard]] bool is_built_in(const bounds::Contract& contract);
+/// Whether a built-in contract has this name.
+[[nodiscard]] bool is_built_in(const std::string& contract);
 
 /// The same, or without a name the contract of the record; `origin` says how it was chosen.
 [[nodiscard]] bounds::Contract choose_contract(const std::string& name, const call::Record& record,

@@ -61,7 +61,7 @@ int run(int argc, char** argv) {
   sub->callback([&] { command = [&] { return tools::verify(directory); }; });
 
   tools::DiffOptions diff;
-  sub = app.add_subcommand("diff", "Judge a candidate's outputs against stored golden values");
+  sub = app.add_subcommand("diff", "Judge a candidate's outputs as outputs of a fixture's call");
   sub->add_option("golden", diff.golden, "a fixture with /golden")->required();
   sub->add_option("candidate", diff.candidate, "a capture of the same inputs")->required();
   sub->add_option("--contract", diff.contract, "as in check");
