@@ -17,6 +17,7 @@ namespace {
 FileReport check_file(const std::string& file, const CheckOptions& options) {
   FileReport result;
   result.file = file;
+  const auto start = ExplainEffort::Clock::now();
   try {
     schema::Fixture fixture =
         schema::read_fixture(file, {.golden = false, .budgets = false, .stages = false});
@@ -26,7 +27,11 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
         choose_contract(options.contract, result.record, result.contract_origin);
     verdict::Judgement judgement =
         verdict::judgement(result.record, contract, parse_precision(options.precision));
-    if (options.explain) result.diagnosis = explain_failure(result.record, contract, judgement);
+    if (options.explain) {
+      result.diagnosis =
+          explain_failure(result.record, contract, judgement,
+                          {.seconds = options.explain_seconds, .judging_since = start});
+    }
     result.report = std::move(judgement.report);
     drop_tensors(result.record);
   } catch (const Error& error) {

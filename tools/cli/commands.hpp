@@ -16,6 +16,8 @@ struct CheckOptions {
   std::string precision = "auto";
   std::string json, junit;  ///< paths; empty: not written
   bool explain = true;      ///< ends a failing file with where it fails and why
+  /// How long to look for the mistake; absent: ten times the verdict, or 5 s.
+  std::optional<double> explain_seconds;
 };
 int check(const CheckOptions& options);
 
@@ -24,6 +26,7 @@ struct DiffOptions {
   std::string contract;
   std::string json, junit;
   bool explain = true;
+  std::optional<double> explain_seconds;
 };
 /// Judges the outputs of `candidate` against the golden values stored in `golden`.
 int diff(const DiffOptions& options);
