@@ -2,14 +2,17 @@
 #include "reference/explain/diagnose.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "fixtures/parallel/observer.hpp"
 #include "reference/explain/match.hpp"
 #include "reference/explain/pattern.hpp"
 #include "reference/explain/scatter.hpp"
+#include "reference/explain/ties.hpp"
 
 namespace goldenrule::explain {
 namespace {
@@ -34,10 +37,15 @@ struct Candidate {
   Hypothesis hypothesis;
   Match match;
   bool called_kernel = false;
+  bool only_ties_left = false;           // ties.hpp
   std::optional<Prediction> prediction;  // of those that explain
 
   [[nodiscard]] bool explains() const {
-    return match.failing == 0 && match.accounted >= kAccounted;
+    return (match.failing == 0 || only_ties_left) && match.accounted >= kAccounted;
+  }
+  // What an explanation takes for granted.
+  [[nodiscard]] int assumptions() const {
+    return (match.guessed > 0 ? 1 : 0) + (only_ties_left ? 2 : 0);
   }
 };
 
@@ -46,14 +54,28 @@ struct Scattered {
   ScatterMatch match;
 };
 
-// Explanations by what they leave, those that need no guess first; then by what they account for.
-// A count of elements within budget would favour mistakes whose own budget is wide.
+// Explanations by what they leave, those that take nothing for granted first; then by what they
+// account for. A count of elements within budget would favour mistakes whose own budget is wide.
 bool better(const Candidate& a, const Candidate& b) {
   if (a.explains() != b.explains()) return a.explains();
   if (!a.explains()) return a.match.accounted > b.match.accounted;
-  return std::pair(a.match.guessed > 0, a.match.residual) <
-         std::pair(b.match.guessed > 0, b.match.residual);
+  return std::pair(a.assumptions(), a.match.residual) <
+         std::pair(b.assumptions(), b.match.residual);
 }
+
+// The end of the time that a search may take.
+class Deadline {
+ public:
+  explicit Deadline(const SearchLimit& limit) : limit_(limit) {}
+  [[nodiscard]] double elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  [[nodiscard]] bool passed() const { return elapsed() >= limit_.seconds; }
+
+ private:
+  SearchLimit limit_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 std::int64_t steps_of(const Capture& capture) {
   const call::Dims d = call::validate(capture.call);
@@ -77,7 +99,7 @@ std::optional<Candidate> evaluate(const Trial& trial, const Hypothesis& hypothes
                       .match = trial.matcher.match(*prediction),
                       .called_kernel = prediction->called_kernel,
                       .prediction = {}};
-  if (candidate.explains()) candidate.prediction = std::move(prediction);
+  candidate.prediction = std::move(prediction);
   return candidate;
 }
 
@@ -120,8 +142,9 @@ std::vector<Capture> screening_cuts(const Capture& capture, std::span<const Fail
 class Search {
  public:
   Search(Capture capture, std::span<const Failures> failures,
-         std::vector<const mistakes::Mistake*> mistakes)
-      : whole_(std::move(capture)),
+         std::vector<const mistakes::Mistake*> mistakes, const Deadline& deadline)
+      : deadline_(deadline),
+        whole_(std::move(capture)),
         mistakes_(std::move(mistakes)),
         steps_(steps_of(*whole_.capture)),
         screened_(steps_ > kScreeningSteps / std::max<std::int64_t>(std::ssize(mistakes_), 1)) {
@@ -134,12 +157,18 @@ class Search {
   void run() {
     std::vector<Hypothesis> singles;
     for (const mistakes::Mistake* m : mistakes_) singles.push_back({m});
-    const std::vector<Candidate> promising = screen(singles);
+    const std::vector<Candidate> promising =
+        screen(singles, "single mistakes", [] { return false; });
     found_ = verify(promising);
     const auto explained = [this] { return std::ranges::any_of(found_, &Candidate::explains); };
     if (!explained()) scatter();
     if (!explained() && scattered_.empty()) {
-      for (Candidate& pair : verify(screen(pairs_of(promising)))) {
+      const auto stop = [this] {
+        stopped_ = stopped_ || deadline_.passed();
+        pairs_ += stopped_ ? 0 : 1;
+        return stopped_;
+      };
+      for (Candidate& pair : verify(screen(pairs_of(promising), "pairs of mistakes", stop))) {
         if (pair.explains()) found_.push_back(std::move(pair));
       }
     }
@@ -152,17 +181,23 @@ class Search {
   /// Mistakes that explain by how widely they err, the best profile first.
   [[nodiscard]] const std::vector<Scattered>& scattered() const { return scattered_; }
   [[nodiscard]] bool screened() const { return screened_; }
-  [[nodiscard]] std::int64_t pairs() const { return pairs_; }
+  [[nodiscard]] std::int64_t pairs() const { return std::min(pairs_, possible_pairs_); }
+  [[nodiscard]] std::int64_t possible_pairs() const { return possible_pairs_; }
+  /// The time was over before all pairs were tried.
+  [[nodiscard]] bool stopped() const { return stopped_; }
 
  private:
   // Mistakes inside the algorithm may amplify roundings; a mistake around the kernel does not.
   void scatter() {
+    if (whole_.matcher.match_right_call().ratio < kFar) return;
+    parallel::Phase phase("mistakes that amplify roundings", std::ssize(self_made_));
     const auto runs = static_cast<std::int64_t>(kScatterRuns * self_made_.size());
     const bool whole = steps_ <= kScreeningSteps / std::max<std::int64_t>(runs, 1);
     for (const mistakes::Mistake* m : self_made_) {
       const Trial& trial = whole || !screened_ ? whole_ : cuts_.back();
       const auto match = match_scatter(*trial.capture, {m});
       if (match && match->explains()) scattered_.push_back({m, *match});
+      phase.advance();
     }
     std::ranges::stable_sort(scattered_, [](const Scattered& a, const Scattered& b) {
       return a.match.profile > b.match.profile;
@@ -171,14 +206,21 @@ class Search {
 
   // Hypotheses that bring the outputs nearer to the capture, or a part of it, the best first. A
   // part is a call of its own, so what explains the whole explains each part: the cheapest comes
-  // first, and what accounts for little there is not tried on the others.
-  std::vector<Candidate> screen(std::vector<Hypothesis> hypotheses) {
+  // first, and what accounts for little there is not tried on the others. `stop` is asked before
+  // each hypothesis of the first part.
+  template <class Stop>
+  std::vector<Candidate> screen(std::vector<Hypothesis> hypotheses, const char* what,
+                                const Stop& stop) {
     std::vector<Candidate> promising;
+    bool first = true;
     const auto keep = [&](const Trial& part) {
       const Match right = part.matcher.match_right_call();
       if (right.failing == 0) return;
+      parallel::Phase phase(what, std::ssize(hypotheses));
       std::vector<Hypothesis> left;
       for (const Hypothesis& h : hypotheses) {
+        if (first && stop()) break;
+        phase.advance();
         std::optional<Candidate> c = evaluate(part, h, SpreadBy::kScaling);
         if (!c) continue;
         if (h.size() == 1 && !c->called_kernel) note_self_made(h.front());
@@ -195,6 +237,7 @@ class Search {
         }
       }
       hypotheses = std::move(left);
+      first = false;
     };
     if (!screened_) keep(whole_);
     for (auto part = cuts_.rbegin(); part != cuts_.rend(); ++part) keep(*part);
@@ -219,6 +262,10 @@ class Search {
       if (!screened_ && candidate.match.accounted < kAccounted) {
         verified.push_back(candidate);
       } else if (auto c = evaluate(whole_, candidate.hypothesis, by)) {
+        const bool near = !c->explains() && c->match.accounted >= kAccounted;
+        c->only_ties_left =
+            near && only_ties_left(*whole_.capture, c->hypothesis, *c->prediction, c->match);
+        if (!c->explains()) c->prediction.reset();
         verified.push_back(std::move(*c));
         // Of a large capture one explanation is enough: each costs a run of the whole call.
         if (screened_ && verified.back().explains()) break;
@@ -250,44 +297,63 @@ class Search {
     const auto affordable =
         static_cast<std::size_t>(2 * kScreeningSteps / std::max<std::int64_t>(steps, 1));
     if (pairs.size() > affordable) pairs.resize(affordable);
-    pairs_ = std::ssize(pairs);
+    possible_pairs_ = std::ssize(pairs);
     return pairs;
   }
 
+  const Deadline& deadline_;
   const Trial whole_;
   const std::vector<const mistakes::Mistake*> mistakes_;
   const std::int64_t steps_;
   const bool screened_;
   std::vector<Trial> cuts_;
-  std::int64_t pairs_ = 0;
+  std::int64_t pairs_ = 0, possible_pairs_ = 0;
+  bool stopped_ = false;
   std::vector<const mistakes::Mistake*> self_made_;  // with an implementation of their own
   std::vector<Candidate> found_;
   std::vector<Scattered> scattered_;
 };
 
-Explanation explanation_of(const Candidate& c) {
+Explanation explanation_of(const Hypothesis& hypothesis, const call::Record& record) {
   Explanation e;
-  for (const mistakes::Mistake* m : c.hypothesis) {
+  for (const mistakes::Mistake* m : hypothesis) {
     e.mistakes.emplace_back(m->name);
     e.meanings.emplace_back(m->meaning);
+    if (const auto meant = mistakes::meant_convention(*m, record)) e.meant.push_back(*meant);
   }
+  // One of two mistakes that is none leaves a mistake.
+  if (e.meant.size() < e.mistakes.size()) e.meant.clear();
+  return e;
+}
+
+Explanation explanation_of(const Candidate& c, const call::Record& record) {
+  Explanation e = explanation_of(c.hypothesis, record);
   e.residual_ratio = c.match.ratio;
   e.accounted = c.match.accounted;
   e.failing = c.match.failing;
   e.explains = c.explains();
+  if (c.only_ties_left) e.flipped = c.match.failing;
   return e;
 }
 
-// Explanations with the same outputs are one, under the name that comes first in the table.
-std::vector<Explanation> report(const Matcher& matcher, const std::vector<Candidate>& found,
-                                std::int64_t failing) {
+// Explanations with the same outputs are one, under the name that comes first in the table; those
+// of one name are one too.
+std::vector<Explanation> report(const call::Record& record, const Matcher& matcher,
+                                const std::vector<Candidate>& found, std::int64_t failing) {
   std::vector<Explanation> explanations;
   std::vector<const Candidate*> kept;
   std::size_t near_misses = 0;
   for (const Candidate& c : found) {
+    Explanation e = explanation_of(c, record);
+    const bool named = std::ranges::any_of(explanations, [&](const Explanation& other) {
+      return other.name() == e.name() ||
+             std::ranges::find(other.same, e.name()) != other.same.end();
+    });
+    if (named) continue;
     if (!c.explains()) {
-      if (kept.empty() && c.match.failing < failing && near_misses < kNearMisses) {
-        explanations.push_back(explanation_of(c));
+      const bool near = c.match.failing < failing && c.match.accounted >= kAccounted;
+      if (kept.empty() && near && near_misses < kNearMisses) {
+        explanations.push_back(std::move(e));
         ++near_misses;
       }
       continue;
@@ -296,11 +362,10 @@ std::vector<Explanation> report(const Matcher& matcher, const std::vector<Candid
       return matcher.same_outputs(*other->prediction, *c.prediction);
     });
     if (same != kept.end()) {
-      explanations[static_cast<std::size_t>(same - kept.begin())].same.push_back(
-          explanation_of(c).name());
+      explanations[static_cast<std::size_t>(same - kept.begin())].same.push_back(e.name());
     } else if (kept.size() < kReported) {
       kept.push_back(&c);
-      explanations.push_back(explanation_of(c));
+      explanations.push_back(std::move(e));
     }
   }
   return explanations;
@@ -315,7 +380,9 @@ std::string Explanation::name() const {
 }
 
 Diagnosis diagnose(const call::Record& record, const bounds::Contract& contract,
-                   const oracle::Evaluation& evaluation, std::span<const mistakes::Mistake> table) {
+                   const oracle::Evaluation& evaluation, std::span<const mistakes::Mistake> table,
+                   const SearchLimit& limit) {
+  const Deadline deadline(limit);
   Diagnosis diagnosis;
   diagnosis.known = std::ssize(table);
   const std::vector<Failures> failures = find_failures(record, contract, evaluation);
@@ -323,6 +390,8 @@ Diagnosis diagnose(const call::Record& record, const bounds::Contract& contract,
   for (const Failures& f : failures) failing += f.count;
   if (failing == 0) return diagnosis;
   diagnosis.pattern = describe_pattern(record, contract, evaluation, failures);
+  diagnosis.of_capture = find_capture_mistakes(record, contract, evaluation, failures);
+  if (std::ranges::any_of(diagnosis.of_capture, &CaptureMistake::accounts)) return diagnosis;
   Capture capture = make_capture(record, contract, evaluation);
   std::vector<const mistakes::Mistake*> applicable;
   for (const mistakes::Mistake& m : table) {
@@ -330,23 +399,22 @@ Diagnosis diagnose(const call::Record& record, const bounds::Contract& contract,
   }
   diagnosis.tried = std::ssize(applicable);
   if (applicable.empty()) return diagnosis;
-  Search search(std::move(capture), failures, std::move(applicable));
+  Search search(std::move(capture), failures, std::move(applicable), deadline);
   search.run();
   for (const Scattered& s : search.scattered()) {
-    diagnosis.explanations.push_back({.mistakes = {std::string(s.mistake->name)},
-                                      .meanings = {std::string(s.mistake->meaning)},
-                                      .same = {},
-                                      .residual_ratio = s.match.ratio,
-                                      .accounted = 0.0,
-                                      .failing = 0,
-                                      .explains = true,
-                                      .width = s.match.width});
+    Explanation e = explanation_of({s.mistake}, record);
+    e.residual_ratio = s.match.ratio;
+    e.explains = true;
+    e.width = s.match.width;
+    diagnosis.explanations.push_back(std::move(e));
   }
   if (diagnosis.explanations.empty()) {
-    diagnosis.explanations = report(search.matcher(), search.found(), failing);
+    diagnosis.explanations = report(record, search.matcher(), search.found(), failing);
   }
   diagnosis.pairs = search.pairs();
+  diagnosis.possible_pairs = search.possible_pairs();
   diagnosis.screened = search.screened();
+  if (search.stopped()) diagnosis.stopped_after = deadline.elapsed();
   return diagnosis;
 }
 

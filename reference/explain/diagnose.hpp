@@ -6,21 +6,28 @@
 // all outputs within the budget of the mistaken call explain the capture. Several can: they are
 // ranked by what is left between prediction and capture, in budgets of the right call, which is one
 // yardstick for all. When no single mistake explains, pairs are tried, but only of mistakes of
-// which at least one brings the prediction nearer to the capture.
+// which at least one brings the prediction nearer to the capture. Where nothing explains, mistakes
+// that account for at least half of the error are named as near misses; what accounts for less says
+// nothing of the kernel, and readers believe it.
 //
-// Cost. All hypotheses run on the whole capture where that takes at most kScreeningSteps visits of
-// state elements. A larger capture is screened on two cuts (capture.hpp): some value channels of
-// all tokens, and all channels of the first tokens; what looks right on either is verified on the
-// whole.
+// Ways of one mistake (rows of one name) are one answer: the best of them is named.
+//
+// Cost. Pairs come last, and a limit of time cuts them short; without it, or where it is not
+// reached, the result is deterministic. All hypotheses run on the whole capture where that takes at
+// most kScreeningSteps visits of state elements. A larger capture is screened on two cuts
+// (capture.hpp): some value channels of all tokens, and all channels of the first tokens; what
+// looks right on either is verified on the whole.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "reference/explain/capture.hpp"
+#include "reference/explain/capture_mistakes.hpp"
 #include "reference/mistakes/mistake.hpp"
 
 namespace goldenrule::explain {
@@ -29,10 +36,12 @@ struct Explanation {
   std::vector<std::string> mistakes;  ///< one name, or the two of a pair
   std::vector<std::string> meanings;  ///< one sentence for each
   std::vector<std::string> same;      ///< other explanations that predict the same outputs
+  std::vector<std::string> meant;     ///< "head_map=tiled": conventions that would make it right
   double residual_ratio = 0.0;        ///< max |captured - predicted| / budget
   double accounted = 0.0;             ///< share of the error that it accounts for (match.hpp)
   std::int64_t failing = 0;           ///< elements that it does not reproduce
   bool explains = false;              ///< it reproduces every element
+  std::int64_t flipped = 0;           ///< but these, which roundings near a tie explain (ties.hpp)
   /// For a mistake that amplifies roundings (scatter.hpp): rms error over that of the emulated
   /// mistake. It explains by where and how widely it errs, not element by element.
   std::optional<double> width{};
@@ -42,18 +51,28 @@ struct Explanation {
 };
 
 struct Diagnosis {
-  std::string pattern;                    ///< empty: nothing fails
+  std::string pattern;  ///< empty: nothing fails
+  /// Mistakes of the capture. Where one accounts for the failures no other is looked for.
+  std::vector<CaptureMistake> of_capture;
   std::vector<Explanation> explanations;  ///< best first; those that do not explain come last
   std::int64_t known = 0;                 ///< mistakes in the table
   std::int64_t tried = 0;                 ///< of them, those that this call can show
   std::int64_t pairs = 0;                 ///< pairs that were tried
+  std::int64_t possible_pairs = 0;        ///< pairs that were to be tried
   bool screened = false;                  ///< hypotheses were first judged on a part of the capture
+  std::optional<double> stopped_after{};  ///< seconds; pairs were left untried
+};
+
+/// How long a search may take. Single mistakes are always tried.
+struct SearchLimit {
+  double seconds = std::numeric_limits<double>::infinity();
 };
 
 /// Of a judged record with at least one output; `evaluation` is that of this record and contract
-/// (verdict::Judgement). Deterministic.
+/// (verdict::Judgement). Deterministic where the limit does not stop it.
 [[nodiscard]] Diagnosis diagnose(const call::Record& record, const bounds::Contract& contract,
                                  const oracle::Evaluation& evaluation,
-                                 std::span<const mistakes::Mistake> table);
+                                 std::span<const mistakes::Mistake> table,
+                                 const SearchLimit& limit = {});
 
 }  // namespace goldenrule::explain

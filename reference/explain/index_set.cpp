@@ -19,7 +19,6 @@ double log_choices(std::int64_t n, std::int64_t k) {
 
 // The step of an arithmetic progression that holds exactly these indices; 0 where there is none.
 std::int64_t common_step(const std::vector<std::int64_t>& indices) {
-  if (indices.size() < 2) return 0;
   const std::int64_t step = indices[1] - indices[0];
   for (std::size_t i = 1; i < indices.size(); ++i) {
     if (indices[i] - indices[i - 1] != step) return 0;
@@ -48,8 +47,8 @@ Shape shape_of(const IndexSet& set, const std::vector<std::int64_t>& indices) {
   if (dense && set.last == set.size - 1) return Shape::kFrom;
   if (dense && set.first == 0) return Shape::kBelow;
   if (dense) return Shape::kRange;
-  // The whole residue class, not a part of it.
-  const std::int64_t step = common_step(indices);
+  // The whole residue class, not a part of it; two indices always have a step.
+  const std::int64_t step = set.count < kPeriodic ? 0 : common_step(indices);
   if (step > 1 && set.first < step && set.last + step >= set.size) return Shape::kResidue;
   if (set.count == set.size - 1) return Shape::kAllButOne;
   return set.count <= kFewAtMost ? Shape::kFew : Shape::kAll;

@@ -15,6 +15,8 @@
 namespace goldenrule::explain {
 
 inline constexpr double kChance = 1e-3;
+/// Members that a period must have: any two indices have a step.
+inline constexpr std::int64_t kPeriodic = 3;
 
 enum class Shape {
   kNothing,    ///< no index

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 
 #include "fixtures/parallel/for_each_index.hpp"
 
@@ -20,28 +19,26 @@ constexpr double kFarOff = 1e6;
 // Elements that one job compares: enough to be worth a thread.
 constexpr std::size_t kPerJob = 1 << 14;
 
-// What the elements that are predicted as unwritten hold.
-struct Leftovers {
-  bool constant = true;  // one number in all of them
-  bool any_written = false;
-};
+// What is believed of finite elements that are predicted as unwritten.
+enum class Leftovers { kNothing, kConstant, kJunk };
 
-Leftovers leftovers(const ComparedOutput& output, const PredictedOutput& predicted) {
-  Leftovers found;
-  std::optional<double> first;
-  for (std::size_t i = 0; i < predicted.value.size(); ++i) {
-    if (output.elements[i] == Element::kUndefined) continue;
-    if (!std::isnan(predicted.value[i])) {
-      found.any_written = true;
-      continue;
-    }
-    const double y = output.captured[i];
-    if (!std::isfinite(y)) continue;
-    if (!first) first = y;
-    found.constant = found.constant && y == *first;
+struct Unwritten {
+  std::int64_t count = 0;
+  bool constant = true;  // one number in all of them
+  double first = 0.0;
+  double yy = 0.0, yg = 0.0, gg = 0.0;  // products with themselves and with the exact results
+
+  void add(double y, double exact) {
+    if (count++ == 0) first = y;
+    constant = constant && y == first;
+    if (!std::isfinite(exact)) return;
+    yy += y * y;
+    yg += y * exact;
+    gg += exact * exact;
   }
-  return found;
-}
+  [[nodiscard]] bool is_constant() const { return constant && (count > 1 || first == 0.0); }
+  [[nodiscard]] bool resembles_results() const { return 4.0 * yg * yg > yy * gg; }
+};
 
 // The failing elements of one row and head.
 struct Block {
@@ -78,7 +75,7 @@ struct Sums {
 class Comparison {
  public:
   Comparison(const ComparedOutput& output, const PredictedOutput& predicted)
-      : output_(output), predicted_(predicted), leftovers_(leftovers(output, predicted)) {}
+      : output_(output), predicted_(predicted), leftovers_(leftovers()) {}
 
   void add_to(Sums& sums) const {
     const std::size_t blocks = output_.captured.size() / output_.block;
@@ -150,17 +147,51 @@ class Comparison {
     } else if (!std::isfinite(y)) {
       reproduced = true;
     } else if (std::isnan(p)) {
-      ++sums.guessed;
-      reproduced =
-          leftovers_.constant || (output_.elements[i] == Element::kFails && leftovers_.any_written);
+      reproduced = leftovers_ == Leftovers::kConstant ||
+                   (leftovers_ == Leftovers::kJunk && output_.elements[i] == Element::kFails);
+      sums.guessed += reproduced ? 1 : 0;
     }
     if (!reproduced) sums.ratio = kInfinity;
     return reproduced;
   }
 
+  [[nodiscard]] Leftovers leftovers() const {
+    Unwritten unwritten;
+    for (std::size_t i = 0; i < predicted_.value.size(); ++i) {
+      if (is_left(i)) unwritten.add(output_.captured[i], output_.expected->golden[i]);
+    }
+    if (unwritten.count == 0) return Leftovers::kNothing;
+    if (unwritten.is_constant()) return Leftovers::kConstant;
+    return !unwritten.resembles_results() && reproduces_the_rest() ? Leftovers::kJunk
+                                                                   : Leftovers::kNothing;
+  }
+
+  // Finite, where nothing is predicted to be written.
+  [[nodiscard]] bool is_left(std::size_t i) const {
+    return output_.elements[i] != Element::kUndefined && std::isnan(predicted_.value[i]) &&
+           std::isfinite(output_.captured[i]);
+  }
+
+  // Something finite is predicted, and all that is predicted beside the leftovers is reproduced.
+  [[nodiscard]] bool reproduces_the_rest() const {
+    bool any = false;
+    Sums sums;
+    for (std::size_t i = 0; i < predicted_.value.size(); ++i) {
+      if (output_.elements[i] == Element::kUndefined || is_left(i)) continue;
+      const double y = output_.captured[i];
+      const double p = predicted_.value[i];
+      const bool reproduced = std::isfinite(y) && std::isfinite(p)
+                                  ? add_ratio(i, std::fabs(y - p), p, sums)
+                                  : reproduces_nonfinite(i, y, p, sums);
+      if (!reproduced) return false;
+      any = any || std::isfinite(p);
+    }
+    return any;
+  }
+
   const ComparedOutput& output_;
   const PredictedOutput& predicted_;
-  const Leftovers leftovers_;
+  const Leftovers leftovers_ = Leftovers::kNothing;
 };
 
 }  // namespace

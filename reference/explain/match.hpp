@@ -8,11 +8,19 @@
 // the output cannot hold what is predicted, NaN and Inf may be captured too.
 //
 // Unwritten elements are predicted as NaN; what a kernel left alone holds whatever the buffer held.
-// Such an element is reproduced by NaN or Inf, and by one number if it stands in all such elements
-// of the tensor (buffers are cleared, or filled with a mark). Other finite content is believed to
-// be junk only where the element fails, since junk is not right by chance, and only if the
-// prediction says that other elements of the tensor are written: without that, "nothing was
-// written" would explain every wrong tensor.
+// A predicted NaN is reproduced by NaN or Inf. By a finite number only as the rest of a tensor that
+// the prediction otherwise gets right, in two cases:
+//
+//   one number in all such elements (buffers are cleared, or filled with a mark): two equal numbers
+//     or a zero do not come about by chance, where the results differ from place to place;
+//   junk, where the element fails (junk is not right by chance), some finite elements of the tensor
+//     are predicted and all of them are reproduced (else "nothing was written" would explain every
+//     wrong tensor), and the junk knows nothing of the results:
+//     |<captured, exact>| <= |captured| |exact| / 2 over all of it. A kernel that wrote its results
+//     with an error, whatever it is, wrote something that resembles them.
+//
+// Anywhere else a predicted NaN says nothing about a finite number and accounts for nothing of it:
+// a mistake that predicts NaN in a tenth of a tensor would account for a tenth of every error.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +39,7 @@ struct Match {
   /// the failing elements of a row and head, never below 0; the mean over rows and heads that fail.
   double accounted = 0.0;
   std::int64_t failing = 0;  ///< elements that are not reproduced
-  std::int64_t guessed = 0;  ///< elements predicted as unwritten that hold a finite number
+  std::int64_t guessed = 0;  ///< reproduced elements, predicted as unwritten, that hold a number
 };
 
 /// One output of a capture as all predictions are compared with it.

@@ -10,6 +10,7 @@
 
 #include "fixtures/call/plan.hpp"
 #include "reference/explain/index_set.hpp"
+#include "reference/explain/nan_words.hpp"
 #include "reference/explain/token_words.hpp"
 #include "reference/verdict/budget.hpp"
 #include "reference/verdict/coordinates.hpp"
@@ -117,7 +118,7 @@ class TensorPattern {
 
   // Sequences that are too short to reach the first failing token say nothing by being right.
   [[nodiscard]] std::string sequence_words() const {
-    if (grid_.slots) return axis_words({"slot", "slots", "slot"}, rows_);
+    if (grid_.slots) return axis_words({"slot", "slots", "p"}, rows_);
     std::vector<TokenMask> masks = token_masks();
     std::int64_t first = std::ssize(rows_);
     for (const TokenMask& mask : masks) {
@@ -177,9 +178,8 @@ class TensorPattern {
 
   // What stands where the result should be.
   [[nodiscard]] std::string content_words() const {
-    if (every_failing([&](std::int64_t i) { return std::isnan(output_[i]); })) {
-      return "all NaN: never written";
-    }
+    const std::string nan = nan_words(output_, grid_, failures_);
+    if (!nan.empty()) return nan;
     if (every_failing([&](std::int64_t i) { return output_[i] == 0.0; })) return "all zero";
     const call::Tensor* initial = record_.find_input("initial_state");
     if (failures_.name == "final_state" && initial != nullptr &&

@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <vector>
 
-#include "fixtures/random/philox.hpp"
 #include "reference/explain/oracle_kernel.hpp"
+#include "reference/explain/perturbed.hpp"
 #include "reference/verdict/budget.hpp"
 
 namespace goldenrule::explain {
@@ -23,27 +24,6 @@ struct Errors {
   Squares squares, sums;
 };
 
-// What the contract rounds first, as a relative error: the type of q^ and k^, or fp32 itself.
-double first_rounding(const bounds::Contract& contract) {
-  const auto& type = contract.at(bounds::Point::kKey);
-  if (type) return bounds::unit_roundoff(*type);
-  return contract.unit_roundoff;
-}
-
-call::Record perturbed(const Capture& capture, double u, int run) {
-  call::Record changed = capture.call;
-  for (const char* name : {"q", "k", "v"}) {
-    call::Tensor& t = changed.inputs.at(name);
-    const random::Stream stream(kScatterSeed + static_cast<std::uint64_t>(run), name);
-    std::vector<double> x = t.to_doubles();
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      x[i] *= 1.0 + u * stream.uniform(static_cast<std::int64_t>(i), -1.0, 1.0);
-    }
-    t = call::Tensor(call::DType::kF64, t.shape(), x);
-  }
-  return changed;
-}
-
 // Visits the outputs of each run.
 class Runs {
  public:
@@ -52,7 +32,9 @@ class Runs {
 
   [[nodiscard]] std::optional<call::TensorMap> run(int index) const {
     OracleKernel kernel(nullptr);
-    return commit_all(capture_, hypothesis_, perturbed(capture_, u_, index),
+    return commit_all(capture_, hypothesis_,
+                      perturbed(capture_.call, {"q", "k", "v"}, u_,
+                                kScatterSeed + static_cast<std::uint64_t>(index)),
                       [&](const call::Record& changed) { return kernel(changed, {}); });
   }
 
@@ -114,7 +96,7 @@ double common_share(const Capture& capture, const Errors& errors, int runs) {
 
 // Pearson's correlation.
 double correlation(const std::vector<double>& x, const std::vector<double>& y) {
-  if (x.size() < 3) return 1.0;
+  if (x.size() < 4) return 0.0;
   const auto n = static_cast<double>(x.size());
   double sx = 0.0;
   double sy = 0.0;
@@ -130,7 +112,7 @@ double correlation(const std::vector<double>& x, const std::vector<double>& y) {
     xx += (x[i] - sx / n) * (x[i] - sx / n);
     yy += (y[i] - sy / n) * (y[i] - sy / n);
   }
-  return xx > 0.0 && yy > 0.0 ? xy / std::sqrt(xx * yy) : 1.0;
+  return xx > 0.0 && yy > 0.0 ? xy / std::sqrt(xx * yy) : 0.0;
 }
 
 // sigma of the elements of one row and head of an output, from the squared errors of `runs` runs
@@ -171,6 +153,8 @@ class ScatterMatcher {
       compare_profile(name, output, square);
     }
     match_.profile = correlation(log_errors_, log_sigmas_);
+    match_.blocks = std::ssize(log_errors_);
+    match_.number = expected_ > 0.0 ? failing_ / expected_ : kInfinity;
     return match_;
   }
 
@@ -229,6 +213,7 @@ class ScatterMatcher {
     for (std::size_t first = 0; first < square.size(); first += block) {
       const BlockSigma sigma(square, first, block, runs_);
       double block_errors = 0.0;
+      double block_expected = 0.0;
       bool fails = false;
       for (std::size_t i = first; i < first + block; ++i) {
         if (!e.undefined.empty() && e.undefined[i]) continue;
@@ -237,11 +222,16 @@ class ScatterMatcher {
         const double s = sigma(i);
         if (!std::isfinite(error) || !std::isfinite(s)) continue;
         block_errors += error * error;
+        const double right = budget(i) + static_cast<double>(e.radius[i]);
+        if (s > 0.0) block_expected += std::erfc(right / (std::numbers::sqrt2 * s));
         if (verdict::passes(y, e, i, budget(i))) continue;
         fails = true;
+        ++failing_;
+        match_.farthest = std::max(match_.farthest, error / right);
         errors += error * error;
         sigmas += s * s;
       }
+      if (fails) expected_ += block_expected;
       if (fails && sigma.rms() > 0.0 && std::isfinite(sigma.rms())) {
         log_errors_.push_back(0.5 * std::log(block_errors / static_cast<double>(block)));
         log_sigmas_.push_back(std::log(sigma.rms()));
@@ -282,6 +272,7 @@ class ScatterMatcher {
   std::vector<double> growth_;  // per value head
   ScatterMatch match_;
   std::vector<double> log_errors_, log_sigmas_;
+  double failing_ = 0.0, expected_ = 0.0;  // elements
 };
 
 }  // namespace

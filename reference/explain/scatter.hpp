@@ -18,12 +18,29 @@
 // the mistake explains the capture when
 //
 //   1/4 <= rms(captured - exact) / rms sigma <= 4      over the failing elements of each output,
-//   correlation of log rms error and log rms sigma >= 1/2      over the rows and heads that fail,
+//   failing elements >= 1/4 of sum erfc(budget / (sqrt 2 sigma)) over the rows and heads that fail,
+//   largest error >= 16 budgets,
+//   correlation r of log rms error and log rms sigma over the n rows and heads that fail: r >= 1/2
+//     and atanh(r) sqrt(n - 3) >= 3.72,
 //   (mean of run - exact)^2 / mean of (run - exact)^2 <= 1/2      mean over the rows and heads,
 //   ratio <= 1, or at most the largest ratio of a run against the sigma of the others.
 //
-// The first two are there because a mistake that could produce anything would explain everything.
-// The third says that the runs differ as widely as they err: 1 / runs where the errors are random,
+// The first four are there because a mistake that could produce anything would explain everything.
+//
+// Width. An element fails when its error exceeds its budget b, so an error that is hardly beyond it
+// is b wide whatever made it. A width of 1/4 to 4 accepts it for every sigma of b/4 to 4b: a
+// contract that is a little too narrow for an honest kernel would be explained by any mistake of
+// that size. The window is a factor of 16 wide; an error e >= 16 b puts all of it at sigma >= e/4
+// >= 4 b, where a mistaken kernel errs beyond its budget in erfc(1 / (4 sqrt 2)) = 80 % of the
+// elements. So where errors can tell that the mistake was made they are many, and the number of
+// them must be of the size that it makes, with the same factor of 4.
+//
+// Place. Of n pairs of independent numbers, atanh(r) is about normal with standard deviation
+// 1 / sqrt(n - 3) (Fisher 1921); 3.72 of them are exceeded with probability 1e-4, and some ten
+// mistakes are tried. So a correlation of 1/2 must come from 50 rows and heads, one of .95 from 8;
+// no fewer than 4 can show any.
+//
+// The fifth says that the runs differ as widely as they err: 1 / runs where the errors are random,
 // 1 where every run errs alike, so that the elements can be predicted and must be. The last is a
 // rank test: products of many random factors have heavier tails than the sum of
 // roundings that `multiple` is derived for, and if the capture is one more run, its ratio is the
@@ -31,6 +48,8 @@
 // down. Mistakes whose first kTrialRuns err quite differently from the capture get no more.
 #pragma once
 
+#include <cmath>
+#include <cstdint>
 #include <optional>
 
 #include "reference/explain/prediction.hpp"
@@ -39,17 +58,28 @@ namespace goldenrule::explain {
 
 inline constexpr int kScatterRuns = 49;
 inline constexpr int kTrialRuns = 8;
+inline constexpr double kFar = 16.0;          ///< budgets
+inline constexpr double kSignificant = 3.72;  ///< standard deviations
 
 struct ScatterMatch {
-  double ratio = 0.0;    ///< as above; infinite for NaN that no run has there
-  double allowed = 1.0;  ///< what the ratio may be
-  double width = 0.0;    ///< rms error over rms sigma, of the output farthest from 1
-  double profile = 0.0;  ///< the correlation; 1 where fewer than three rows and heads fail
-  double common = 0.0;   ///< share of the squared errors that all runs have in common
+  double ratio = 0.0;       ///< as above; infinite for NaN that no run has there
+  double allowed = 1.0;     ///< what the ratio may be
+  double width = 0.0;       ///< rms error over rms sigma, of the output farthest from 1
+  double number = 0.0;      ///< failing elements over those that the mistake makes fail there
+  double farthest = 0.0;    ///< the largest error in budgets
+  double profile = 0.0;     ///< the correlation; 0 where fewer than four rows and heads fail
+  std::int64_t blocks = 0;  ///< rows and heads that fail
+  double common = 0.0;      ///< share of the squared errors that all runs have in common
 
   /// `slack` > 1 widens the bounds, for a first look.
   [[nodiscard]] bool errs_alike(double slack = 1.0) const {
-    return width >= 0.25 / slack && width <= 4.0 * slack && profile >= 0.5 / slack && common <= 0.5;
+    return farthest >= kFar && width >= 0.25 / slack && width <= 4.0 * slack &&
+           number >= 0.25 / slack && profile >= 0.5 / slack &&
+           significance() >= kSignificant / slack && common <= 0.5;
+  }
+  /// The correlation in standard deviations of none.
+  [[nodiscard]] double significance() const {
+    return blocks < 4 ? 0.0 : std::atanh(profile) * std::sqrt(static_cast<double>(blocks - 3));
   }
   [[nodiscard]] bool explains() const { return errs_alike() && ratio <= allowed; }
 };

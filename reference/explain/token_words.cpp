@@ -86,7 +86,7 @@ std::optional<std::string> residue(const std::vector<Tokens>& active) {
       if ((*t.mask)[static_cast<std::size_t>(i)] != 0) step = std::gcd(step, i - origin);
     }
   }
-  if (step < 2 || most < 2) return std::nullopt;
+  if (step < 2 || most < kPeriodic) return std::nullopt;
   const std::int64_t r = origin % step;
   const bool complete = all_of(active, [&](const Tokens& t) {
     return t.count == (t.last - t.first) / step + 1 && t.last + step >= t.length;

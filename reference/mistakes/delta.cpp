@@ -62,6 +62,18 @@ TensorMap inverse_fp16_neumann(const Record& r, const Kernel&) {
   return run_lanes(r, chunk_variant({.chunk = 16, .inverse = Inverse::kNeumannFp16}));
 }
 
+bool beta_bf16_applies(const Record& r) {
+  return has_beta_logit(r) || call::info(r.inputs.at("beta").dtype()).significand_bits > 8;
+}
+TensorMap beta_bf16(const Record& r, const Kernel& kernel) {
+  return kernel(
+      with_beta(r, [](double, double beta) { return call::round_to(call::DType::kBF16, beta); }));
+}
+
+constexpr Meant kBetaOnce[] = {{"beta", "sigmoid2", "sigmoid"}};
+constexpr Meant kBetaTwice[] = {{"beta", "sigmoid", "sigmoid2"}};
+constexpr Meant kBetaLogit[] = {{"beta", "direct", "sigmoid"}};
+
 constexpr std::string_view kGroup = "Delta rule";
 constexpr std::array kTable{
     Mistake{"no_delta", kGroup,
@@ -69,14 +81,18 @@ constexpr std::array kTable{
             no_delta},
     Mistake{"beta_ignored", kGroup, "beta is taken as 1", always, beta_ignored},
     Mistake{"beta_sigmoid_twice", kGroup, "beta goes through a sigmoid once more than it should",
-            always, beta_sigmoid_twice},
+            always, beta_sigmoid_twice, kBetaLogit},
     Mistake{"beta_raw_logit", kGroup, "the logit b is used as beta, without its sigmoid",
             has_beta_logit, beta_raw_logit},
+    Mistake{
+        "beta_bf16", kGroup, "beta is rounded to bf16", beta_bf16_applies, beta_bf16, {}, kRounds},
     Mistake{"beta_half", kGroup, "beta is sigmoid(b) where the call says 2 sigmoid(b)",
-            [](const Record& r) { return r.convention.beta == BetaForm::kSigmoid2; }, beta_half},
+            [](const Record& r) { return r.convention.beta == BetaForm::kSigmoid2; }, beta_half,
+            kBetaOnce},
     Mistake{"beta_doubled", kGroup,
             "beta is doubled, as for eigenvalues below 0, where the call does not say so",
-            [](const Record& r) { return r.convention.beta != BetaForm::kSigmoid2; }, beta_doubled},
+            [](const Record& r) { return r.convention.beta != BetaForm::kSigmoid2; }, beta_doubled,
+            kBetaTwice},
     Mistake{"read_before_update", kGroup,
             "o is read from the state before the token's decay and update", always,
             read_before_update},

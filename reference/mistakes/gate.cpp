@@ -215,23 +215,105 @@ TensorMap safe_exp_drop(const Record& r, const Kernel&) {
   return run_lanes(r, chunk_variant({.drop_growth = true}));
 }
 
+double bf16(double x) { return call::round_to(call::DType::kBF16, x); }
+
+// The gate as it is handed from one kernel to the next: a logarithm in the base of the call, alpha
+// itself where that is given.
+double rounded_gate(const Record& r, const GatePlace& p) {
+  switch (r.convention.gate) {
+    case Gate::kLog2:
+      return std::exp2(bf16(p.input));
+    case Gate::kLinear:
+      return bf16(p.alpha);
+    case Gate::kSoftplus:
+    case Gate::kBounded:
+    case Gate::kLog:
+    case Gate::kNone:
+      break;
+  }
+  return std::exp(bf16(p.log_alpha));
+}
+bool gate_bf16_applies(const Record& r) {
+  if (!has_gate(r) || has_logit_gate(r)) return has_gate(r);
+  return call::info(r.inputs.at("g").dtype()).significand_bits > 8;
+}
+TensorMap gate_bf16(const Record& r, const Kernel& kernel) {
+  return kernel(with_alpha(r, [&](const GatePlace& p) { return rounded_gate(r, p); }));
+}
+
+// Chunk kernels form decays as exp(G_i - G_j) from cumulated gates G, whose rounding the difference
+// does not undo: at G = -81 half an ulp of fp32 is 4e-6, and so is the relative error of the decay.
+// That is the recurrence with alpha_t = exp(G_t - G_(t-1)).
+bool cumulates_gates(const Record& r) {
+  return is_chunked_gate(r, 2) && r.convention.gate != Gate::kLinear;
+}
+
+struct GateSum {
+  std::int64_t chunk = 64;
+  call::DType type = call::DType::kF32;
+  bool running = false;  // every partial sum is rounded, else the sum once
+};
+TensorMap with_gate_sum(const Record& r, const Kernel& kernel, const GateSum& how) {
+  const call::Plan plan = call::make_plan(r, false);
+  std::vector<bool> starts(static_cast<std::size_t>(plan.dims.tokens));
+  for (const call::Sequence& s : plan.sequences) {
+    for (std::int64_t t = 0; t < s.token_count; t += how.chunk) {
+      starts[static_cast<std::size_t>(s.first_token + t)] = true;
+    }
+  }
+  const std::int64_t channels = gate_channels(r, plan.dims);
+  struct Sum {
+    double sum = 0.0, stored = 0.0;
+  };
+  std::vector<Sum> sums(static_cast<std::size_t>(plan.dims.HV * channels));
+  return kernel(with_alpha(r, [&](const GatePlace& p) {
+    Sum& s = sums[static_cast<std::size_t>(p.head * channels + p.channel)];
+    if (starts[static_cast<std::size_t>(p.token)]) s = {};
+    if (std::isinf(p.log_alpha)) return 0.0;
+    const double before = s.stored;
+    s.sum += p.log_alpha;
+    s.stored = call::round_to(how.type, s.sum);
+    if (how.running) s.sum = s.stored;
+    return std::exp(s.stored - before);
+  }));
+}
+TensorMap gate_sum_f32(const Record& r, const Kernel& kernel) {
+  return with_gate_sum(r, kernel, {});
+}
+TensorMap gate_sum_f32_running(const Record& r, const Kernel& kernel) {
+  return with_gate_sum(r, kernel, {.running = true});
+}
+TensorMap gate_sum_f32_in_32(const Record& r, const Kernel& kernel) {
+  return with_gate_sum(r, kernel, {.chunk = 32, .running = true});
+}
+TensorMap cumsum_bf16(const Record& r, const Kernel& kernel) {
+  return with_gate_sum(r, kernel, {.type = call::DType::kBF16});
+}
+
+constexpr Meant kLog2Gate[] = {{"gate", "log", "log2"}};
+constexpr Meant kLogGate[] = {{"gate", "log2", "log"}};
+constexpr Meant kLinearGate[] = {{"gate", "log", "linear"}, {"gate", "linear", "log"}};
+constexpr Meant kOtherForm[] = {{"gate", "softplus", "bounded"}, {"gate", "bounded", "softplus"}};
+constexpr Meant kNoGate[] = {{"gate", "", "none"}};
+constexpr Meant kOtherHead[] = {{"gate_head", "v", "qk"}, {"gate_head", "qk", "v"}};
+
 constexpr std::string_view kGroup = "Gate and decay";
 constexpr std::array kTable{
     Mistake{"gate_log2", kGroup, "a natural-log gate is raised to base 2: alpha = 2^(log alpha)",
-            log2_applies, gate_log2},
+            log2_applies, gate_log2, kLog2Gate},
     Mistake{"gate_ln2", kGroup,
             "a base-2 gate is raised to base e: alpha = e^(log2 alpha), the given one or a "
             "cumulated one that another sub-kernel keeps in base 2",
-            ln2_applies, gate_ln2},
+            ln2_applies, gate_ln2, kLogGate},
     Mistake{"gate_linear", kGroup,
             "a log gate is taken for alpha itself (its exp is missing), or alpha for its logarithm",
-            has_gate, gate_linear},
+            has_gate, gate_linear, kLinearGate},
     Mistake{"gate_other_form", kGroup,
             "the gate is lower_bound sigmoid(..) where the call says -exp(A_log) softplus(..), or "
             "the reverse",
-            has_logit_gate, gate_other_form},
+            has_logit_gate, gate_other_form, kOtherForm},
     Mistake{"gate_ignored", kGroup, "the state does not decay: alpha = 1 everywhere", has_gate,
-            gate_ignored},
+            gate_ignored, kNoGate},
     Mistake{"gate_constant", kGroup,
             "the gate does not follow its input: a is read as 0, or every token has the gate of "
             "the first",
@@ -249,7 +331,7 @@ constexpr std::array kTable{
     Mistake{"a_log_wrong_head", kGroup,
             "A_log and dt_bias are indexed by q/k head where they belong to value heads, or the "
             "reverse",
-            wrong_head_applies, a_log_wrong_head},
+            wrong_head_applies, a_log_wrong_head, kOtherHead},
     Mistake{"softplus_missing", kGroup,
             "the softplus is missing: log alpha = -exp(A_log) (a + dt_bias)", is_softplus,
             softplus_missing},
@@ -279,6 +361,47 @@ constexpr std::array kTable{
             "its value: growing gates lose their terms",
             [](const Record& r) { return is_chunked_gate(r, 2) && !has_logit_gate(r); },
             safe_exp_drop},
+    Mistake{"gate_sum_f32",
+            kGroup,
+            "decays within a chunk of 64 are exp(G_i - G_j) of cumulated gates G in fp32, whose "
+            "rounding error the difference does not cancel",
+            cumulates_gates,
+            gate_sum_f32,
+            {},
+            kRounds},
+    Mistake{
+        "gate_sum_f32",
+        kGroup,
+        "decays within a chunk of 64 are exp(G_i - G_j) of gates that are summed in fp32 one by "
+        "one, with a rounding error from each sum",
+        cumulates_gates,
+        gate_sum_f32_running,
+        {},
+        kRounds},
+    Mistake{
+        "gate_sum_f32",
+        kGroup,
+        "decays within a chunk of 32 are exp(G_i - G_j) of gates that are summed in fp32 one by "
+        "one, with a rounding error from each sum",
+        cumulates_gates,
+        gate_sum_f32_in_32,
+        {},
+        kRounds},
+    Mistake{"gate_bf16",
+            kGroup,
+            "the finished gate (its logarithm, or alpha) is rounded to bf16",
+            gate_bf16_applies,
+            gate_bf16,
+            {},
+            kRounds},
+    Mistake{"cumsum_bf16",
+            kGroup,
+            "the cumulated log gate of a chunk of 64 is rounded to bf16 before differences of it "
+            "are taken",
+            cumulates_gates,
+            cumsum_bf16,
+            {},
+            kRounds},
 };
 
 }  // namespace

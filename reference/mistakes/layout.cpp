@@ -110,6 +110,9 @@ TensorMap head_zero(const Record& r, const Kernel& kernel) {
   return kernel(with_qk_heads(r, [](std::int64_t) { return std::int64_t{0}; }));
 }
 
+constexpr Meant kOtherLayout[] = {{"state_layout", "vk", "kv"}, {"state_layout", "kv", "vk"}};
+constexpr Meant kOtherMap[] = {{"head_map", "grouped", "tiled"}, {"head_map", "tiled", "grouped"}};
+
 constexpr std::string_view kGroup = "Layout and heads";
 constexpr std::array kTable{
     Mistake{"state_transposed", kGroup,
@@ -121,11 +124,11 @@ constexpr std::array kTable{
     Mistake{"state_transposed", kGroup,
             "the kernel has the other state layout: it reads and writes [K,V] where the call has "
             "[V,K], or the reverse",
-            transposed_applies, state_other_layout},
+            transposed_applies, state_other_layout, kOtherLayout},
     Mistake{"head_tiled", kGroup,
             "value head j reads q/k head j % H for j // (HV/H), or the reverse where the call is "
             "tiled",
-            tiled_applies, head_tiled},
+            tiled_applies, head_tiled, kOtherMap},
     Mistake{"head_floor", kGroup,
             "the group size HV/H is rounded down: a remainder of value heads, which HV % H != 0 "
             "leaves when it is accepted, reads the last q/k head",

@@ -37,6 +37,15 @@ std::string licence(std::string_view name, const bounds::Contract& contract) {
     return "o is made of operands that are rounded to 8 bits, and the budget covers several such "
            "errors";
   }
+  if (name == "gate_sum_f32" && bits_at(contract, Point::kGateSum) <= 24) {
+    return "cumulated gates are rounded to 24 bits before differences of them are taken";
+  }
+  // The rounding of beta is a factor (1 + e), |e| <= 2^-9, of both operands in which beta stands,
+  // and each of them is granted that for every element.
+  if (name == "beta_bf16" && contract.chunk > 0 && bits_at(contract, Point::kBetaV) <= kBF16 &&
+      bits_at(contract, Point::kBetaK) <= kBF16) {
+    return "both operands that beta is a factor of are rounded to 8 bits";
+  }
   // The rounded 1 + exp(x) is off by 2^-24 up to x = 0 and by 2^-24 of itself beyond, and so is its
   // logarithm: 2^-24 at most.
   if (name == "softplus_no_log1p" && contract.functions.softplus >= 0x1p-24) {

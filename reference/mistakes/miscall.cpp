@@ -137,6 +137,8 @@ TensorMap state_elsewhere(const Record& r, const Kernel& kernel) {
 
 bool always(const Record&) { return true; }
 
+constexpr Meant kUsualBound[] = {{"lower_bound", "", "-5"}};
+
 constexpr std::string_view kGroup = "Called with other conventions";
 constexpr std::array kTable{
     Mistake{"gate_linear", kGroup,
@@ -152,7 +154,7 @@ constexpr std::array kTable{
             has_logit_gate, gate_twice},
     Mistake{"lower_bound_default", kGroup,
             "the bounded gate keeps its default lower bound of -5 whatever the call says",
-            other_bound_applies, lower_bound_default},
+            other_bound_applies, lower_bound_default, kUsualBound},
     Mistake{"a_log_exp_twice", kGroup,
             "exp(A_log) is handed over as A_log: the rate is exp(exp(A_log))", has_amplitude,
             a_log_exp_twice},

@@ -8,7 +8,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "fixtures/call/record.hpp"
@@ -20,6 +22,12 @@ namespace goldenrule::mistakes {
 /// are NaN. The oracle in double precision is one; an emulator of a contract is another.
 using Kernel = std::function<call::TensorMap(const call::Record&)>;
 
+/// The mistake may be none but a convention that was not declared: attribute `name` of the call has
+/// the value `from`, the kernel means `to`.
+struct Meant {
+  std::string_view name, from, to;  ///< `from` empty: any value
+};
+
 struct Mistake {
   /// "gate_log2": stable, used in reports and scripts. Rows of one name are ways to make one
   /// mistake.
@@ -30,7 +38,16 @@ struct Mistake {
   bool (*applies)(const call::Record& record);
   /// The outputs of a kernel that makes the mistake, from one that does not.
   call::TensorMap (*commit)(const call::Record& record, const Kernel& kernel);
+  std::span<const Meant> meant = {};
+  /// It rounds what is not rounded otherwise: a number near a tie may go either way, so that single
+  /// elements cannot be predicted (explain/ties.hpp).
+  bool rounds = false;
 };
+inline constexpr bool kRounds = true;
+
+/// "head_map=tiled": what would have to be declared in this call for `mistake` to be none.
+[[nodiscard]] std::optional<std::string> meant_convention(const Mistake& mistake,
+                                                          const call::Record& record);
 
 /// Every mistake, in the order of the documentation.
 [[nodiscard]] std::span<const Mistake> table();

@@ -131,26 +131,72 @@ TensorMap norm_bf16(const Record& r, const Kernel& kernel) {
   return kernel(changed);
 }
 
+TensorMap norm_to_bf16(const Record& r, const Kernel& kernel) {
+  Record changed = without_outputs(r);
+  for (const char* name : {"q", "k"}) {
+    change_rows(changed, name, call::validate(r).K, [&](std::span<double> x) {
+      double sum = 0.0;
+      for (const double y : x) sum += y * y;
+      const double divisor = rule::norm_divisor(r.convention, sum);
+      for (double& y : x) y = call::round_to(call::DType::kBF16, y / divisor);
+    });
+  }
+  changed.convention.qk_l2norm = QkNorm::kNone;
+  return kernel(changed);
+}
+
+bool has_own_eps(const Record& r) {
+  return has_norm(r) && r.convention.l2_eps != call::Convention{}.l2_eps;
+}
+TensorMap l2_eps_ignored(const Record& r, const Kernel& kernel) {
+  Record changed = without_outputs(r);
+  changed.convention.l2_eps = call::Convention{}.l2_eps;
+  return kernel(changed);
+}
+
+constexpr Meant kScaleOne[] = {{"scale", "", "1"}};
+constexpr Meant kNoNorm[] = {{"qk_l2norm", "", "none"}};
+constexpr Meant kNorm[] = {{"qk_l2norm", "none", "rsqrt_sum_eps"}};
+constexpr Meant kEpsOutside[] = {{"qk_l2norm", "", "norm_plus_eps"}};
+constexpr Meant kMaxForm[] = {{"qk_l2norm", "", "max_norm_eps"}};
+constexpr Meant kUsualEps[] = {{"l2_eps", "", "1e-6"}};
+
 constexpr std::string_view kGroup = "Normalization and scale";
 constexpr std::array kTable{
-    Mistake{"scale_missing", kGroup, "q is not scaled", scale_missing_applies, scale_missing},
+    Mistake{"scale_missing", kGroup, "q is not scaled", scale_missing_applies, scale_missing,
+            kScaleOne},
     Mistake{"scale_twice", kGroup, "q is scaled twice", scale_twice_applies, scale_twice},
     Mistake{"scale_zero_default", kGroup, "a scale of 0 is read as `use K^-0.5`", is_zero_scale,
             scale_zero_default},
     Mistake{"scale_ignored", kGroup, "the scale of the call is not used, K^-0.5 is", has_own_scale,
             scale_ignored},
-    Mistake{"l2_ignored", kGroup, "q and k are not normalised", has_norm, l2_ignored},
+    Mistake{"l2_ignored", kGroup, "q and k are not normalised", has_norm, l2_ignored, kNoNorm},
     Mistake{"l2_unasked", kGroup, "q and k are normalised where the call does not say so",
-            unasked_applies, l2_unasked},
+            unasked_applies, l2_unasked, kNorm},
     Mistake{"l2_eps_outside", kGroup,
             "the eps of the norm stands outside the root: x / (n + eps) for x / sqrt(n^2 + eps)",
-            is_inside_root, l2_eps_outside},
+            is_inside_root, l2_eps_outside, kEpsOutside},
     Mistake{"l2_max_form", kGroup,
             "the norm is x / max(n, eps) (torch F.normalize) where the call adds the eps",
-            max_form_applies, l2_max_form},
+            max_form_applies, l2_max_form, kMaxForm},
     Mistake{"l2_k_only", kGroup, "k is normalised, q is not", has_norm, l2_k_only},
     Mistake{"l2_q_only", kGroup, "q is normalised, k is not", has_norm, l2_q_only},
-    Mistake{"norm_bf16", kGroup, "q and k are normalised in bf16 arithmetic", has_norm, norm_bf16},
+    Mistake{"l2_eps_ignored", kGroup, "the eps of the call is not used in the norm, 1e-6 is",
+            has_own_eps, l2_eps_ignored, kUsualEps},
+    Mistake{"norm_bf16",
+            kGroup,
+            "q and k are normalised in bf16 arithmetic",
+            has_norm,
+            norm_bf16,
+            {},
+            kRounds},
+    Mistake{"norm_bf16",
+            kGroup,
+            "the normalised q and k are rounded to bf16",
+            has_norm,
+            norm_to_bf16,
+            {},
+            kRounds},
 };
 
 }  // namespace

@@ -220,6 +220,8 @@ TensorMap int32_offset(const Record& r, const Kernel& kernel) {
   return outputs;
 }
 
+constexpr Meant kUpdated[] = {{"disable_state_update", "", "0"}};
+
 constexpr std::string_view kGroup = "MTP and pools";
 constexpr std::array kTable{
     Mistake{"intermediate_shifted", kGroup,
@@ -244,7 +246,7 @@ constexpr std::array kTable{
         "state_updated_when_disabled", kGroup,
         "the pool is updated although disable_state_update is set",
         [](const Record& r) { return r.convention.disable_state_update != 0 && !is_prefill(r); },
-        state_updated_when_disabled},
+        state_updated_when_disabled, kUpdated},
     Mistake{"int32_offset", kGroup,
             "the offset of a pool slot wraps: high slots read and write low ones", int32_applies,
             int32_offset},

@@ -274,6 +274,21 @@ TensorMap state_bf16_each_token(const Record& r, const Kernel&) {
   return run_lanes(r, step_variant({.round_state_bf16 = true}));
 }
 
+TensorMap state_bf16_before_read(const Record& r, const Kernel&) {
+  return run_lanes(r, step_variant({.round_state_bf16 = true, .read_rounded = true}));
+}
+
+// Once, on its way out; states in between are as they were.
+TensorMap final_state_bf16(const Record& r, const Kernel& kernel) {
+  TensorMap outputs = kernel(r);
+  TensorMap final{{"final_state", std::move(outputs.at("final_state"))}};
+  change_outputs(r, final, [](const call::Tensor&, const OutputPlace&, double x) {
+    return call::round_to(call::DType::kBF16, x);
+  });
+  outputs["final_state"] = std::move(final.at("final_state"));
+  return outputs;
+}
+
 // Kernels that update a pool in place and are run again on the same buffers (an autotuner, a
 // replayed graph): what the second run leaves.
 bool stale_applies(const Record& r) {
@@ -341,9 +356,28 @@ constexpr std::array kTable{
                   r, [](std::int64_t first, std::int64_t end) { return first == end; });
             },
             zero_length_uninitialised},
-    Mistake{"state_bf16_each_token", kGroup,
+    Mistake{"state_bf16_each_token",
+            kGroup,
             "the state is rounded to bf16 after every token where an fp32 state is declared",
-            keeps_f32_state, state_bf16_each_token},
+            keeps_f32_state,
+            state_bf16_each_token,
+            {},
+            kRounds},
+    Mistake{"state_bf16_each_token",
+            kGroup,
+            "the state is rounded to bf16 at every token, before o is read from it, where an fp32 "
+            "state is declared",
+            keeps_f32_state,
+            state_bf16_before_read,
+            {},
+            kRounds},
+    Mistake{"final_state_bf16",
+            kGroup,
+            "the final state is rounded to bf16 on its way to an fp32 output",
+            keeps_f32_state,
+            final_state_bf16,
+            {},
+            kRounds},
     Mistake{"stale_state", kGroup,
             "the call ran twice on a pool that it updates in place, as an autotuner does: the "
             "update is applied twice",

@@ -46,10 +46,13 @@ void step(const StepVariant& variant, const rule::Lane<double>& lane, const Matr
   d *= lane.beta[static_cast<std::size_t>(t)];
   state += k.transpose() * d;
   if (!variant.decay_first) state = decayed(variant, lane, t, state);
-  if (variant.read_updated) o.row(t) = q * operand(variant, state);
-  if (variant.round_state_bf16) {
+  const auto store = [&] {
+    if (!variant.round_state_bf16) return;
     state = state.unaryExpr([](double x) { return call::round_to(call::DType::kBF16, x); }).eval();
-  }
+  };
+  if (variant.read_rounded) store();
+  if (variant.read_updated) o.row(t) = q * operand(variant, state);
+  if (!variant.read_rounded) store();
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ struct StepVariant {
   bool read_updated = true;       ///< false: o from the state before the token
   bool gate_by_value = false;     ///< alpha of key channel v % K decays value column v
   bool round_state_bf16 = false;  ///< after every token
+  bool read_rounded = false;      ///< with it: o from the rounded state, not from the one before
   bool tf32_operands = false;     ///< both products over K truncate their operands to tf32
 };
 [[nodiscard]] Advance step_variant(const StepVariant& variant);

@@ -181,6 +181,7 @@ class Evaluator {
   }
 
   void run_batch(std::span<const LaneJob> jobs) {
+    const parallel::Phase phase("oracle");
     std::vector<rule::Lane<S>> lanes(jobs.size());
     parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
       const LaneJob& job = jobs[static_cast<std::size_t>(i)];

@@ -226,6 +226,7 @@ void emulate_spread(const call::Record& record, const call::Plan& plan,
     const call::Sequence* sequence;
     std::int64_t head;
   };
+  const parallel::Phase phase("budget");
   std::vector<Job> jobs;
   for (const call::Sequence& sequence : plan.sequences) {
     for (std::int64_t head = 0; head < plan.dims.HV; ++head) {

@@ -6,7 +6,7 @@ import unittest
 
 import numpy as np
 
-from support import CAPTURES, DECODE, PREFILL, CommandLineTest, main, put
+from support import CAPTURES, DECODE, PREFILL, CommandLineTest, main, put, run
 
 
 def unscaled(file):
@@ -30,6 +30,21 @@ class Reports(CommandLineTest):
 
 
 class ExplainTest(Reports):
+    def test_a_nan_has_no_sign_and_may_have_been_computed(self):
+        def negative(file):
+            values = file["outputs/final_state"][()]
+            values[2] = -np.float32(np.nan)
+            put(file, "outputs/final_state", values)
+        text, case = self.case(1, "check", self.capture(PREFILL, negative))
+        self.assertNotIn("-nan", text)
+        self.assertNotIn("never written", text.replace("(computed or never written)", ""))
+        self.assertIn("value nan, exact", text)
+
+    def test_a_convention_that_would_make_it_right_is_named(self):
+        text, case = self.case(1, "check", self.capture(DECODE, unscaled))
+        self.assertEqual(case["explanation"][0]["meant"], ["scale=1"])
+        self.assertIn("if your kernel means it: scale=1", text)
+
     def test_a_known_mistake_is_named(self):
         text, case = self.case(1, "check", self.capture(DECODE, unscaled))
         first = case["explanation"][0]
@@ -81,6 +96,76 @@ class RealCapturesTest(Reports):
                 explaining = [e["mistake"] for e in case["explanation"] if e["explains"]]
                 self.assertEqual(explaining, ["inverse_fp16_neumann"])
                 self.assertIn("it amplifies roundings", text)
+
+
+CPU = CAPTURES / "cpu"
+CONTRACT = ("--contract", "recurrent_f32")
+
+
+@unittest.skipUnless(any(CPU.glob("sab_*.h5")),
+                     "no captures of CPU software beside those of GOLDENRULE_CAPTURES_DIR")
+class CpuCapturesTest(Reports):
+    """Real software with one mistake put in, and honest chunk kernels under a contract that is too
+    narrow for them: the answer is the right name or none."""
+
+    NAMES = {"x_beta_bf16": "beta_bf16", "x_cumsum_bf16": "cumsum_bf16",
+             "x_final_state_bf16": "final_state_bf16", "x_g_bf16": "gate_bf16"}
+
+    def first(self, case):
+        return next((e["mistake"] for e in case["explanation"] if e["explains"]), None)
+
+    def test_every_sabotaged_capture(self):
+        for path in sorted(CPU.glob("sab_*.h5")):
+            with self.subTest(path.name):
+                name = path.stem.removeprefix("sab_")
+                text, case = self.case(1, "check", *CONTRACT, path)
+                self.assertEqual(self.first(case), self.NAMES.get(name))
+                accounting = [m["name"] for m in case["of_capture"] if m["accounts"]]
+                self.assertEqual(accounting, ["initial_state_after_call"]
+                                 if name == "initial_state_is_final" else [])
+                if accounting:
+                    self.assertLess(text.index("clone it first"), text.index("pattern: "))
+                for e in case["explanation"]:
+                    self.assertTrue(e["explains"] or e["accounted"] >= 0.5)
+                    self.assertNotIn(e["mistake"], ("cache_key_dtype", "tail_chunk_dropped"))
+
+    def test_an_honest_chunk_kernel_is_not_blamed_for_its_inverse(self):
+        explained = 0
+        for path in sorted(CPU.glob("*_chu_*.h5")):
+            with self.subTest(path.name):
+                report = self.folder / "report.json"
+                run("check", *CONTRACT, path, "--json", report)
+                (case,) = json.loads(report.read_text())["cases"]
+                if case["verdict"] != "OUT_OF_BUDGET":
+                    continue
+                self.assertIn(self.first(case), (None, "gate_sum_f32"))
+                explained += self.first(case) is not None
+        self.assertGreater(explained, 0)
+
+
+class ExplainSecondsTest(Reports):
+    def test_the_search_stops_and_says_so(self):
+        wrong = self.capture(DECODE, one_wrong_element)
+        text, case = self.case(1, "check", "--explain-seconds", "0", wrong)
+        self.assertRegex(text, r"; stopped after [0-9.e-]+ s: 0 of \d+ pairs tried")
+        self.assertGreaterEqual(case["stopped_after"], 0)
+        self.assertEqual(case["pairs_tried"], 0)
+        self.assertGreater(case["pairs_possible"], 0)
+        text, case = self.case(1, "check", "--explain-seconds", "600", wrong)
+        self.assertNotIn("stopped after", text)
+        self.assertIsNone(case["stopped_after"])
+
+    def test_a_negative_time_is_refused(self):
+        self.assert_run(2, "check", "--explain-seconds", "-1", self.capture(DECODE))
+
+    def test_numbers_are_numbers(self):
+        def infinite(file):
+            values = file["outputs/o"][()].astype(np.float64)
+            values[:, :, 1:] = np.nan
+            put(file, "outputs/o", values)
+        _, case = self.case(1, "check", self.capture(DECODE, infinite))
+        for e in case["explanation"]:
+            self.assertIsInstance(e["residual_ratio"], (float, int, type(None)))
 
 
 if __name__ == "__main__":

@@ -68,6 +68,103 @@ TEST_CASE("a mistake that a wrong element hides is not an explanation, but a nea
   CHECK(d.explanations[0].failing == 1);
 }
 
+TEST_CASE("what accounts for less than half of the error is not named") {
+  // A tenth of the error is that of the mistake.
+  const std::vector<Mistake> table = local_table();
+  Record capture = capture_of(kPrefill, {&kHeadTiled});
+  const TensorMap right = capture_of(kPrefill, {}).outputs;
+  for (auto& [name, t] : capture.outputs) {
+    for (std::int64_t i = 0; i < t.size(); ++i) {
+      const double error = t[i] - right.at(name)[i];
+      t.set(i, right.at(name)[i] + error * (1.0 + std::sin(static_cast<double>(7 * i))));
+    }
+  }
+  CHECK(diagnosis_of(capture, table).explanations.empty());
+}
+
+TEST_CASE("a mistake that predicts NaN is no near miss of a wrong tensor") {
+  for (const std::string& line : {kDecode, kPrefill}) {
+    Record capture = capture_of(line, {});
+    for (auto& [name, t] : capture.outputs) {
+      for (std::int64_t i = 0; i < t.size(); ++i) {
+        t.set(i, t[i] * (1.0 + 0.3 * std::sin(static_cast<double>(i))));
+      }
+    }
+    const Diagnosis d = diagnosis_of(capture, mistakes::table());
+    for (const Explanation& e : d.explanations) {
+      INFO(e.name());
+      CHECK(!e.explains);
+      CHECK(e.name() != "cache_key_dtype");
+      CHECK(e.name() != "tail_chunk_dropped");
+      CHECK(e.name() != "last_token_dropped");
+    }
+  }
+}
+
+TEST_CASE("pairs are cut short by the limit, single mistakes are not") {
+  const std::vector<Mistake> table = local_table();
+  Record capture = capture_of(kPrefill, {&kScaleMissing, &kHeadTiled});
+  const bounds::Contract& contract = bounds::default_contract(capture);
+  const auto judged = verdict::judgement(capture, contract, scalar::Precision::kDouble);
+  const Diagnosis cut = diagnose(capture, contract, judged.evaluation, table, {.seconds = 0.0});
+  REQUIRE(cut.stopped_after);
+  CHECK(*cut.stopped_after >= 0.0);
+  CHECK(cut.pairs == 0);
+  CHECK(cut.possible_pairs > 10);
+  CHECK(std::ranges::none_of(cut.explanations, &Explanation::explains));
+  const Diagnosis whole = diagnosis_of(capture, table);
+  CHECK(!whole.stopped_after);
+  CHECK(whole.pairs == whole.possible_pairs);
+  const Record single = capture_of(kPrefill, {&kScaleMissing});
+  const auto judged_single = verdict::judgement(single, contract, scalar::Precision::kDouble);
+  const Diagnosis d = diagnose(single, contract, judged_single.evaluation, table, {.seconds = 0.0});
+  REQUIRE(!d.explanations.empty());
+  CHECK(d.explanations[0].explains);
+  CHECK(!d.stopped_after);
+}
+
+TEST_CASE("a mistake that may be a convention says which") {
+  const auto meant = [](const std::string& line, const char* name) {
+    const Mistake& mistake = *std::ranges::find(mistakes::table(), name, &Mistake::name);
+    return mistakes::meant_convention(mistake, make_call(line)).value_or("");
+  };
+  const std::string plain = "op=gdn mode=decode B=1 H=2 HV=4 K=16 V=8 ";
+  CHECK(meant(plain, "head_tiled") == "head_map=tiled");
+  CHECK(meant(plain + "head_map=tiled", "head_tiled") == "head_map=grouped");
+  CHECK(meant(plain + "gate=log", "gate_log2") == "gate=log2");
+  CHECK(meant(plain, "gate_log2").empty());  // the gate is computed: no call would say so
+  CHECK(meant(plain + "l2_eps=0.001", "l2_eps_ignored") == "l2_eps=1e-6");
+  CHECK(meant(plain, "no_delta").empty());
+  const Record capture =
+      capture_of(kDecode, {&*std::ranges::find(mistakes::table(), "head_tiled", &Mistake::name)});
+  const Diagnosis d = diagnosis_of(capture, mistakes::table());
+  REQUIRE(!d.explanations.empty());
+  CHECK(d.explanations[0].meant == std::vector<std::string>{"head_map=tiled"});
+}
+
+TEST_CASE("an eps that is ignored is named, not a form of the norm") {
+  const std::string line =
+      "op=gdn mode=decode B=3 H=2 HV=4 K=64 V=32 slots=permuted l2_eps=0.001 family=I";
+  const Mistake& mistake = *std::ranges::find(mistakes::table(), "l2_eps_ignored", &Mistake::name);
+  const Diagnosis d = diagnosis_of(capture_of(line, {&mistake}), mistakes::table());
+  REQUIRE(!d.explanations.empty());
+  CHECK(d.explanations[0].explains);
+  CHECK(d.explanations[0].name() == "l2_eps_ignored");
+}
+
+TEST_CASE("a name stands once in an answer") {
+  const std::string line = "op=gdn mode=decode B=3 H=2 HV=4 K=32 V=32 slots=permuted gate=log";
+  Record capture = capture_of(
+      line, {&*std::ranges::find(mistakes::table(), "state_transposed", &Mistake::name)});
+  call::Tensor& o = capture.outputs.at("o");
+  o.set(5, o[5] + 1.0);
+  const Diagnosis d = diagnosis_of(capture, mistakes::table());
+  std::vector<std::string> names;
+  for (const Explanation& e : d.explanations) names.push_back(e.name());
+  std::ranges::sort(names);
+  CHECK(std::ranges::adjacent_find(names) == names.end());
+}
+
 TEST_CASE("pairs are found when no single mistake explains") {
   const std::vector<Mistake> table = local_table();
   for (const auto& pair :

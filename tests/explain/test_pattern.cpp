@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <tuple>
 
 #include "reference/explain/failures.hpp"
 #include "reference/explain/index_set.hpp"
@@ -109,6 +110,17 @@ TEST_CASE("what stands in the region") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   CHECK(pattern_of(kWide, "o", rows, [&](const Place&, double) { return nan; }) ==
         "o: only sequence 1, all NaN: never written");
+  // A row of which some heads are written.
+  CHECK(pattern_of(
+            kWide, "o", [](const Place& p) { return p.sequence == 1 && p.head == 2; },
+            [&](const Place&, double) { return nan; }) ==
+        "o: only sequence 1, only head 2, all NaN");
+  // What x86 makes of 0 * Inf, and a payload that changes.
+  CHECK(pattern_of(kWide, "final_state", rows, [&](const Place&, double) { return -nan; }) ==
+        "final_state: only sequence 1, all NaN (computed or never written)");
+  CHECK(pattern_of(kWide, "final_state", rows, [&](const Place& p, double) {
+          return p.value == 3 ? -nan : nan;
+        }) == "final_state: only sequence 1, all NaN (computed or never written)");
   CHECK(pattern_of(kWide, "o", rows, [](const Place&, double) { return 0.0; }) ==
         "o: only sequence 1, all zero");
   CHECK(pattern_of(kWide, "o", rows, [](const Place&, double x) {
@@ -127,6 +139,30 @@ TEST_CASE("what stands in the region") {
             kWide, "o", [](const Place& p) { return p.row > 0 && p.value % 32 == 0; },
             [&](const Place& p, double) { return o[((p.row - 1) * 4 + p.head) * 136 + p.value]; })
             .ends_with("every 32nd value channel (v % 32 = 0), equal to the previous row"));
+}
+
+TEST_CASE("two indices have no period") {
+  // 15 and 61 of 64 key channels, 4 and 21 of 32.
+  for (const auto& [size, a, b, words] :
+       {std::tuple(64, 15, 61, "k in {15, 61}"), {32, 4, 21, "k in {4, 21}"}}) {
+    std::vector<std::int64_t> hits(static_cast<std::size_t>(size));
+    hits[static_cast<std::size_t>(a)] = hits[static_cast<std::size_t>(b)] = 40;
+    CHECK(condition(index_set(hits), hits, "k") == words);
+  }
+  std::vector<std::int64_t> hits(64);
+  hits[5] = hits[25] = hits[45] = 40;
+  CHECK(index_set(hits).shape == Shape::kResidue);
+}
+
+TEST_CASE("slots have a letter of their own") {
+  const std::string line = "op=gdn mode=decode B=6 H=1 HV=2 K=16 V=8 slots=permuted P=9";
+  const auto slots = make_call(line).inputs.at("state_indices").to_integers();
+  const std::string words = pattern_of(line, "final_state", [&](const Place& p) {
+    return p.row == slots[0] || p.row == slots[1] || p.row == slots[3];
+  });
+  CHECK(words.starts_with("final_state: slots "));
+  CHECK(words.find("slot ") == std::string::npos);
+  CHECK(words.find(" p") != std::string::npos);
 }
 
 TEST_CASE("chance is no pattern") {
@@ -158,6 +194,8 @@ TEST_CASE("token words need the whole shape") {
   CHECK(token_words({mask(100, [](std::size_t t) { return t < 20; })}) == "up to token 19");
   CHECK(token_words({mask(100, [](std::size_t) { return true; })}).empty());
   CHECK(token_words({mask(100, [](std::size_t t) { return t % 7 == 3 || t == 50; })}).empty());
+  // Tokens 17 and 80 of 100: two tokens, no period.
+  CHECK(token_words({mask(100, [](std::size_t t) { return t == 17 || t == 80; })}).empty());
   CHECK(token_words({mask(96, [](std::size_t t) { return t >= 48; }), mask(64, [](std::size_t t) {
                        return t >= 32;
                      })}) == "from a multiple of 16 on (not the same in each sequence)");

@@ -132,6 +132,43 @@ TEST_CASE("scatter: errors of another size are not explained") {
   CHECK(!match(kCollinear, row("inverse_fp16_neumann"), 1, times(20)).explains());
 }
 
+// The captures of honest kernels that are refused by a little: an error of a few budgets in a few
+// elements has the width of any mistake of that size.
+TEST_CASE("scatter: few errors, or errors hardly beyond the budget, identify no mistake") {
+  const Mistake& neumann = row("inverse_fp16_neumann");
+  const ScatterMatch made = match(kCollinear, neumann, 1, times(1));
+  CHECK(made.farthest >= kFar);
+  CHECK(made.number >= 0.25);
+  CHECK(made.number <= 4.0);
+  CHECK(made.blocks >= 50);
+  CHECK(made.significance() >= kSignificant);
+
+  // The errors of four rows and heads alone.
+  int rows = 0;
+  const ScatterMatch few = match(kCollinear, neumann, 1, [&](Errors& row) {
+    double largest = 0.0;
+    for (const double e : row) largest = std::max(largest, std::fabs(e));
+    const bool kept = largest > 0.1 && rows < 4;
+    rows += kept ? 1 : 0;
+    if (!kept) row.assign(row.size(), 0.0);
+  });
+  CHECK(few.blocks <= 4);
+  CHECK(!few.explains());
+
+  // One element of each row and head.
+  const ScatterMatch thin = match(kCollinear, neumann, 1, [&](Errors& row) {
+    const auto largest = std::ranges::max_element(row, {}, [](double e) { return std::fabs(e); });
+    for (double& e : row) e = &e == &*largest ? e : 0.0;
+  });
+  CHECK(thin.number < 0.25);
+  CHECK(!thin.explains());
+
+  ScatterMatch near = made;
+  near.farthest = 8.2;
+  CHECK(made.explains());
+  CHECK(!near.explains());
+}
+
 TEST_CASE("scatter: errors elsewhere are not explained") {
   // Of one size, in some rows and heads in which the mistake errs, whatever it does in them.
   std::int64_t n = 0;

@@ -58,7 +58,7 @@ const std::vector<std::string>& sample() {
       "op=gdn mode=mtp B=3 T=4 H=1 HV=2 K=16 V=32 slots=permuted disable_state_update=1",
       "op=gdn mode=mtp B=6 T=4 H=1 HV=2 K=16 V=32 slots=scatter_padded pad_slot=0",
       "op=gdn mode=decode B=2 H=1 HV=2 K=16 V=8 qk_l2norm=none l2_eps=0.5",
-      "op=gdn mode=decode B=2 H=1 HV=2 K=16 V=8 gate=bounded lower_bound=-1",
+      "op=gdn mode=decode B=2 H=1 HV=2 K=16 V=8 gate=bounded lower_bound=-1 l2_eps=0.5",
       "op=kda mode=decode B=2 H=1 HV=1 K=16 V=8 gate=log beta=direct",
   };
   return lines;
@@ -139,6 +139,68 @@ TEST_CASE("slots that nobody uses are left alone by every mistake but those abou
     CAPTURE(m.name);
     CHECK(untouched);
   }
+}
+
+TEST_CASE("what is rounded to bf16 is, and nothing else") {
+  const auto near = [](const call::Tensor& a, const call::Tensor& b, double bound = 1e-13) {
+    for (std::int64_t i = 0; i < a.size(); ++i) REQUIRE(std::fabs(a[i] - b[i]) < bound);
+  };
+  const auto bf16 = [](double x) { return call::round_to(call::DType::kBF16, x); };
+  const auto rounded = [&](call::Record record, const char* name) {
+    call::Tensor& t = record.inputs.at(name);
+    for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, bf16(t[i]));
+    return record;
+  };
+  const call::Record record =
+      record_of("op=kda mode=prefill lens=20,1 H=1 HV=2 K=8 V=4 gate=log beta=direct h0=1");
+  const call::TensorMap right = mistakes::exact_kernel(record);
+  for (const char* output : {"o", "final_state"}) {
+    near(commit("gate_bf16", record).at(output),
+         mistakes::exact_kernel(rounded(record, "g")).at(output));
+    near(commit("beta_bf16", record).at(output),
+         mistakes::exact_kernel(rounded(record, "beta")).at(output));
+  }
+  const call::TensorMap final = commit("final_state_bf16", record);
+  CHECK(same(final.at("o"), right.at("o")));
+  for (std::int64_t i = 0; i < final.at("final_state").size(); ++i) {
+    REQUIRE(final.at("final_state")[i] == bf16(right.at("final_state")[i]));
+  }
+  // The sum over the first token is its gate.
+  const call::Record one = record_of("op=kda mode=prefill lens=1,1 H=1 HV=2 K=8 V=4 gate=log h0=1");
+  CHECK_FALSE(mistake("cumsum_bf16").applies(one));
+  near(mistake("cumsum_bf16").commit(one, mistakes::exact_kernel).at("o"),
+       commit("gate_bf16", one).at("o"));
+}
+
+TEST_CASE("gate_sum_f32: sums of few bits are exact, sums of many lose them") {
+  call::Record record = record_of("op=gdn mode=prefill lens=70 H=1 HV=2 K=8 V=4 gate=log h0=1");
+  call::Tensor& g = record.inputs.at("g");
+  const auto off = [&](int way) {
+    const call::Tensor right = mistakes::exact_kernel(record).at("o");
+    const call::Tensor wrong = commit("gate_sum_f32", record, way).at("o");
+    double largest = 0.0;
+    for (std::int64_t i = 0; i < right.size(); ++i) {
+      largest = std::max(largest, std::fabs(wrong[i] - right[i]) / (std::fabs(right[i]) + 1e-3));
+    }
+    return largest;
+  };
+  for (int way = 0; way < 3; ++way) {
+    for (std::int64_t i = 0; i < g.size(); ++i) g.set(i, -0.25);
+    CHECK(off(way) < 1e-12);
+    // Half an ulp of 64 to 128 in the exponent: 4e-6.
+    for (std::int64_t i = 0; i < g.size(); ++i) g.set(i, i < 8 ? -20.0 : -0.1);
+    CHECK(off(way) > 1e-7);
+    CHECK(off(way) < 1e-2);
+  }
+}
+
+TEST_CASE("l2_eps_ignored is the call with the usual eps") {
+  const call::Record record =
+      record_of("op=gdn mode=decode B=2 H=1 HV=2 K=16 V=8 l2_eps=0.001 family=I");
+  call::Record usual = record;
+  usual.convention.l2_eps = 1e-6;
+  CHECK(same(commit("l2_eps_ignored", record).at("o"), mistakes::exact_kernel(usual).at("o")));
+  CHECK_FALSE(mistake("l2_eps_ignored").applies(usual));
 }
 
 TEST_CASE("gate_log2 and gate_ln2 undo each other's convention") {

@@ -78,6 +78,12 @@ TEST_CASE("a licence follows from the contract") {
   CHECK(mistakes::licence("tf32_operands", f32).empty());
   CHECK_FALSE(mistakes::licence("softplus_no_log1p", f32).empty());
   CHECK(mistakes::licence("softplus_no_log1p", chunk64).empty());
+  CHECK_FALSE(mistakes::licence("gate_sum_f32", chunk64).empty());
+  CHECK(mistakes::licence("gate_sum_f32", f32).empty());
+  CHECK_FALSE(mistakes::licence("beta_bf16", chunk64).empty());
+  CHECK(mistakes::licence("beta_bf16", f32).empty());
+  CHECK(mistakes::licence("gate_bf16", chunk64).empty());
+  CHECK(mistakes::licence("cumsum_bf16", chunk64).empty());
   // A contract of fp16 operands grants less than bf16 arithmetic takes.
   bounds::Contract fp16 = chunk64;
   for (auto& point : fp16.rounding) {

@@ -17,6 +17,7 @@ namespace {
 FileReport check_file(const std::string& file, const CheckOptions& options) {
   FileReport result;
   result.file = file;
+  const auto start = ExplainEffort::Clock::now();
   try {
     schema::Fixture fixture =
         schema::read_fixture(file, {.golden = false, .budgets = false, .stages = false});
@@ -28,7 +29,9 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
     verdict::Judgement judgement = verdict::judgement(
         result.record, contract, parse_precision(options.precision), options.only);
     if (options.explain) {
-      result.diagnosis = explain_failure(result.record, contract, judgement);
+      result.diagnosis =
+          explain_failure(result.record, contract, judgement,
+                          {.seconds = options.explain_seconds, .judging_since = start});
       result.permit = find_permit(result.record, contract, judgement.report);
     }
     result.report = std::move(judgement.report);

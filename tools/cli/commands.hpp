@@ -14,8 +14,10 @@ struct CheckOptions {
   std::vector<std::string> files;
   std::string contract;  ///< empty: the file's, or by mode and state
   std::string precision = "auto";
-  std::string json, junit;        ///< paths; empty: not written
-  bool explain = true;            ///< ends a failing file with where it fails and why
+  std::string json, junit;  ///< paths; empty: not written
+  bool explain = true;      ///< ends a failing file with where it fails and why
+  /// How long to look for the mistake; absent: ten times the verdict, or 5 s.
+  std::optional<double> explain_seconds;
   std::vector<std::string> only;  ///< the outputs to judge; empty: all that the call produces
 };
 int check(const CheckOptions& options);
@@ -25,7 +27,8 @@ struct DiffOptions {
   std::string contract;
   std::string json, junit;
   bool explain = true;
-  std::vector<std::string> only;
+  std::optional<double> explain_seconds;
+  std::vector<std::string> only;  ///< the outputs to judge; empty: all that the call produces
 };
 /// Judges the outputs of `candidate` as outputs of the call in `golden`, whose golden values must
 /// be those of its inputs.

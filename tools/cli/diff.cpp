@@ -93,7 +93,8 @@ void judge_candidate(const DiffOptions& options, FileReport& result) {
       verdict::judgement(golden.record, contract, std::nullopt,
                          options.only.empty() ? wanted_of(golden) : options.only);
   if (options.explain) {
-    result.diagnosis = explain_failure(golden.record, contract, judgement);
+    result.diagnosis =
+        explain_failure(golden.record, contract, judgement, {.seconds = options.explain_seconds});
     result.permit = find_permit(golden.record, contract, judgement.report);
   }
   result.report = std::move(judgement.report);

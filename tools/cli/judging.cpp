@@ -68,11 +68,27 @@ std::optional<explain::Permit> find_permit(const call::Record& record,
   return explain::tightest_permit(record, contract);
 }
 
+ExplainEffort::Clock::time_point ExplainEffort::program_start() {
+  static const Clock::time_point start = Clock::now();
+  return start;
+}
+
+namespace {
+// Before main, so that every verdict is later.
+[[maybe_unused]] const auto kProgramStart = ExplainEffort::program_start();
+}  // namespace
+
 std::optional<explain::Diagnosis> explain_failure(const call::Record& record,
                                                   const bounds::Contract& contract,
-                                                  const verdict::Judgement& judgement) {
+                                                  const verdict::Judgement& judgement,
+                                                  const ExplainEffort& effort) {
   if (judgement.report.verdict != verdict::Verdict::kOutOfBudget) return std::nullopt;
-  return explain::diagnose(record, contract, judgement.evaluation, mistakes::table());
+  constexpr double kTimesVerdict = 10.0;
+  constexpr double kAtLeast = 5.0;
+  const std::chrono::duration<double> verdict = effort.judged - effort.judging_since;
+  const double usual = std::max(kTimesVerdict * verdict.count(), kAtLeast);
+  return explain::diagnose(record, contract, judgement.evaluation, mistakes::table(),
+                           {.seconds = effort.seconds.value_or(usual)});
 }
 
 verdict::CaseReport error_report(const Error& error) {

@@ -3,6 +3,7 @@
 // What `check` and `diff` share: the choice of a contract and a tier, and the end of a report.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,10 +40,22 @@ void keep_only(const std::vector<std::string>& only, call::Record& record);
                                                          const bounds::Contract& contract,
                                                          const verdict::CaseReport& report);
 
+/// How long an explanation may be looked for: the given seconds, else ten times what the verdict
+/// took, or five where that is more. A verdict that is not timed began with the program.
+struct ExplainEffort {
+  using Clock = std::chrono::steady_clock;
+  std::optional<double> seconds{};
+  Clock::time_point judging_since = program_start();
+  Clock::time_point judged = Clock::now();
+
+  [[nodiscard]] static Clock::time_point program_start();
+};
+
 /// Why a record is out of budget; nothing where it is not.
-[[nodiscard]] std::optional<explain::Diagnosis> explain_failure(
-    const call::Record& record, const bounds::Contract& contract,
-    const verdict::Judgement& judgement);
+[[nodiscard]] std::optional<explain::Diagnosis> explain_failure(const call::Record& record,
+                                                                const bounds::Contract& contract,
+                                                                const verdict::Judgement& judgement,
+                                                                const ExplainEffort& effort = {});
 
 [[nodiscard]] verdict::CaseReport error_report(const Error& error);
 

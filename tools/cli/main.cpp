@@ -38,6 +38,10 @@ int run(int argc, char** argv) {
   sub->add_option("--json", check.json, "write the report as JSON");
   sub->add_option("--junit", check.junit, "write the report as JUnit XML");
   sub->add_flag("!--no-explain", check.explain, "do not look for the mistake behind a failure");
+  sub->add_option("--explain-seconds", check.explain_seconds,
+                  "stop looking for pairs of mistakes after this time (default: ten times the "
+                  "verdict, at least 5)")
+      ->check(CLI::NonNegativeNumber);
   sub->callback([&] { command = [&] { return tools::check(check); }; });
 
   tools::GenerateOptions generate;
@@ -69,6 +73,8 @@ int run(int argc, char** argv) {
   sub->add_option("--json", diff.json, "write the report as JSON");
   sub->add_option("--junit", diff.junit, "write the report as JUnit XML");
   sub->add_flag("!--no-explain", diff.explain, "as in check");
+  sub->add_option("--explain-seconds", diff.explain_seconds, "as in check")
+      ->check(CLI::NonNegativeNumber);
   sub->callback([&] { command = [&] { return tools::diff(diff); }; });
 
   tools::BudgetOptions budget;

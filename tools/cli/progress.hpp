@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A line on the terminal that says how far a long command is. Nothing where stderr is no terminal.
+// A line on the terminal that says how far a long command is: which item, and how far within it
+// once it takes longer than two seconds. At most ten times a second; nothing at all where stderr is
+// no terminal.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <mutex>
+#include <optional>
 #include <string>
+
+#include "fixtures/parallel/observer.hpp"
 
 namespace goldenrule::tools {
 
-class Progress {
+class Progress : private parallel::Observer {
  public:
   explicit Progress(std::size_t total);
-  ~Progress();
+  ~Progress() override;
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
@@ -21,9 +28,18 @@ class Progress {
   void clear();
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  void progressed(const char* phase, std::int64_t done, std::int64_t total) override;
+  void print(const std::string& line);
+
   std::size_t total_;
   bool terminal_;
+  std::mutex mutex_;  // of what follows: loops report from their threads
   bool shown_ = false;
+  std::string item_;
+  Clock::time_point began_, next_;
+  std::optional<parallel::Observed> observed_;  // the last member: it goes before the others do
 };
 
 }  // namespace goldenrule::tools

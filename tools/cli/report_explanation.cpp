@@ -16,6 +16,15 @@ using nlohmann::ordered_json;
 
 std::string number(double x) { return std::isfinite(x) ? fmt::format("{:.3g}", x) : "inf"; }
 
+// JSON has no infinity, and a word is no number.
+ordered_json number_or_null(double x) { return std::isfinite(x) ? ordered_json(x) : nullptr; }
+
+// The name, and what would have to be declared for it to be none.
+std::string meant_line(const Explanation& e) {
+  if (e.meant.empty()) return "";
+  return fmt::format("      if your kernel means it: {}\n", fmt::join(e.meant, ", "));
+}
+
 std::string scatter_lines(const Explanation& e, bool first) {
   return fmt::format(
       "  {} {}: it amplifies roundings, so that no element can be predicted; the emulated mistake\n"
@@ -25,29 +34,61 @@ std::string scatter_lines(const Explanation& e, bool first) {
       fmt::join(e.meanings, "\n      "));
 }
 
+std::string reproduced_words(const Explanation& e) {
+  if (e.flipped == 0) {
+    return fmt::format("every element is reproduced, the worst to {} of its budget",
+                       number(e.residual_ratio));
+  }
+  return fmt::format(
+      "all but {} elements are reproduced, no more than roundings near a tie carry elsewhere",
+      e.flipped);
+}
+
 std::string explaining_lines(const Explanation& e, bool first) {
   if (e.width) return scatter_lines(e, first);
   std::string text =
-      fmt::format("  {} {}: every element is reproduced, the worst to {} of its budget\n",
-                  first ? "explained by" : "or by", e.name(), number(e.residual_ratio));
+      fmt::format("  {} {}: {}\n", first ? "explained by" : "or by", e.name(), reproduced_words(e));
   for (const std::string& meaning : e.meanings) text += fmt::format("      {}\n", meaning);
+  text += meant_line(e);
   if (!e.same.empty()) {
     text += fmt::format("      the same outputs in this call: {}\n", fmt::join(e.same, ", "));
   }
   return text;
 }
 
-std::string near_miss_line(const Explanation& e) {
+std::string near_miss_lines(const Explanation& e) {
   return fmt::format(
       "      nearest: {} leaves {} elements out of budget (worst {} times) and "
-      "accounts for {:.0f} % of the error\n",
-      e.name(), e.failing, number(e.residual_ratio), 100.0 * std::max(e.accounted, 0.0));
+      "accounts for {:.0f} % of the error\n        ({})\n",
+      e.name(), e.failing, number(e.residual_ratio), 100.0 * e.accounted,
+      fmt::join(e.meanings, "; "));
+}
+
+std::string capture_lines(const Diagnosis& diagnosis) {
+  std::string text;
+  for (const explain::CaptureMistake& m : diagnosis.of_capture) {
+    text += m.accounts
+                ? fmt::format("  a mistake of the capture, {}:\n      {}\n", m.name, m.meaning)
+                : fmt::format("  note, {}: {}\n", m.name, m.meaning);
+  }
+  return text;
+}
+
+std::string tried_words(const Diagnosis& d) {
+  std::string text = fmt::format("{} can be made in this call", d.tried);
+  if (d.stopped_after) {
+    return text + fmt::format("; stopped after {} s: {} of {} pairs tried",
+                              number(*d.stopped_after), d.pairs, d.possible_pairs);
+  }
+  return d.pairs > 0 ? text + fmt::format(", {} pairs tried", d.pairs) : text;
 }
 
 }  // namespace
 
 std::string explanation_text(const Diagnosis& diagnosis) {
-  std::string text = fmt::format("  pattern: {}\n", diagnosis.pattern);
+  std::string text = capture_lines(diagnosis);
+  text += fmt::format("  pattern: {}\n", diagnosis.pattern);
+  if (std::ranges::any_of(diagnosis.of_capture, &explain::CaptureMistake::accounts)) return text;
   bool explained = false;
   for (const Explanation& e : diagnosis.explanations) {
     if (!e.explains) continue;
@@ -55,30 +96,38 @@ std::string explanation_text(const Diagnosis& diagnosis) {
     explained = true;
   }
   if (explained) return text;
-  text += fmt::format("  none of {} known mistakes explains it", diagnosis.known);
-  text += fmt::format(" ({} can be made in this call{})\n", diagnosis.tried,
-                      diagnosis.pairs > 0 ? fmt::format(", {} pairs tried", diagnosis.pairs) : "");
-  for (const Explanation& e : diagnosis.explanations) text += near_miss_line(e);
+  text += fmt::format("  none of {} known mistakes explains it ({})\n", diagnosis.known,
+                      tried_words(diagnosis));
+  for (const Explanation& e : diagnosis.explanations) text += near_miss_lines(e);
   return text;
 }
 
 void add_explanation(const Diagnosis& diagnosis, ordered_json& json) {
+  ordered_json of_capture = ordered_json::array();
+  for (const explain::CaptureMistake& m : diagnosis.of_capture) {
+    of_capture.push_back({{"name", m.name}, {"meaning", m.meaning}, {"accounts", m.accounts}});
+  }
   ordered_json explanations = ordered_json::array();
   for (const Explanation& e : diagnosis.explanations) {
-    explanations.push_back(
-        {{"mistake", e.name()},
-         {"residual_ratio",
-          std::isfinite(e.residual_ratio) ? ordered_json(e.residual_ratio) : ordered_json("inf")},
-         {"explains", e.explains},
-         {"failing", e.failing},
-         {"accounted", e.accounted},
-         {"meaning", e.meanings},
-         {"same", e.same}});
+    explanations.push_back({{"mistake", e.name()},
+                            {"residual_ratio", number_or_null(e.residual_ratio)},
+                            {"explains", e.explains},
+                            {"failing", e.failing},
+                            {"flipped", e.flipped},
+                            {"accounted", e.accounted},
+                            {"meaning", e.meanings},
+                            {"meant", e.meant},
+                            {"same", e.same}});
     if (e.width) explanations.back()["width"] = *e.width;
   }
+  json["of_capture"] = std::move(of_capture);
   json["pattern"] = diagnosis.pattern;
   json["explanation"] = std::move(explanations);
   json["mistakes_tried"] = diagnosis.tried;
+  json["pairs_tried"] = diagnosis.pairs;
+  json["pairs_possible"] = diagnosis.possible_pairs;
+  json["stopped_after"] =
+      diagnosis.stopped_after ? ordered_json(*diagnosis.stopped_after) : ordered_json(nullptr);
 }
 
 }  // namespace goldenrule::tools

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The end of a failing file's report: where it fails and which known mistake reproduces it.
+// The end of a failing file's report: what is wrong with the capture itself, where it fails and
+// which known mistake reproduces it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,7 +13,8 @@ namespace goldenrule::tools {
 
 [[nodiscard]] std::string explanation_text(const explain::Diagnosis& diagnosis);
 
-/// Adds "pattern", "explanation" (the best first) and "mistakes_tried" to the JSON of a case.
+/// Adds "of_capture", "pattern", "explanation" (the best first), and what was tried, to the JSON of
+/// a case. Numbers are numbers; null where there is none (a NaN that is left, no limit reached).
 void add_explanation(const explain::Diagnosis& diagnosis, nlohmann::ordered_json& json);
 
 }  // namespace goldenrule::tools

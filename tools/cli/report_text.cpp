@@ -17,6 +17,9 @@ using verdict::Verdict;
 // Numbers that need a budget; there is none where no verdict is given.
 std::string ratio(double x) { return std::isnan(x) ? "-" : fmt::format("{:.3g}", x); }
 
+// Whatever its sign bit.
+std::string value(double x) { return std::isnan(x) ? "nan" : fmt::format("{:.9g}", x); }
+
 // Leading indices that fail, as a person would say them: the first few with their counts.
 std::string rows_line(const call::Record& record, const TensorReport& t) {
   constexpr std::size_t kShown = 4;
@@ -25,10 +28,9 @@ std::string rows_line(const call::Record& record, const TensorReport& t) {
   std::string text;
   for (std::size_t i = 0; i < t.failing_rows.size() && i < kShown; ++i) {
     const verdict::RowFindings& row = t.failing_rows[i];
-    const bool unwritten = row.nan == row.elements;
     text +=
         fmt::format("{}{} {} ({} of {} elements{})", i == 0 ? "" : ", ", what, row.row,
-                    row.out_of_budget, row.elements, unwritten ? ", all NaN: never written" : "");
+                    row.out_of_budget, row.elements, row.nan == row.elements ? ", all NaN" : "");
   }
   if (t.failing_rows.size() > kShown) {
     text += fmt::format(" and {} more", t.failing_rows.size() - kShown);
@@ -38,10 +40,11 @@ std::string rows_line(const call::Record& record, const TensorReport& t) {
 
 std::string worst_line(const call::Record& record, const TensorReport& t) {
   const verdict::Worst& w = *t.worst;
-  return fmt::format(
-      "      worst: {}: value {:.9g}, exact {:.9g}, error {:.3g}, budget {}, {:.3g} ulp\n",
-      verdict::to_string(verdict::coordinates(record, t.name, w.index)), w.value, w.golden, w.error,
-      ratio(w.budget), w.ulps);
+  return fmt::format("      worst: {}: value {}, exact {}, error {}, budget {}, {:.3g} ulp\n",
+                     verdict::to_string(verdict::coordinates(record, t.name, w.index)),
+                     value(w.value), value(w.golden),
+                     std::isnan(w.error) ? "nan" : fmt::format("{:.3g}", w.error), ratio(w.budget),
+                     w.ulps);
 }
 
 std::string tensor_lines(const call::Record& record, const TensorReport& t) {
