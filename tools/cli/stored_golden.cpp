@@ -24,11 +24,10 @@ double largest(const std::vector<double>& golden) {
   return found;
 }
 
-// Half an ulp of the largest value, rounded up to f32 as radii are: what a wide tier's radius is,
-// whose own error is 2^-53 of that or less (hence the last factor).
+// What the radius of a wide tier is: the rounding of the largest value to f64, 2^-53 of it, itself
+// rounded up to f32. Its own error is 2^-53 of that or less, hence the last factor.
 double rounding_radius(double largest) {
-  const double half_ulp = 0.5 * call::ulp(call::DType::kF64, largest);
-  return static_cast<double>(call::f32_not_below(half_ulp)) * (1.0 + 0x1p-22);
+  return static_cast<double>(call::f32_not_below(0x1p-53 * largest)) * (1.0 + 0x1p-22);
 }
 
 Error refusal(const std::string& name, const call::Shape& index, const std::string& expected,
