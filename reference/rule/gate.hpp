@@ -147,7 +147,7 @@ template <class S>
                          std::fabs(result.log_alpha) * (f + 4 * u);
       result.at_most_one = c.lower_bound <= 0.0;
       result.logit_slope =
-          std::fabs(result.log_alpha) * weighted(sigmoid(-to_double(z.value)), size);
+          weighted(std::fabs(result.log_alpha), weighted(sigmoid(-to_double(z.value)), size));
       return result;
     }
     case call::Gate::kLog:

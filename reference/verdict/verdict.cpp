@@ -322,7 +322,7 @@ void conclude(CaseReport& report, const call::Record& record, const oracle::Eval
   const bool passes = report.verdict == Verdict::kExact || report.verdict == Verdict::kWithinBudget;
   if (record.outputs.empty()) {
     report.reason = "no tensor under /outputs";
-  } else if (passes && !applies_rule(evaluation)) {
+  } else if ((passes || report.verdict == Verdict::kSkipped) && !applies_rule(evaluation)) {
     report.verdict = Verdict::kSkipped;
     report.reason = "the call applies the rule to no token";
   } else if (passes && !report.absent.empty()) {

@@ -5,7 +5,7 @@
 
 #include "fixtures/cases/case.hpp"
 #include "reference/bounds/chunk_emulator.hpp"
-#include "reference/bounds/contract_json.hpp"
+#include "reference/bounds/chunk_f32_emulator.hpp"
 #include "reference/oracle/emulate.hpp"
 #include "reference/oracle/evaluate.hpp"
 #include "reference/oracle/lane_io.hpp"
@@ -30,6 +30,19 @@ LaneInputs lane_of(const char* line) {
           oracle::lane_start(inputs, plan.dims, oracle::StateIndex(record, plan.dims), s, 0)};
 }
 
+// A chunked kernel in exact arithmetic: no contract may declare it, the emulator may be asked for
+// it.
+bounds::Contract exact_chunks(bounds::Form form) {
+  bounds::Contract c;
+  c.name = "exact";
+  c.kind = bounds::Kind::kChunked;
+  c.chunk = 16;
+  c.form = form;
+  return c;
+}
+
+constexpr bounds::Form kForms[] = {bounds::Form::kWY, bounds::Form::kDirect};
+
 constexpr const char* kLines[] = {
     "op=gdn mode=prefill lens=70 H=1 HV=1 K=32 V=24 gate=log h0=1",
     "op=kda mode=prefill lens=70 H=1 HV=1 K=32 V=24 gate=linear beta=direct h0=1 family=Derase",
@@ -42,30 +55,53 @@ double relative(const rule::Matrix<double>& a, const rule::Matrix<double>& b) {
 }  // namespace
 
 TEST_CASE("without rounding points the chunk emulator is the recurrence") {
-  const bounds::Contract exact = bounds::parse_contract(R"({"name":"exact","chunk":16})", "");
+  for (const bounds::Form form : kForms) {
+    const bounds::Contract exact = exact_chunks(form);
+    for (const char* line : kLines) {
+      CAPTURE(line);
+      const LaneInputs in = lane_of(line);
+      bounds::Rounder rounder(exact, bounds::RoundingMode::kRandom, 1, 1);
+      const auto emulated = bounds::emulate_chunks(in.lane, in.v, in.start, exact, rounder);
+      const auto recurrent = rule::recurrent_form<double>(in.lane, in.v, in.start);
+      // Both are double computations of one function, some 10^3 operations deep: 2^-53 * 10^3.
+      CHECK(relative(emulated.o, recurrent.o) < 1e-13);
+      CHECK(relative(emulated.state, recurrent.state) < 1e-13);
+    }
+  }
+}
+
+TEST_CASE("the fp32 chunk kernel is the recurrence, to the last bits of fp32") {
+  const bounds::Contract& contract = bounds::find_contract("chunk64_f32");
   for (const char* line : kLines) {
     CAPTURE(line);
     const LaneInputs in = lane_of(line);
-    bounds::Rounder rounder(exact, bounds::RoundingMode::kRandom, 1, 1);
-    const auto emulated = bounds::emulate_chunks(in.lane, in.v, in.start, exact, rounder);
     const auto recurrent = rule::recurrent_form<double>(in.lane, in.v, in.start);
-    // Both are double computations of one function, some 10^3 operations deep: 2^-53 * 10^3.
-    CHECK(relative(emulated.o, recurrent.o) < 1e-13);
-    CHECK(relative(emulated.state, recurrent.state) < 1e-13);
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+      CAPTURE(seed);
+      const auto kernel = bounds::emulate_chunks_f32(in.lane, in.v, in.start, contract, seed, 1);
+      // Some 10^3 operations deep, and functions that err by 2^-21: 2^-24 * 10^3 and more.
+      CHECK(relative(kernel.o.cast<double>(), recurrent.o) < 1e-4);
+      CHECK(relative(kernel.state.cast<double>(), recurrent.state) < 1e-4);
+      CHECK(relative(kernel.o.cast<double>(), recurrent.o) > 1e-9);
+    }
   }
 }
 
 TEST_CASE("each rounding point of a chunk contract changes the result, and only if declared") {
   const LaneInputs in = lane_of(kLines[0]);
   const LaneInputs channels = lane_of(kLines[1]);
-  const bounds::Contract exact = bounds::parse_contract(R"({"name":"exact","chunk":16})", "");
+  using bounds::Point;
   for (std::size_t i = 0; i < bounds::kPoints; ++i) {
-    const auto point = static_cast<bounds::Point>(i);
+    const auto point = static_cast<Point>(i);
     CAPTURE(bounds::name_of(point));
-    bounds::Contract alone = exact;
-    alone.rounding[i] = call::DType::kBF16;
-    // q^ E is a rounded operand only where decays differ between channels.
-    const LaneInputs& use = point == bounds::Point::kQueryIn ? channels : in;
+    // beta and log alpha are those of the lane that the emulator is given (kernel_lane.hpp).
+    if (point == Point::kBeta || point == Point::kGate) continue;
+    const bool direct = point == Point::kKeyIn || point == Point::kResidual;
+    bounds::Contract alone = exact_chunks(direct ? bounds::Form::kDirect : bounds::Form::kWY);
+    alone.rounding[i] = bounds::Format::kBF16;
+    // q^ E and k^ E are rounded operands only where decays differ between channels.
+    const bool per_channel = point == Point::kQueryIn || point == Point::kKeyIn;
+    const LaneInputs& use = per_channel ? channels : in;
     bounds::Rounder rounder(alone, bounds::RoundingMode::kNearest, 1, 1);
     const auto rounded = bounds::emulate_chunks(use.lane, use.v, use.start, alone, rounder);
     const auto recurrent = rule::recurrent_form<double>(use.lane, use.v, use.start);
@@ -100,6 +136,16 @@ TEST_CASE("an emulated kernel is judged right under its contract and wrong under
        "chunk16_bf16_state", "recurrent_f32"},
       {"op=gdn mode=mtp B=3 T=4 H=1 HV=2 K=64 V=32 io=f32 slots=padded", "recurrent_f32", "ideal"},
       {"op=kda mode=decode B=3 H=1 HV=2 K=64 V=32 io=f32", "recurrent_bf16_state", "recurrent_f32"},
+      {"op=gdn mode=prefill lens=200,5 H=1 HV=2 K=64 V=32 io=f32 gate=log h0=1 family=production",
+       "chunk64_f32", "recurrent_f32"},
+      {"op=gdn mode=prefill lens=70,5 H=1 HV=2 K=64 V=32 io=f32 gate=log h0=1", "chunk64_tf32",
+       "chunk64_f32"},
+      {"op=gdn mode=prefill lens=70,5 H=1 HV=2 K=64 V=32 io=f32 gate=log h0=1",
+       "chunk64_bf16_direct", "chunk64_f32"},
+      {"op=kda mode=prefill lens=70,5 H=1 HV=2 K=64 V=32 io=f32 gate=log h0=1",
+       "chunk32_bf16_direct", "chunk64_f32"},
+      {"op=gdn mode=decode B=3 H=1 HV=2 K=64 V=32 io=f32", "recurrent_f32_bf16_activations",
+       "recurrent_f32"},
   };
   for (const auto& row : rows) {
     CAPTURE(row.line);

@@ -402,22 +402,21 @@ class RefusedTest(ShapesTest):
 
     def test_values(self):
         for more, text in (
-                (dict(convention=dict(l2_eps=-1e-6)),
-                 "convention l2_eps: expected at least 0, actual -1e-06"),
-                (dict(convention=dict(softplus_beta=0)),
-                 "convention softplus_beta: expected above 0, actual 0"),
-                (dict(convention=dict(lower_bound=0.0)),
-                 "convention lower_bound: expected below 0, actual 0.0"),
                 (dict(convention=dict(pad_slot=2 ** 63)),
                  "convention pad_slot: expected a 64-bit integer, actual 9223372036854775808"),
                 (dict(convention=["log"]),
                  "convention: expected {attribute: value}, actual ['log']"),
                 (dict(contract="recurrent_fp32"),
-                 "contract: expected one of ideal, recurrent_f32, recurrent_bf16_state, "
-                 "chunk64_f32, chunk64_bf16, chunk16_bf16_state, actual 'recurrent_fp32'"),
+                 f"contract: expected one of {', '.join(gc.CONTRACTS)}, actual 'recurrent_fp32'"),
         ):
             with self.subTest(text):
                 self.assertEqual(self.refusal(Call("decode"), **more), text)
+        for convention, text in (
+                (dict(l2_eps=-1e-6), "convention l2_eps: expected at least 0, actual -1e-06"),
+                (dict(softplus_beta=0), "convention softplus_beta: expected above 0, actual 0"),
+                (dict(lower_bound=0.0), "convention lower_bound: expected below 0, actual 0.0")):
+            with self.subTest(text), self.assertWarnsRegex(UserWarning, text):
+                gc.check_convention(convention)
         for group in ("inputs", "outputs"):
             call = Call("decode")
             setattr(call, group, None)

@@ -45,13 +45,14 @@ TEST_CASE("verdict: all zeros where the exact result is not") {
   CHECK(o.verdict == Verdict::kMistrusted);
   CHECK(o.reason == "every output is zero, the exact result is not");
   CHECK(report.verdict == Verdict::kMistrusted);
-  CHECK(report.reason == "final_state: the budget is as large as the signal");
+  CHECK(report.reason == "final_state: the budget is as large as the signal in 6 rows and heads");
 }
 
-TEST_CASE("verdict: zeros that are right") {
-  // scale = 0: every o is exactly 0.
+TEST_CASE("verdict: zeros that are right say nothing") {
+  // scale = 0: every o is exactly 0, and a buffer that was only cleared is as right.
   Judged call("op=gdn mode=decode B=3 H=1 HV=2 K=16 V=12 scale=0", "recurrent_f32", DType::kF32);
-  CHECK(call.judge("o").verdict == Verdict::kExact);
+  CHECK(call.judge("o").verdict == Verdict::kMistrusted);
+  CHECK(call.judge("o").reason.starts_with("every exact value that the rule computes is 0"));
   call.record.outputs.at("o").set(3, 1e-30);
   CHECK(call.judge("o").verdict == Verdict::kOutOfBudget);
 }
@@ -62,7 +63,9 @@ TEST_CASE("verdict: a budget as large as the signal") {
   const TensorReport o = judge("o", call.record.outputs.at("o"),
                                expect(call.record, contract).outputs.at("o"), contract);
   CHECK(o.verdict == Verdict::kMistrusted);  // though every element is the exact one
-  CHECK(o.reason == "the budget is as large as the signal");
+  CHECK(o.reason == "the budget is as large as the signal in 6 rows and heads");
+  CHECK(o.vacuous == 6);
+  CHECK(o.first_unjudged == call::Shape{0, 0, 0, 0});
   CHECK(call.judge("o").verdict == Verdict::kExact);
 }
 
@@ -73,7 +76,7 @@ TEST_CASE("verdict: an undecided element moves the oracle to a wider tier") {
   std::int64_t undecided = 0;
   for (const TensorReport& t : d.tensors) undecided += t.undecided;
   CHECK(undecided > 0);
-  CHECK(d.verdict == Verdict::kWithinBudget);
+  CHECK(d.verdict == Verdict::kMistrusted);  // no tier but this one was to be asked
   CHECK(d.precision_bits == 53);
   const CaseReport automatic = judge_record(call.record, *call.contract, std::nullopt);
   CHECK(automatic.precision_bits == 106);
@@ -84,6 +87,8 @@ TEST_CASE("verdict: an undecided element moves the oracle to a wider tier") {
   const CaseReport last = judge_record(call.record, *call.contract, std::nullopt);
   CHECK(last.precision_bits == 168);
   CHECK(tensor(last, "o").undecided == 1);
+  CHECK(tensor(last, "o").first_unjudged == call::unravel(o.shape(), 5));
+  CHECK(last.verdict == Verdict::kMistrusted);
   // Two are beyond doubt.
   o.set(5, std::nextafter(std::nextafter(o[5], kInf), kInf));
   const CaseReport wrong = judge_record(call.record, *call.contract, std::nullopt);
@@ -93,18 +98,23 @@ TEST_CASE("verdict: an undecided element moves the oracle to a wider tier") {
   CHECK(judge_record(narrow.record, *narrow.contract, std::nullopt).precision_bits == 53);
 }
 
-TEST_CASE("verdict: an oracle without a radius passes nothing that is not a number") {
+TEST_CASE("verdict: an oracle without a radius passes nothing and refuses nothing") {
   Judged call(kLine, "recurrent_f32", DType::kF32);
   oracle::Expected expected = call.expected.outputs.at("o");
   std::ranges::fill(expected.radius, std::numeric_limits<float>::infinity());
   call::Tensor& o = call.record.outputs.at("o");
-  o.set(0, 1e6);
-  TensorReport report = judge("o", o, expected, *call.contract);
-  CHECK(report.out_of_budget == 0);
-  CHECK(report.undecided == 1);  // and says that it is the radius which lets it pass
-  o.set(0, kInf);
-  report = judge("o", o, expected, *call.contract);
-  CHECK(report.out_of_budget == 1);
+  for (const double y : {1e6, kInf, kNaN}) {
+    o.set(0, y);
+    const TensorReport report = judge("o", o, expected, *call.contract);
+    CHECK(report.verdict == Verdict::kError);
+    CHECK(report.unbounded == o.size());
+    CHECK(report.out_of_budget == 0);
+    CHECK(report.first_unjudged == call::Shape{0, 0, 0, 0});
+  }
+  // Beside a failure that is certain, that is what counts.
+  expected.radius[3] = 0.0F;
+  o.set(3, 1e6);
+  CHECK(judge("o", o, expected, *call.contract).verdict == Verdict::kOutOfBudget);
 }
 
 TEST_CASE("verdict: the figures beside it") {
@@ -156,7 +166,7 @@ TEST_CASE("verdict: nothing to judge") {
   empty.outputs["o"] = call::Tensor(DType::kF32, {0, 1, 2});
   report = judge_record(empty, bounds::find_contract("recurrent_f32"), std::nullopt);
   CHECK(report.verdict == Verdict::kSkipped);
-  CHECK(report.reason == "o: no element to compare");
+  CHECK(report.reason == "the call applies the rule to no token");
 }
 
 TEST_CASE("verdict: a tensor for which the contract gives no budget") {
@@ -188,9 +198,10 @@ TEST_CASE("verdict: of a whole from those of its parts") {
   } rows[] = {{{}, kSkipped},
               {{kSkipped}, kSkipped},
               {{kExact}, kExact},
-              {{kExact, kSkipped}, kExact},
+              {{kExact, kSkipped}, kSkipped},
               {{kExact, kWithinBudget}, kWithinBudget},
-              {{kWithinBudget, kSkipped}, kWithinBudget},
+              {{kWithinBudget, kSkipped}, kSkipped},
+              {{kMistrusted, kSkipped}, kMistrusted},
               {{kWithinBudget, kMistrusted, kExact}, kMistrusted},
               {{kMistrusted, kError}, kError},
               {{kSkipped, kError}, kError},

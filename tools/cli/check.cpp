@@ -6,6 +6,7 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/widening.hpp"
 #include "fixtures/schema/read.hpp"
+#include "reference/explain/blind.hpp"
 #include "reference/verdict/verdict.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/judging.hpp"
@@ -33,6 +34,10 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
           explain_failure(result.record, contract, judgement,
                           {.seconds = options.explain_seconds, .judging_since = start});
       result.permit = find_permit(result.record, contract, judgement.report);
+    }
+    if (options.blind) {
+      result.blindness =
+          explain::find_blindness(result.record, contract, judgement.evaluation, mistakes::table());
     }
     result.report = std::move(judgement.report);
     drop_tensors(result.record);

@@ -33,6 +33,8 @@ int run(int argc, char** argv) {
   sub->add_option("--contract", check.contract,
                   "a built-in contract (see `contract`) or a .json file (default: by mode and the "
                   "types of the tensors; the file's own where it is tighter)");
+  sub->add_flag("--blind", check.blind,
+                "say which known mistakes and convention values the capture cannot tell apart");
   sub->add_option("--only", check.only, "judge these outputs and want no others")->delimiter(',');
   sub->add_option("--precision", check.precision, "auto, double, quad (106 bits), multi (168)");
   sub->add_option("--json", check.json, "write the report as JSON");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fixtures/call/record.hpp"
+#include "reference/explain/blind.hpp"
 #include "reference/explain/diagnose.hpp"
 #include "reference/explain/permits.hpp"
 #include "reference/verdict/verdict.hpp"
@@ -23,6 +24,7 @@ struct FileReport {
   verdict::CaseReport report;
   std::string contract_origin;  ///< how the contract was chosen, and what the file claims
   std::optional<explain::Diagnosis> diagnosis{};  ///< of a file that is out of budget
+  std::optional<explain::Blindness> blindness{};  ///< what the file cannot see, where it was asked
   std::optional<explain::Permit> permit{};        ///< the tightest contract that the file keeps
 };
 

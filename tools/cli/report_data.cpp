@@ -151,6 +151,14 @@ std::string json_report(const std::vector<FileReport>& files) {
                      {"absent", file.report.absent},
                      {"tensors", tensors}});
     if (file.diagnosis) add_explanation(*file.diagnosis, cases.back());
+    if (file.blindness) {
+      ordered_json conventions = ordered_json::object();
+      for (const auto& c : file.blindness->conventions) conventions[c.attribute] = c.values;
+      cases.back()["blind"] = {{"mistakes", file.blindness->mistakes},
+                               {"mistakes_tried", file.blindness->mistakes_tried},
+                               {"conventions", conventions},
+                               {"values_tried", file.blindness->values_tried}};
+    }
     if (file.permit) {
       cases.back()["permit"] = {{"contract", file.permit->contract},
                                 {"difference", file.permit->difference}};

@@ -75,6 +75,21 @@ std::string tensor_lines(const call::Record& record, const TensorReport& t) {
   return text;
 }
 
+std::string blind_lines(const explain::Blindness& b) {
+  std::string text = fmt::format("  cannot be seen in this capture: {} of {} known mistakes{}{}\n",
+                                 b.mistakes.size(), b.mistakes_tried,
+                                 b.mistakes.empty() ? "" : ": ", fmt::join(b.mistakes, ", "));
+  if (b.conventions.empty()) {
+    return text + fmt::format("  every other convention would show ({} tried)\n", b.values_tried);
+  }
+  text += fmt::format("  conventions that it cannot tell from the declared ones ({} tried):\n",
+                      b.values_tried);
+  for (const explain::UnseenConvention& c : b.conventions) {
+    text += fmt::format("      {} = {}\n", c.attribute, fmt::join(c.values, ", "));
+  }
+  return text;
+}
+
 // What a refused kernel may be, or how little a pass says.
 std::string permit_lines(const FileReport& file) {
   const explain::Permit& p = *file.permit;
@@ -117,6 +132,7 @@ std::string text_report(const FileReport& file) {
   for (const TensorReport& t : report.tensors) text += tensor_lines(file.record, t);
   if (file.diagnosis) text += explanation_text(*file.diagnosis);
   if (file.permit) text += permit_lines(file);
+  if (file.blindness) text += blind_lines(*file.blindness);
   return text;
 }
 

@@ -69,8 +69,9 @@ OPS = ("gated_delta_rule", "kda")
 MODES = ("decode", "mtp", "prefill")
 
 # What the attribute `contract` may claim.
-CONTRACTS = ("ideal", "recurrent_f32", "recurrent_bf16_state", "chunk64_f32", "chunk64_bf16",
-             "chunk16_bf16_state")
+CONTRACTS = ("ideal", "recurrent_f32", "chunk64_f32", "recurrent_f32_bf16_activations",
+             "chunk64_tf32", "recurrent_bf16_state", "chunk64_bf16_direct", "chunk32_bf16_direct",
+             "chunk64_bf16", "chunk16_bf16_state")
 
 # Attribute of /convention -> the names that it may have, or the type of its number.
 CONVENTION = {
@@ -174,7 +175,8 @@ def write_capture(path, *, op, mode, inputs, outputs, convention=None, source=""
     schema does not have, a masked array, and float32 values named in bf16 that no bfloat16 equals;
     for a shape that is not the table's, naming tensor, expected and actual shape; and for an output
     in the memory of an input, which the kernel then overwrote: clone that before the call. Warns
-    (UserWarning) of an input that the gate or beta of the convention does not use.
+    (UserWarning) of an input that the gate or beta of the convention does not use, and of a number
+    of the convention that the program will refuse.
     """
     path = os.fsdecode(path)
     _choice("op", op, OPS)
@@ -189,7 +191,10 @@ def write_capture(path, *, op, mode, inputs, outputs, convention=None, source=""
     if unused:
         raise ValueError(f"bf16: no such input or output: {', '.join(sorted(unused))}")
     texts = {"source": _text("source", source), "contract": contract}
-    _refuse_shared_memory(inputs, outputs)
+    slots = groups["inputs"].get("state_indices")
+    pad_slot = conventions.get("pad_slot", DEFAULTS["pad_slot"])
+    writes_none = slots is not None and bool(np.all(slots[0] == pad_slot))
+    _refuse_shared_memory(inputs, outputs, writes_none)
     call = _Call(op, mode, {**DEFAULTS, **conventions}, **groups)
     call.fit()
     for text in call.unused():
@@ -278,7 +283,10 @@ def check_convention(convention):
             raise ValueError(f"convention {name}: expected {expected}, actual {value!r}")
         legal, is_legal = _RANGES.get(name, ("", None))
         if is_legal is not None and not is_legal(number):
-            raise ValueError(f"convention {name}: expected {legal}, actual {value!r}")
+            text = f"convention {name}: expected {legal}, actual {value!r}"
+            if not -2 ** 63 <= number < 2 ** 63 and kind is int:
+                raise ValueError(text)  # HDF5 has no such integer
+            warnings.warn(f"{text}: `goldenrule check` will refuse it", stacklevel=3)
         checked[name] = number
     return checked
 
@@ -361,9 +369,14 @@ def _memory(tensor):
         return None  # sparse, or no strides
 
 
-def _refuse_shared_memory(inputs, outputs):
-    """An output in the memory of an input: what is there now is no longer what the kernel read."""
+def _refuse_shared_memory(inputs, outputs, writes_none):
+    """An output in the memory of an input: what is there now is no longer what the kernel read.
+
+    A kernel of which every row is padded writes no state, so that the pool may be both.
+    """
     for output, after in outputs.items():
+        if writes_none and output == "final_state":
+            continue
         for name, before in inputs.items():
             arrays = _memory(before), _memory(after)
             if any(array is None for array in arrays):

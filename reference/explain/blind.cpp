@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/explain/blind.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <type_traits>
+
+#include "fixtures/call/error.hpp"
+#include "reference/mistakes/kernels.hpp"
+#include "reference/verdict/budget.hpp"
+
+namespace goldenrule::explain {
+namespace {
+
+using call::Record;
+
+// Numbers that kernels hard-code in the place of a convention's.
+struct Usual {
+  const char* attribute;
+  std::vector<double> values;
+};
+const std::array<Usual, 4> kUsual{{{"l2_eps", {0.0, 1e-12, 1e-6, 1e-5, 1e-3}},
+                                   {"softplus_beta", {1.0, 2.0}},
+                                   {"softplus_threshold", {1.0, 5.0, 20.0}},
+                                   {"lower_bound", {-1.0, -5.0, -10.0}}}};
+
+std::string text_of(double x) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.6g", x);
+  return text.data();
+}
+
+class Watcher {
+ public:
+  Watcher(const Record& record, const bounds::Contract& contract,
+          const oracle::Evaluation& evaluation)
+      : record_(record), contract_(contract), evaluation_(evaluation) {}
+
+  /// Whether these outputs, stored as the capture's are, would pass.
+  [[nodiscard]] bool pass(const call::TensorMap& outputs) const {
+    return std::ranges::all_of(record_.outputs, [&](const auto& item) {
+      const auto found = outputs.find(item.first);
+      return found != outputs.end() && passes(item.first, item.second, found->second);
+    });
+  }
+
+ private:
+  [[nodiscard]] bool passes(const std::string& name, const call::Tensor& captured,
+                            const call::Tensor& output) const {
+    if (output.shape() != captured.shape()) return false;
+    const oracle::Expected& expected = evaluation_.outputs.at(name);
+    const verdict::Budget budget(name, captured.dtype(), expected, contract_);
+    if (!budget.given()) return true;
+    for (std::int64_t i = 0; i < output.size(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (!expected.undefined.empty() && expected.undefined[at]) continue;
+      const double granted = std::isfinite(expected.golden[at]) ? budget(at) : 0.0;
+      const double y = call::round_to(captured.dtype(), output[i]);
+      if (!verdict::passes(y, expected, at, granted)) return false;
+    }
+    return true;
+  }
+
+  const Record& record_;
+  const bounds::Contract& contract_;
+  const oracle::Evaluation& evaluation_;
+};
+
+// Visits the other values of each convention as f(attribute, value, record with that value).
+template <class F>
+void for_each_other_value(const Record& record, F&& f) {
+  Record changed = record;
+  changed.outputs.clear();
+  const std::int64_t K = call::validate(record).K;
+  call::for_each_field(changed.convention, [&](const char* attribute, auto& field) {
+    using Field = std::remove_cvref_t<decltype(field)>;
+    const Field declared = field;
+    const auto try_value = [&](const Field& value, const std::string& text) {
+      field = value;
+      f(attribute, text, changed);
+      field = declared;
+    };
+    if constexpr (std::is_enum_v<Field>) {
+      using Names = call::EnumNames<Field>;
+      for (std::size_t i = 0; i < Names::kNames.size(); ++i) {
+        const auto value = static_cast<Field>(i);
+        if (value != declared) try_value(value, std::string(Names::kNames[i]));
+      }
+    } else if constexpr (std::is_same_v<Field, double>) {
+      for (const Usual& usual : kUsual) {
+        if (std::string_view(usual.attribute) != attribute) continue;
+        for (const double value : usual.values) {
+          if (value != declared) try_value(value, text_of(value));
+        }
+      }
+    } else if constexpr (std::is_same_v<Field, std::optional<double>>) {
+      const double used = call::resolved_scale(record.convention, K);
+      for (const double value : {1.0, call::resolved_scale({}, K)}) {
+        if (value != used) try_value(value, text_of(value));
+      }
+    }
+  });
+}
+
+}  // namespace
+
+Blindness find_blindness(const Record& record, const bounds::Contract& contract,
+                         const oracle::Evaluation& evaluation,
+                         std::span<const mistakes::Mistake> table) {
+  Blindness blind;
+  const Watcher watcher(record, contract, evaluation);
+  Record call = record;
+  call.outputs.clear();
+  // What the changed call asks for and the capture does not hold is refused: that is no silence.
+  const auto unseen = [&](const auto& compute) {
+    try {
+      return watcher.pass(compute());
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  for (const mistakes::Mistake& m : table) {
+    if (!m.applies(call)) continue;
+    ++blind.mistakes_tried;
+    if (!unseen([&] { return m.commit(call, mistakes::exact_kernel); })) continue;
+    if (std::ranges::find(blind.mistakes, m.name) == blind.mistakes.end()) {
+      blind.mistakes.emplace_back(m.name);
+    }
+  }
+  for_each_other_value(
+      record, [&](const char* attribute, const std::string& value, const Record& changed) {
+        try {
+          (void)call::validate(changed);
+        } catch (const Error&) {
+          return;
+        }
+        ++blind.values_tried;
+        if (!unseen([&] { return mistakes::exact_kernel(changed); })) return;
+        if (blind.conventions.empty() || blind.conventions.back().attribute != attribute) {
+          blind.conventions.push_back({attribute, {}});
+        }
+        blind.conventions.back().values.push_back(value);
+      });
+  return blind;
+}
+
+}  // namespace goldenrule::explain
