@@ -14,6 +14,12 @@ def unscaled(file):
     put(file, "outputs/o", file["outputs/o"][()].astype(np.float64) * 8.0)
 
 
+def unscaled_and_one_wrong_element(file):
+    """A near miss, so that there are pairs to be tried; none of them explains."""
+    unscaled(file)
+    one_wrong_element(file)
+
+
 def one_wrong_element(file):
     values = file["outputs/o"][()].astype(np.float64)
     values[1, 0, 2, 5] = 9.0
@@ -145,12 +151,13 @@ class CpuCapturesTest(Reports):
 
 class ExplainSecondsTest(Reports):
     def test_the_search_stops_and_says_so(self):
-        wrong = self.capture(DECODE, one_wrong_element)
+        wrong = self.capture(DECODE, unscaled_and_one_wrong_element)
         text, case = self.case(1, "check", "--explain-seconds", "0", wrong)
         self.assertRegex(text, r"; stopped after [0-9.e-]+ s: 0 of \d+ pairs tried")
         self.assertGreaterEqual(case["stopped_after"], 0)
         self.assertEqual(case["pairs_tried"], 0)
         self.assertGreater(case["pairs_possible"], 0)
+        self.assertEqual(case["explanation"][0]["mistake"], "scale_missing")
         text, case = self.case(1, "check", "--explain-seconds", "600", wrong)
         self.assertNotIn("stopped after", text)
         self.assertIsNone(case["stopped_after"])

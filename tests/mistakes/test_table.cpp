@@ -83,6 +83,7 @@ TEST_CASE("a licence follows from the contract") {
   CHECK_FALSE(mistakes::licence("beta_bf16", chunk64).empty());
   CHECK(mistakes::licence("beta_bf16", f32).empty());
   CHECK(mistakes::licence("gate_bf16", chunk64).empty());
+  CHECK_FALSE(mistakes::licence("gate_bf16", bounds::find_contract("chunk16_bf16_state")).empty());
   CHECK(mistakes::licence("cumsum_bf16", chunk64).empty());
   // A contract of fp16 operands grants less than bf16 arithmetic takes.
   bounds::Contract fp16 = chunk64;
