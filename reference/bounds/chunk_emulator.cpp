@@ -26,20 +26,24 @@ class Products {
 
   [[nodiscard]] bool coarse() const { return coarse_; }
 
-  /// a b
-  [[nodiscard]] Matrix product(const Matrix& a, const Matrix& b) const {
+  enum class Shape : std::uint8_t { kDense, kTriangular };
+
+  /// a b; a may be triangular.
+  [[nodiscard]] Matrix product(const Matrix& a, const Matrix& b,
+                               Shape shape = Shape::kDense) const {
     Matrix p = Matrix::Zero(a.rows(), b.cols());
     multiply_add(1.0, a, b, p);
-    if (u_ > 0.0) add_errors(a.cols(), squares(a, b), nullptr, p);
+    if (u_ > 0.0) add_errors(a.cols(), squares(a, b, shape), nullptr, p);
     return p;
   }
 
   /// c += sign a b, by a kernel that may accumulate onto c.
-  void add_product(double sign, const Matrix& a, const Matrix& b, Matrix& c) const {
+  void add_product(double sign, const Matrix& a, const Matrix& b, Matrix& c,
+                   Shape shape = Shape::kDense) const {
     if (u_ == 0.0) return multiply_add(sign, a, b, c);
     Matrix p = Matrix::Zero(a.rows(), b.cols());
     multiply_add(sign, a, b, p);
-    add_errors(a.cols(), squares(a, b), &c, p);
+    add_errors(a.cols(), squares(a, b, shape), &c, p);
     c += p;
   }
 
@@ -68,8 +72,8 @@ class Products {
 
  private:
   // sum_k a_ik^2 b_kj^2, or its bound by Cauchy and Schwarz.
-  [[nodiscard]] Matrix squares(const Matrix& a, const Matrix& b) const {
-    if (coarse_) {
+  [[nodiscard]] Matrix squares(const Matrix& a, const Matrix& b, Shape shape) const {
+    if (coarse_ && shape == Shape::kDense) {
       const Eigen::VectorXd rows = a.array().square().square().rowwise().sum().sqrt();
       const Eigen::RowVectorXd columns = b.array().square().square().colwise().sum().sqrt();
       return rows * columns;
@@ -267,8 +271,8 @@ class ChunkEmulator {
     scale_rows(beta_k, m.decay);
     rounder_.apply(Point::kBetaV, beta_v);
     rounder_.apply(Point::kBetaK, beta_k);
-    Matrix u = products_.product(T, beta_v);
-    Matrix w = products_.product(T, beta_k);
+    Matrix u = products_.product(T, beta_v, Products::Shape::kTriangular);
+    Matrix w = products_.product(T, beta_k, Products::Shape::kTriangular);
     rounder_.apply(Point::kU, u);
     rounder_.apply(Point::kW, w);
     products_.add_product(-1.0, w, operand, u);
@@ -298,7 +302,7 @@ class ChunkEmulator {
     Matrix v_new = X;
     scale_by_beta(first, v_new);
     rounder_.apply(Point::kResidual, X);
-    products_.add_product(1.0, T, X, v_new);
+    products_.add_product(1.0, T, X, v_new, Products::Shape::kTriangular);
     return v_new;
   }
 
@@ -322,7 +326,7 @@ class ChunkEmulator {
       o = products_.product(q_in, operand);
       scale_rows(o, m.decay);
     }
-    products_.add_product(1.0, attention, v_rounded, o);
+    products_.add_product(1.0, attention, v_rounded, o, Products::Shape::kTriangular);
     update_state(first, c, m, v_new, v_rounded);
     return o;
   }

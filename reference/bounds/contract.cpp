@@ -17,9 +17,11 @@ constexpr double kFp32 = 0x1p-24;
 // __expf(x) is within 2 + 1.173 |x| ulp, __logf within an absolute 2^-21.41 on [1/2, 2] and 3 ulp
 // outside, rsqrtf within 2 ulp, division within 2 ulp; an ulp is at most 2^-23 relative. So exp at
 // a given argument: 2^-22; log alpha, two or three rounded products and 1.173 ulp in exp: 2^-21;
-// log(1 + exp(x)): 2^-21.41 and the 2^-24 lost in the sum, 2^-21; sigmoid, exp and a quotient:
+// log(1 + exp(x)): 2^-21.41 and the 2^-24 lost in the sum, 2^-21; log of a given alpha, an absolute
+// 2^-21.41 near 1 too (lg2.approx: 2^-22 of the binary one); sigmoid, exp and a quotient:
 // 2^-21; norm, a sum of squares in fp32 and a reciprocal root: 2^-21.
 constexpr FunctionErrors kFastFp32{.exp = 0x1p-22,
+                                   .log = 0x1p-21,
                                    .log_alpha = 0x1p-21,
                                    .softplus = 0x1p-21,
                                    .logit = 0x1p-23,
@@ -140,6 +142,9 @@ const std::vector<Contract>& built_in() {
               Form::kDirect, DType::kF32, kDirectPerChannel),
       chunked("chunk64_bf16", "chunks of 64 tokens with bf16 operands, fp32 state between chunks",
               64, Form::kWY, DType::kF32, operands(Format::kBF16)),
+      chunked("chunk64_16bit",
+              "chunks of 64 tokens with fp16 or bf16 operands, fp32 state between chunks", 64,
+              Form::kWY, DType::kF32, operands(Format::kAny16)),
       chunked("chunk16_bf16_state",
               "chunks of 16 tokens with bf16 operands, bf16 state between chunks", 16, Form::kWY,
               DType::kBF16, kChunk16),
@@ -176,11 +181,23 @@ const Contract& implied_contract(const call::Record& record) {
   if (!narrow) return find_contract("chunk64_f32");
   const auto state = record.outputs.find("final_state");
   const bool kept_in_bf16 = state != record.outputs.end() && holds_bf16_numbers(state->second);
-  return find_contract(kept_in_bf16 ? "chunk16_bf16_state" : "chunk64_bf16");
+  if (kept_in_bf16) return find_contract("chunk16_bf16_state");
+  bool half = false;
+  for (const char* name : {"q", "k", "v"}) {
+    const call::Tensor* t = record.find_input(name);
+    half = half || (t != nullptr && t->dtype() == call::DType::kF16);
+  }
+  return find_contract(half ? "chunk64_16bit" : "chunk64_bf16");
 }
 
 int significand_bits(const Contract& c, Point point) {
   return c.at(point) ? info(*c.at(point)).significand_bits : 53;
+}
+
+// The exponent of the smallest numbers that `point` tells apart.
+int smallest_exponent(const Contract& c, Point point) {
+  return c.at(point) ? info(*c.at(point)).min_exponent - info(*c.at(point)).significand_bits
+                     : -1100;
 }
 
 }  // namespace
@@ -235,16 +252,16 @@ bool is_no_wider(const Contract& a, const Contract& b) {
   };
   if (bits(a) < bits(b) || a.unit_roundoff > b.unit_roundoff) return false;
   bool within = true;
-  std::array<double, 6> granted{};
+  std::vector<double> granted;
+  for_each_function(b.functions, [&](std::string_view, double error) { granted.push_back(error); });
   std::size_t i = 0;
-  for_each_function(b.functions, [&](std::string_view, double error) { granted[i++] = error; });
-  i = 0;
   for_each_function(a.functions, [&](std::string_view, double error) {
     within = within && error <= granted[i++];
   });
   for (std::size_t p = 0; p < kPoints; ++p) {
     const auto point = static_cast<Point>(p);
-    within = within && significand_bits(a, point) >= significand_bits(b, point);
+    within = within && significand_bits(a, point) >= significand_bits(b, point) &&
+             smallest_exponent(a, point) <= smallest_exponent(b, point);
   }
   // Fp32 arithmetic token by token is what a chunk of one token does. Chunks of other sizes and
   // other forms round other values: nothing can be said.

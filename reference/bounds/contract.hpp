@@ -35,6 +35,7 @@ enum class Form : std::uint8_t {
 /// the same way, and an error of alpha is common to a whole state), so they add linearly.
 struct FunctionErrors {
   double exp = 0.0;        ///< relative, at a given argument
+  double log = 0.0;        ///< absolute, of log alpha where a chunked kernel is given alpha itself
   double log_alpha = 0.0;  ///< relative error of log alpha: its products and its exp argument
   double softplus = 0.0;   ///< absolute, and no more than softplus itself: see running.hpp
   double logit = 0.0;      ///< relative error of a + dt_bias
@@ -48,6 +49,7 @@ struct FunctionErrors {
 template <class E, class F>
 void for_each_function(E& errors, F&& f) {
   f("exp", errors.exp);
+  f("log", errors.log);
   f("log_alpha", errors.log_alpha);
   f("softplus", errors.softplus);
   f("logit", errors.logit);
@@ -126,12 +128,12 @@ struct Contract {
 [[nodiscard]] bool is_no_wider(const Contract& a, const Contract& b);
 
 /// The contract that the call itself implies, by its mode and the types of its tensors: decode and
-/// MTP are recurrent; prefill is chunked, with bf16 operands unless q, k, v and o are all wider
-/// than 16 bits; a state of 16 bits is one where initial_state is. A chunked kernel with 16-bit
-/// operands rounds the state for every product, and one that carries it in bf16 (FlashKDA) takes
-/// and gives fp32: there alone a final state of bf16 numbers only says so too. What the file claims
-/// (record.contract) is used where it is no wider than that. Throws Error(kArgument) for a claim
-/// that is no built-in contract.
+/// MTP are recurrent; prefill is chunked, with 16-bit operands unless q, k, v and o are all wider
+/// than 16 bits (of either kind where one of them is fp16); a state of 16 bits is one where
+/// initial_state is. A chunked kernel with 16-bit operands rounds the state for every product, and
+/// one that carries it in bf16 (FlashKDA) takes and gives fp32: there alone a final state of bf16
+/// numbers only says so too. What the file claims (record.contract) is used where it is no wider
+/// than that. Throws Error(kArgument) for a claim that is no built-in contract.
 [[nodiscard]] const Contract& default_contract(const call::Record& record);
 
 }  // namespace goldenrule::bounds

@@ -225,7 +225,7 @@ class ContractReader {
     if (value.is_null()) return std::nullopt;
     const std::string given = text(where, value);
     const auto parsed = parse_format(given);
-    if (!parsed) fail(ErrorKind::kValue, where, "f32, tf32, f16 or bf16", "'" + given + "'");
+    if (!parsed) fail(ErrorKind::kValue, where, "f32, tf32, f16, bf16 or any16", "'" + given + "'");
     return parsed;
   }
 
@@ -240,7 +240,7 @@ class ContractReader {
       });
       if (!found) {
         fail(ErrorKind::kSchema, "functions." + key,
-             "exp, log_alpha, softplus, logit, sigmoid or norm", "this key");
+             "exp, log, log_alpha, softplus, logit, sigmoid or norm", "this key");
       }
     }
   }

@@ -12,16 +12,16 @@
 //     "chunk": 32,                        tokens of a chunk
 //     "form": "wy",                       of a chunked kernel: wy or direct (bounds::Form)
 //     "unit_roundoff": 5.9604644775390625e-08,    of state, products and sums
-//     "round": {"query": "f16", "inverse": null}, f32, tf32, f16 or bf16; null: not rounded
-//     "functions": {"exp": 2.4e-7, "log_alpha": 4.8e-7, "softplus": 4.8e-7,
+//     "round": {"query": "f16", "inverse": null}, f32, tf32, f16, bf16, any16; null: none
+//     "functions": {"exp": 2.4e-7, "log": 4.8e-7, "log_alpha": 4.8e-7, "softplus": 4.8e-7,
 //                   "logit": 1.2e-7, "sigmoid": 4.8e-7, "norm": 4.8e-7}
 //   }
 //
 // The names under "round" are those of bounds::Point, the ones under "functions" the fields of
-// bounds::FunctionErrors (relative errors but "softplus", which is absolute). Without a base, name
-// and kind must be given, and unit_roundoff wherever the kind is not ideal: silence would mean
-// exact arithmetic. `goldenrule contract NAME` prints a built-in contract in this form, `goldenrule
-// budget` what each point costs.
+// bounds::FunctionErrors (relative errors but "log" and "softplus", which are absolute). Without a
+// base, name and kind must be given, and unit_roundoff wherever the kind is not ideal: silence
+// would mean exact arithmetic. `goldenrule contract NAME` prints a built-in contract in this form,
+// `goldenrule budget` what each point costs.
 #pragma once
 
 #include <filesystem>

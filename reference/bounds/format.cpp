@@ -13,7 +13,8 @@ namespace {
 constexpr std::array<FormatInfo, kFormats> kTable{{{"f32", 24, -126, 127},
                                                    {"tf32", 11, -126, 127},
                                                    {"f16", 11, -14, 15},
-                                                   {"bf16", 8, -126, 127}}};
+                                                   {"bf16", 8, -126, 127},
+                                                   {"any16", 8, -17, 127}}};
 
 }  // namespace
 

@@ -2,7 +2,9 @@
 //
 // The number formats that a kernel rounds intermediate values to. Storage types (call::DType) and
 // one that is never stored: tf32, what tensor cores read of an fp32 operand, 11 significant bits
-// with the exponents of fp32. Hardware converts to it by truncation, unless the kernel rounds.
+// with the exponents of fp32. Hardware converts to it by truncation, unless the kernel rounds. And
+// one that stands for two: a kernel with fp16 inputs multiplies fp16 or bf16 operands, and may be
+// off by what either takes, the 8 bits of bf16 or the spacing 2^-24 of small fp16 numbers.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +13,8 @@
 
 namespace goldenrule::bounds {
 
-enum class Format : std::uint8_t { kF32, kTF32, kF16, kBF16 };
-inline constexpr int kFormats = 4;
+enum class Format : std::uint8_t { kF32, kTF32, kF16, kBF16, kAny16 };
+inline constexpr int kFormats = 5;
 
 struct FormatInfo {
   std::string_view name;  ///< in JSON and reports

@@ -24,8 +24,12 @@ Gate kernel_gate(const Lane<double>& lane, std::int64_t t, std::size_t at, const
   const double alpha = lane.alpha[at];
   const double log_alpha = lane.log_alpha[at];
   if (b.by_exp == 0.0) {  // alpha is given, or is 1, or nothing of it is left
-    const double given = b.by_gate > 0.0 ? rounded(c, Point::kGate, alpha) : alpha;
-    return {given, given == alpha ? log_alpha : std::log(given)};
+    if (b.by_gate == 0.0) return {alpha, log_alpha};
+    const double given = rounded(c, Point::kGate, alpha);
+    if (c.kind != Kind::kChunked || given == 0.0) return {given, std::log(given)};
+    // A chunked kernel cumulates the logarithm that it takes of it.
+    const double log = std::log(given) * (1.0 + h.log_alpha * f.log_alpha) + h.softplus * f.log;
+    return {std::exp(log) * (1.0 + h.exp * f.exp), log};
   }
   // The slope of softplus is exp(A_log), the same for all channels; no kernel's softplus errs by
   // more than softplus itself. The sensitivity to the logit is the largest of the channels.

@@ -33,9 +33,15 @@ class FunctionScatter {
 double moved_alpha(double alpha, double log_alpha, const rule::TokenBounds& b, const Contract& c,
                    double sign) {
   const double rounded = c.unit_at(Point::kGate);
-  if (b.by_exp == 0.0) return alpha * (1.0 + sign * (b.by_gate > 0.0 ? rounded : 0.0));
   if (alpha == 0.0) return alpha;
   const FunctionErrors& f = c.functions;
+  if (b.by_exp == 0.0) {
+    if (b.by_gate == 0.0) return alpha;  // no gate
+    // alpha is given. A chunked kernel cumulates its logarithm.
+    const double log =
+        c.kind == Kind::kChunked ? f.log + f.exp + std::fabs(log_alpha) * f.log_alpha : 0.0;
+    return alpha * std::exp(sign * log) * (1.0 + sign * rounded);
+  }
   const double size = std::fabs(alpha);
   const double exponent = std::fabs(log_alpha) * (f.log_alpha + rounded) +
                           std::min(b.softplus_slope * f.softplus, std::fabs(log_alpha));

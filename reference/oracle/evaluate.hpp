@@ -31,10 +31,13 @@ enum class Touch : std::uint8_t {
 struct Expected {
   call::Shape shape;
   std::vector<double> golden;
-  std::vector<float> radius;    ///< rounded up
-  std::vector<float> sigma;     ///< one standard deviation of the contract's roundings
-  std::vector<float> bias;      ///< the contract's systematic errors, linearly added
-  double multiple = 0.0;        ///< how many sigmas the contract grants
+  std::vector<float> radius;  ///< rounded up
+  std::vector<float> sigma;   ///< one standard deviation of the contract's roundings
+  std::vector<float> bias;    ///< the contract's systematic errors, linearly added
+  double multiple = 0.0;      ///< how many sigmas the contract grants
+  /// What a kernel loses that flushes subnormal fp32 numbers to zero: up to 2^-126 in each of the
+  /// K + 1 numbers that meet in an element, times the largest number that they multiply.
+  double flushed = 0.0;
   std::vector<bool> undefined;  ///< elements that no kernel writes; empty: all are defined
   std::size_t block = 1;        ///< elements of one row and value head, which are contiguous
   std::vector<Touch> touched;   ///< per block

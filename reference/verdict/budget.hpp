@@ -36,9 +36,10 @@ class Budget {
            static_cast<double>(expected_->bias[i]);
   }
 
-  /// The spread `s` of a value `x` and half an ulp where the unrounded value may lie.
+  /// The spread `s` of a value `x` and half an ulp where the unrounded value may lie, and what
+  /// flushing subnormal numbers to zero may cost.
   [[nodiscard]] double around(double x, double s) const {
-    return s + 0.5 * call::ulp(storage_, std::fabs(x) + s);
+    return s + 0.5 * call::ulp(storage_, std::fabs(x) + s) + expected_->flushed;
   }
 
   /// The budget of element `i`.
@@ -50,9 +51,6 @@ class Budget {
     }
     return around(golden, spread(i));
   }
-
-  /// What rounding grants where nothing else errs: half the smallest number of the storage type.
-  [[nodiscard]] double smallest() const { return 0.5 * call::ulp(storage_, 0.0); }
 
  private:
   const oracle::Expected* expected_;

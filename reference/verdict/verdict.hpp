@@ -14,11 +14,14 @@
 // A pass says nothing, and is none, where
 //   - elements pass only thanks to the oracle's radius in the widest tier: MISTRUSTED;
 //   - the radius or the budget is infinite or NaN: ERROR, with the place;
-//   - in some row (token, slot) and head that the rule computes, the budget is as large as the
-//     signal: MISTRUSTED. Both are root mean squares over the elements of that row and head; the
-//     signal of o is its size, or the size that it has for a q of that length in a random
+//   - in some row (token, slot) and head that the rule computes, what the contract grants is as
+//     large as the signal: MISTRUSTED. Both are root mean squares over the elements of that row and
+//     head; the signal of o is its size, or the size that it has for a q of that length in a random
 //     direction, if that is larger: a q orthogonal to the state is read as accurately as any. The
-//     signal of a state is its size. Rows that the rule does not compute have none;
+//     signal of a state is its size. Rows that the rule does not compute have none. Rounding to the
+//     storage type does not count here, since nothing but the right number or its neighbour passes
+//     by it; over the whole tensor it does (an fp16 output of 1e-9 says nothing). Nor does what is
+//     below the range of fp32;
 //   - every exact value that the rule computes is 0: MISTRUSTED, the untouched buffer passes too;
 //   - no expectation is finite, the call applies the rule to no token, or an output that the call
 //     produces is not there: SKIPPED.

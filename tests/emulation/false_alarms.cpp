@@ -49,6 +49,7 @@ std::vector<std::string> contracts_for(const cases::Case& c) {
           "chunk64_f32",
           "chunk64_tf32",
           "chunk64_bf16",
+          "chunk64_16bit",
           "chunk16_bf16_state",
           kda ? "chunk32_bf16_direct" : "chunk64_bf16_direct",
           "recurrent_f32_bf16_activations"};

@@ -130,9 +130,10 @@ TEST_CASE("a wrong contract is refused with the key, what is expected and what i
       {R"({"name":"a","base":"ideal","state":"f64"})",
        "c.json: state: expected f32, f16 or bf16, actual 'f64'"},
       {R"({"name":"a","base":"chunk64_bf16","round":{"query":"f8"}})",
-       "c.json: round.query: expected f32, tf32, f16 or bf16, actual 'f8'"},
+       "c.json: round.query: expected f32, tf32, f16, bf16 or any16, actual 'f8'"},
       {R"({"name":"a","base":"ideal","functions":{"tan":1e-6}})",
-       "c.json: functions.tan: expected exp, log_alpha, softplus, logit, sigmoid or norm, actual "
+       "c.json: functions.tan: expected exp, log, log_alpha, softplus, logit, sigmoid or norm, "
+       "actual "
        "this key"},
       {R"({"name":"a","base":"ideal","unit_roundoff":0.7})",
        "c.json: unit_roundoff: expected 0 <= x < 0.5, actual 0.700000"},
@@ -153,6 +154,8 @@ TEST_CASE("of two contracts the wider one is known where it can be") {
   CHECK(no_wider("recurrent_f32", "chunk64_bf16"));
   CHECK(no_wider("chunk64_f32", "chunk64_bf16"));
   CHECK(no_wider("chunk64_tf32", "chunk64_bf16"));
+  CHECK(no_wider("chunk64_bf16", "chunk64_16bit"));
+  CHECK_FALSE(no_wider("chunk64_16bit", "chunk64_bf16"));
   CHECK(no_wider("recurrent_f32", "recurrent_bf16_state"));
   CHECK_FALSE(no_wider("chunk64_bf16", "chunk64_f32"));
   CHECK_FALSE(no_wider("recurrent_bf16_state", "recurrent_f32"));
@@ -170,7 +173,7 @@ TEST_CASE("the contract that a call implies") {
       {"op=gdn mode=decode B=2 H=1 HV=1 K=4 V=4", "recurrent_f32"},
       {"op=gdn mode=mtp B=2 T=2 H=1 HV=1 K=4 V=4 state=bf16", "recurrent_bf16_state"},
       {"op=gdn mode=prefill lens=5 H=1 HV=1 K=4 V=4", "chunk64_bf16"},
-      {"op=gdn mode=prefill lens=5 H=1 HV=1 K=4 V=4 io=f16", "chunk64_bf16"},
+      {"op=gdn mode=prefill lens=5 H=1 HV=1 K=4 V=4 io=f16", "chunk64_16bit"},
       {"op=gdn mode=prefill lens=5 H=1 HV=1 K=4 V=4 io=f32", "chunk64_f32"},
       {"op=kda mode=prefill lens=5 H=1 HV=1 K=4 V=4 h0=1 state=bf16", "chunk16_bf16_state"},
       {"op=kda mode=prefill lens=5 H=1 HV=1 K=4 V=4 h0=1 io=f32", "chunk64_f32"},

@@ -188,10 +188,16 @@ def flashinfer_decode_kv(module, call, x):
     return {"o": o, "final_state": state}
 
 
+# Its kernels for bf16 states return NaN where a + dt_bias exceeds 88.7, the exponential of which
+# overflows fp32: a defect that this campaign found, and not drawn any more.
+FLASHINFER_BF16_STATE = Limits(logit=88.0)
+
+
 @peer("flashinfer.gdn_decode",
       rows(GDN, (1, 2, 128, 128), (1,), ("vk",), ("f32",)),
       rows(GDN, (2, 4, 128, 128), (1,), ("vk",), ("f32",), pool="pads"),
-      rows(GDN, (2, 4, 128, 128), (1,), ("vk",), ("bf16",), pool="slots", moved=True))
+      rows(GDN, (2, 4, 128, 128), (1,), ("vk",), ("bf16",), pool="slots", moved=True),
+      limits=FLASHINFER_BF16_STATE)
 def flashinfer_decode_vk(module, call, x):
     pool = "state_indices" in x
     o, state = module.gated_delta_rule_decode_pretranspose(
@@ -240,7 +246,8 @@ def flashinfer_mtp(module, call, x):
 
 @peer("flashinfer.gdn_decode",
       verify(GDN, (2, 4, 128, 128), (3,), "bf16", kept=True),
-      verify(GDN, (2, 4, 128, 128), (4,), "bf16", kept=False))
+      verify(GDN, (2, 4, 128, 128), (4,), "bf16", kept=False),
+      limits=FLASHINFER_BF16_STATE)
 def flashinfer_mtp_bf16(module, call, x):
     kept = room_for_kept(call, x)
     o, state = module.gated_delta_rule_decode_pretranspose(
