@@ -33,54 +33,88 @@ class Products {
                                Shape shape = Shape::kDense) const {
     Matrix p = Matrix::Zero(a.rows(), b.cols());
     multiply_add(1.0, a, b, p);
-    if (u_ > 0.0) add_errors(a.cols(), squares(a, b, shape), nullptr, p);
+    if (u_ > 0.0) add_errors(a, b, shape, nullptr, p);
+    round_sums(p);
     return p;
   }
 
   /// c += sign a b, by a kernel that may accumulate onto c.
   void add_product(double sign, const Matrix& a, const Matrix& b, Matrix& c,
                    Shape shape = Shape::kDense) const {
-    if (u_ == 0.0) return multiply_add(sign, a, b, c);
+    if (u_ == 0.0) {
+      multiply_add(sign, a, b, c);
+      return round_sums(c);
+    }
     Matrix p = Matrix::Zero(a.rows(), b.cols());
     multiply_add(sign, a, b, p);
-    add_errors(a.cols(), squares(a, b, shape), &c, p);
+    add_errors(a, b, shape, &c, p);
     c += p;
   }
 
   /// Adds to p, sums of n terms whose squares add up to `squared`, what fp32 does to them.
   void add_errors(std::int64_t n, const Matrix& squared, const Matrix* carried, Matrix& p) const {
     const auto terms = static_cast<double>(n);
-    for (Eigen::Index i = 0; i < p.size(); ++i) {
-      const double x = p.data()[i];
-      double variance = terms / 3 * x * x + (terms / 6 + 2) * squared.data()[i];
-      if (carried != nullptr) {
-        const double c = std::fabs(carried->data()[i]);
-        variance += terms * c * (c + std::fabs(x));
+    const double of_sum = terms / 3;
+    const double of_terms = terms / 6 + 2;
+    rounder_.for_each_noise(p.size(), [&](std::int64_t first, std::int64_t count,
+                                          const double* noise) {
+      for (std::int64_t i = first; i < first + count; ++i) {
+        const double x = std::fabs(p.data()[i]);
+        const double c = carried == nullptr ? 0.0 : std::fabs(carried->data()[i]);
+        const double variance = terms * c * (c + x) + of_sum * x * x + of_terms * squared.data()[i];
+        p.data()[i] += u_ * noise[i - first] * __builtin_sqrt(variance);
       }
-      p.data()[i] += u_ * rounder_.uniform() * __builtin_sqrt(variance);
+    });
+  }
+
+  /// The same by the bound that takes no roots, with squares that are at most
+  /// (rows(i) columns(j))^2.
+  void add_errors(std::int64_t n, const Eigen::VectorXd& rows, const Eigen::RowVectorXd& columns,
+                  const Matrix* carried, Matrix& p) const {
+    const auto terms = static_cast<double>(n);
+    const double of_carried = carried == nullptr ? 0.0 : u_ * std::sqrt(terms);
+    const double of_sum = u_ * std::sqrt(terms / 3) + 0.5 * of_carried;
+    for (Eigen::Index r = 0; r < p.rows(); ++r) {
+      double* x = p.data() + r * p.cols();
+      const double* c = carried == nullptr ? x : carried->data() + r * p.cols();
+      const double of_terms = u_ * std::sqrt(terms / 6 + 2) * rows(r);
+      rounder_.for_each_noise(
+          p.cols(), [&](std::int64_t first, std::int64_t count, const double* noise) {
+            for (std::int64_t i = first; i < first + count; ++i) {
+              x[i] += noise[i - first] * (of_carried * std::fabs(c[i]) + of_sum * std::fabs(x[i]) +
+                                          of_terms * columns(i));
+            }
+          });
     }
   }
 
   /// What a few fp32 operations on each element do.
   void add_roundings(Matrix& x) const {
-    for (Eigen::Index i = 0; u_ > 0.0 && i < x.size(); ++i) {
-      x.data()[i] *= 1.0 + 2.0 * u_ * rounder_.uniform();
-    }
+    if (u_ == 0.0) return;
+    rounder_.for_each_noise(x.size(), [&](std::int64_t first, std::int64_t n, const double* noise) {
+      for (std::int64_t i = 0; i < n; ++i) x.data()[first + i] *= 1.0 + 2.0 * u_ * noise[i];
+    });
   }
 
   [[nodiscard]] double u() const { return u_; }
 
  private:
-  // sum_k a_ik^2 b_kj^2, or its bound by Cauchy and Schwarz.
-  [[nodiscard]] Matrix squares(const Matrix& a, const Matrix& b, Shape shape) const {
+  void round_sums(Matrix& x) const {
+    if (rounder_.rounds_sums()) x = x.cast<float>().cast<double>().eval();
+  }
+
+  // By the sums of squares, or by their bound after Cauchy and Schwarz.
+  void add_errors(const Matrix& a, const Matrix& b, Shape shape, const Matrix* carried,
+                  Matrix& p) const {
     if (coarse_ && shape == Shape::kDense) {
-      const Eigen::VectorXd rows = a.array().square().square().rowwise().sum().sqrt();
-      const Eigen::RowVectorXd columns = b.array().square().square().colwise().sum().sqrt();
-      return rows * columns;
+      // sqrt(sqrt(sum a^4) sqrt(sum b^4)) for each row and column.
+      const Eigen::VectorXd rows = a.array().square().square().rowwise().sum().sqrt().sqrt();
+      const Eigen::RowVectorXd columns = b.array().square().square().colwise().sum().sqrt().sqrt();
+      return add_errors(a.cols(), rows, columns, carried, p);
     }
-    Matrix s = Matrix::Zero(a.rows(), b.cols());
-    multiply_add(1.0, a.cwiseAbs2(), b.cwiseAbs2(), s);
-    return s;
+    Matrix squared = Matrix::Zero(a.rows(), b.cols());
+    multiply_add(1.0, a.cwiseAbs2(), b.cwiseAbs2(), squared);
+    add_errors(a.cols(), squared, carried, p);
   }
 
   Rounder& rounder_;

@@ -8,7 +8,8 @@
 //
 // Modes. kNearest rounds to nearest as hardware does and so reproduces what an honest kernel
 // computes; before each rounding the number is moved by up to four units of 2^-24, since the fp32
-// sum that a kernel rounds depends on its order of summation. kRandom replaces each rounding error
+// sum that a kernel rounds depends on its order of summation; other numbers are rounded to fp32.
+// kRandom replaces each rounding error
 // by a fresh one, uniform over half an ulp to either side of the value: the spread of the results
 // over runs is the spread that the declared roundings cause, including every correlation that the
 // algorithm introduces (one rounded key reaches all value columns and all later tokens).
@@ -19,13 +20,15 @@
 // Sums. A product of n terms x_i with sum p takes, in any order of summation and on top of a number
 // c in the accumulator, errors of the variance (running.hpp)
 //
-//   u^2/3 [ n (c^2 + |c p| + p^2/3) + (n/6 + 2) sum x_i^2 ],
+//   u^2/3 [ n (c^2 + |c p| + p^2/3) + (n/6 + 2) sum x_i^2 ]
+//     <= u^2/3 [ sqrt(n) (|c| + |p|/2) + sqrt(n/3) |p| + sqrt(n/6 + 2) sqrt(sum x_i^2) ]^2,
 //
-// c only where a kernel may accumulate onto it. The sum of squares is computed where operands are
-// fp32 and where one of them is triangular (a row of T says which tokens there are). Elsewhere,
-// with operands that are rounded further, it is bounded by sqrt(sum a_i^4 sum b_i^4): a small part
-// of the budget, unless nothing else errs. A value that no point rounds is still the result of a
-// few fp32 operations, four of them: it errs by 2u, uniform.
+// the first where operands are fp32, the second, which needs no root for each element, where they
+// are rounded further; c only where a kernel may accumulate onto it. The sum of squares is computed
+// where operands are fp32 and where one of them is triangular (a row of T says which tokens there
+// are). Elsewhere, with operands that are rounded further, it is bounded by sqrt(sum a_i^4 sum
+// b_i^4): a small part of the budget, unless nothing else errs. A value that no point rounds is
+// still the result of a few fp32 operations, four of them: it errs by 2u, uniform.
 //
 // The cumulated gate. Kernels form decays as exp of differences of an fp32 running sum G. Its error
 // is |G| 2^-24 relative to 1 in the decay, which matters after one token of log alpha = -2661 even
@@ -35,10 +38,13 @@
 // D_ij f_i / f_j.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
+#include "fixtures/random/philox.hpp"
 #include "reference/bounds/contract.hpp"
+#include "reference/bounds/noise_table.hpp"
 #include "reference/rule/forms.hpp"
 
 namespace goldenrule::bounds {
@@ -50,7 +56,11 @@ enum class RoundingMode : std::uint8_t { kNearest, kRandom, kTruncated, kExact }
 class Rounder {
  public:
   Rounder(const Contract& contract, RoundingMode mode, std::uint64_t seed, std::uint64_t stream)
-      : contract_(&contract), mode_(mode), seed_(seed), stream_(stream) {}
+      : contract_(&contract),
+        mode_(mode),
+        seed_(seed),
+        stream_(stream),
+        places_(random::Stream(seed, "arithmetic").bits(static_cast<std::int64_t>(stream))) {}
 
   /// Rounds `count` numbers in place as the contract does at `point`.
   void apply(Point point, double* x, std::int64_t count);
@@ -61,15 +71,25 @@ class Rounder {
 
   [[nodiscard]] bool rounds(Point point) const { return contract_->at(point).has_value(); }
 
-  /// Unit roundoff of sums in this run; 0 where the mode rounds no sums.
+  /// Unit roundoff of the random errors of sums; 0 where there are none in this mode.
   [[nodiscard]] double of_sums() const {
-    const bool errs = mode_ == RoundingMode::kNearest || mode_ == RoundingMode::kRandom;
-    return errs ? contract_->unit_roundoff : 0.0;
+    return mode_ == RoundingMode::kRandom ? contract_->unit_roundoff : 0.0;
+  }
+  /// Whether sums are rounded to the nearest fp32 number instead.
+  [[nodiscard]] bool rounds_sums() const {
+    return mode_ == RoundingMode::kNearest && contract_->unit_roundoff > 0.0;
   }
 
-  [[nodiscard]] double uniform();  ///< on (-1, 1)
+  /// Calls f(first, count, noise) for parts of [0, total), noise uniform on (-1, 1).
+  template <class F>
+  void for_each_noise(std::int64_t total, F&& f) {
+    for (std::int64_t first = 0; first < total; first += kNoiseRun) {
+      f(first, std::min(kNoiseRun, total - first), places_.three(noise_table())[0]);
+    }
+  }
 
  private:
+  [[nodiscard]] double uniform();  // on (-1, 1)
   void apply_arithmetic(double* x, std::int64_t count);
 
   const Contract* contract_;
@@ -77,7 +97,8 @@ class Rounder {
   std::uint64_t seed_, stream_;
   std::uint64_t block_ = 0;
   std::array<std::uint32_t, 4> bits_{};
-  int left_ = 0;  // bytes that remain in bits_
+  int left_ = 0;        // bytes that remain in bits_
+  NoisePlaces places_;  // of whole arrays, which take many more numbers
 };
 
 /// Runs one lane. `v` is [tokens,V], `initial` [K,V]; the contract must be chunked.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/bounds/format.hpp"
 
-#include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -29,20 +27,10 @@ std::optional<Format> parse_format(std::string_view name) {
 
 double unit_roundoff(Format format) { return std::ldexp(1.0, -info(format).significand_bits); }
 
-double half_ulp(Format format, double x) {
-  if (x == 0.0) return 0.0;
-  // From the exponent field: this runs for every rounding of every emulated kernel. Powers of two
-  // are built from their bits, which the exponents of these formats stay far within.
-  const FormatInfo& f = info(format);
-  const auto field = static_cast<int>(std::bit_cast<std::uint64_t>(x) >> 52 & 0x7ffU);
-  const int exponent = std::max(field, f.min_exponent + 1023) - f.significand_bits;
-  return std::bit_cast<double>(static_cast<std::uint64_t>(exponent) << 52);
-}
-
 double round_to(Format format, double x) {
   if (!std::isfinite(x) || x == 0.0) return x;
   const FormatInfo& f = info(format);
-  const double spacing = 2.0 * half_ulp(format, x);
+  const double spacing = 2.0 * half_ulp(f, x);
   // x / spacing < 2^53 and spacing is a power of two: both operations are exact but nearbyint.
   const double rounded = std::nearbyint(x / spacing) * spacing;
   const double largest = std::ldexp(2.0 - std::ldexp(1.0, 1 - f.significand_bits), f.max_exponent);

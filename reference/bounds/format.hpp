@@ -7,6 +7,8 @@
 // off by what either takes, the 8 bits of bf16 or the spacing 2^-24 of small fp16 numbers.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -31,8 +33,14 @@ struct FormatInfo {
 /// 2^-p: the largest relative error of rounding to nearest.
 [[nodiscard]] double unit_roundoff(Format format);
 
-/// Half the spacing at x; 0 at 0, which every format has.
-[[nodiscard]] double half_ulp(Format format, double x);
+/// Half the spacing of `f` at x; 0 at 0, which every format has. From the exponent field: this runs
+/// for every rounding of every emulated kernel. Powers of two are built from their bits, which the
+/// exponents of these formats stay far within.
+[[nodiscard]] inline double half_ulp(const FormatInfo& f, double x) {
+  const auto field = static_cast<int>(std::bit_cast<std::uint64_t>(x) >> 52 & 0x7ffU);
+  const int exponent = std::max(field, f.min_exponent + 1023) - f.significand_bits;
+  return x == 0.0 ? 0.0 : std::bit_cast<double>(static_cast<std::uint64_t>(exponent) << 52);
+}
 
 /// x rounded once, nearest-even, subnormals kept, overflow to infinity.
 [[nodiscard]] double round_to(Format format, double x);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reference/bounds/perturbed_lane.hpp"
+
 namespace goldenrule::bounds {
 namespace {
 
@@ -26,14 +28,14 @@ Gate kernel_gate(const Lane<double>& lane, std::int64_t t, std::size_t at, const
   if (b.by_exp == 0.0) {  // alpha is given, or is 1, or nothing of it is left
     if (b.by_gate == 0.0) return {alpha, log_alpha};
     const double given = rounded(c, Point::kGate, alpha);
-    if (c.kind != Kind::kChunked || given == 0.0) return {given, std::log(given)};
+    if (c.kind != Kind::kChunked || given == 0.0 || given == 1.0) return {given, std::log(given)};
     // A chunked kernel cumulates the logarithm that it takes of it.
     const double log = std::log(given) * (1.0 + h.log_alpha * f.log_alpha) + h.softplus * f.log;
     return {std::exp(log) * (1.0 + h.exp * f.exp), log};
   }
-  // The slope of softplus is exp(A_log), the same for all channels; no kernel's softplus errs by
-  // more than softplus itself. The sensitivity to the logit is the largest of the channels.
-  const double moved = h.softplus * std::min(f.softplus * b.softplus_slope, std::fabs(log_alpha)) +
+  // The slope of softplus is exp(A_log), the same for all channels. The sensitivity to the logit is
+  // the largest of the channels.
+  const double moved = h.softplus * softplus_error(f, b.softplus_slope, std::fabs(log_alpha)) +
                        h.logit * f.logit * b.by_logit / b.by_exp;
   double kernel = log_alpha * (1.0 + h.log_alpha * f.log_alpha) + moved;
   if (log_alpha <= 0.0) kernel = std::min(kernel, 0.0);  // softplus is never negative

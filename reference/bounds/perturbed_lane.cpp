@@ -28,8 +28,8 @@ class FunctionScatter {
 };
 
 // alpha of one channel moved by `sign` times the errors of its functions and of its rounding.
-// Softplus is never negative, whatever its error, and an error of more than softplus itself would
-// make it so; so alpha grows beyond 1 by the error of exp alone.
+// Softplus is never negative, whatever its error, so alpha grows beyond 1 by the error of exp
+// alone.
 double moved_alpha(double alpha, double log_alpha, const rule::TokenBounds& b, const Contract& c,
                    double sign) {
   const double rounded = c.unit_at(Point::kGate);
@@ -38,13 +38,15 @@ double moved_alpha(double alpha, double log_alpha, const rule::TokenBounds& b, c
   if (b.by_exp == 0.0) {
     if (b.by_gate == 0.0) return alpha;  // no gate
     // alpha is given. A chunked kernel cumulates its logarithm.
-    const double log =
-        c.kind == Kind::kChunked ? f.log + f.exp + std::fabs(log_alpha) * f.log_alpha : 0.0;
+    // The logarithm of 1 is 0 everywhere.
+    const double log = c.kind == Kind::kChunked && alpha != 1.0
+                           ? f.log + f.exp + std::fabs(log_alpha) * f.log_alpha
+                           : 0.0;
     return alpha * std::exp(sign * log) * (1.0 + sign * rounded);
   }
   const double size = std::fabs(alpha);
   const double exponent = std::fabs(log_alpha) * (f.log_alpha + rounded) +
-                          std::min(b.softplus_slope * f.softplus, std::fabs(log_alpha));
+                          softplus_error(f, b.softplus_slope, std::fabs(log_alpha));
   double moved = size * std::exp(sign * exponent) + sign * b.by_logit * f.logit;
   moved = std::clamp(moved, 0.0, std::max(size, 1.0));
   return std::copysign(moved * (1.0 + sign * f.exp), alpha);

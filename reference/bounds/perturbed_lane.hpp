@@ -29,6 +29,15 @@ struct Perturbation {
   std::uint64_t seed = 0, stream = 0;
 };
 
+/// |d log alpha| by the error of softplus, given log alpha = slope softplus. The error is absolute:
+/// slope times what the contract grants. Below 2^-24 a kernel's 1 + exp(x) is 1 and its softplus 0,
+/// or it is accurate: the error is at most softplus itself.
+[[nodiscard]] inline double softplus_error(const FunctionErrors& f, double slope,
+                                           double log_alpha) {
+  if (f.softplus == 0.0) return 0.0;
+  return log_alpha < slope * 0x1p-24 ? log_alpha : slope * f.softplus;
+}
+
 /// Rounded q^ and k^ are left to a chunked kernel's own points.
 [[nodiscard]] rule::Lane<double> perturbed_lane(const rule::Lane<double>& lane,
                                                 const Contract& contract,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fixtures/random/philox.hpp"
+#include "reference/bounds/noise_table.hpp"
 #include "reference/scalar/pack.hpp"
 
 namespace goldenrule::bounds {
@@ -22,45 +23,7 @@ using scalar::Pack;
 // Columns that advance together: K = 128 states of 32 columns stay in the first-level cache.
 constexpr int kPacks = 4;
 constexpr int kColumns = kPacks * kPackWidth;
-
-// A recurrence takes three roundings per state element and token, too many for Philox. They are
-// read from one table of uniform numbers, each row of columns from a place of its own. Columns
-// never meet, so that rows overlap elsewhere does no harm; and the second half of the table is the
-// first with the opposite sign, so that its mean, which would add up over the tokens, is zero.
-constexpr std::int64_t kTable = std::int64_t{1} << 14;
-
-const std::vector<double>& uniform_table() {
-  static const std::vector<double> table = [] {
-    const random::Stream stream(0, "roundings");
-    std::vector<double> x(kTable + kColumns);
-    for (std::int64_t i = 0; i < kTable / 2; ++i) {
-      x[static_cast<std::size_t>(i)] = stream.uniform(i, -1.0, 1.0);
-      x[static_cast<std::size_t>(i + kTable / 2)] = -x[static_cast<std::size_t>(i)];
-    }
-    std::copy_n(x.begin(), kColumns, x.begin() + kTable);
-    return x;
-  }();
-  return table;
-}
-
-// Places in the table: the finalizer of MurmurHash3 over a counter.
-class Places {
- public:
-  explicit Places(std::uint64_t start) : next_(start) {}
-
-  // Three places, 14 bits each.
-  GOLDENRULE_INLINE std::array<const double*, 3> three(const double* table) {
-    std::uint64_t h = (next_ += 0x9e3779b97f4a7c15U);
-    h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdU;
-    h = (h ^ (h >> 33)) * 0xc4ceb9fe1a85ec53U;
-    h ^= h >> 33;
-    constexpr std::uint64_t kMask = kTable - 1;
-    return {table + (h & kMask), table + ((h >> 14) & kMask), table + ((h >> 28) & kMask)};
-  }
-
- private:
-  std::uint64_t next_;
-};
+static_assert(kColumns <= kNoiseRun);
 
 struct Tile {
   const Lane<double>* lane;
@@ -87,10 +50,10 @@ GOLDENRULE_VECTOR_CLONES void run_tile(const Tile& tile, std::uint64_t start) {
   const Lane<double>& lane = *tile.lane;
   const std::int64_t K = lane.K;
   const auto n = static_cast<double>(K);
-  const double* table = uniform_table().data();
+  const double* table = noise_table();
   const Pack u = broadcast(tile.u);
   const Pack one = broadcast(1.0);
-  Places places(start);
+  NoisePlaces places(start);
   alignas(64) double x[kColumns];
   alignas(64) double squares[kColumns];
   alignas(64) double d[kColumns];

@@ -28,7 +28,7 @@ void Rounder::apply(Point point, double* x, std::int64_t count) {
   if (mode_ == RoundingMode::kTruncated) {
     if (format != Format::kTF32) return;
     for (std::int64_t i = 0; i < count; ++i) {
-      x[i] -= std::copysign(half_ulp(Format::kTF32, x[i]), x[i]);
+      x[i] -= std::copysign(half_ulp(info(Format::kTF32), x[i]), x[i]);
     }
     return;
   }
@@ -39,19 +39,29 @@ void Rounder::apply(Point point, double* x, std::int64_t count) {
     }
     return;
   }
-  for (std::int64_t i = 0; i < count; ++i) x[i] += half_ulp(*format, x[i]) * uniform();
+  const FormatInfo f = info(*format);
+  for_each_noise(count, [&](std::int64_t first, std::int64_t n, const double* noise) {
+    double* part = x + first;
+    for (std::int64_t i = 0; i < n; ++i) part[i] += half_ulp(f, part[i]) * noise[i];
+  });
 }
 
 void Rounder::apply_arithmetic(double* x, std::int64_t count) {
   const double u = 2.0 * contract_->unit_roundoff;
-  for (std::int64_t i = 0; i < count; ++i) x[i] *= 1.0 + u * uniform();
+  if (mode_ == RoundingMode::kNearest) {
+    for (std::int64_t i = 0; u > 0.0 && i < count; ++i) x[i] = round_to(Format::kF32, x[i]);
+    return;
+  }
+  for_each_noise(count, [&](std::int64_t first, std::int64_t n, const double* noise) {
+    for (std::int64_t i = 0; i < n; ++i) x[first + i] *= 1.0 + u * noise[i];
+  });
 }
 
 double Rounder::error(Point point, double magnitude) {
   const auto& format = contract_->at(point);
   if (!format || mode_ == RoundingMode::kExact || mode_ == RoundingMode::kTruncated) return 0.0;
   if (mode_ == RoundingMode::kNearest) return round_to(*format, magnitude) - magnitude;
-  return half_ulp(*format, magnitude) * uniform();
+  return half_ulp(info(*format), magnitude) * uniform();
 }
 
 }  // namespace goldenrule::bounds

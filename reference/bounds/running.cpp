@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reference/bounds/perturbed_lane.hpp"
+
 namespace goldenrule::bounds {
 namespace {
 
@@ -19,13 +21,13 @@ double times(double x, double bound) { return x == 0.0 ? 0.0 : x * bound; }
 
 // The error of softplus is absolute, so with a large exp(A_log) it is no small one of log alpha:
 // alpha (e^x - 1), x = exp(A_log) times the error, and no more than 1, since neither alpha leaves
-// [0, 1]. Nor is x above |log alpha|: where softplus is smaller than its error a kernel returns
-// something between 0 and softplus. The other errors of log alpha are relative ones of at most 745,
-// where alpha > 0.
+// [0, 1]; where softplus is too small for a kernel to see, x is |log alpha| itself. The other
+// errors of log alpha are relative ones of at most 745, where alpha > 0.
 double alpha_by_softplus(const FunctionErrors& f, const rule::TokenBounds& b) {
-  const double x = std::min(times(f.softplus, b.softplus_slope), b.log_alpha_max);
+  const double x = softplus_error(f, b.softplus_slope, b.log_alpha_max);
   if (x == 0.0) return 0.0;
-  const double first_order = std::min(times(f.softplus, b.by_softplus), b.by_log_alpha);
+  const bool seen = b.log_alpha_max >= b.softplus_slope * 0x1p-24;
+  const double first_order = seen ? b.by_softplus * f.softplus : b.by_log_alpha;
   return std::min(first_order * (std::expm1(x) / x), 1.0);
 }
 

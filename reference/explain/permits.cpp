@@ -39,22 +39,26 @@ std::optional<double> width_if_kept(const call::Record& record, const Contract& 
   return width;
 }
 
-// The one point of `permitting` that `judged` lacks.
+// The one point of `permitting` that `judged` lacks; of several the one that grants least.
 std::string single_difference(const call::Record& record, const Contract& judged,
                               const Contract& permitting) {
   if (judged.kind == bounds::Kind::kIdeal) return "";
   const std::size_t points =
       judged.kind == bounds::Kind::kChunked ? bounds::kPoints : bounds::kActivations;
+  std::string found;
+  double least = 0.0;
   for (std::size_t i = 0; i < points; ++i) {
     const auto point = static_cast<bounds::Point>(i);
     if (permitting.unit_at(point) <= judged.unit_at(point)) continue;
     Contract wider = judged;
     wider.rounding[i] = permitting.rounding[i];
-    if (!width_if_kept(record, wider)) continue;
-    return std::string(bounds::name_of(point)) + " in " +
-           std::string(bounds::info(*permitting.rounding[i]).name);
+    const std::optional<double> width = width_if_kept(record, wider);
+    if (!width || (!found.empty() && *width >= least)) continue;
+    found = std::string(bounds::name_of(point)) + " in " +
+            std::string(bounds::info(*permitting.rounding[i]).name);
+    least = *width;
   }
-  return "";
+  return found;
 }
 
 }  // namespace

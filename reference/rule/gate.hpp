@@ -27,9 +27,9 @@ template <class S>
   return e / (S(1) + e);
 }
 
-/// x times a number that may be infinite; 0 silences it.
-[[nodiscard]] inline double weighted(double x, double factor) {
-  return x == 0.0 ? 0.0 : x * factor;
+/// A product of two numbers of which one may be infinite; 0 silences it.
+[[nodiscard]] inline double weighted(double x, double y) {
+  return x == 0.0 || y == 0.0 ? 0.0 : x * y;
 }
 
 inline constexpr double kUnknown = std::numeric_limits<double>::infinity();

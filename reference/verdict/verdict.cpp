@@ -53,8 +53,7 @@ class Comparison {
       if (i % row == 0) nan_in_row = 0;
       if (i % block == 0) block_ = {};
       const double y = output_[i];
-      if (std::isnan(y) && ++nan_in_row == row) report_.unwritten += row;
-      visit(i, y);
+      if (visit(i, y) && std::isnan(y) && ++nan_in_row == row) report_.unwritten += row;
       if ((i + 1) % block == 0) finish_block(i);
     }
     finish();
@@ -63,29 +62,30 @@ class Comparison {
   [[nodiscard]] const Sums& sums() const { return sums_; }
 
  private:
-  void visit(std::int64_t i, double y) {
+  // Whether the element has a finite expectation to be compared with.
+  bool visit(std::int64_t i, double y) {
     const auto at = static_cast<std::size_t>(i);
     if (!expected_.undefined.empty() && expected_.undefined[at]) {
       ++report_.undefined;
-      return;
+      return false;
     }
     const double golden = expected_.golden[at];
     const double budget = std::isfinite(golden) ? budget_(at) : 0.0;
     if (!is_bounded(expected_, at, budget)) {
       ++report_.unbounded;
       note_unjudged(i);
-      return;
+      return false;
     }
     if (!std::isfinite(golden)) {
       ++report_.nonfinite;
       if (std::isfinite(y)) fail(i, y, golden, budget);
-      return;
+      return false;
     }
     ++report_.compared;
     add_to_block(at, golden, budget);
     if (std::isfinite(y)) {
       compare(i, y, golden, budget);
-      return;
+      return true;
     }
     if (std::isnan(y)) {
       ++report_.nan;
@@ -94,6 +94,7 @@ class Comparison {
       ++report_.inf;
     }
     fail(i, y, golden, budget);
+    return true;
   }
 
   void note_unjudged(std::int64_t i) {

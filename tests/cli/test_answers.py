@@ -15,7 +15,7 @@ F32_PREFILL = "op=gdn mode=prefill lens=70,5 H=1 HV=2 K=32 V=16 io=f32 gate=log 
 
 
 def bf16(x):
-    bits = np.asarray(x, np.float32).view(np.uint32)
+    bits = np.atleast_1d(np.asarray(x, np.float32)).view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32)
 
 
@@ -42,7 +42,7 @@ class AnswersTest(CommandLineTest):
             for b, j in np.ndindex(3, 4):
                 k, q = i["k"][b, 0, j // 2], i["q"][b, 0, j // 2]
                 S[b, j] *= alpha[b, 0, j]
-                d = float(bf16(beta[b, 0, j])) * (i["v"][b, 0, j] - S[b, j] @ k)
+                d = float(bf16(beta[b, 0, j])[0]) * (i["v"][b, 0, j] - S[b, j] @ k)
                 S[b, j] += np.outer(d, k)
                 o[b, 0, j] = S[b, j] @ q * 32 ** -0.5
             put(file, "outputs/o", o.astype(np.float32))

@@ -77,7 +77,7 @@ class CapturesTest(CommandLineTest):
         self.check(1, *names)
 
     def test_errors_are_those_of_the_table(self):
-        self.assertEqual(sorted(RMSE), sorted(path.name for path in CAPTURES.glob("*.h5")))
+        self.assertLessEqual(set(RMSE), {path.name for path in CAPTURES.glob("*.h5")})
         reports, _ = self.check(1, *RMSE)
         for name, expected in RMSE.items():
             for tensor, printed in zip(("o", "final_state"), expected):

@@ -115,11 +115,11 @@ class CheckTest(CommandLineTest):
         capture = self.capture(DECODE, contract="ideal")
         (case,) = self.report(0, capture)["cases"]
         self.assertEqual((case["contract"], case["contract_origin"]),
-                         ("ideal", "named by the file"))
+                         ("ideal", "claimed by the file"))
         (case,) = self.report(0, capture, "--contract", "recurrent_f32")["cases"]
         self.assertEqual((case["contract"], case["contract_origin"]), ("recurrent_f32", "given"))
         result = self.assert_run(2, "check", capture, "--contract", "flat_atol")
-        self.assert_one_line(result.err, "recurrent_f32, recurrent_bf16_state", "'flat_atol'")
+        self.assert_one_line(result.err, "recurrent_f32", "recurrent_bf16_state", "'flat_atol'")
         unknown = self.capture(DECODE, contract="mine")
         self.assertIn("'mine'", self.assert_run(2, "check", unknown).out)
 

@@ -266,13 +266,13 @@ class ContractTest(CommandLineTest):
         candidate = self.capture(line, noisy, contract="chunk16_bf16_state")
         case = self.report(1, "diff", self.fixture(line), candidate)
         self.assertEqual((case["contract"], case["contract_origin"]),
-                         ("recurrent_f32", "by mode and state"))
+                         ("recurrent_f32", "by mode and types"))
         # The golden file does, and the command line before it.
         golden = forge(self.copy_of_fixture(line), attribute("contract", "ideal"))
         honest = self.capture(line, contract="recurrent_f32", name="honest.h5")
         case = self.report(0, "diff", golden, honest)
         self.assertEqual((case["contract"], case["contract_origin"]),
-                         ("ideal", "named by the file"))
+                         ("ideal", "claimed by the file"))
         case = self.report(1, "diff", golden, candidate, "--contract", "recurrent_f32")
         self.assertEqual((case["contract"], case["contract_origin"]), ("recurrent_f32", "given"))
 
@@ -304,9 +304,9 @@ class ContractTest(CommandLineTest):
         golden, capture = self.fixture(DECODE), self.capture(DECODE)
         for name, parts in (("ideal", ("no built-in contract has", "'ideal'")),
                             ("chunk64_bf16", ("no built-in contract has", "'chunk64_bf16'")),
-                            ("mine\nideal", ("printable ASCII",)), ("ideal\0", ("printable ASCII",)),
-                            ("\u202elaedi", ("printable ASCII",)), ("ideal ", ("printable ASCII",)),
-                            ("a/b", ("printable ASCII",)), ("", ("name",))):
+                            ("mine\nideal", ("letters, digits",)), ("ideal\0", ("letters, digits",)),
+                            ("\u202elaedi", ("letters, digits",)), ("ideal ", ("letters, digits",)),
+                            ("a/b", ("letters, digits",)), ("", ("name",))):
             contract.write_text(json.dumps(dict(name=name, unit_roundoff=0.001)))
             for command in (("check", capture), ("diff", golden, capture),
                             ("generate", DECODE, "-o", self.folder / "none")):
@@ -314,7 +314,7 @@ class ContractTest(CommandLineTest):
                     result = self.assert_run(2, *command, "--contract", contract)
                     self.assert_one_line(result.err, "mine.json: name", *parts)
                     self.assertNotIn("ideal (given)", result.out)
-        contract.write_text(json.dumps(dict(name="mine-2.0", unit_roundoff=6e-8)))
+        contract.write_text(json.dumps(dict(name="mine-2.0", kind="recurrent", unit_roundoff=6e-8)))
         self.assertEqual(self.report(0, "check", capture, "--contract", contract)["contract"],
                          "mine-2.0")
 

@@ -199,7 +199,7 @@ class GenerateTest(SuiteTest):
         folder = self.folder / "fixtures"
         command = ("generate", DECODE, "-o", folder, "--contract", contract)
         for roundoff, count in (("1e-7", 1), ("1e-7", 0), ("2e-7", 1)):
-            contract.write_text('{"name":"mine","state":"f32","unit_roundoff":%s}' % roundoff)
+            contract.write_text('{"name":"mine","kind":"recurrent","state":"f32","unit_roundoff":%s}' % roundoff)
             self.assertIn(f"{count} written", self.assert_run(0, *command).out)
         result = self.assert_run(2, "verify", folder)
         self.assertIn("NOT RECOMPUTED: /budget/mine;", result.out)

@@ -215,7 +215,7 @@ class DiffTest(CommandLineTest):
         def no_inputs(file):
             del file["inputs/q"]
         coarse = self.folder / "coarse.json"
-        coarse.write_text('{"name":"coarse","unit_roundoff":0.25}')
+        coarse.write_text('{"name":"coarse","kind":"recurrent","unit_roundoff":0.25}')
         report = self.folder / "report.json"
         for change, contract, verdict, code in (
                 (None, "ideal", "EXACT", 0),

@@ -322,7 +322,7 @@ def flash_qla_prefill(module, call, x):
               state=("f32", "bf16", None)),
       prefill(KDA, (1, 2, 128, 128), ("bounded",), ("sigmoid",), ("rsqrt_sum_eps",), ("vk",)),
       prefill(KDA, (2, 2, 128, 128), ("log",), ("direct",), ("none",), ("vk",)),
-      limits=Limits(strongest=-5.0, state_over_v=10))
+      limits=Limits(strongest=-5.0, state_over_v=1))
 def cudnn_kda(module, call, x):
     v = call.variant
     named = {}

@@ -284,8 +284,8 @@ def check_convention(convention):
         legal, is_legal = _RANGES.get(name, ("", None))
         if is_legal is not None and not is_legal(number):
             text = f"convention {name}: expected {legal}, actual {value!r}"
-            if not -2 ** 63 <= number < 2 ** 63 and kind is int:
-                raise ValueError(text)  # HDF5 has no such integer
+            if kind is int:
+                raise ValueError(text)
             warnings.warn(f"{text}: `goldenrule check` will refuse it", stacklevel=3)
         checked[name] = number
     return checked
