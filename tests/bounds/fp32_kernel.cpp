@@ -171,9 +171,11 @@ class Fp32Kernel {
         const double scaled = c.softplus_beta * z;
         double sp = z;
         if (scaled <= c.softplus_threshold) {
-          const double off = choices_.error(z) * errors_.softplus;
-          // A logarithm of 1 + e^z >= 1 is never negative, however wrong.
-          sp = std::fmax(std::log1p(std::exp(scaled)) / c.softplus_beta + off, 0.0);
+          const double exact = std::log1p(std::exp(scaled)) / c.softplus_beta;
+          // Below 2^-24 the fp32 sum 1 + exp(x) is 1: a kernel returns 0 there, or is accurate.
+          const double largest = exact < 0x1p-24 ? exact : errors_.softplus;
+          const double off = choices_.error(z) * std::fmin(largest, errors_.softplus);
+          sp = std::fmax(exact + off, 0.0);
         }
         log_alpha = -slope * static_cast<float>(sp);
         break;
