@@ -234,7 +234,8 @@ class ForgedGoldenTest(CommandLineTest):
                 golden.attrs["radius"] = 2.0 ** -53
         golden = forge(self.copy_of_fixture(line), expand)
         candidate = make_capture(golden, self.folder / "candidate.h5")
-        self.assertIn("EXACT", self.assert_run(0, "diff", golden, candidate).out)
+        self.assertIn("EXACT", self.assert_run(0, "diff", golden, candidate,
+                                               "--contract", "ideal").out)
         forge(golden, move("golden/o", (3, 1, 2), 1 + 1e-12))
         self.refused(golden, candidate, "/golden/o[3,1,2]", "168 bits")
 
@@ -306,7 +307,7 @@ class ContractTest(CommandLineTest):
                             ("chunk64_bf16", ("no built-in contract has", "'chunk64_bf16'")),
                             ("mine\nideal", ("letters, digits",)), ("ideal\0", ("letters, digits",)),
                             ("\u202elaedi", ("letters, digits",)), ("ideal ", ("letters, digits",)),
-                            ("a/b", ("letters, digits",)), ("", ("name",))):
+                            ("a/b", ("letters, digits",)), ("", ("letters, digits",))):
             contract.write_text(json.dumps(dict(name=name, unit_roundoff=0.001)))
             for command in (("check", capture), ("diff", golden, capture),
                             ("generate", DECODE, "-o", self.folder / "none")):
