@@ -64,18 +64,6 @@ std::vector<Entry> in_visiting_order(std::vector<Entry> all) {
   return sorted;
 }
 
-// The contract that a capture of the call would be judged by, and those of the other kernels that
-// may run it.
-std::vector<const bounds::Contract*> contracts_for(const call::Record& record) {
-  std::vector<const bounds::Contract*> all{&bounds::default_contract(record)};
-  if (record.mode != call::Mode::kPrefill) return all;
-  const bool kda = record.op == call::Op::kKda;
-  for (const char* name : {kda ? "chunk32_bf16_direct" : "chunk64_bf16_direct", "chunk64_tf32"}) {
-    all.push_back(&bounds::find_contract(name));
-  }
-  return all;
-}
-
 // The same call with NaN in k and v of a token that follows the tail of another sequence.
 std::optional<call::Record> poisoned(const call::Record& record) {
   if (record.mode != call::Mode::kPrefill) return std::nullopt;
@@ -200,11 +188,7 @@ class MatrixBuilder {
   void visit(const Entry& entry) {
     const cases::Case& c = entry.c;
     const call::Record record = cases::make_record(c);
-    if (!given_) {
-      for (const bounds::Contract* contract : contracts_for(record))
-        visit(entry, record, *contract);
-      return;
-    }
+    if (!given_) return visit(entry, record, bounds::default_contract(record));
     const bool chunked = given_->kind == bounds::Kind::kChunked;
     if (chunked && c.mode != call::Mode::kPrefill) return;  // nobody chunks these
     visit(entry, record, *given_);
