@@ -272,9 +272,9 @@ std::int64_t count_nonfinite(const call::Record& record) {
 }
 
 oracle::Evaluation expectations(const call::Record& record, const bounds::Contract& contract,
-                                scalar::Precision precision, bool certify) {
+                                scalar::Precision precision) {
   return oracle::evaluate(record, precision,
-                          {.certify = certify,
+                          {.certify = true,
                            .contract = &contract,
                            .intermediate_states = record.outputs.contains("intermediate_states")});
 }
@@ -295,7 +295,7 @@ CaseReport judge_all(const call::Record& record, const bounds::Contract& contrac
 
 Judgement judge_at(const call::Record& record, const bounds::Contract& contract,
                    scalar::Precision precision) {
-  Judgement result{.report = {}, .evaluation = expectations(record, contract, precision, true)};
+  Judgement result{.report = {}, .evaluation = expectations(record, contract, precision)};
   result.report = judge_all(record, contract, result.evaluation, oracle::bits_of(precision));
   return result;
 }
