@@ -83,6 +83,7 @@ class Evaluator {
       }
       for (std::int64_t head = 0; head < dims_.HV; ++head) jobs.push_back({&sequence, head});
     }
+    parallel::Phase phase("oracle", std::ssize(jobs) * tiles_of_a_lane());
     std::size_t begin = 0;
     while (begin < jobs.size()) {
       std::size_t end = begin;
@@ -91,7 +92,7 @@ class Evaluator {
         bytes += lane_bytes(jobs[end].sequence->token_count);
         ++end;
       }
-      run_batch({jobs.data() + begin, end - begin});
+      run_batch({jobs.data() + begin, end - begin}, phase);
       begin = end;
     }
     grant_flushing();
@@ -194,8 +195,11 @@ class Evaluator {
     }
   }
 
-  void run_batch(std::span<const LaneJob> jobs) {
-    const parallel::Phase phase("oracle");
+  [[nodiscard]] std::int64_t tiles_of_a_lane() const {
+    return (dims_.V + kColumns - 1) / kColumns;
+  }
+
+  void run_batch(std::span<const LaneJob> jobs, parallel::Phase& phase) {
     std::vector<rule::Lane<S>> lanes(jobs.size());
     parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
       const LaneJob& job = jobs[static_cast<std::size_t>(i)];
@@ -210,6 +214,7 @@ class Evaluator {
       const TileJob& tile = tiles[static_cast<std::size_t>(i)];
       run_tile(jobs[static_cast<std::size_t>(tile.lane)],
                lanes[static_cast<std::size_t>(tile.lane)], tile.first_column);
+      phase.advance();
     });
   }
 

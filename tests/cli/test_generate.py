@@ -147,8 +147,13 @@ class GenerateTest(SuiteTest):
             for name in ("o", "final_state"):
                 golden = file[f"golden/{name}"][()]
                 exponent = np.where(golden == 0, -126, np.frexp(golden)[1] - 1)
-                np.testing.assert_array_equal(file[f"budget/ideal/{name}"],
-                                              np.ldexp(0.5, exponent - 7).astype("f4"))
+                expected = np.ldexp(0.5, exponent - 7).astype("f4")
+                if name == "final_state":  # what no row writes is exactly what it was
+                    slots = file["inputs/state_indices"][()]
+                    kept = np.setdiff1d(np.arange(len(golden)), slots[slots >= 0])
+                    self.assertGreater(len(kept), 0)
+                    expected[kept] = 0
+                np.testing.assert_array_equal(file[f"budget/ideal/{name}"], expected)
             # A fp32 kernel with bf16 outputs needs that, and a little for its own roundings; its
             # fp32 states need less.
             ratio = file["budget/recurrent_f32/o"][()] / file["budget/ideal/o"][()]
