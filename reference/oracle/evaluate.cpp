@@ -97,7 +97,7 @@ class Evaluator {
     }
     grant_flushing();
     if (options_.contract != nullptr && is_emulated(record_, *options_.contract)) {
-      emulate_spread(record_, plan_, *options_.contract, evaluation_);
+      emulate_spread(record_, plan_, inputs_, *options_.contract, evaluation_);
     }
     return std::move(evaluation_);
   }

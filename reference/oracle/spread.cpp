@@ -65,13 +65,14 @@ std::vector<Habit> habits_of(const bounds::Contract& contract) {
 class SpreadEmulation {
  public:
   SpreadEmulation(const call::Record& record, const call::Plan& plan,
-                  const bounds::Contract& contract, Evaluation& evaluation)
+                  const rule::DecodedInputs& inputs, const bounds::Contract& contract,
+                  Evaluation& evaluation)
       : record_(record),
         dims_(plan.dims),
         contract_(contract),
         habits_(habits_of(contract)),
         runs_(runs_for(plan.dims)),
-        inputs_(record),
+        inputs_(inputs),
         index_(record, plan.dims),
         o_(evaluation.outputs.at("o")),
         final_state_(evaluation.outputs.at("final_state")) {}
@@ -200,7 +201,7 @@ class SpreadEmulation {
   const bounds::Contract& contract_;
   const std::vector<Habit> habits_;
   const int runs_;
-  const rule::DecodedInputs inputs_;
+  const rule::DecodedInputs& inputs_;
   const StateIndex index_;
   Expected& o_;
   Expected& final_state_;
@@ -214,14 +215,15 @@ bool is_emulated(const call::Record& record, const bounds::Contract& contract) {
 }
 
 void emulate_spread(const call::Record& record, const call::Plan& plan,
-                    const bounds::Contract& contract, Evaluation& evaluation) {
+                    const rule::DecodedInputs& inputs, const bounds::Contract& contract,
+                    Evaluation& evaluation) {
   for (const char* name : {"o", "final_state"}) {
     Expected& expected = evaluation.outputs.at(name);
     expected.sigma.assign(expected.golden.size(), 0.0F);
     expected.bias.assign(expected.golden.size(), 0.0F);
     expected.multiple = multiple_for(std::ssize(expected.golden), runs_for(plan.dims));
   }
-  SpreadEmulation emulation(record, plan, contract, evaluation);
+  SpreadEmulation emulation(record, plan, inputs, contract, evaluation);
   struct Job {
     const call::Sequence* sequence;
     std::int64_t head;

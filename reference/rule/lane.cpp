@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fixtures/parallel/for_each_index.hpp"
 #include "reference/rule/gate.hpp"
 
 namespace goldenrule::rule {
@@ -15,7 +16,13 @@ constexpr double kSafety = 1.0 + 0x1p-6;
 
 std::vector<double> decode_input(const call::Record& record, const char* name) {
   const call::Tensor* t = record.find_input(name);
-  return t == nullptr ? std::vector<double>{} : t->to_doubles();
+  if (t == nullptr) return {};
+  const parallel::Phase phase("inputs");
+  std::vector<double> values(static_cast<std::size_t>(t->size()));
+  parallel::for_each_range(t->size(), [&](std::size_t, std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) values[static_cast<std::size_t>(i)] = (*t)[i];
+  });
+  return values;
 }
 
 // Rounding of a tier's number to double, and of a few double operations around it.

@@ -4,204 +4,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
 #include "reference/verdict/budget.hpp"
+#include "reference/verdict/comparison.hpp"
 
 namespace goldenrule::verdict {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-int ulp_bucket(double ulps) {
-  if (ulps <= 0.5) return 0;
-  const int bucket = 1 + std::max(0, static_cast<int>(std::ceil(std::log2(ulps))));
-  return std::min(bucket, kUlpBuckets - 1);
-}
-
-// Sums over a tensor while its elements are compared.
-struct Sums {
-  double error2 = 0.0, golden2 = 0.0, signed_error = 0.0, absolute_error = 0.0;
-  bool all_exact = true, all_zero = true, golden_zero = true;
-  double signal2 = 0.0, budget2 = 0.0;  // over the blocks that the rule computes
-  bool computed = false;                // some block is computed by the rule
-  bool computed_zero = true;            // all exact values there are 0
-};
-
-// The sums of squares of one row and head.
-struct BlockSums {
-  double golden2 = 0.0, scale2 = 0.0, budget2 = 0.0, spread2 = 0.0;
-  std::int64_t count = 0;
-};
-
-class Comparison {
- public:
-  Comparison(TensorReport& report, const call::Tensor& output, const oracle::Expected& expected,
-             const Budget& budget)
-      : report_(report), output_(output), expected_(expected), budget_(budget) {
-    ratios_.reserve(static_cast<std::size_t>(output.size()));
-  }
-
-  void run() {
-    const std::int64_t leading = report_.shape.empty() ? 1 : report_.shape.front();
-    slice_ = leading == 0 ? 1 : std::max<std::int64_t>(output_.size() / leading, 1);
-    const std::int64_t row =
-        report_.shape.empty() ? 1 : std::max<std::int64_t>(report_.shape.back(), 1);
-    const auto block = static_cast<std::int64_t>(expected_.block);
-    std::int64_t nan_in_row = 0;
-    for (std::int64_t i = 0; i < output_.size(); ++i) {
-      if (i % row == 0) nan_in_row = 0;
-      if (i % block == 0) block_ = {};
-      const double y = output_[i];
-      if (visit(i, y) && std::isnan(y) && ++nan_in_row == row) report_.unwritten += row;
-      if ((i + 1) % block == 0) finish_block(i);
-    }
-    finish();
-  }
-
-  [[nodiscard]] const Sums& sums() const { return sums_; }
-
- private:
-  // Whether the element has a finite expectation to be compared with.
-  bool visit(std::int64_t i, double y) {
-    const auto at = static_cast<std::size_t>(i);
-    if (!expected_.undefined.empty() && expected_.undefined[at]) {
-      ++report_.undefined;
-      return false;
-    }
-    const double golden = expected_.golden[at];
-    const double budget = std::isfinite(golden) ? budget_(at) : 0.0;
-    if (!is_bounded(expected_, at, budget)) {
-      ++report_.unbounded;
-      note_unjudged(i);
-      return false;
-    }
-    if (!std::isfinite(golden)) {
-      ++report_.nonfinite;
-      if (std::isfinite(y)) fail(i, y, golden, budget);
-      return false;
-    }
-    ++report_.compared;
-    add_to_block(at, golden, budget);
-    if (std::isfinite(y)) {
-      compare(i, y, golden, budget);
-      return true;
-    }
-    if (std::isnan(y)) {
-      ++report_.nan;
-      ++findings(i).nan;
-    } else {
-      ++report_.inf;
-    }
-    fail(i, y, golden, budget);
-    return true;
-  }
-
-  void note_unjudged(std::int64_t i) {
-    if (report_.first_unjudged.empty()) report_.first_unjudged = call::unravel(report_.shape, i);
-  }
-
-  // A finite value where none may be, or the reverse: an infinite ratio.
-  void fail(std::int64_t i, double y, double golden, double budget) {
-    ++report_.out_of_budget;
-    ++findings(i).out_of_budget;
-    sums_.all_exact = false;
-    sums_.all_zero = false;
-    if (report_.max_ratio < kInfinity) {
-      report_.max_ratio = kInfinity;
-      report_.worst = Worst{call::unravel(report_.shape, i), y,      golden,
-                            std::fabs(y - golden),           budget, kInfinity};
-    }
-  }
-
-  RowFindings& findings(std::int64_t i) {
-    const std::int64_t row = i / slice_;
-    auto& rows = report_.failing_rows;  // elements come in order, so only the last can match
-    if (rows.empty() || rows.back().row != row)
-      rows.push_back({.row = row, .out_of_budget = 0, .nan = 0, .elements = slice_});
-    return rows.back();
-  }
-
-  void add_to_block(std::size_t at, double golden, double budget) {
-    ++block_.count;
-    block_.golden2 += golden * golden;
-    block_.budget2 += budget * budget;
-    const double spread = budget_.spread(at);
-    block_.spread2 += spread * spread;
-    if (expected_.scale.empty()) return;
-    const auto scale = static_cast<double>(expected_.scale[at]);
-    if (std::isfinite(scale)) block_.scale2 += scale * scale;
-  }
-
-  // `last` is the last element of the block.
-  void finish_block(std::int64_t last) {
-    const std::size_t block = static_cast<std::size_t>(last) / expected_.block;
-    if (!budget_.given() || block_.count == 0 ||
-        (!expected_.touched.empty() && expected_.touched[block] != oracle::Touch::kComputed)) {
-      return;
-    }
-    sums_.computed = true;
-    sums_.computed_zero = sums_.computed_zero && block_.golden2 == 0.0;
-    const double signal2 = std::max(block_.golden2, block_.scale2);
-    sums_.signal2 += signal2;
-    sums_.budget2 += block_.budget2;
-    // Below what fp32 can hold every kernel returns 0, and no budget can tell it from another.
-    const double flushed2 =
-        static_cast<double>(block_.count) * expected_.flushed * expected_.flushed;
-    if (block_.spread2 <= flushed2 || block_.spread2 < signal2) return;
-    ++report_.vacuous;
-    note_unjudged(last + 1 - static_cast<std::int64_t>(expected_.block));
-  }
-
-  void compare(std::int64_t i, double y, double golden, double budget) {
-    const auto at = static_cast<std::size_t>(i);
-    const double error = std::fabs(y - golden);
-    const double radius = static_cast<double>(expected_.radius[at]);
-    const double spacing = call::ulp(report_.dtype, golden);
-    sums_.error2 += error * error;
-    sums_.golden2 += golden * golden;
-    sums_.signed_error += y - golden;
-    sums_.absolute_error += error;
-    sums_.all_exact = sums_.all_exact && y == call::round_to(report_.dtype, golden);
-    sums_.all_zero = sums_.all_zero && y == 0.0;
-    sums_.golden_zero = sums_.golden_zero && golden == 0.0;
-    ++report_.ulp_histogram[static_cast<std::size_t>(ulp_bucket(error / spacing))];
-    report_.max_abs = std::max(report_.max_abs, error);
-    if (!passes(y, expected_, at, budget)) {
-      ++report_.out_of_budget;
-      ++findings(i).out_of_budget;
-    } else if (error > budget) {
-      ++report_.undecided;
-      note_unjudged(i);
-    }
-    // Without a budget the worst element is the one with the largest error.
-    const double ratio = budget_.given() ? std::max(error - radius, 0.0) / budget : error;
-    ratios_.push_back(static_cast<float>(ratio));
-    if (!report_.worst || ratio > report_.max_ratio) {
-      report_.max_ratio = ratio;
-      report_.worst =
-          Worst{call::unravel(report_.shape, i), y, golden, error, budget, error / spacing};
-    }
-  }
-
-  void finish() {
-    if (sums_.golden2 > 0.0) report_.rms_rel = std::sqrt(sums_.error2 / sums_.golden2);
-    if (sums_.absolute_error > 0.0) report_.bias = sums_.signed_error / sums_.absolute_error;
-    if (ratios_.empty()) return;
-    const auto middle = ratios_.begin() + static_cast<std::ptrdiff_t>(ratios_.size() / 2);
-    std::nth_element(ratios_.begin(), middle, ratios_.end());
-    report_.median_ratio = static_cast<double>(*middle);
-  }
-
-  TensorReport& report_;
-  const call::Tensor& output_;
-  const oracle::Expected& expected_;
-  const Budget& budget_;
-  Sums sums_;
-  BlockSums block_;
-  std::int64_t slice_ = 1;  // elements of one index of the leading axis
-  std::vector<float> ratios_;
-};
 
 void set(TensorReport& report, Verdict verdict, std::string reason) {
   report.verdict = verdict;
@@ -263,10 +74,16 @@ void withhold_verdict(TensorReport& report, const bounds::Contract& contract) {
 }
 
 std::int64_t count_nonfinite(const call::Record& record) {
+  const parallel::Phase phase("inputs");
   std::int64_t count = 0;
   for (const auto& [name, tensor] : record.inputs) {
     if (!call::info(tensor.dtype()).is_float) continue;
-    for (std::int64_t i = 0; i < tensor.size(); ++i) count += std::isfinite(tensor[i]) ? 0 : 1;
+    std::vector<std::int64_t> counts(parallel::range_count(tensor.size()));
+    parallel::for_each_range(tensor.size(), [&](std::size_t part, std::int64_t first,
+                                                std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) counts[part] += std::isfinite(tensor[i]) ? 0 : 1;
+    });
+    count = std::accumulate(counts.begin(), counts.end(), count);
   }
   return count;
 }
@@ -376,9 +193,7 @@ TensorReport judge(const std::string& name, const call::Tensor& output,
   report.dtype = output.dtype();
   report.shape = output.shape();
   const Budget budget(name, output.dtype(), expected, contract);
-  Comparison comparison(report, output, expected, budget);
-  comparison.run();
-  decide(report, comparison.sums());
+  decide(report, compare(output, expected, budget, report));
   if (!budget.given()) withhold_verdict(report, contract);
   return report;
 }

@@ -11,6 +11,7 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/cases/suite.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
 #include "reference/mistakes/kernels.hpp"
 #include "reference/mistakes/licence.hpp"
 #include "reference/oracle/evaluate.hpp"
@@ -243,8 +244,14 @@ class MatrixBuilder {
     acquit(court, "emulated", contract, line,
            mistakes::stored(record, contract,
                             mistakes::emulated_kernel(contract, kEmulationSeed)(record)));
-    for (const mistakes::Mistake* m : tried) {
-      const Finding found = court.commit(*m);
+    std::vector<Finding> findings(tried.size());
+    parallel::for_each_index(std::ssize(tried), [&](std::int64_t i) {
+      const auto at = static_cast<std::size_t>(i);
+      findings[at] = court.commit(*tried[at]);
+    });
+    for (std::size_t i = 0; i < tried.size(); ++i) {
+      const mistakes::Mistake* m = tried[i];
+      const Finding& found = findings[i];
       MatrixRow& row = rows_[{m, std::string(contract.name)}];
       if (row.cells.empty()) {
         row.mutant = m->name;

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/verdict/comparison.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "fixtures/call/dtype.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
+
+namespace goldenrule::verdict {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+int ulp_bucket(double ulps) {
+  if (ulps <= 0.5) return 0;
+  const int bucket = 1 + std::max(0, static_cast<int>(std::ceil(std::log2(ulps))));
+  return std::min(bucket, kUlpBuckets - 1);
+}
+
+// The sums of squares of one row and head.
+struct BlockSums {
+  double golden2 = 0.0, scale2 = 0.0, budget2 = 0.0, spread2 = 0.0;
+  std::int64_t count = 0;
+};
+
+// Elements [first, last): whole slices, the elements of one index of the leading axis.
+class Part {
+ public:
+  /// `report` is the part's own, with the type and shape of the tensor; ratio i goes to ratios[i].
+  Part(TensorReport report, const call::Tensor& output, const oracle::Expected& expected,
+       const Budget& budget, std::int64_t slice, float* ratios)
+      : report_(std::move(report)),
+        output_(output),
+        expected_(expected),
+        budget_(budget),
+        slice_(slice),
+        ratios_(ratios) {}
+
+  void run(std::int64_t first, std::int64_t last) {
+    const std::int64_t row =
+        report_.shape.empty() ? 1 : std::max<std::int64_t>(report_.shape.back(), 1);
+    const auto block = static_cast<std::int64_t>(expected_.block);
+    std::int64_t nan_in_row = 0;
+    for (std::int64_t i = first; i < last; ++i) {
+      if (i % row == 0) nan_in_row = 0;
+      if (i % block == 0) block_ = {};
+      const double y = output_[i];
+      if (visit(i, y) && std::isnan(y) && ++nan_in_row == row) report_.unwritten += row;
+      if ((i + 1) % block == 0) finish_block(i);
+    }
+  }
+
+  [[nodiscard]] const TensorReport& report() const { return report_; }
+  [[nodiscard]] const Sums& sums() const { return sums_; }
+  /// How many ratios were written.
+  [[nodiscard]] std::int64_t ratio_count() const { return ratio_count_; }
+
+ private:
+  // Whether the element has a finite expectation to be compared with.
+  bool visit(std::int64_t i, double y) {
+    const auto at = static_cast<std::size_t>(i);
+    if (!expected_.undefined.empty() && expected_.undefined[at]) {
+      ++report_.undefined;
+      return false;
+    }
+    const double golden = expected_.golden[at];
+    const double budget = std::isfinite(golden) ? budget_(at) : 0.0;
+    if (!is_bounded(expected_, at, budget)) {
+      ++report_.unbounded;
+      note_unjudged(i);
+      return false;
+    }
+    if (!std::isfinite(golden)) {
+      ++report_.nonfinite;
+      if (std::isfinite(y)) fail(i, y, golden, budget);
+      return false;
+    }
+    ++report_.compared;
+    add_to_block(at, golden, budget);
+    if (std::isfinite(y)) {
+      compare(i, y, golden, budget);
+      return true;
+    }
+    if (std::isnan(y)) {
+      ++report_.nan;
+      ++findings(i).nan;
+    } else {
+      ++report_.inf;
+    }
+    fail(i, y, golden, budget);
+    return true;
+  }
+
+  void note_unjudged(std::int64_t i) {
+    if (report_.first_unjudged.empty()) report_.first_unjudged = call::unravel(report_.shape, i);
+  }
+
+  // A finite value where none may be, or the reverse: an infinite ratio.
+  void fail(std::int64_t i, double y, double golden, double budget) {
+    ++report_.out_of_budget;
+    ++findings(i).out_of_budget;
+    sums_.all_exact = false;
+    sums_.all_zero = false;
+    if (report_.max_ratio < kInfinity) {
+      report_.max_ratio = kInfinity;
+      report_.worst = Worst{call::unravel(report_.shape, i), y,      golden,
+                            std::fabs(y - golden),           budget, kInfinity};
+    }
+  }
+
+  RowFindings& findings(std::int64_t i) {
+    const std::int64_t row = i / slice_;
+    auto& rows = report_.failing_rows;  // elements come in order, so only the last can match
+    if (rows.empty() || rows.back().row != row)
+      rows.push_back({.row = row, .out_of_budget = 0, .nan = 0, .elements = slice_});
+    return rows.back();
+  }
+
+  void add_to_block(std::size_t at, double golden, double budget) {
+    ++block_.count;
+    block_.golden2 += golden * golden;
+    block_.budget2 += budget * budget;
+    const double spread = budget_.spread(at);
+    block_.spread2 += spread * spread;
+    if (expected_.scale.empty()) return;
+    const auto scale = static_cast<double>(expected_.scale[at]);
+    if (std::isfinite(scale)) block_.scale2 += scale * scale;
+  }
+
+  // `last` is the last element of the block.
+  void finish_block(std::int64_t last) {
+    const std::size_t block = static_cast<std::size_t>(last) / expected_.block;
+    if (!budget_.given() || block_.count == 0 ||
+        (!expected_.touched.empty() && expected_.touched[block] != oracle::Touch::kComputed)) {
+      return;
+    }
+    sums_.computed = true;
+    sums_.computed_zero = sums_.computed_zero && block_.golden2 == 0.0;
+    const double signal2 = std::max(block_.golden2, block_.scale2);
+    sums_.signal2 += signal2;
+    sums_.budget2 += block_.budget2;
+    // Below what fp32 can hold every kernel returns 0, and no budget can tell it from another.
+    const double flushed2 =
+        static_cast<double>(block_.count) * expected_.flushed * expected_.flushed;
+    if (block_.spread2 <= flushed2 || block_.spread2 < signal2) return;
+    ++report_.vacuous;
+    note_unjudged(last + 1 - static_cast<std::int64_t>(expected_.block));
+  }
+
+  void compare(std::int64_t i, double y, double golden, double budget) {
+    const auto at = static_cast<std::size_t>(i);
+    const double error = std::fabs(y - golden);
+    const double radius = static_cast<double>(expected_.radius[at]);
+    const double spacing = call::ulp(report_.dtype, golden);
+    sums_.error2 += error * error;
+    sums_.golden2 += golden * golden;
+    sums_.signed_error += y - golden;
+    sums_.absolute_error += error;
+    sums_.all_exact = sums_.all_exact && y == call::round_to(report_.dtype, golden);
+    sums_.all_zero = sums_.all_zero && y == 0.0;
+    sums_.golden_zero = sums_.golden_zero && golden == 0.0;
+    ++report_.ulp_histogram[static_cast<std::size_t>(ulp_bucket(error / spacing))];
+    report_.max_abs = std::max(report_.max_abs, error);
+    if (!passes(y, expected_, at, budget)) {
+      ++report_.out_of_budget;
+      ++findings(i).out_of_budget;
+    } else if (error > budget) {
+      ++report_.undecided;
+      note_unjudged(i);
+    }
+    // Without a budget the worst element is the one with the largest error.
+    const double ratio = budget_.given() ? std::max(error - radius, 0.0) / budget : error;
+    ratios_[ratio_count_++] = static_cast<float>(ratio);
+    if (!report_.worst || ratio > report_.max_ratio) {
+      report_.max_ratio = ratio;
+      report_.worst =
+          Worst{call::unravel(report_.shape, i), y, golden, error, budget, error / spacing};
+    }
+  }
+
+  TensorReport report_;
+  const call::Tensor& output_;
+  const oracle::Expected& expected_;
+  const Budget& budget_;
+  Sums sums_;
+  BlockSums block_;
+  const std::int64_t slice_;
+  float* const ratios_;
+  std::int64_t ratio_count_ = 0;
+};
+
+void join(Sums& to, const Sums& from) {
+  to.error2 += from.error2;
+  to.golden2 += from.golden2;
+  to.signed_error += from.signed_error;
+  to.absolute_error += from.absolute_error;
+  to.all_exact = to.all_exact && from.all_exact;
+  to.all_zero = to.all_zero && from.all_zero;
+  to.golden_zero = to.golden_zero && from.golden_zero;
+  to.signal2 += from.signal2;
+  to.budget2 += from.budget2;
+  to.computed = to.computed || from.computed;
+  to.computed_zero = to.computed_zero && from.computed_zero;
+}
+
+void join(TensorReport& to, const TensorReport& from) {
+  for (const auto count :
+       {&TensorReport::compared, &TensorReport::nonfinite, &TensorReport::undefined,
+        &TensorReport::out_of_budget, &TensorReport::undecided, &TensorReport::unbounded,
+        &TensorReport::vacuous, &TensorReport::nan, &TensorReport::inf, &TensorReport::unwritten}) {
+    to.*count += from.*count;
+  }
+  if (to.first_unjudged.empty()) to.first_unjudged = from.first_unjudged;
+  to.max_abs = std::max(to.max_abs, from.max_abs);
+  if (from.worst && (!to.worst || from.max_ratio > to.max_ratio)) {
+    to.max_ratio = from.max_ratio;
+    to.worst = from.worst;
+  }
+  for (std::size_t i = 0; i < to.ulp_histogram.size(); ++i) {
+    to.ulp_histogram[i] += from.ulp_histogram[i];
+  }
+  to.failing_rows.insert(to.failing_rows.end(), from.failing_rows.begin(), from.failing_rows.end());
+}
+
+
+}  // namespace
+
+Sums compare(const call::Tensor& output, const oracle::Expected& expected, const Budget& budget,
+             TensorReport& report) {
+  const std::int64_t leading = output.shape().empty() ? 1 : output.shape().front();
+  const std::int64_t slice = leading == 0 ? 1 : std::max<std::int64_t>(output.size() / leading, 1);
+  const std::int64_t step = std::max<std::int64_t>(parallel::kRange / slice, 1) * slice;
+  const std::int64_t count = (output.size() + step - 1) / step;
+  std::vector<float> ratios(static_cast<std::size_t>(output.size()));
+  std::vector<Part> parts;
+  parts.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    parts.emplace_back(report, output, expected, budget, slice, ratios.data() + i * step);
+  }
+  const parallel::Phase phase("comparison");
+  parallel::for_each_index(count, [&](std::int64_t i) {
+    parts[static_cast<std::size_t>(i)].run(i * step, std::min((i + 1) * step, output.size()));
+  });
+  Sums sums;
+  auto end = ratios.begin();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Part& part = parts[static_cast<std::size_t>(i)];
+    join(sums, part.sums());
+    join(report, part.report());
+    const auto first = ratios.begin() + i * step;
+    end = std::move(first, first + part.ratio_count(), end);
+  }
+  if (sums.golden2 > 0.0) report.rms_rel = std::sqrt(sums.error2 / sums.golden2);
+  if (sums.absolute_error > 0.0) report.bias = sums.signed_error / sums.absolute_error;
+  if (end != ratios.begin()) {
+    const auto middle = ratios.begin() + (end - ratios.begin()) / 2;
+    std::nth_element(ratios.begin(), middle, end);
+    report.median_ratio = static_cast<double>(*middle);
+  }
+  return sums;
+}
+
+}  // namespace goldenrule::verdict
