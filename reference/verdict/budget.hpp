@@ -59,6 +59,11 @@ class Budget {
   bool given_;
 };
 
+/// An error over what is granted; where nothing is, an error of 0 is no part of it.
+[[nodiscard]] inline double ratio_of(double error, double budget) {
+  return error == 0.0 ? 0.0 : error / budget;
+}
+
 /// Whether radius and budget bound what is right for element `i`, so that it can be judged. Where
 /// the exact result is not finite since an input is not, it can: the output must not be either.
 [[nodiscard]] inline bool is_bounded(const oracle::Expected& expected, std::size_t i,

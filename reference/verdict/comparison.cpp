@@ -172,7 +172,7 @@ class Part {
       note_unjudged(i);
     }
     // Without a budget the worst element is the one with the largest error.
-    const double ratio = budget_.given() ? std::max(error - radius, 0.0) / budget : error;
+    const double ratio = budget_.given() ? ratio_of(std::max(error - radius, 0.0), budget) : error;
     ratios_[ratio_count_++] = static_cast<float>(ratio);
     if (!report_.worst || ratio > report_.max_ratio) {
       report_.max_ratio = ratio;

@@ -81,7 +81,10 @@ TEST_CASE("planted: one element off by two budgets is found where it is") {
           const auto at = static_cast<std::size_t>(i);
           const double right = output[i];
           const double sign = i % 2 == 0 ? 1.0 : -1.0;
-          output.set(i, expected.golden[at] + sign * 2 * budget(at));
+          // What nobody writes is granted nothing: the next number is wrong already.
+          const double error =
+              budget(at) > 0.0 ? 2 * budget(at) : call::ulp(type, expected.golden[at]);
+          output.set(i, expected.golden[at] + sign * error);
           CAPTURE(line);
           CAPTURE(contract);
           CAPTURE(name);
@@ -90,7 +93,7 @@ TEST_CASE("planted: one element off by two budgets is found where it is") {
           CHECK(report.verdict == Verdict::kOutOfBudget);
           CHECK(report.out_of_budget == 1);
           CHECK(report.max_ratio > 1.0);
-          CHECK(report.max_ratio < 3.0);
+          CHECK((report.max_ratio < 3.0) == (budget(at) > 0.0));
           REQUIRE(report.worst.has_value());
           CHECK(report.worst->index == call::unravel(expected.shape, i));
           CHECK(report.worst->value == output[i]);

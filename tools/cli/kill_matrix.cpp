@@ -136,7 +136,9 @@ class Court {
         const auto at = static_cast<std::size_t>(i);
         if (!expected.undefined.empty() && expected.undefined[at]) continue;
         const double error = std::fabs(tensor[i] - expected.golden[at]);
-        if (std::isfinite(error)) largest = std::max(largest, error / budget(at));
+        if (std::isfinite(error)) {
+          largest = std::max(largest, verdict::ratio_of(error, budget(at)));
+        }
       }
     }
     return largest;
