@@ -175,18 +175,23 @@ void put_dataset(hid_t file, const char* name, hid_t type, const std::vector<hsi
 void check_refused(const std::filesystem::path& path, ErrorKind kind, const std::string& where,
                    const std::string& expected, const std::string& actual,
                    const ReadOptions& options) {
-  try {
-    (void)read_fixture(path, options);
-    FAIL_CHECK("read: ", path.string());
-  } catch (const Error& e) {
-    const std::string message = e.what();
-    CAPTURE(message);
-    CHECK(e.kind() == kind);
-    CHECK(e.file() == path.string());
-    CHECK(e.where() == where);
-    CHECK(e.expected().find(expected) != std::string::npos);
-    CHECK(e.actual().find(actual) != std::string::npos);
-    CHECK(message.find('\n') == std::string::npos);
+  for (const Reader reader : {Reader::kHere, Reader::kChild}) {  // which say the same
+    ReadOptions as = options;
+    as.reader = reader;
+    CAPTURE(reader == Reader::kChild);
+    try {
+      (void)read_fixture(path, as);
+      FAIL_CHECK("read: ", path.string());
+    } catch (const Error& e) {
+      const std::string message = e.what();
+      CAPTURE(message);
+      CHECK(e.kind() == kind);
+      CHECK(e.file() == path.string());
+      CHECK(e.where() == where);
+      CHECK(e.expected().find(expected) != std::string::npos);
+      CHECK(e.actual().find(actual) != std::string::npos);
+      CHECK(message.find('\n') == std::string::npos);
+    }
   }
 }
 

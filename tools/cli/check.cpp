@@ -9,6 +9,7 @@
 #include "reference/explain/blind.hpp"
 #include "reference/verdict/verdict.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/files.hpp"
 #include "tools/cli/judging.hpp"
 #include "tools/cli/progress.hpp"
 
@@ -21,7 +22,8 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
   const auto start = ExplainEffort::Clock::now();
   try {
     schema::Fixture fixture =
-        schema::read_fixture(file, {.golden = false, .budgets = false, .stages = false});
+        schema::read_fixture(
+        file, {.reader = reader(), .golden = false, .budgets = false, .stages = false});
     result.record = std::move(fixture.record);
     call::undo_widening(result.record);
     keep_only(options.only, result.record);

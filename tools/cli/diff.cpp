@@ -9,6 +9,7 @@
 #include "fixtures/schema/read.hpp"
 #include "reference/verdict/verdict.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/files.hpp"
 #include "tools/cli/judging.hpp"
 #include "tools/cli/stored_golden.hpp"
 
@@ -51,7 +52,7 @@ void check_same_call(const schema::Fixture& golden, const schema::Fixture& candi
 
 // The golden file: read as a whole, so that the digest of its meaning is checked, and recomputed.
 schema::Fixture read_golden(const std::string& file) {
-  schema::Fixture golden = schema::read_fixture(file);
+  schema::Fixture golden = schema::read_fixture(file, {.reader = reader()});
   if (golden.golden.empty()) {
     throw Error(ErrorKind::kSchema, file, "/golden", "golden values", "none");
   }
@@ -81,7 +82,8 @@ void judge_candidate(const DiffOptions& options, FileReport& result) {
   schema::Fixture golden = read_golden(options.golden);
   schema::Fixture candidate = schema::read_fixture(
       options.candidate,
-      {.golden = false, .budgets = false, .stages = false, .call = &golden.record});
+      {.reader = reader(), .golden = false, .budgets = false, .stages = false,
+       .call = &golden.record});
   check_same_call(golden, candidate, options);
 
   golden.record.outputs = std::move(candidate.record.outputs);

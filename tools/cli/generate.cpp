@@ -12,6 +12,7 @@
 #include "fixtures/schema/read.hpp"
 #include "fixtures/schema/write.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/files.hpp"
 #include "tools/cli/golden.hpp"
 #include "tools/cli/judging.hpp"
 #include "tools/cli/progress.hpp"
@@ -71,7 +72,7 @@ Extras extras_of(const GenerateOptions& options) {
 bool is_there(const fs::path& path, const schema::Fixture& wanted) {
   if (!fs::exists(path)) return false;
   try {
-    const schema::Fixture found = schema::read_fixture(path);
+    const schema::Fixture found = schema::read_fixture(path, {.reader = reader()});
     return !found.meaning_sha256.empty() && schema::meaning(found) == schema::meaning(wanted);
   } catch (const Error&) {
     return false;

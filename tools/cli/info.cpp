@@ -6,6 +6,7 @@
 #include "fixtures/cases/suite.hpp"
 #include "fixtures/schema/read.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/files.hpp"
 
 namespace goldenrule::tools {
 namespace {
@@ -17,7 +18,7 @@ void print_field(const char* name, const std::string& value) {
 }  // namespace
 
 int info(const std::string& file) {
-  const schema::Description description = schema::describe(file);
+  const schema::Description description = schema::describe(file, reader());
   const schema::Fixture& header = description.header;
   fmt::print("{}\n", file);
   print_field("op", std::string(call::name_of(header.record.op)));

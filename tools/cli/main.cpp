@@ -12,6 +12,7 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/hdf5/library.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/files.hpp"
 #include "tools/cli/kill_matrix.hpp"
 
 namespace {
@@ -25,6 +26,11 @@ int run(int argc, char** argv) {
       "judged"};
   app.set_version_flag("--version", std::string("goldenrule ") + GOLDENRULE_VERSION);
   app.require_subcommand(1);
+  app.fallthrough();
+  bool trust = false;
+  app.add_flag("--trust", trust,
+               "read files in this process: a crafted one may end it (default: each in a child "
+               "process with limits)");
   std::function<int()> command;
 
   tools::CheckOptions check;
@@ -122,6 +128,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
+  if (trust) tools::trust_files();
   return command();
 }
 

@@ -15,6 +15,7 @@
 #include "fixtures/schema/meaning.hpp"
 #include "fixtures/schema/read.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/files.hpp"
 #include "tools/cli/golden.hpp"
 #include "tools/cli/judging.hpp"
 #include "tools/cli/progress.hpp"
@@ -77,7 +78,7 @@ std::vector<std::string> differences(const schema::Fixture& fixture) {
 
 // Prints one line for the file.
 Outcome verify_file(const fs::path& path) {
-  const schema::Fixture fixture = schema::read_fixture(path);
+  const schema::Fixture fixture = schema::read_fixture(path, {.reader = reader()});
   if (fixture.record.case_line.empty()) {
     fmt::print("{}: NOT RECOMPUTED: no case line; schema and digests are right\n", path.string());
     return Outcome::kNotRecomputed;

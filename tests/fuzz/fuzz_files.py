@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fuzz_files.py [--seed N] [--count N | --seconds N] [--keep DIRECTORY] [--batch N]: files from
+strangers, some of which kill their reader.
+
+Captures in every dialect of the format that h5py writes are changed in their metadata (mutate.py)
+and given to `goldenrule check`, many on one command line. Whatever a file holds, the program must
+end by itself with exit code 0, 1 or 2, in time, with a verdict for every file and complete
+reports. Prints how many files got which verdict and how many ended their reader; `--keep` stores
+those that did. Exit 1 on anything that must not be. A file is made again by its seed and dialect.
+
+Environment: GOLDENRULE.
+"""
+
+import argparse
+import json
+import random
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree
+from collections import Counter
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "cli")]
+
+import h5py  # noqa: E402
+import mutate  # noqa: E402
+import support  # noqa: E402
+
+CASES = ("op=gdn mode=decode B=2 H=1 HV=1 K=4 V=2",
+         "op=kda mode=prefill lens=3,0 H=1 HV=1 K=4 V=2 gate=log h0=1")
+DIED = re.compile(r"the process that read it (ended by signal \d+ \(\w+\)|took more than|needed "
+                  r"more than|returned more than|did not end|ended with exit code \d+|answered)")
+SECONDS_FOR_A_FILE = 12  # what a reader may take, and a little
+PEAK_KILOBYTES = 600_000    # of a program, or of one of its readers
+
+
+def plain(file, name, values, kind):
+    support.put(file, name, values, kind)
+
+
+def chunked(maxshape, **filters):
+    def write(file, name, values, kind):
+        unlimited = {"none": None, "one": (None,) + values.shape[1:],
+                     "all": (None,) * values.ndim}[maxshape]
+        chunks = tuple(max(1, n // 2) for n in values.shape)
+        file.create_dataset(name, data=values, dtype=values.dtype, chunks=chunks,
+                            maxshape=unlimited, **filters)
+    return write
+
+
+# name: (arguments of h5py.File, how a dataset is written, extra attributes)
+DIALECTS = {
+    "old": (dict(libver="earliest"), plain, 0),
+    "new": (dict(libver="latest"), plain, 0),
+    "v108": (dict(libver=("v108", "v108")), plain, 0),
+    "old, chunked": (dict(libver="earliest"), chunked("none"), 0),
+    "new, chunked": (dict(libver="latest"), chunked("none"), 0),
+    "deflated": (dict(libver="latest"), chunked("none", compression=4, shuffle=True,
+                                                fletcher32=True), 0),
+    "old, deflated": (dict(libver="earliest"), chunked("none", compression=4, fletcher32=True), 0),
+    "extensible": (dict(libver="latest"), chunked("one"), 0),
+    "extensible twice": (dict(libver="latest"), chunked("all"), 0),
+    "many attributes": (dict(libver="latest"), plain, 20),
+    "user block": (dict(libver="latest", userblock_size=512), plain, 0),
+    "ordered": (dict(libver="latest", track_order=True), plain, 0),
+    "paged": (dict(libver="latest", fs_strategy="page"), plain, 0),
+}
+
+
+def make_seeds(folder):
+    """{dialect and case: bytes of an honest capture}."""
+    seeds = {}
+    for number, line in enumerate(CASES):
+        fixtures = folder / f"fixtures{number}"
+        support.run("generate", line, "-o", fixtures)
+        (fixture,) = fixtures.glob("*.h5")
+        honest = support.make_capture(fixture, folder / "honest.h5")
+        for dialect, (options, write, attributes) in DIALECTS.items():
+            path = folder / "dialect.h5"
+            with h5py.File(honest) as source, h5py.File(path, "w", **options) as file:
+                for key, value in source.attrs.items():
+                    file.attrs[key] = value
+                file.create_group("convention")
+                for key, value in source["convention"].attrs.items():
+                    file["convention"].attrs[key] = value
+                for i in range(attributes):
+                    file.attrs[f"unknown{i}"] = i
+                for name in [f"{g}/{n}" for g in ("inputs", "outputs") for n in source[g]]:
+                    values = source[name]
+                    kind = values.id.get_type()
+                    if values.ndim and kind.get_size() > 2:  # h5py has no bf16
+                        write(file, name, values[()], kind)
+                    else:
+                        plain(file, name, values[()], kind)
+            seeds[f"{dialect}, case {number}"] = path.read_bytes()
+    return seeds
+
+
+class Fuzzer:
+    def __init__(self, folder, keep):
+        self.folder, self.keep = folder, keep
+        self.verdicts, self.deaths, self.wrong = Counter(), Counter(), []
+
+    def judge(self, files, options=()):
+        """One command line with all of `files`: [(path, origin)]."""
+        report, junit = self.folder / "report.json", self.folder / "report.xml"
+        for old in (report, junit):
+            old.unlink(missing_ok=True)
+        command = [support.PROGRAM, "check", "--no-explain", *options, "--json", str(report),
+                   "--junit", str(junit), *[str(p) for p, _ in files]]
+        started = time.monotonic()
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace",
+                                  timeout=SECONDS_FOR_A_FILE * len(files) + 20, check=False)
+        except subprocess.TimeoutExpired:
+            return self.accuse(files, "it does not end")
+        if done.returncode not in (0, 1, 2):
+            return self.accuse(files, f"exit code {done.returncode}")
+        cases = json.loads(report.read_text())["cases"]
+        xml.etree.ElementTree.parse(junit)
+        if len(cases) != len(files):
+            return self.accuse(files, f"{len(cases)} verdicts")
+        if time.monotonic() - started > SECONDS_FOR_A_FILE * max(1, len(files) // 8):
+            self.accuse(files, f"{time.monotonic() - started:.0f} s")
+        for case, (path, origin) in zip(cases, files):
+            self.verdicts[case["verdict"]] += 1
+            died = DIED.search(case.get("reason") or "")
+            if died:
+                self.deaths[died[1]] += 1
+                if self.keep:
+                    (self.keep / f"{origin}.h5").write_bytes(path.read_bytes())
+        return done
+
+    def accuse(self, files, what):
+        if len(files) == 1:
+            self.wrong.append(f"{what}: {files[0][1]}")
+            print(self.wrong[-1], flush=True)
+            if self.keep:
+                (self.keep / f"wrong_{files[0][1]}.h5").write_bytes(files[0][0].read_bytes())
+            return
+        for one in files:  # which of them?
+            self.judge([one])
+
+    def run(self, seeds, first, count, seconds, batch):
+        started, seed = time.monotonic(), first
+        names = sorted(seeds)
+        while seed < first + count and time.monotonic() - started < seconds:
+            files = []
+            for i in range(batch):
+                name = random.Random(seed).choice(names)
+                path = self.folder / f"{i}.h5"
+                path.write_bytes(mutate.mutated(seeds[name], seed))
+                files.append((path, f"seed {seed}, {name}"))
+                seed += 1
+            self.judge(files)
+        return seed - first
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=10 ** 9)
+    parser.add_argument("--seconds", type=float, default=10 ** 9)
+    parser.add_argument("--batch", type=int, default=50)
+    parser.add_argument("--keep", type=Path)
+    options = parser.parse_args()
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        fuzzer = Fuzzer(folder, options.keep)
+        tried = fuzzer.run(make_seeds(folder), options.seed, options.count, options.seconds,
+                           options.batch)
+    print(f"{tried} files from seed {options.seed}:", dict(fuzzer.verdicts))
+    print("readers that did not end by themselves:", dict(fuzzer.deaths) or "none")
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    print(f"peak memory of a process: {peak} kB, allowed {PEAK_KILOBYTES}")
+    if peak > PEAK_KILOBYTES:
+        fuzzer.wrong.append("memory")
+    print("what must not be:", fuzzer.wrong or "none")
+    return 1 if fuzzer.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
