@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -269,6 +271,9 @@ json parse_without_repetition(std::string_view text, const std::string& file) {
   return root;
 }
 
+// A contract with every key written out has less than two thousand.
+constexpr std::uintmax_t kMaxContractBytes = 1 << 20;
+
 }  // namespace
 
 Contract parse_contract(std::string_view text, const std::string& file) {
@@ -281,10 +286,22 @@ Contract parse_contract(std::string_view text, const std::string& file) {
 }
 
 Contract load_contract(const std::filesystem::path& file) {
+  const auto refuse = [&](const std::string& expected, const std::string& actual) {
+    throw Error(ErrorKind::kFile, file.string(), "contract", expected, actual);
+  };
+  // A FIFO would make us wait for ever, a device never ends.
+  std::error_code code;
+  const auto status = std::filesystem::status(file, code);
+  if (!std::filesystem::exists(status)) refuse("a readable file", "none");
+  if (!std::filesystem::is_regular_file(status)) refuse("a readable file", "not a regular file");
+  const std::uintmax_t size = std::filesystem::file_size(file, code);
+  if (!code && size > kMaxContractBytes) {
+    refuse("at most " + std::to_string(kMaxContractBytes) + " bytes", std::to_string(size));
+  }
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();
-  if (!in) throw Error(ErrorKind::kFile, file.string(), "contract", "a readable file", "none");
+  if (code || !in) refuse("a readable file", "none");
   return parse_contract(text.str(), file.string());
 }
 

@@ -8,6 +8,7 @@ File Format Specification, version 3.
 """
 
 import random
+import re
 import struct
 from functools import lru_cache
 
@@ -15,6 +16,8 @@ SIGNATURES = (b"OHDR", b"OCHK", b"FRHP", b"FHDB", b"FHIB", b"BTHD", b"BTLF", b"B
               b"EAIB", b"EASB", b"EADB", b"FAHD", b"FADB", b"TREE", b"SNOD", b"HEAP", b"GCOL",
               b"FSHD", b"FSSE", b"SMTB", b"SMLI", b"\x89HDF")
 LONGEST = 1024   # of a block whose checksum is looked for
+# Object headers of version 1 have no signature: version, messages, one reference.
+OLD_HEADER = re.compile(rb"\x01\x00[\x01-\x40]\x00\x01\x00\x00\x00", re.DOTALL)
 UNCHECKED = 256  # bytes behind a signature that are changed where there is no checksum
 
 
@@ -58,15 +61,20 @@ def checksum(data):
 
 @lru_cache(maxsize=None)
 def blocks(data):
-    """[(first, end, checked)] of the metadata; with `checked` the checksum stands at end."""
-    found = []
+    """{kind: [(first, first byte to change, end, checked)]}; checked: its checksum is at end."""
+    found = {}
     for signature in SIGNATURES:
         at = data.find(signature)
         while at >= 0:
             end = next((e for e in range(at + 8, min(at + LONGEST, len(data) - 3))
                         if struct.unpack_from("<I", data, e)[0] == checksum(data[at:e])), None)
-            found.append((at, end, True) if end else (at, min(at + UNCHECKED, len(data)), False))
+            block = (at + 4, end, True) if end else (at + 4, min(at + UNCHECKED, len(data)), False)
+            found.setdefault(signature, []).append((at, *block))
             at = data.find(signature, at + 1)
+    for header in OLD_HEADER.finditer(data):
+        at, size = header.start(), struct.unpack_from("<I", data, header.start() + 8)[0]
+        if size % 8 == 0 and at + 16 + size <= len(data):
+            found.setdefault("header", []).append((at, at, at + 16 + size, False))
     return found
 
 
@@ -83,8 +91,9 @@ def mutated(data, seed):
     rng = random.Random(seed)
     changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 2, 4))):
-        first, end, checked = rng.choice(blocks(data))
-        at = rng.randrange(first + 4, end)
+        kinds = blocks(data)
+        first, begin, end, checked = rng.choice(kinds[rng.choice(sorted(kinds, key=str))])
+        at = rng.randrange(begin, end)
         width = rng.choice((1, 1, 2, 4, 8))
         if at + width > end:
             width = 1

@@ -54,6 +54,9 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
 int check(const CheckOptions& options) {
   if (!options.contract.empty()) (void)named_contract(options.contract);
   (void)parse_precision(options.precision);
+  std::vector<std::string> inputs = options.files;
+  inputs.push_back(options.contract);
+  refuse_overwriting(inputs, options.json, options.junit);
   std::vector<FileReport> reports;
   Progress progress(options.files.size());
   for (std::size_t i = 0; i < options.files.size(); ++i) {

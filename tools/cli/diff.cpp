@@ -107,6 +107,8 @@ void judge_candidate(const DiffOptions& options, FileReport& result) {
 }  // namespace
 
 int diff(const DiffOptions& options) {
+  refuse_overwriting({options.golden, options.candidate, options.contract}, options.json,
+                     options.junit);
   FileReport result;
   result.file = options.candidate;
   try {

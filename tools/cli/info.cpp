@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "fixtures/call/text.hpp"
 #include "fixtures/cases/suite.hpp"
 #include "fixtures/schema/read.hpp"
 #include "tools/cli/commands.hpp"
@@ -20,7 +21,7 @@ void print_field(const char* name, const std::string& value) {
 int info(const std::string& file) {
   const schema::Description description = schema::describe(file, reader());
   const schema::Fixture& header = description.header;
-  fmt::print("{}\n", file);
+  fmt::print("{}\n", call::printable(file));
   print_field("op", std::string(call::name_of(header.record.op)));
   print_field("mode", std::string(call::name_of(header.record.mode)));
   print_field("source", header.record.source);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "reference/bounds/contract_json.hpp"
 #include "reference/mistakes/mistake.hpp"
@@ -96,6 +97,24 @@ verdict::CaseReport error_report(const Error& error) {
   report.verdict = verdict::Verdict::kError;
   report.reason = error.what();
   return report;
+}
+
+void refuse_overwriting(const std::vector<std::string>& inputs, const std::string& json,
+                        const std::string& junit) {
+  const auto same = [](const std::string& a, const std::string& b) {
+    std::error_code code;
+    return !a.empty() && !b.empty() && (a == b || std::filesystem::equivalent(a, b, code));
+  };
+  for (const auto& [option, report] : {std::pair("--json", &json), std::pair("--junit", &junit)}) {
+    for (const std::string& input : inputs) {
+      if (!same(*report, input)) continue;
+      throw Error(ErrorKind::kArgument, option, "a report beside the input files",
+                  "'" + *report + "', which is one of them");
+    }
+  }
+  if (same(json, junit)) {
+    throw Error(ErrorKind::kArgument, "--junit", "another file than --json", "'" + junit + "'");
+  }
 }
 
 void drop_tensors(call::Record& record) {

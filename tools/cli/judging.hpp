@@ -59,6 +59,10 @@ struct ExplainEffort {
 
 [[nodiscard]] verdict::CaseReport error_report(const Error& error);
 
+/// A report must not replace what it reports on, nor the other report. Throws Error(kArgument).
+void refuse_overwriting(const std::vector<std::string>& inputs, const std::string& json,
+                        const std::string& junit);
+
 /// Frees what a report does not need: coordinates want cu_seqlens and the conventions only.
 void drop_tensors(call::Record& record);
 

@@ -2,12 +2,19 @@
 //
 // goldenrule: judges the outputs of delta-rule attention kernels. Command line only; every command
 // is a function of commands.hpp, and this is the one place where an exception becomes an exit code.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <omp.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <new>
+#include <string_view>
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/hdf5/library.hpp"
@@ -132,10 +139,32 @@ int run(int argc, char** argv) {
   return command();
 }
 
-}  // namespace
+// Exit codes are the program's own. A library that ends the process (the OpenMP runtime does so,
+// with 1, where it cannot start a thread) must not say "out of budget".
+bool finished = false;
 
-int main(int argc, char** argv) {
-  hdf5::skip_cleanup_at_exit();  // it prints on damaged files
+void refuse_other_ends() {
+  if (finished) return;
+  constexpr std::string_view kMessage = "goldenrule: a library has ended the program\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  std::_Exit(2);
+}
+
+// A file that is opened while one of the three is closed takes its number, and would be written to
+// in its place. What is opened here cannot be: writing to it fails.
+void hold_standard_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", O_RDONLY);
+  }
+}
+
+// OMP_NUM_THREADS may ask for more threads than the runtime survives to be asked for.
+void limit_threads() {
+  constexpr int kTimesProcessors = 4;
+  omp_set_num_threads(std::min(omp_get_max_threads(), kTimesProcessors * omp_get_num_procs()));
+}
+
+int guarded_run(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const Error& e) {
@@ -146,4 +175,26 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "goldenrule: {}\n", e.what());
   }
   return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  hold_standard_descriptors();
+  std::atexit(refuse_other_ends);
+  limit_threads();
+  hdf5::skip_cleanup_at_exit();  // it prints on damaged files
+  int code = 2;
+  try {
+    code = guarded_run(argc, argv);
+  } catch (const std::exception&) {
+    // stderr cannot be written: nobody can be told.
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    constexpr std::string_view kMessage = "goldenrule: standard output: expected a writable file\n";
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
+    code = 2;
+  }
+  finished = true;
+  return code;
 }

@@ -6,6 +6,8 @@
 
 #include <cstdio>
 
+#include "fixtures/call/text.hpp"
+
 namespace goldenrule::tools {
 namespace {
 
@@ -25,7 +27,7 @@ void Progress::show(std::size_t index, const std::string& what) {
   if (!terminal_) return;
   constexpr std::size_t kWidth = 100;
   const std::lock_guard lock(mutex_);
-  item_ = fmt::format("[{}/{}] {}", index + 1, total_, what.substr(0, kWidth));
+  item_ = fmt::format("[{}/{}] {}", index + 1, total_, call::printable(what).substr(0, kWidth));
   began_ = Clock::now();
   next_ = began_ + kLong;
   print(item_);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/text.hpp"
 #include "reference/verdict/coordinates.hpp"
 #include "tools/cli/report.hpp"
 #include "tools/cli/report_explanation.hpp"
@@ -107,7 +108,7 @@ std::string xml(const std::string& text) {
 std::string junit_case(const std::string& file, const std::string& name, Verdict v,
                        const std::string& message) {
   std::string text =
-      fmt::format("    <testcase classname=\"{}\" name=\"{}\"", xml(file), xml(name));
+      fmt::format("    <testcase classname=\"{}\" name=\"{}\"", xml(call::printable(file)), xml(name));
   switch (v) {
     case Verdict::kExact:
     case Verdict::kWithinBudget:
@@ -141,7 +142,7 @@ std::string json_report(const std::vector<FileReport>& files) {
     for (const TensorReport& t : file.report.tensors) {
       tensors.push_back(tensor_json(file.record, t));
     }
-    cases.push_back({{"file", file.file},
+    cases.push_back({{"file", call::printable(file.file)},
                      {"verdict", verdict::name_of(file.report.verdict)},
                      {"reason", file.report.reason},
                      {"contract", file.report.contract},

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "fixtures/call/text.hpp"
 #include "reference/verdict/coordinates.hpp"
 #include "tools/cli/report.hpp"
 #include "tools/cli/report_explanation.hpp"
@@ -108,7 +109,7 @@ std::string permit_lines(const FileReport& file) {
 
 std::string text_report(const FileReport& file) {
   const verdict::CaseReport& report = file.report;
-  std::string text = fmt::format("{}: {}\n", file.file, verdict::name_of(report.verdict));
+  std::string text = fmt::format("{}: {}\n", call::printable(file.file), verdict::name_of(report.verdict));
   const bool whole = report.verdict == Verdict::kSkipped && !report.reason.empty();
   if (report.tensors.empty()) return text + fmt::format("  {}\n", report.reason);
   text += fmt::format("  {} {}{}\n", call::name_of(file.record.op), call::name_of(file.record.mode),

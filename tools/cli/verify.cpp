@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/text.hpp"
 #include "fixtures/cases/case.hpp"
 #include "fixtures/schema/meaning.hpp"
 #include "fixtures/schema/read.hpp"
@@ -76,11 +77,13 @@ std::vector<std::string> differences(const schema::Fixture& fixture) {
   return found;
 }
 
+std::string shown(const fs::path& path) { return call::printable(path.string()); }
+
 // Prints one line for the file.
 Outcome verify_file(const fs::path& path) {
   const schema::Fixture fixture = schema::read_fixture(path, {.reader = reader()});
   if (fixture.record.case_line.empty()) {
-    fmt::print("{}: NOT RECOMPUTED: no case line; schema and digests are right\n", path.string());
+    fmt::print("{}: NOT RECOMPUTED: no case line; schema and digests are right\n", shown(path));
     return Outcome::kNotRecomputed;
   }
   if (fixture.meaning_sha256.empty()) {
@@ -89,16 +92,16 @@ Outcome verify_file(const fs::path& path) {
   }
   const std::vector<std::string> found = differences(fixture);
   if (!found.empty()) {
-    fmt::print("{}: DIFFERS from its case line in {}\n", path.string(), fmt::join(found, ", "));
+    fmt::print("{}: DIFFERS from its case line in {}\n", shown(path), fmt::join(found, ", "));
     return Outcome::kDiffers;
   }
   const std::vector<std::string> unknown = not_recomputed(fixture);
   if (!unknown.empty()) {
-    fmt::print("{}: NOT RECOMPUTED: {}; the rest is right\n", path.string(),
+    fmt::print("{}: NOT RECOMPUTED: {}; the rest is right\n", shown(path),
                fmt::join(unknown, ", "));
     return Outcome::kNotRecomputed;
   }
-  fmt::print("{}: right\n", path.string());
+  fmt::print("{}: right\n", shown(path));
   return Outcome::kRight;
 }
 

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens to the program from outside: full disks and pipes, threads that cannot be made,
+names that a terminal would obey, reports that would replace their inputs, files that kill their
+reader. Exit codes are the program's own, and nothing is lost but what was bad."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import xml.etree.ElementTree
+from pathlib import Path
+
+from support import DECODE, KDA, PROGRAM, CommandLineTest, main, run
+
+SMALL = "op=gdn mode=decode B=2 H=1 HV=1 K=4 V=2"
+CORPUS = Path(__file__).resolve().parent.parent / "fuzz" / "corpus"
+KILLERS = sorted([*CORPUS.glob("wild*.h5"), *CORPUS.glob("division*.h5")])
+ENDLESS = CORPUS / "endless_extensible.h5"
+
+
+class OutputTest(CommandLineTest):
+    def test_a_full_standard_output_is_no_success(self):
+        path = self.capture(SMALL)
+        for command in (("check", path), ("info", path), ("list",), ("contract",)):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([PROGRAM, *map(str, command)], stdout=full, check=False,
+                                      stderr=subprocess.PIPE, text=True)
+            self.assertEqual(done.returncode, 2, command)
+            self.assert_one_line(done.stderr)
+
+    def test_a_closed_standard_output_does_not_become_a_file(self):
+        path, report = self.capture(SMALL), self.folder / "report.json"
+        done = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', PROGRAM, "check", str(path),
+                               "--json", str(report)], stderr=subprocess.PIPE, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_line(done.stderr)
+        self.assertEqual(json.loads(report.read_text())["cases"][0]["verdict"], "EXACT")
+
+    def test_a_report_does_not_replace_what_it_reports_on(self):
+        path = self.capture(SMALL)
+        before = path.read_bytes()
+        link = self.folder / "link.h5"
+        link.symlink_to(path)
+        for option in ("--json", "--junit"):
+            for name in (path, link, self.folder / "." / path.name):
+                self.assert_one_line(self.assert_run(2, "check", path, option, name).err, option)
+                self.assert_run(2, "diff", self.fixture(SMALL), path, option, name)
+        self.assertEqual(path.read_bytes(), before)
+        both = self.folder / "both"
+        self.assert_run(2, "check", path, "--json", both, "--junit", both)
+
+
+class NamesTest(CommandLineTest):
+    NAMES = (b"\x1b[2Jx.h5: EXACT.h5", b"two\nlines.h5", b"not utf8 \xff\xc0.h5", b"<&\">.h5",
+             "right to left \u202e.h5".encode(), "umlaut \u00e4.h5".encode())
+
+    def test_nothing_is_printed_that_a_terminal_would_obey(self):
+        paths = []
+        for name in self.NAMES:
+            path = os.path.join(os.fsencode(self.folder), name)
+            shutil.copy(self.capture(SMALL), path)
+            paths.append(path)
+        broken = os.path.join(os.fsencode(self.folder), b"\x1b]0;broken\x07.h5")
+        Path(os.fsdecode(broken)).write_bytes(b"nothing")
+        paths.append(broken)
+        report, junit = self.folder / "report.json", self.folder / "report.xml"
+        for command in (["check", *paths, "--json", report, "--junit", junit],
+                        ["verify", self.folder], *(["info", p] for p in paths)):
+            done = subprocess.run([PROGRAM, *command], capture_output=True, check=False)
+            self.assertIn(done.returncode, (0, 2))
+            for text in (done.stdout, done.stderr):
+                shown = text.decode("utf-8")
+                self.assertTrue(all(c == "\n" or c.isprintable() for c in shown), shown)
+        cases = json.loads(report.read_text("utf-8"))["cases"]
+        self.assertEqual([c["verdict"] for c in cases], ["EXACT"] * len(self.NAMES) + ["ERROR"])
+        self.assertTrue(cases[1]["file"].endswith("two\\x0alines.h5"))
+        self.assertTrue(cases[2]["file"].endswith("not utf8 \\xff\\xc0.h5"))
+        self.assertTrue(cases[5]["file"].endswith("umlaut \u00e4.h5"))
+        xml.etree.ElementTree.parse(junit)
+
+
+class ResourcesTest(CommandLineTest):
+    def test_threads_that_cannot_be_made(self):
+        path = self.capture(KDA)
+        result = run("check", path, env={**os.environ, "OMP_NUM_THREADS": "100000"})
+        self.assertEqual(result.code, 0, result.err)
+        codes = set()
+        for megabytes in (40, 60, 80, 100, 120, 160, 200, 400):
+            def limit(size=megabytes << 20):
+                resource.setrlimit(resource.RLIMIT_AS, (size, size))
+            result = run("check", path, preexec_fn=limit,
+                         env={**os.environ, "OMP_NUM_THREADS": "8"})
+            self.assertIn(result.code, (0, 2, 127), (megabytes, result.err))  # 127: not loaded
+            codes.add(result.code)
+        self.assertIn(0, codes)
+        self.assertIn(2, codes)
+
+    def test_contracts_that_are_no_files(self):
+        path, fifo = self.capture(SMALL), self.folder / "fifo.json"
+        os.mkfifo(fifo)
+        endless = self.folder / "endless.json"
+        endless.symlink_to("/dev/zero")
+        large = self.folder / "large.json"
+        large.write_bytes(b" " * (2 << 20))
+        for name in (fifo, endless, large, self.folder / "none.json"):
+            result = run("check", path, "--contract", name, timeout=20)
+            self.assertEqual(result.code, 2)
+            self.assert_one_line(result.err, name.name)
+
+    def test_several_writers_of_one_directory(self):
+        folder = self.folder / "fixtures"
+        line = "op=gdn mode=decode B={1,2,3,4,5,6} H=1 HV=1 K=8 V=4"
+        alone = self.folder / "alone"
+        for k in range(1, 7):
+            self.assert_run(0, "generate", line.replace("{1,2,3,4,5,6}", str(k)), "-o", alone)
+        for _ in range(5):
+            results = [None] * 4
+
+            def work(i):
+                results[i] = [run("generate", line.replace("{1,2,3,4,5,6}", str(k)), "-o",
+                                  folder).code for k in range(1, 7)]
+            threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            self.assertEqual(results, [[0] * 6] * 4)
+            self.assertEqual({p.name: p.read_bytes() for p in folder.iterdir()},
+                             {p.name: p.read_bytes() for p in alone.iterdir()})
+            shutil.rmtree(folder)
+
+
+class ReaderTest(CommandLineTest):
+    def test_files_that_kill_their_reader_are_one_error_each(self):
+        self.assertGreater(len(KILLERS), 2)
+        good, files = self.capture(SMALL), []
+        for i in range(50):
+            files += [good, good, good, KILLERS[i % len(KILLERS)] if i % 5 == 0 else good]
+        report, junit = self.folder / "report.json", self.folder / "report.xml"
+        done = run("check", *files, "--json", report, "--junit", junit)
+        self.assertEqual(done.code, 2, done.err)
+        cases = json.loads(report.read_text())["cases"]
+        self.assertEqual(len(cases), 200)
+        for name, case in zip(files, cases):
+            self.assertEqual(case["verdict"], "ERROR" if name in KILLERS else "EXACT", case)
+            if name in KILLERS:
+                self.assertIn("the process that reads it", case["reason"])
+                self.assertIn(name.name, case["reason"])
+        self.assertEqual(len(list(xml.etree.ElementTree.parse(junit).iter("error"))), 10)
+
+    def test_a_file_without_end_is_one_error_too(self):
+        good = self.capture(SMALL)
+        started = time.monotonic()
+        report = self.folder / "report.json"
+        self.assert_run(2, "check", ENDLESS, good, "--json", report)
+        self.assertLess(time.monotonic() - started, 60)  # of CPU it may take 10 s
+        first, second = json.loads(report.read_text())["cases"]
+        self.assertIn("took more than", first["reason"])
+        self.assertEqual(second["verdict"], "EXACT")
+
+    def test_what_kills_the_process_itself_when_it_is_trusted(self):
+        # Otherwise these files would prove nothing.
+        for killer in KILLERS:
+            self.assertLess(run("check", "--trust", killer).code, 0, killer.name)
+
+    def test_trusted_files_get_the_same_verdict(self):
+        path = self.capture(DECODE)
+        texts = [self.assert_run(0, "check", *how, path).out for how in ((), ("--trust",))]
+        self.assertEqual(*texts)
+        self.assertEqual(run("--trust", "check", path).code, 0)
+
+    def test_a_reader_does_not_outlive_the_program(self):
+        path = self.capture(SMALL)
+        for delay in (0.002, 0.005, 0.01, 0.02):
+            with subprocess.Popen([PROGRAM, "check", *[str(path)] * 20],
+                                  stdout=subprocess.DEVNULL) as process:
+                time.sleep(delay)
+                process.send_signal(signal.SIGKILL)
+            time.sleep(0.2)
+            left = [p for p in Path("/proc").iterdir() if p.name.isdigit() and self.is_of(p)]
+            self.assertEqual(left, [])
+
+    @staticmethod
+    def is_of(process):
+        try:
+            command = (process / "cmdline").read_bytes()
+            state = (process / "stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return False
+        return command.startswith(os.fsencode(PROGRAM)) and state != "Z" and b"check" in command
+
+
+if __name__ == "__main__":
+    main()
