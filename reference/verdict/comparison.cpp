@@ -16,7 +16,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 int ulp_bucket(double ulps) {
   if (ulps <= 0.5) return 0;
-  const int bucket = 1 + std::max(0, static_cast<int>(std::ceil(std::log2(ulps))));
+  if (!(ulps < kInfinity)) return kUlpBuckets - 1;
+  // ceil(log2) from the bits: every element comes through here.
+  int exponent = 0;
+  const double fraction = std::frexp(ulps, &exponent);  // in [1/2, 1)
+  const int bucket = 1 + std::max(0, fraction == 0.5 ? exponent - 1 : exponent);
   return std::min(bucket, kUlpBuckets - 1);
 }
 

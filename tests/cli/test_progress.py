@@ -62,10 +62,12 @@ class ProgressTest(CommandLineTest):
 
     def test_a_short_file_is_only_named(self):
         path = self.capture("op=gdn mode=decode B=1 H=1 HV=1 K=8 V=8")
-        code, seen, _ = on_a_terminal("check", path)
-        self.assertEqual(code, 0)
-        self.assertIn("[1/1]", seen)
-        self.assertNotIn(" of ", seen)
+        fixture = self.fixture("op=gdn mode=decode B=1 H=1 HV=1 K=8 V=8")
+        for command in (("check", path), ("diff", fixture, path)):
+            code, seen, _ = on_a_terminal(*command)
+            self.assertEqual(code, 0)
+            self.assertIn("[1/1]", seen)
+            self.assertNotIn(" of ", seen)
 
     def test_nothing_where_stderr_is_no_terminal(self):
         result = self.assert_run(0, "check", "--precision", "multi", self.capture(LONG))

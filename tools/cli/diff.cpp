@@ -11,6 +11,7 @@
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
 #include "tools/cli/judging.hpp"
+#include "tools/cli/progress.hpp"
 #include "tools/cli/stored_golden.hpp"
 
 namespace goldenrule::tools {
@@ -111,9 +112,13 @@ int diff(const DiffOptions& options) {
                      options.junit);
   FileReport result;
   result.file = options.candidate;
+  Progress progress(1);
+  progress.show(0, options.candidate);
   try {
     judge_candidate(options, result);
+    progress.clear();
   } catch (const Error& error) {
+    progress.clear();
     result.report = error_report(error);
     (void)finish({result}, options.json, options.junit);
     throw;
