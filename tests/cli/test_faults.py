@@ -14,7 +14,7 @@ import time
 import xml.etree.ElementTree
 from pathlib import Path
 
-from support import DECODE, KDA, PROGRAM, CommandLineTest, main, run
+from support import DECODE, KDA, PROGRAM, CommandLineTest, main, put, run
 
 SMALL = "op=gdn mode=decode B=2 H=1 HV=1 K=4 V=2"
 CORPUS = Path(__file__).resolve().parent.parent / "fuzz" / "corpus"
@@ -100,6 +100,25 @@ class ResourcesTest(CommandLineTest):
         self.assertIn(0, codes)
         self.assertIn(2, codes)
 
+    def test_a_call_that_needs_too_much_memory_is_one_error(self):
+        # A final state for each of 2,000 sequences without tokens: 128 MiB in double alone.
+        small = self.capture(SMALL)
+        large = self.capture("op=gdn mode=prefill lens=1 H=1 HV=1 K=128 V=64 gate=log",
+                             lambda file: (put(file, "inputs/cu_seqlens", [0] * 2000 + [1]),
+                                           file.pop("outputs/final_state")), name="large.h5")
+
+        def limit(size=700 << 20):
+            resource.setrlimit(resource.RLIMIT_AS, (size, size))
+        report = self.folder / "report.json"
+        result = run("check", "--only", "o", large, small, "--json", report, preexec_fn=limit,
+                     env={**os.environ, "OMP_NUM_THREADS": "2"})
+        self.assertEqual(result.code, 2, result.err)
+        first, second = json.loads(report.read_text())["cases"]
+        self.assertEqual(first["verdict"], "ERROR")
+        self.assertIn("memory", first["reason"])
+        self.assertIn(large.name, first["reason"])
+        self.assertIn(second["verdict"], ("EXACT", "SKIPPED", "WITHIN_BUDGET"))
+
     def test_contracts_that_are_no_files(self):
         path, fifo = self.capture(SMALL), self.folder / "fifo.json"
         os.mkfifo(fifo)
@@ -182,17 +201,17 @@ class ReaderTest(CommandLineTest):
                 time.sleep(delay)
                 process.send_signal(signal.SIGKILL)
             time.sleep(0.2)
-            left = [p for p in Path("/proc").iterdir() if p.name.isdigit() and self.is_of(p)]
+            left = [p for p in Path("/proc").iterdir() if p.name.isdigit() and self.reads(p, path)]
             self.assertEqual(left, [])
 
     @staticmethod
-    def is_of(process):
+    def reads(process, path):
         try:
             command = (process / "cmdline").read_bytes()
             state = (process / "stat").read_text().rsplit(")", 1)[1].split()[0]
         except OSError:
             return False
-        return command.startswith(os.fsencode(PROGRAM)) and state != "Z" and b"check" in command
+        return os.fsencode(path) in command and state != "Z"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <exception>
+#include <new>
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/widening.hpp"
@@ -45,6 +45,10 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
     drop_tensors(result.record);
   } catch (const Error& error) {
     result.report = error_report(error.in_file(file));
+  } catch (const std::bad_alloc&) {  // the other files may need less
+    result.record = {};
+    result.report =
+        error_report(Error(ErrorKind::kFile, file, "", "memory for this call", "out of memory"));
   }
   return result;
 }

@@ -48,7 +48,9 @@ int run(int argc, char** argv) {
                   "types of the tensors; the file's own where it is tighter)");
   sub->add_flag("--blind", check.blind,
                 "say which known mistakes and convention values the capture cannot tell apart");
-  sub->add_option("--only", check.only, "judge these outputs and want no others")->delimiter(',');
+  sub->add_option("--only", check.only, "judge these outputs and want no others")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   sub->add_option("--precision", check.precision, "auto, double, quad (106 bits), multi (168)");
   sub->add_option("--json", check.json, "write the report as JSON");
   sub->add_option("--junit", check.junit, "write the report as JUnit XML");
@@ -71,7 +73,8 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 20));
   sub->add_option("--contract", generate.contracts,
                   "add the budgets of these contracts: names or .json files, with commas between")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   sub->callback([&] { command = [&] { return tools::generate(generate); }; });
 
   std::string directory;
@@ -84,7 +87,9 @@ int run(int argc, char** argv) {
   sub->add_option("golden", diff.golden, "a fixture with /golden")->required();
   sub->add_option("candidate", diff.candidate, "a capture of the same inputs")->required();
   sub->add_option("--contract", diff.contract, "as in check");
-  sub->add_option("--only", diff.only, "as in check")->delimiter(',');
+  sub->add_option("--only", diff.only, "as in check")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   sub->add_option("--json", diff.json, "write the report as JSON");
   sub->add_option("--junit", diff.junit, "write the report as JUnit XML");
   sub->add_flag("!--no-explain", diff.explain, "as in check");
