@@ -90,10 +90,7 @@ class Products {
 
   /// What a few fp32 operations on each element do.
   void add_roundings(Matrix& x) const {
-    if (u_ == 0.0) return;
-    rounder_.for_each_noise(x.size(), [&](std::int64_t first, std::int64_t n, const double* noise) {
-      for (std::int64_t i = 0; i < n; ++i) x.data()[first + i] *= 1.0 + 2.0 * u_ * noise[i];
-    });
+    if (u_ > 0.0) rounder_.apply_arithmetic(x.data(), x.size());
   }
 
   [[nodiscard]] double u() const { return u_; }

@@ -80,6 +80,9 @@ class Rounder {
     return mode_ == RoundingMode::kNearest && contract_->unit_roundoff > 0.0;
   }
 
+  /// What a few fp32 operations do to each number.
+  void apply_arithmetic(double* x, std::int64_t count);
+
   /// Calls f(first, count, noise) for parts of [0, total), noise uniform on (-1, 1).
   template <class F>
   void for_each_noise(std::int64_t total, F&& f) {
@@ -90,7 +93,6 @@ class Rounder {
 
  private:
   [[nodiscard]] double uniform();  // on (-1, 1)
-  void apply_arithmetic(double* x, std::int64_t count);
 
   const Contract* contract_;
   RoundingMode mode_;

@@ -83,18 +83,7 @@ class Evaluator {
       }
       for (std::int64_t head = 0; head < dims_.HV; ++head) jobs.push_back({&sequence, head});
     }
-    parallel::Phase phase("oracle", std::ssize(jobs) * tiles_of_a_lane());
-    std::size_t begin = 0;
-    while (begin < jobs.size()) {
-      std::size_t end = begin;
-      std::int64_t bytes = 0;
-      while (end < jobs.size() && (end == begin || bytes < kLaneBytes)) {
-        bytes += lane_bytes(jobs[end].sequence->token_count);
-        ++end;
-      }
-      run_batch({jobs.data() + begin, end - begin}, phase);
-      begin = end;
-    }
+    run_jobs(jobs);
     grant_flushing();
     if (options_.contract != nullptr && is_emulated(record_, *options_.contract)) {
       emulate_spread(record_, plan_, inputs_, *options_.contract, evaluation_);
@@ -195,9 +184,23 @@ class Evaluator {
     }
   }
 
-  [[nodiscard]] std::int64_t tiles_of_a_lane() const {
-    return (dims_.V + kColumns - 1) / kColumns;
+  // In batches of lanes, counted as one phase.
+  void run_jobs(const std::vector<LaneJob>& jobs) {
+    parallel::Phase phase("oracle", std::ssize(jobs) * tiles_of_a_lane());
+    std::size_t begin = 0;
+    while (begin < jobs.size()) {
+      std::size_t end = begin;
+      std::int64_t bytes = 0;
+      while (end < jobs.size() && (end == begin || bytes < kLaneBytes)) {
+        bytes += lane_bytes(jobs[end].sequence->token_count);
+        ++end;
+      }
+      run_batch({jobs.data() + begin, end - begin}, phase);
+      begin = end;
+    }
   }
+
+  [[nodiscard]] std::int64_t tiles_of_a_lane() const { return (dims_.V + kColumns - 1) / kColumns; }
 
   void run_batch(std::span<const LaneJob> jobs, parallel::Phase& phase) {
     std::vector<rule::Lane<S>> lanes(jobs.size());

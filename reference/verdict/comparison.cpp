@@ -229,7 +229,6 @@ void join(TensorReport& to, const TensorReport& from) {
   to.failing_rows.insert(to.failing_rows.end(), from.failing_rows.begin(), from.failing_rows.end());
 }
 
-
 }  // namespace
 
 Sums compare(const call::Tensor& output, const oracle::Expected& expected, const Budget& budget,

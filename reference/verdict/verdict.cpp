@@ -79,10 +79,11 @@ std::int64_t count_nonfinite(const call::Record& record) {
   for (const auto& [name, tensor] : record.inputs) {
     if (!call::info(tensor.dtype()).is_float) continue;
     std::vector<std::int64_t> counts(parallel::range_count(tensor.size()));
-    parallel::for_each_range(tensor.size(), [&](std::size_t part, std::int64_t first,
-                                                std::int64_t last) {
-      for (std::int64_t i = first; i < last; ++i) counts[part] += std::isfinite(tensor[i]) ? 0 : 1;
-    });
+    parallel::for_each_range(tensor.size(),
+                             [&](std::size_t part, std::int64_t first, std::int64_t last) {
+                               for (std::int64_t i = first; i < last; ++i)
+                                 counts[part] += std::isfinite(tensor[i]) ? 0 : 1;
+                             });
     count = std::accumulate(counts.begin(), counts.end(), count);
   }
   return count;

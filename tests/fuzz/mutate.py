@@ -33,30 +33,18 @@ def checksum(data):
     while len(data) - at > 12:
         x, y, z = struct.unpack_from("<3I", data, at)
         a, b, c = (a + x) & mask, (b + y) & mask, (c + z) & mask
-        a = ((a - c) & mask) ^ rotated(c, 4)
-        c = (c + b) & mask
-        b = ((b - a) & mask) ^ rotated(a, 6)
-        a = (a + c) & mask
-        c = ((c - b) & mask) ^ rotated(b, 8)
-        b = (b + a) & mask
-        a = ((a - c) & mask) ^ rotated(c, 16)
-        c = (c + b) & mask
-        b = ((b - a) & mask) ^ rotated(a, 19)
-        a = (a + c) & mask
-        c = ((c - b) & mask) ^ rotated(b, 4)
-        b = (b + a) & mask
+        for k in (4, 6, 8, 16, 19, 4):
+            a, c = ((a - c) & mask) ^ rotated(c, k), (c + b) & mask
+            a, b, c = b, c, a
         at += 12
     if at == len(data):
         return c
     x, y, z = struct.unpack("<3I", bytes(data[at:]).ljust(12, b"\0"))
     a, b, c = (a + x) & mask, (b + y) & mask, (c + z) & mask
-    c = ((c ^ b) - rotated(b, 14)) & mask
-    a = ((a ^ c) - rotated(c, 11)) & mask
-    b = ((b ^ a) - rotated(a, 25)) & mask
-    c = ((c ^ b) - rotated(b, 16)) & mask
-    a = ((a ^ c) - rotated(c, 4)) & mask
-    b = ((b ^ a) - rotated(a, 14)) & mask
-    return ((c ^ b) - rotated(b, 24)) & mask
+    for k in (14, 11, 25, 16, 4, 14, 24):
+        c = ((c ^ b) - rotated(b, k)) & mask
+        a, b, c = b, c, a
+    return b
 
 
 @lru_cache(maxsize=None)

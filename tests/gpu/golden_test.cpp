@@ -79,7 +79,8 @@ std::string judge(call::Record record, bool exact, Tally& tally) {
       tally.worst[t.name] = t.max_ratio;
       tally.worst_case[t.name] = record.case_line;
     }
-    // With a scale of 0 every o is 0. That is right, and the judge says truly that it shows nothing.
+    // With a scale of 0 every o is 0. That is right, and the judge says truly that it shows
+    // nothing.
     const bool is_zero = record.convention.scale == 0.0 && t.name == "o" &&
                          t.verdict == Verdict::kMistrusted && t.max_ratio == 0.0;
     const bool passes = t.verdict == Verdict::kExact || is_zero ||

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A job in a child process that crashes, loops, takes all memory, answers nonsense or tries to leave
-// is one Error, and what it did is gone with it.
+// A job in a child process that crashes, loops, takes all memory, answers nonsense or tries to
+// leave is one Error, and what it did is gone with it.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -112,9 +112,8 @@ TEST_SUITE("isolation") {
 
   TEST_CASE("no job takes longer than its limit, whether it computes or waits") {
     const auto start = std::chrono::steady_clock::now();
-    CHECK(ending_of([](int, const Answer&) {
-            loop_for_ever();
-          }) == "the process that reads it took more than 1 s");
+    CHECK(ending_of([](int, const Answer&) { loop_for_ever(); }) ==
+          "the process that reads it took more than 1 s");
     isolation::Limits brief = kLimits;
     brief.seconds = 0.1;
     CHECK(ending_of(
@@ -172,8 +171,8 @@ TEST_SUITE("isolation") {
     parallel::for_each_index(8, [](std::int64_t) {});  // the parent has threads by now
     CHECK(answer_of([](int, const Answer& answer) {
             std::vector<int> done(100, 0);
-            parallel::for_each_index(100,
-                                     [&](std::int64_t i) { done[static_cast<std::size_t>(i)] = 1; });
+            parallel::for_each_index(
+                100, [&](std::int64_t i) { done[static_cast<std::size_t>(i)] = 1; });
             int sum = 0;
             for (const int x : done) sum += x;
             say(answer, std::to_string(sum));
@@ -189,8 +188,8 @@ TEST_SUITE("isolation") {
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < said.size(); ++i) {
       threads.emplace_back([&said, i] {
-        said[i] = answer_of(
-            [&](int, const Answer& answer) { say(answer, std::string(i + 1, 'x')); });
+        said[i] =
+            answer_of([&](int, const Answer& answer) { say(answer, std::string(i + 1, 'x')); });
       });
     }
     for (std::thread& t : threads) t.join();
@@ -205,12 +204,11 @@ TEST_SUITE("isolation") {
 
   TEST_CASE("pages that were read can be given back") {
     isolation::Shared answer =
-        isolation::run(null_descriptor(), kLimits, [](int, const Answer& to) {
-          say(to, std::string(100'000, 'x'));
-        });
+        isolation::run(null_descriptor(), kLimits,
+                       [](int, const Answer& to) { say(to, std::string(100'000, 'x')); });
     answer.release(50'000);
     CHECK(answer.bytes()[99'999] == std::byte{'x'});
-    CHECK(answer.bytes()[0] == std::byte{0});  // gone
+    CHECK(answer.bytes()[0] == std::byte{0});         // gone
     CHECK(answer.bytes()[49'999] == std::byte{'x'});  // its page is not done with
   }
 }

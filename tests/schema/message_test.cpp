@@ -19,7 +19,8 @@ namespace {
 
 isolation::Shared shared(const Bytes& bytes) {
   if (bytes.empty()) return {nullptr, 0};
-  void* p = ::mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* p =
+      ::mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   REQUIRE(p != MAP_FAILED);
   std::memcpy(p, bytes.data(), bytes.size());
   return {static_cast<std::byte*>(p), bytes.size()};
@@ -27,9 +28,9 @@ isolation::Shared shared(const Bytes& bytes) {
 
 // The bytes that a child sends.
 Bytes sent(const std::function<void(const isolation::Answer&)>& send_it) {
-  const isolation::Shared answer = isolation::run(
-      0, {.memory_bytes = 1 << 28, .answer_bytes = 1 << 28, .seconds = 10},
-      [&](int, const isolation::Answer& to) { send_it(to); });
+  const isolation::Shared answer =
+      isolation::run(0, {.memory_bytes = 1 << 28, .answer_bytes = 1 << 28, .seconds = 10},
+                     [&](int, const isolation::Answer& to) { send_it(to); });
   return {answer.bytes().begin(), answer.bytes().end()};
 }
 
@@ -110,7 +111,8 @@ TEST_SUITE("message") {
       Bytes bytes = right;
       for (std::uint64_t n = random() % 3 + 1; n > 0; --n) {
         // Counts and enumerations are 8 bytes each: small, huge and random ones.
-        const std::uint64_t number = random() % 3 == 0 ? random() % 16 : random() >> (random() % 64);
+        const std::uint64_t number =
+            random() % 3 == 0 ? random() % 16 : random() >> (random() % 64);
         std::memcpy(bytes.data() + random() % (bytes.size() - 8), &number, sizeof number);
       }
       values += survives(bytes) ? 1 : 0;

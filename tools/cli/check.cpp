@@ -21,8 +21,7 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
   result.file = file;
   const auto start = ExplainEffort::Clock::now();
   try {
-    schema::Fixture fixture =
-        schema::read_fixture(
+    schema::Fixture fixture = schema::read_fixture(
         file, {.reader = reader(), .golden = false, .budgets = false, .stages = false});
     result.record = std::move(fixture.record);
     call::undo_widening(result.record);

@@ -81,10 +81,11 @@ std::vector<std::string> wanted_of(const schema::Fixture& golden) {
 // that it repeats; and nothing of the golden file but the call: the verdict is that of `check`.
 void judge_candidate(const DiffOptions& options, FileReport& result) {
   schema::Fixture golden = read_golden(options.golden);
-  schema::Fixture candidate = schema::read_fixture(
-      options.candidate,
-      {.reader = reader(), .golden = false, .budgets = false, .stages = false,
-       .call = &golden.record});
+  schema::Fixture candidate = schema::read_fixture(options.candidate, {.reader = reader(),
+                                                                       .golden = false,
+                                                                       .budgets = false,
+                                                                       .stages = false,
+                                                                       .call = &golden.record});
   check_same_call(golden, candidate, options);
 
   golden.record.outputs = std::move(candidate.record.outputs);

@@ -16,12 +16,14 @@ void say_what_is_missing() {
   using isolation::Isolation;
   switch (isolation::available()) {
     case Isolation::kNone:
-      fmt::print(stderr, "goldenrule: this system has no child processes: files are read in the "
-                         "process itself, as with --trust\n");
+      fmt::print(stderr,
+                 "goldenrule: this system has no child processes: files are read in the "
+                 "process itself, as with --trust\n");
       break;
     case Isolation::kProcess:
-      fmt::print(stderr, "goldenrule: this kernel has no filter of system calls: the processes that "
-                         "read files have limits, but no such filter\n");
+      fmt::print(stderr,
+                 "goldenrule: this kernel has no filter of system calls: the processes that "
+                 "read files have limits, but no such filter\n");
       break;
     case Isolation::kProcessAndSystemCalls:
       break;

@@ -87,9 +87,7 @@ int run(int argc, char** argv) {
   sub->add_option("golden", diff.golden, "a fixture with /golden")->required();
   sub->add_option("candidate", diff.candidate, "a capture of the same inputs")->required();
   sub->add_option("--contract", diff.contract, "as in check");
-  sub->add_option("--only", diff.only, "as in check")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  sub->add_option("--only", diff.only, "as in check")->delimiter(',')->allow_extra_args(false);
   sub->add_option("--json", diff.json, "write the report as JSON");
   sub->add_option("--junit", diff.junit, "write the report as JUnit XML");
   sub->add_flag("!--no-explain", diff.explain, "as in check");
@@ -148,10 +146,14 @@ int run(int argc, char** argv) {
 // with 1, where it cannot start a thread) must not say "out of budget".
 bool finished = false;
 
+// Without streams, which may be gone or broken where this is needed.
+void say(std::string_view line) {
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
 void refuse_other_ends() {
   if (finished) return;
-  constexpr std::string_view kMessage = "goldenrule: a library has ended the program\n";
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  say("goldenrule: a library has ended the program\n");
   std::_Exit(2);
 }
 
@@ -172,8 +174,6 @@ void limit_threads() {
 int guarded_run(int argc, char** argv) {
   try {
     return run(argc, argv);
-  } catch (const Error& e) {
-    fmt::print(stderr, "goldenrule: {}\n", e.what());
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "goldenrule: out of memory\n");
   } catch (const std::exception& e) {
@@ -196,8 +196,7 @@ int main(int argc, char** argv) {
     // stderr cannot be written: nobody can be told.
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    constexpr std::string_view kMessage = "goldenrule: standard output: expected a writable file\n";
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
+    say("goldenrule: standard output: expected a writable file\n");
     code = 2;
   }
   finished = true;

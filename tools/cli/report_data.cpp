@@ -107,8 +107,8 @@ std::string xml(const std::string& text) {
 
 std::string junit_case(const std::string& file, const std::string& name, Verdict v,
                        const std::string& message) {
-  std::string text =
-      fmt::format("    <testcase classname=\"{}\" name=\"{}\"", xml(call::printable(file)), xml(name));
+  std::string text = fmt::format("    <testcase classname=\"{}\" name=\"{}\"",
+                                 xml(call::printable(file)), xml(name));
   switch (v) {
     case Verdict::kExact:
     case Verdict::kWithinBudget:

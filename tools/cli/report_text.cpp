@@ -109,7 +109,8 @@ std::string permit_lines(const FileReport& file) {
 
 std::string text_report(const FileReport& file) {
   const verdict::CaseReport& report = file.report;
-  std::string text = fmt::format("{}: {}\n", call::printable(file.file), verdict::name_of(report.verdict));
+  std::string text =
+      fmt::format("{}: {}\n", call::printable(file.file), verdict::name_of(report.verdict));
   const bool whole = report.verdict == Verdict::kSkipped && !report.reason.empty();
   if (report.tensors.empty()) return text + fmt::format("  {}\n", report.reason);
   text += fmt::format("  {} {}{}\n", call::name_of(file.record.op), call::name_of(file.record.mode),
