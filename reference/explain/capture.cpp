@@ -77,8 +77,10 @@ void select_blocks(oracle::Expected& e, const Selection& s) {
   if (s.axis < inner) {
     const call::Shape rows(e.shape.begin(), e.shape.begin() + static_cast<std::ptrdiff_t>(inner));
     select(e.touched, rows, s);
+    select(e.reach2, rows, s);
   } else {
     e.block = e.block / static_cast<std::size_t>(e.shape[s.axis]) * s.indices->size();
+    e.reach2.clear();  // sums over all channels; only a verdict on the whole asks for them
   }
 }
 
@@ -86,10 +88,8 @@ void select(oracle::Expected& e, const Selection& s) {
   select_blocks(e, s);
   select(e.golden, e.shape, s);
   select(e.radius, e.shape, s);
-  select(e.sigma, e.shape, s);
-  select(e.bias, e.shape, s);
+  select(e.spread, e.shape, s);
   select(e.undefined, e.shape, s);
-  select(e.scale, e.shape, s);
   e.shape = s.shape(e.shape);
 }
 

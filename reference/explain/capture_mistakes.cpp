@@ -72,7 +72,7 @@ class AfterCall {
   [[nodiscard]] bool reads_initial_state(const call::Tensor& o, const Failures& failing,
                                          const verdict::Budget& budget) const {
     const call::Dims& d = plan_.dims;
-    const rule::DecodedInputs inputs(record_);
+    const rule::CallInputs inputs(record_);
     const oracle::StateIndex index(record_, d);
     bool fails = false;
     for (const call::Sequence& sequence : plan_.sequences) {

@@ -86,9 +86,7 @@ call::TensorMap OracleKernel::operator()(const call::Record& record, const Signs
         values[i] = std::numeric_limits<double>::quiet_NaN();
       } else if (signs.common != 0.0 && contract_ != nullptr) {
         double spread = static_cast<double>(e.radius[i]);
-        if (!e.sigma.empty()) {
-          spread += e.multiple * static_cast<double>(e.sigma[i]) + static_cast<double>(e.bias[i]);
-        }
+        if (!e.spread.empty()) spread += static_cast<double>(e.spread[i]);
         values[i] += (minus >> i % 64 & 1U) == 0 ? signs.common * spread : -signs.common * spread;
       }
     }

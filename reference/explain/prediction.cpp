@@ -99,9 +99,7 @@ Predictor::Predictor(const Capture& capture) : capture_(capture) {
   for (const auto& [name, e] : capture.expected.outputs) {
     Right& right = right_[name];
     right.spread = e.radius;
-    for (std::size_t i = 0; i < e.sigma.size(); ++i) {
-      right.spread[i] += static_cast<float>(e.multiple) * e.sigma[i] + e.bias[i];
-    }
+    for (std::size_t i = 0; i < e.spread.size(); ++i) right.spread[i] += e.spread[i];
     right.magnitudes = magnitudes(e.golden, block_size(e.shape, name));
   }
 }

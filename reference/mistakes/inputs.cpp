@@ -27,7 +27,7 @@ call::Tensor gather(const call::Tensor& tensor, std::int64_t rows,
   return gathered;
 }
 
-double value_or(const std::vector<double>& values, std::int64_t i, double otherwise) {
+double value_or(const rule::Input& values, std::int64_t i, double otherwise) {
   return values.empty() ? otherwise : values[static_cast<std::size_t>(i)];
 }
 
@@ -36,7 +36,7 @@ template <class F>
 void for_each_gate(const call::Record& record, F&& f) {
   const call::Dims d = call::validate(record);
   const call::Convention& c = record.convention;
-  const rule::DecodedInputs inputs(record);
+  const rule::CallInputs inputs(record);
   const std::int64_t channels = gate_channels(record, d);
   GatePlace p;
   for (p.token = 0; p.token < d.tokens; ++p.token) {

@@ -10,8 +10,7 @@ namespace {
 
 using Values = std::map<std::string, std::vector<double>>;
 
-Values initial_values(const call::Record& record, const call::Plan& plan,
-                      const rule::DecodedInputs& inputs) {
+Values initial_values(const call::Record& record, const call::Plan& plan) {
   Values values;
   const auto count = [&](const char* name) {
     return static_cast<std::size_t>(
@@ -19,7 +18,9 @@ Values initial_values(const call::Record& record, const call::Plan& plan,
   };
   values["o"].assign(count("o"), 0.0);  // rows of padded requests stay zero
   values["final_state"].assign(count("final_state"), 0.0);
-  if (!inputs.initial_state.empty()) values["final_state"] = inputs.initial_state;
+  if (const call::Tensor* states = record.find_input("initial_state")) {
+    values["final_state"] = states->to_doubles();
+  }
   if (plan.has_intermediate_states) {
     values["intermediate_states"].assign(count("intermediate_states"), kUnwritten);
   }
@@ -31,9 +32,9 @@ Values initial_values(const call::Record& record, const call::Plan& plan,
 call::TensorMap run_lanes(const call::Record& record, const Advance& advance) {
   const call::Plan plan = call::make_plan(record, true);
   const call::Dims& d = plan.dims;
-  const rule::DecodedInputs inputs(record);
+  const rule::CallInputs inputs(record);
   const oracle::StateIndex index(record, d);
-  Values values = initial_values(record, plan, inputs);
+  Values values = initial_values(record, plan);
   std::vector<double>& output = values["o"];
 
   const auto run = [&](const call::Sequence& sequence, std::int64_t head) {

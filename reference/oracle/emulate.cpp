@@ -94,7 +94,7 @@ class Emulation {
   const call::Dims& dims_;
   const bounds::Contract& contract_;
   const std::uint64_t seed_;
-  const rule::DecodedInputs inputs_;
+  const rule::CallInputs inputs_;
   const StateIndex index_;
   bounds::Contract unrounded_rows_;
   Values& values_;

@@ -23,7 +23,7 @@ using scalar::Precision;
 // Tokens of one uninterrupted advance: bounds what a tile records at a time.
 constexpr std::int64_t kBlockTokens = 64;
 // Prepared lanes that are alive together.
-constexpr std::int64_t kLaneBytes = std::int64_t{256} << 20;
+constexpr std::int64_t kLaneBytes = std::int64_t{64} << 20;
 
 // Whether the running error is followed beside the values.
 bool is_followed(const call::Record& record, const Options& options) {
@@ -32,7 +32,7 @@ bool is_followed(const call::Record& record, const Options& options) {
 }
 
 // `inner` axes are those of one row and head.
-Expected allocate(call::Shape shape, std::size_t inner, bool followed) {
+Expected allocate(call::Shape shape, std::size_t inner, bool followed, bool components) {
   Expected e;
   e.shape = std::move(shape);
   const auto n = static_cast<std::size_t>(call::element_count(e.shape));
@@ -43,8 +43,11 @@ Expected allocate(call::Shape shape, std::size_t inner, bool followed) {
   e.golden.assign(n, 0.0);
   e.radius.assign(n, 0.0F);
   if (followed) {
-    e.sigma.assign(n, 0.0F);
-    e.bias.assign(n, 0.0F);
+    e.spread.assign(n, 0.0F);
+    if (components) {
+      e.sigma.assign(n, 0.0F);
+      e.bias.assign(n, 0.0F);
+    }
     e.multiple = bounds::deviation_multiple(std::ssize(e.golden));
   }
   return e;
@@ -86,7 +89,7 @@ class Evaluator {
     run_jobs(jobs);
     grant_flushing();
     if (options_.contract != nullptr && is_emulated(record_, *options_.contract)) {
-      emulate_spread(record_, plan_, inputs_, *options_.contract, evaluation_);
+      emulate_spread(record_, plan_, inputs_, *options_.contract, options_.components, evaluation_);
     }
     return std::move(evaluation_);
   }
@@ -113,19 +116,31 @@ class Evaluator {
   void allocate_outputs() {
     evaluation_.precision = scalar::Tier<S>::kPrecision;
     auto& outputs = evaluation_.outputs;
-    o_ = &outputs["o"];
-    final_state_ = &outputs["final_state"];
-    *o_ = allocate(call::output_shape(record_, dims_, "o"), 1, followed_);
-    *final_state_ = allocate(call::output_shape(record_, dims_, "final_state"), 2, followed_);
-    if (options_.certify) o_->scale.assign(o_->golden.size(), 0.0F);
-    // Slots that nobody writes keep their content; it is exact.
-    if (!inputs_.initial_state.empty()) final_state_->golden = inputs_.initial_state;
+    const auto make = [&](const char* name, std::size_t inner) {
+      Expected& e = outputs[name];
+      e = allocate(call::output_shape(record_, dims_, name), inner, followed_, options_.components);
+      return &e;
+    };
+    o_ = make("o", 1);
+    if (options_.certify) o_->reach2.assign(o_->touched.size(), 0.0);
+    if (options_.final_state) {
+      final_state_ = make("final_state", 2);
+      keep_untouched();
+    }
     if (plan_.has_intermediate_states) {
-      intermediate_ = &outputs["intermediate_states"];
-      *intermediate_ =
-          allocate(call::output_shape(record_, dims_, "intermediate_states"), 2, followed_);
+      intermediate_ = make("intermediate_states", 2);
       mark_undefined();
     }
+  }
+
+  // Slots that nobody writes keep their content; it is exact.
+  void keep_untouched() {
+    if (inputs_.initial_state.empty()) return;
+    std::vector<double>& golden = final_state_->golden;
+    parallel::for_each_range(
+        std::ssize(golden), [&](std::size_t, std::int64_t first, std::int64_t last) {
+          inputs_.initial_state.read(first, last - first, golden.data() + first);
+        });
   }
 
   // Nothing writes the intermediate rows of a padded row.
@@ -142,14 +157,25 @@ class Evaluator {
   void grant_flushing() {
     if (options_.contract == nullptr || options_.contract->kind == bounds::Kind::kIdeal) return;
     double largest = 1.0;
-    for (const std::vector<double>* x : {&inputs_.v, &inputs_.initial_state}) {
-      for (const double y : *x) {
-        if (std::isfinite(y)) largest = std::max(largest, std::fabs(y));
-      }
+    for (const char* name : {"v", "initial_state"}) {
+      const call::Tensor* x = record_.find_input(name);
+      if (x != nullptr) largest = std::max(largest, largest_finite(*x));
     }
     for (auto& [name, expected] : evaluation_.outputs) {
       expected.flushed = static_cast<double>(dims_.K + 1) * 0x1p-126 * largest;
     }
+  }
+
+  static double largest_finite(const call::Tensor& x) {
+    std::vector<double> largest(parallel::range_count(x.size()), 0.0);
+    parallel::for_each_range(x.size(),
+                             [&](std::size_t part, std::int64_t first, std::int64_t last) {
+                               for (std::int64_t i = first; i < last; ++i) {
+                                 const double y = std::fabs(x[i]);
+                                 if (std::isfinite(y)) largest[part] = std::max(largest[part], y);
+                               }
+                             });
+    return largest.empty() ? 0.0 : std::ranges::max(largest);
   }
 
   void mark_touched(const call::Sequence& sequence) {
@@ -213,20 +239,42 @@ class Evaluator {
     for (std::int64_t lane = 0; lane < std::ssize(jobs); ++lane) {
       for (std::int64_t c = 0; c < dims_.V; c += kColumns) tiles.push_back({lane, c});
     }
+    std::vector<std::vector<double>> reach2(tiles.size());
     parallel::for_each_index(std::ssize(tiles), [&](std::int64_t i) {
       const TileJob& tile = tiles[static_cast<std::size_t>(i)];
-      run_tile(jobs[static_cast<std::size_t>(tile.lane)],
-               lanes[static_cast<std::size_t>(tile.lane)], tile.first_column);
+      reach2[static_cast<std::size_t>(i)] =
+          run_tile(jobs[static_cast<std::size_t>(tile.lane)],
+                   lanes[static_cast<std::size_t>(tile.lane)], tile.first_column);
       phase.advance();
     });
+    for (std::size_t i = 0; options_.certify && i < tiles.size(); ++i) {
+      const LaneJob& job = jobs[static_cast<std::size_t>(tiles[i].lane)];
+      for (std::size_t t = 0; t < reach2[i].size(); ++t) {
+        const std::int64_t token = job.sequence->first_token + static_cast<std::int64_t>(t);
+        o_->reach2[static_cast<std::size_t>(token * dims_.HV + job.head)] += reach2[i][t];
+      }
+    }
   }
 
-  void run_tile(const LaneJob& job, const rule::Lane<S>& lane, std::int64_t first_column) {
+  // v of the tile's columns, [tokens, columns].
+  std::vector<double> tile_values(const LaneJob& job, std::int64_t first_column,
+                                  int columns) const {
+    const std::int64_t tokens = job.sequence->token_count;
+    std::vector<double> v(static_cast<std::size_t>(tokens * columns));
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const std::int64_t row = (job.sequence->first_token + t) * dims_.HV + job.head;
+      inputs_.v.read(row * dims_.V + first_column, columns, v.data() + t * columns);
+    }
+    return v;
+  }
+
+  // Returns, for each token, the tile's part of Expected::reach2.
+  std::vector<double> run_tile(const LaneJob& job, const rule::Lane<S>& lane,
+                               std::int64_t first_column) {
     const call::Sequence& sequence = *job.sequence;
     const auto columns = static_cast<int>(std::min<std::int64_t>(kColumns, dims_.V - first_column));
-    const std::int64_t v_stride = dims_.HV * dims_.V;
-    Tile tile(lane, inputs_.v.data() + sequence.first_token * v_stride + job.head * dims_.V,
-              v_stride, first_column, columns);
+    const std::vector<double> v = tile_values(job, first_column, columns);
+    Tile tile(lane, v.data(), columns, 0, columns);
     typename rule::ColumnNorms<S>::Row norm2{};
     if (sequence.start_block >= 0 && !inputs_.initial_state.empty()) {
       for (std::int64_t i = 0; i < dims_.K; ++i) {
@@ -240,8 +288,8 @@ class Evaluator {
     }
     Errors errors;
     for (int c = 0; c < columns; ++c) {
-      errors.first_nonfinite[static_cast<std::size_t>(c)] =
-          first_nonfinite(lane, sequence, job.head, first_column + c, norm2, c);
+      errors.first_nonfinite[static_cast<std::size_t>(c)] = first_nonfinite(
+          lane, sequence, job.head, first_column + c, norm2, v.data() + c, columns, c);
     }
     rule::Detail detail = rule::Detail::kValues;
     if (options_.certify) {
@@ -253,6 +301,8 @@ class Evaluator {
       errors.spread.emplace(*options_.contract, lane, tile);
     }
 
+    std::vector<double> reach2;
+    if (errors.certificate) reach2.reserve(static_cast<std::size_t>(sequence.token_count));
     std::int64_t t = 0;
     auto snapshot = sequence.snapshots.begin();
     const auto take_snapshots = [&] {
@@ -267,23 +317,36 @@ class Evaluator {
       if (snapshot != sequence.snapshots.end()) end = std::min(end, snapshot->after);
       tile.advance(t, end, detail);
       for (std::int64_t i = t; i < end; ++i) {
-        store_output(sequence, job.head, first_column, i, i - t,
-                     lane.bounds[static_cast<std::size_t>(i)].q_norm, tile, errors);
+        store_output(sequence, job.head, first_column, i, i - t, tile, errors);
+        if (!errors.certificate) continue;
+        reach2.push_back(reach_squared(lane.bounds[static_cast<std::size_t>(i)].q_norm,
+                                       tile.norms()[static_cast<std::size_t>(i - t)], columns));
       }
       t = end;
       take_snapshots();
     }
+    return reach2;
+  }
+
+  [[nodiscard]] double reach_squared(double q_norm, const rule::ColumnNorms<S>& norms,
+                                     int columns) const {
+    double sum = 0.0;
+    for (int c = 0; c < columns; ++c) {
+      const double one = q_norm * q_norm * norms.state2[static_cast<std::size_t>(c)] /
+                         static_cast<double>(dims_.K);
+      if (std::isfinite(one)) sum += one;
+    }
+    return sum;
   }
 
   // The number of tokens after which column `x` of the lane has met an input that is NaN or Inf: 0
   // where the start state holds one.
   std::int64_t first_nonfinite(const rule::Lane<S>& lane, const call::Sequence& sequence,
                                std::int64_t head, std::int64_t x,
-                               const typename rule::ColumnNorms<S>::Row& start2, int c) const {
+                               const typename rule::ColumnNorms<S>::Row& start2, const double* v,
+                               std::int64_t stride, int c) const {
     const double start = start2[static_cast<std::size_t>(c)];
     if (!std::isfinite(start) && !is_finite_start(sequence, head, x)) return 0;
-    const std::int64_t stride = dims_.HV * dims_.V;
-    const double* v = inputs_.v.data() + sequence.first_token * stride + head * dims_.V + x;
     for (std::int64_t t = 0; t < lane.first_nonfinite; ++t) {
       if (!std::isfinite(v[t * stride])) return t + 1;
     }
@@ -300,8 +363,7 @@ class Evaluator {
   }
 
   void store_output(const call::Sequence& sequence, std::int64_t head, std::int64_t first_column,
-                    std::int64_t t, std::int64_t row, double q_norm, const Tile& tile,
-                    Errors& errors) {
+                    std::int64_t t, std::int64_t row, const Tile& tile, Errors& errors) {
     const std::int64_t base =
         ((sequence.first_token + t) * dims_.HV + head) * dims_.V + first_column;
     if (errors.certificate) {
@@ -314,12 +376,6 @@ class Evaluator {
             errors.certificate ? errors.certificate->output_radius(c) : kUnbounded,
             errors.spread ? errors.spread->output(c) : bounds::Spread{},
             t + 1 >= errors.first_nonfinite[static_cast<std::size_t>(c)]);
-      if (errors.certificate) {
-        const auto& norms = tile.norms()[static_cast<std::size_t>(row)];
-        o_->scale[at] =
-            static_cast<float>(q_norm * std::sqrt(norms.state2[static_cast<std::size_t>(c)] /
-                                                  static_cast<double>(dims_.K)));
-      }
     }
   }
 
@@ -350,6 +406,8 @@ class Evaluator {
     }
     to.radius[at] =
         call::f32_not_below(std::isnan(radius) ? std::numeric_limits<double>::infinity() : radius);
+    if (to.spread.empty()) return;
+    to.spread[at] = call::f32_not_below(to.multiple * spread.sigma + spread.bias);
     if (to.sigma.empty()) return;
     to.sigma[at] = call::f32_not_below(spread.sigma);
     to.bias[at] = call::f32_not_below(spread.bias);
@@ -362,7 +420,7 @@ class Evaluator {
   const call::Dims& dims_;
   const Options& options_;
   const bool followed_;
-  const rule::DecodedInputs inputs_;
+  const rule::CallInputs inputs_;
   const StateIndex index_;
   Evaluation evaluation_;
   Expected* o_ = nullptr;
@@ -379,7 +437,7 @@ double Expected::max_radius() const {
 }
 
 Evaluation evaluate(const call::Record& record, Precision precision, const Options& options) {
-  const call::Plan plan = call::make_plan(record, options.intermediate_states);
+  const call::Plan plan = call::make_plan(record, options.intermediate_states, options.final_state);
   switch (precision) {
     case Precision::kDouble:
       return Evaluator<double>(record, plan, options).run();

@@ -23,44 +23,48 @@ enum class Touch : std::uint8_t {
   kComputed,  ///< by the rule
 };
 
-/// One output tensor. All vectors are per element in storage order; sigma and bias are empty when
-/// no contract was given. |golden - exact result| <= radius for every element; a radius of
-/// infinity says that the tier could not bound its error. Where the exact result is not finite
+/// One output tensor. All vectors are per element in storage order; spread, sigma and bias are
+/// empty when no contract was given. |golden - exact result| <= radius for every element; a radius
+/// of infinity says that the tier could not bound its error. Where the exact result is not finite
 /// because an input is not (NaN or Inf reaches it), golden is not finite and radius is 0; where all
 /// inputs are finite and the tier overflowed, golden is not finite and radius is infinite.
 struct Expected {
   call::Shape shape;
   std::vector<double> golden;
   std::vector<float> radius;  ///< rounded up
-  std::vector<float> sigma;   ///< one standard deviation of the contract's roundings
-  std::vector<float> bias;    ///< the contract's systematic errors, linearly added
+  std::vector<float> spread;  ///< what the contract grants: multiple sigma + bias, rounded up
   double multiple = 0.0;      ///< how many sigmas the contract grants
+  std::vector<float> sigma;   ///< one standard deviation of its roundings (Options::components)
+  std::vector<float> bias;    ///< its systematic errors, linearly added (Options::components)
   /// What a kernel loses that flushes subnormal fp32 numbers to zero: up to 2^-126 in each of the
   /// K + 1 numbers that meet in an element, times the largest number that they multiply.
   double flushed = 0.0;
   std::vector<bool> undefined;  ///< elements that no kernel writes; empty: all are defined
   std::size_t block = 1;        ///< elements of one row and value head, which are contiguous
   std::vector<Touch> touched;   ///< per block
-  /// Of o, with a certificate: ||q^|| ||S column|| / sqrt(K), the size that the element has for a q
-  /// of that length in a random direction. Empty: the values themselves say how large they are.
-  std::vector<float> scale;
+  /// Of o, with a certificate, per block: the sum of (||q^|| ||S column||)^2 / K, the squared size
+  /// that an element has for a q of that length in a random direction. Empty: the values themselves
+  /// say how large they are.
+  std::vector<double> reach2;
 
   [[nodiscard]] double max_radius() const;
 };
 
 struct Evaluation {
   scalar::Precision precision = scalar::Precision::kDouble;
-  std::map<std::string, Expected> outputs;  ///< o, final_state, intermediate_states (MTP)
+  std::map<std::string, Expected> outputs;  ///< o, and the states that Options ask for
 };
 
 struct Options {
   bool certify = true;                         ///< false: radius is left at infinity
-  const bounds::Contract* contract = nullptr;  ///< fills sigma and bias
+  const bounds::Contract* contract = nullptr;  ///< fills spread
+  bool components = false;                     ///< fills sigma and bias as well
+  bool final_state = true;                     ///< computes it
   bool intermediate_states = true;             ///< MTP: computes them
 };
 
-/// Memory: 8 to 24 bytes per output element and at most about 256 MiB of prepared lanes.
-/// Throws Error as call::make_plan does. The result is bitwise independent of the thread count.
+/// Memory: verdict/memory.hpp. Throws Error as call::make_plan does. The result is bitwise
+/// independent of the thread count.
 [[nodiscard]] Evaluation evaluate(const call::Record& record, scalar::Precision precision,
                                   const Options& options);
 

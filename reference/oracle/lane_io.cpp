@@ -3,19 +3,17 @@
 
 namespace goldenrule::oracle {
 
-rule::Matrix<double> lane_values(const rule::DecodedInputs& inputs, const call::Dims& dims,
+rule::Matrix<double> lane_values(const rule::CallInputs& inputs, const call::Dims& dims,
                                  const call::Sequence& sequence, std::int64_t head) {
   rule::Matrix<double> v(sequence.token_count, dims.V);
   for (std::int64_t t = 0; t < sequence.token_count; ++t) {
     const std::int64_t base = ((sequence.first_token + t) * dims.HV + head) * dims.V;
-    for (std::int64_t x = 0; x < dims.V; ++x) {
-      v(t, x) = inputs.v[static_cast<std::size_t>(base + x)];
-    }
+    inputs.v.read(base, dims.V, v.row(t).data());
   }
   return v;
 }
 
-rule::Matrix<double> lane_start(const rule::DecodedInputs& inputs, const call::Dims& dims,
+rule::Matrix<double> lane_start(const rule::CallInputs& inputs, const call::Dims& dims,
                                 const StateIndex& index, const call::Sequence& sequence,
                                 std::int64_t head) {
   rule::Matrix<double> state = rule::Matrix<double>::Zero(dims.K, dims.V);

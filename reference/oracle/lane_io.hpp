@@ -30,12 +30,12 @@ struct StateIndex {
 };
 
 /// v of one lane, [token_count, V].
-[[nodiscard]] rule::Matrix<double> lane_values(const rule::DecodedInputs& inputs,
+[[nodiscard]] rule::Matrix<double> lane_values(const rule::CallInputs& inputs,
                                                const call::Dims& dims,
                                                const call::Sequence& sequence, std::int64_t head);
 
 /// The start state of one lane, [K, V]; zero where the sequence has none.
-[[nodiscard]] rule::Matrix<double> lane_start(const rule::DecodedInputs& inputs,
+[[nodiscard]] rule::Matrix<double> lane_start(const rule::CallInputs& inputs,
                                               const call::Dims& dims, const StateIndex& index,
                                               const call::Sequence& sequence, std::int64_t head);
 

@@ -65,7 +65,7 @@ std::vector<Habit> habits_of(const bounds::Contract& contract) {
 class SpreadEmulation {
  public:
   SpreadEmulation(const call::Record& record, const call::Plan& plan,
-                  const rule::DecodedInputs& inputs, const bounds::Contract& contract,
+                  const rule::CallInputs& inputs, const bounds::Contract& contract,
                   Evaluation& evaluation)
       : record_(record),
         dims_(plan.dims),
@@ -74,8 +74,7 @@ class SpreadEmulation {
         runs_(runs_for(plan.dims)),
         inputs_(inputs),
         index_(record, plan.dims),
-        o_(evaluation.outputs.at("o")),
-        final_state_(evaluation.outputs.at("final_state")) {}
+        outputs_(evaluation.outputs) {}
 
   void run(const call::Sequence& sequence, std::int64_t head) {
     const auto lane = rule::prepare_lane<double>(record_, dims_, inputs_, sequence.first_token,
@@ -84,29 +83,34 @@ class SpreadEmulation {
     const Matrix start = lane_start(inputs_, dims_, index_, sequence, head);
     // The exact results are golden already; where no final state is kept none needs a spread.
     Matrix exact_o(v.rows(), v.cols());
-    each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
-      exact_o(t, x) = o_.golden[at];
+    each_output(sequence, head, [&](std::int64_t t, std::int64_t x, Expected& e, std::size_t at) {
+      exact_o(t, x) = e.golden[at];
     });
     Matrix exact_state = Matrix::Zero(start.rows(), start.cols());
-    each_state(sequence, head, [&](std::int64_t i, std::int64_t x, std::size_t at) {
-      exact_state(i, x) = final_state_.golden[at];
+    each_state(sequence, head, [&](std::int64_t i, std::int64_t x, Expected& e, std::size_t at) {
+      exact_state(i, x) = e.golden[at];
     });
     const Form exact{.o = std::move(exact_o), .state = std::move(exact_state)};
     const Form sigma = random_errors(lane, v, start, exact, sequence.first_token * dims_.HV + head);
     const Form bias = systematic_errors(lane, v, start, exact);
-    each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
-      o_.sigma[at] = call::f32_not_below(sigma.o(t, x));
-      o_.bias[at] = call::f32_not_below(bias.o(t, x));
+    each_output(sequence, head, [&](std::int64_t t, std::int64_t x, Expected& e, std::size_t at) {
+      grant(e, at, sigma.o(t, x), bias.o(t, x));
     });
-    each_state(sequence, head, [&](std::int64_t i, std::int64_t x, std::size_t at) {
-      final_state_.sigma[at] = call::f32_not_below(sigma.state(i, x));
-      final_state_.bias[at] = call::f32_not_below(bias.state(i, x));
+    each_state(sequence, head, [&](std::int64_t i, std::int64_t x, Expected& e, std::size_t at) {
+      grant(e, at, sigma.state(i, x), bias.state(i, x));
     });
   }
 
  private:
   using Lane = rule::Lane<double>;
   using Form = rule::FormResult<double>;
+
+  static void grant(Expected& e, std::size_t at, double sigma, double bias) {
+    e.spread[at] = call::f32_not_below(e.multiple * sigma + bias);
+    if (e.sigma.empty()) return;
+    e.sigma[at] = call::f32_not_below(sigma);
+    e.bias[at] = call::f32_not_below(bias);
+  }
 
   [[nodiscard]] bool chunked() const { return contract_.kind == bounds::Kind::kChunked; }
 
@@ -174,24 +178,28 @@ class SpreadEmulation {
             .state = Matrix::Zero(like.state.rows(), like.state.cols())};
   }
 
-  // f(t, v, position in o) over the outputs of a lane.
+  // f(t, v, o, position in it) over the outputs of a lane.
   template <class F>
   void each_output(const call::Sequence& sequence, std::int64_t head, F&& f) {
+    Expected& o = outputs_.at("o");
     for (std::int64_t t = 0; t < sequence.token_count; ++t) {
       const std::int64_t base = ((sequence.first_token + t) * dims_.HV + head) * dims_.V;
-      for (std::int64_t x = 0; x < dims_.V; ++x) f(t, x, static_cast<std::size_t>(base + x));
+      for (std::int64_t x = 0; x < dims_.V; ++x) f(t, x, o, static_cast<std::size_t>(base + x));
     }
   }
 
-  // f(i, v, position in final_state) over the states that a lane leaves after its last token.
+  // f(i, v, final_state, position in it) over the states that a lane leaves after its last token.
   template <class F>
   void each_state(const call::Sequence& sequence, std::int64_t head, F&& f) {
     for (const call::Snapshot& snapshot : sequence.snapshots) {
       if (snapshot.target != call::Target::kFinalState || snapshot.after != sequence.token_count) {
         continue;
       }
+      Expected& states = outputs_.at("final_state");
       for (std::int64_t i = 0; i < dims_.K; ++i) {
-        for (std::int64_t x = 0; x < dims_.V; ++x) f(i, x, index_(snapshot.block, head, i, x));
+        for (std::int64_t x = 0; x < dims_.V; ++x) {
+          f(i, x, states, index_(snapshot.block, head, i, x));
+        }
       }
     }
   }
@@ -201,10 +209,9 @@ class SpreadEmulation {
   const bounds::Contract& contract_;
   const std::vector<Habit> habits_;
   const int runs_;
-  const rule::DecodedInputs& inputs_;
+  const rule::CallInputs& inputs_;
   const StateIndex index_;
-  Expected& o_;
-  Expected& final_state_;
+  std::map<std::string, Expected>& outputs_;
 };
 
 }  // namespace
@@ -215,12 +222,15 @@ bool is_emulated(const call::Record& record, const bounds::Contract& contract) {
 }
 
 void emulate_spread(const call::Record& record, const call::Plan& plan,
-                    const rule::DecodedInputs& inputs, const bounds::Contract& contract,
-                    Evaluation& evaluation) {
-  for (const char* name : {"o", "final_state"}) {
-    Expected& expected = evaluation.outputs.at(name);
-    expected.sigma.assign(expected.golden.size(), 0.0F);
-    expected.bias.assign(expected.golden.size(), 0.0F);
+                    const rule::CallInputs& inputs, const bounds::Contract& contract,
+                    bool components, Evaluation& evaluation) {
+  for (auto& [name, expected] : evaluation.outputs) {
+    if (name == "intermediate_states") continue;
+    expected.spread.assign(expected.golden.size(), 0.0F);
+    if (components) {
+      expected.sigma.assign(expected.golden.size(), 0.0F);
+      expected.bias.assign(expected.golden.size(), 0.0F);
+    }
     expected.multiple = multiple_for(std::ssize(expected.golden), runs_for(plan.dims));
   }
   SpreadEmulation emulation(record, plan, inputs, contract, evaluation);

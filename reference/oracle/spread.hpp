@@ -50,10 +50,10 @@ inline constexpr std::uint64_t kSpreadSeed = 0x676f6c64656e7275U;
 /// Decode and MTP run few tokens; theirs is computed (bounds/running.hpp).
 [[nodiscard]] bool is_emulated(const call::Record& record, const bounds::Contract& contract);
 
-/// Fills sigma, bias and multiple of o and final_state in `evaluation`. `inputs` are those of
-/// `record`, decoded.
+/// Fills spread and multiple of o and final_state, as far as they are in `evaluation`; with
+/// `components` sigma and bias too.
 void emulate_spread(const call::Record& record, const call::Plan& plan,
-                    const rule::DecodedInputs& inputs, const bounds::Contract& contract,
-                    Evaluation& evaluation);
+                    const rule::CallInputs& inputs, const bounds::Contract& contract,
+                    bool components, Evaluation& evaluation);
 
 }  // namespace goldenrule::oracle

@@ -141,7 +141,7 @@ class StageWriter {
   const call::Record& record_;
   const call::Dims d_;
   const std::int64_t C_;
-  const rule::DecodedInputs inputs_;
+  const rule::CallInputs inputs_;
   const StateIndex index_;
   Stages stages_;
 };

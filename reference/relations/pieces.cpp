@@ -190,7 +190,7 @@ class Chain {
   const Run& base_;
   const call::Dims& d_;
   const Mode mode_;
-  const rule::DecodedInputs inputs_;
+  const rule::CallInputs inputs_;
   const oracle::StateIndex index_;
   std::vector<std::vector<std::int64_t>> ends_;
   call::Tensor states_;

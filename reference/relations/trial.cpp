@@ -65,6 +65,7 @@ Grants Trial::granted(const Run& run) const {
       oracle::evaluate(run.record, scalar::Precision::kDouble,
                        {.certify = true,
                         .contract = contract_,
+                        .components = true,
                         .intermediate_states = run.outputs.contains("intermediate_states")});
   Grants grants;
   for (const auto& [name, tensor] : run.outputs) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fixtures/parallel/for_each_index.hpp"
 #include "reference/rule/gate.hpp"
 
 namespace goldenrule::rule {
@@ -13,17 +12,6 @@ namespace {
 // Second-order terms of the first-order bounds of lane.hpp, and the rounding of the bounds
 // themselves (a few hundred double operations on positive numbers).
 constexpr double kSafety = 1.0 + 0x1p-6;
-
-std::vector<double> decode_input(const call::Record& record, const char* name) {
-  const call::Tensor* t = record.find_input(name);
-  if (t == nullptr) return {};
-  const parallel::Phase phase("inputs");
-  std::vector<double> values(static_cast<std::size_t>(t->size()));
-  parallel::for_each_range(t->size(), [&](std::size_t, std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = first; i < last; ++i) values[static_cast<std::size_t>(i)] = (*t)[i];
-  });
-  return values;
-}
 
 // Rounding of a tier's number to double, and of a few double operations around it.
 constexpr double kRounded = 1.0 + 0x1p-50;
@@ -112,10 +100,9 @@ void prepare_gates(const call::Convention& c, const GateHeadInputs& in, Lane<S>&
 }
 
 template <class S>
-bool is_finite_token(const DecodedInputs& inputs, const GateHeadInputs& gates, const Lane<S>& lane,
-                     std::int64_t qk_offset, double b) {
-  return std::isfinite(b) && all_finite(inputs.q.data() + qk_offset, lane.K) &&
-         all_finite(inputs.k.data() + qk_offset, lane.K) &&
+bool is_finite_token(const double* q, const double* k, const GateHeadInputs& gates,
+                     const Lane<S>& lane, double b) {
+  return std::isfinite(b) && all_finite(q, lane.K) && all_finite(k, lane.K) &&
          (gates.x == nullptr || all_finite(gates.x, lane.gates)) &&
          (gates.A_log == nullptr || std::isfinite(*gates.A_log)) &&
          (gates.dt_bias == nullptr || all_finite(gates.dt_bias, lane.gates));
@@ -131,27 +118,26 @@ double spectral_bound(double beta, const TokenBounds& bounds) {
 
 }  // namespace
 
-DecodedInputs::DecodedInputs(const call::Record& record)
-    : q(decode_input(record, "q")),
-      k(decode_input(record, "k")),
-      v(decode_input(record, "v")),
-      b(decode_input(record, record.convention.beta == call::BetaForm::kDirect ? "beta" : "b")),
-      initial_state(decode_input(record, "initial_state")) {
+CallInputs::CallInputs(const call::Record& record)
+    : q(record.find_input("q")),
+      k(record.find_input("k")),
+      v(record.find_input("v")),
+      b(record.find_input(record.convention.beta == call::BetaForm::kDirect ? "beta" : "b")),
+      initial_state(record.find_input("initial_state")) {
   // Only what the gate reads: validate() has checked the shapes of exactly these.
   const call::Gate gate = record.convention.gate;
   if (gate == call::Gate::kSoftplus || gate == call::Gate::kBounded) {
-    gate_input = decode_input(record, "a");
-    A_log = decode_input(record, "A_log");
-    dt_bias = decode_input(record, "dt_bias");
+    gate_input = Input(record.find_input("a"));
+    A_log = Input(record.find_input("A_log"));
+    dt_bias = Input(record.find_input("dt_bias"));
   } else if (gate != call::Gate::kNone) {
-    gate_input = decode_input(record, "g");
+    gate_input = Input(record.find_input("g"));
   }
 }
 
 template <class S>
-Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims,
-                     const DecodedInputs& inputs, std::int64_t first, std::int64_t count,
-                     std::int64_t head) {
+Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims, const CallInputs& inputs,
+                     std::int64_t first, std::int64_t count, std::int64_t head) {
   using Tier = scalar::Tier<S>;
   constexpr double u = Tier::kUnitRoundoff;
   const call::Convention& c = record.convention;
@@ -178,22 +164,31 @@ Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims,
   const double beta_error =
       c.beta == call::BetaForm::kDirect ? 0.0 : (Tier::kFunctionError + 3 * u) * kSafety;
   lane.first_nonfinite = count;
+  std::vector<double> q_row, k_row, gate_row, amplitude, bias_row;
+  const auto read_if_given = [](const Input& input, std::int64_t from, std::int64_t n,
+                                std::vector<double>& row) {
+    return input.empty() ? nullptr : input.read(from, n, row);
+  };
+  const double* A_log = read_if_given(inputs.A_log, gate_head, 1, amplitude);
+  const double* dt_bias =
+      read_if_given(inputs.dt_bias, gate_head * lane.gates, lane.gates, bias_row);
   for (std::int64_t t = 0; t < count; ++t) {
     const std::int64_t token = first + t;
     const auto row = static_cast<std::size_t>(t * K);
     const std::int64_t qk_offset = (token * dims.H + qk_head) * K;
     TokenBounds& bounds = lane.bounds[static_cast<std::size_t>(t)];
-    bounds.q_norm = normalise(c, inputs.q.data() + qk_offset, K, scale, lane.q_error, &lane.q[row]);
-    bounds.k_norm = normalise(c, inputs.k.data() + qk_offset, K, one, lane.k_error, &lane.k[row]);
+    const double* q = inputs.q.read(qk_offset, K, q_row);
+    const double* k = inputs.k.read(qk_offset, K, k_row);
+    bounds.q_norm = normalise(c, q, K, scale, lane.q_error, &lane.q[row]);
+    bounds.k_norm = normalise(c, k, K, one, lane.k_error, &lane.k[row]);
     const std::int64_t vt = token * dims.HV + head;
     const GateHeadInputs gates{
-        .x = inputs.gate_input.empty() ? nullptr : inputs.gate_input.data() + vt * lane.gates,
-        .A_log = inputs.A_log.empty() ? nullptr : inputs.A_log.data() + gate_head,
-        .dt_bias =
-            inputs.dt_bias.empty() ? nullptr : inputs.dt_bias.data() + gate_head * lane.gates};
+        .x = read_if_given(inputs.gate_input, vt * lane.gates, lane.gates, gate_row),
+        .A_log = A_log,
+        .dt_bias = dt_bias};
     prepare_gates<S>(c, gates, lane, t);
     const double b = inputs.b[static_cast<std::size_t>(vt)];
-    if (lane.first_nonfinite == count && !is_finite_token(inputs, gates, lane, qk_offset, b)) {
+    if (lane.first_nonfinite == count && !is_finite_token(q, k, gates, lane, b)) {
       lane.first_nonfinite = t;
     }
     const S beta = beta_value<S>(c.beta, b);
@@ -209,13 +204,11 @@ Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims,
   return lane;
 }
 
-template Lane<double> prepare_lane(const call::Record&, const call::Dims&, const DecodedInputs&,
+template Lane<double> prepare_lane(const call::Record&, const call::Dims&, const CallInputs&,
                                    std::int64_t, std::int64_t, std::int64_t);
-template Lane<scalar::Quad> prepare_lane(const call::Record&, const call::Dims&,
-                                         const DecodedInputs&, std::int64_t, std::int64_t,
-                                         std::int64_t);
-template Lane<scalar::Multi> prepare_lane(const call::Record&, const call::Dims&,
-                                          const DecodedInputs&, std::int64_t, std::int64_t,
-                                          std::int64_t);
+template Lane<scalar::Quad> prepare_lane(const call::Record&, const call::Dims&, const CallInputs&,
+                                         std::int64_t, std::int64_t, std::int64_t);
+template Lane<scalar::Multi> prepare_lane(const call::Record&, const call::Dims&, const CallInputs&,
+                                          std::int64_t, std::int64_t, std::int64_t);
 
 }  // namespace goldenrule::rule

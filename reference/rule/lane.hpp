@@ -80,29 +80,55 @@ struct Lane {
   }
 };
 
-/// The inputs of a record as doubles (exact), decoded once for all lanes.
-struct DecodedInputs {
-  explicit DecodedInputs(const call::Record& record);
+/// One input as doubles (exact), decoded where it is read: decoded whole, the bf16 inputs of a long
+/// prefill would be most of the memory of a verdict.
+class Input {
+ public:
+  Input() = default;
+  explicit Input(const call::Tensor* tensor) : tensor_(tensor) {}
 
-  std::vector<double> q, k, v, b, initial_state;   ///< empty where absent; b is `b` or `beta`
-  std::vector<double> gate_input, A_log, dt_bias;  ///< empty where absent or not read by the gate
+  [[nodiscard]] bool empty() const { return tensor_ == nullptr; }
+  [[nodiscard]] double operator[](std::size_t i) const {
+    return (*tensor_)[static_cast<std::int64_t>(i)];
+  }
+  /// Elements [first, first + count).
+  void read(std::int64_t first, std::int64_t count, double* to) const {
+    tensor_->read(first, count, to);
+  }
+  /// The same into `buffer`, which is returned.
+  [[nodiscard]] const double* read(std::int64_t first, std::int64_t count,
+                                   std::vector<double>& buffer) const {
+    buffer.resize(static_cast<std::size_t>(count));
+    read(first, count, buffer.data());
+    return buffer.data();
+  }
+
+ private:
+  const call::Tensor* tensor_ = nullptr;
+};
+
+/// What lanes are made from. Refers to the record.
+struct CallInputs {
+  explicit CallInputs(const call::Record& record);
+
+  Input q, k, v, b, initial_state;   ///< empty where absent; b is `b` or `beta`
+  Input gate_input, A_log, dt_bias;  ///< empty where absent or not read by the gate
 };
 
 /// Prepares tokens [first, first + count) of value head `head`. Never throws on values: a NaN or
 /// infinite input gives non-finite quantities.
 template <class S>
 [[nodiscard]] Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims,
-                                   const DecodedInputs& inputs, std::int64_t first,
-                                   std::int64_t count, std::int64_t head);
+                                   const CallInputs& inputs, std::int64_t first, std::int64_t count,
+                                   std::int64_t head);
 
-extern template Lane<double> prepare_lane(const call::Record&, const call::Dims&,
-                                          const DecodedInputs&, std::int64_t, std::int64_t,
-                                          std::int64_t);
+extern template Lane<double> prepare_lane(const call::Record&, const call::Dims&, const CallInputs&,
+                                          std::int64_t, std::int64_t, std::int64_t);
 extern template Lane<scalar::Quad> prepare_lane(const call::Record&, const call::Dims&,
-                                                const DecodedInputs&, std::int64_t, std::int64_t,
+                                                const CallInputs&, std::int64_t, std::int64_t,
                                                 std::int64_t);
 extern template Lane<scalar::Multi> prepare_lane(const call::Record&, const call::Dims&,
-                                                 const DecodedInputs&, std::int64_t, std::int64_t,
+                                                 const CallInputs&, std::int64_t, std::int64_t,
                                                  std::int64_t);
 
 }  // namespace goldenrule::rule

@@ -24,16 +24,14 @@ class Budget {
         stored_(stored),
         storage_(name == "o" ? stored : contract.state_dtype.value_or(stored)),
         // A contract with roundings needs their spread; `ideal` has none.
-        given_(!expected.sigma.empty() || contract.kind == bounds::Kind::kIdeal) {}
+        given_(!expected.spread.empty() || contract.kind == bounds::Kind::kIdeal) {}
 
   /// False where the contract gives no budget for this tensor.
   [[nodiscard]] bool given() const { return given_; }
 
   /// multiple sigma + bias of element `i`.
   [[nodiscard]] double spread(std::size_t i) const {
-    if (expected_->sigma.empty()) return 0.0;
-    return expected_->multiple * static_cast<double>(expected_->sigma[i]) +
-           static_cast<double>(expected_->bias[i]);
+    return expected_->spread.empty() ? 0.0 : static_cast<double>(expected_->spread[i]);
   }
 
   /// The spread `s` of a value `x` and half an ulp where the unrounded value may lie, and what

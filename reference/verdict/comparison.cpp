@@ -26,7 +26,7 @@ int ulp_bucket(double ulps) {
 
 // The sums of squares of one row and head.
 struct BlockSums {
-  double golden2 = 0.0, scale2 = 0.0, budget2 = 0.0, spread2 = 0.0;
+  double golden2 = 0.0, budget2 = 0.0, spread2 = 0.0;
   std::int64_t count = 0;
 };
 
@@ -129,9 +129,6 @@ class Part {
     block_.budget2 += budget * budget;
     const double spread = budget_.spread(at);
     block_.spread2 += spread * spread;
-    if (expected_.scale.empty()) return;
-    const auto scale = static_cast<double>(expected_.scale[at]);
-    if (std::isfinite(scale)) block_.scale2 += scale * scale;
   }
 
   // `last` is the last element of the block.
@@ -143,7 +140,8 @@ class Part {
     }
     sums_.computed = true;
     sums_.computed_zero = sums_.computed_zero && block_.golden2 == 0.0;
-    const double signal2 = std::max(block_.golden2, block_.scale2);
+    const double reach2 = expected_.reach2.empty() ? 0.0 : expected_.reach2[block];
+    const double signal2 = std::max(block_.golden2, reach2);
     sums_.signal2 += signal2;
     sums_.budget2 += block_.budget2;
     // Below what fp32 can hold every kernel returns 0, and no budget can tell it from another.

@@ -94,6 +94,7 @@ oracle::Evaluation expectations(const call::Record& record, const bounds::Contra
   return oracle::evaluate(record, precision,
                           {.certify = true,
                            .contract = &contract,
+                           .final_state = record.outputs.contains("final_state"),
                            .intermediate_states = record.outputs.contains("intermediate_states")});
 }
 
@@ -209,6 +210,7 @@ Judgement judgement(const call::Record& record, const bounds::Contract& contract
     result = judge_at(record, contract, *precision);
   } else {
     for (const Precision tier : kTiers) {
+      result = Judgement();  // before the next takes its memory
       result = judge_at(record, contract, tier);
       const bool decided = std::ranges::all_of(result.report.tensors, [](const TensorReport& t) {
         return t.undecided == 0 && t.unbounded == 0;

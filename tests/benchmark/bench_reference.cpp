@@ -101,14 +101,15 @@ template <class S>
 void recurrent(benchmark::State& state, Bounds bounds, bool kda, std::int64_t T) {
   const call::Record record = make_call(T, kda);
   const call::Dims dims = call::validate(record);
-  const rule::DecodedInputs inputs(record);
+  const rule::CallInputs inputs(record);
   const auto lane = rule::prepare_lane<S>(record, dims, inputs, 0, T, 0);
+  const std::vector<double> v = record.inputs.at("v").to_doubles();
   const rule::Detail detail = bounds == Bounds::kNone          ? rule::Detail::kValues
                               : bounds == Bounds::kCertificate ? rule::Detail::kNorms
                                                                : rule::Detail::kSums;
   for (auto _ : state) {
     for (std::int64_t first = 0; first < kV; first += rule::kTileColumns<S>) {
-      rule::RecurrentTile<S> tile(lane, inputs.v.data(), kV, first, rule::kTileColumns<S>);
+      rule::RecurrentTile<S> tile(lane, v.data(), kV, first, rule::kTileColumns<S>);
       bounds::Certificate<S> certificate(lane, {});
       bounds::RunningError<S> spread(bounds::find_contract("recurrent_f32"), lane, tile);
       // The running error reads the state after each token.
@@ -139,7 +140,7 @@ template <class S>
 void prepare(benchmark::State& state, bool kda, std::int64_t T) {
   const call::Record record = make_call(T, kda);
   const call::Dims dims = call::validate(record);
-  const rule::DecodedInputs inputs(record);
+  const rule::CallInputs inputs(record);
   for (auto _ : state) {
     benchmark::DoNotOptimize(rule::prepare_lane<S>(record, dims, inputs, 0, T, 0));
   }

@@ -207,17 +207,18 @@ TEST_CASE("certificate: without its gate term it would not enclose") {
   const call::Record record = cases::make_record(cases::parse(
       "op=gdn mode=decode B=256 H=1 HV=1 K=1 V=1 gate=softplus beta=direct family=C000 io=f32"));
   const call::Plan plan = call::make_plan(record, false);
-  const rule::DecodedInputs inputs(record);
+  const rule::CallInputs inputs(record);
   int outside = 0;
   int outside_without = 0;
   for (const call::Sequence& s : plan.sequences) {
     const auto exact = rule::prepare_lane<Multi>(record, plan.dims, inputs, s.first_token, 1, 0);
+    const double v = inputs.v[static_cast<std::size_t>(s.first_token)];
     const double start = inputs.initial_state[static_cast<std::size_t>(s.start_block)];
     const Multi truth = Multi(start) * exact.alpha[0];
     for (const bool with : {true, false}) {
       auto lane = rule::prepare_lane<double>(record, plan.dims, inputs, s.first_token, 1, 0);
       if (!with) lane.bounds[0].alpha_error = 0.0;
-      rule::RecurrentTile<double> tile(lane, inputs.v.data() + s.first_token, 1, 0, 1);
+      rule::RecurrentTile<double> tile(lane, &v, 1, 0, 1);
       tile.set_state(0, 0, start);
       bounds::Certificate<double>::Row norm2{};
       norm2[0] = start * start;

@@ -39,7 +39,7 @@ Run judge(const std::string& name, const call::Tensor& y, const oracle::Expected
   for (std::int64_t i = 0; i < y.size(); ++i) {
     const auto at = static_cast<std::size_t>(i);
     if (!expected.undefined.empty() && expected.undefined[at]) continue;
-    if (expected.sigma[at] == 0.0F) continue;
+    if (expected.spread[at] == 0.0F) continue;
     const double allowed = budget(at);
     const double error =
         std::fabs(y[i] - expected.golden[at]) - static_cast<double>(expected.radius[at]);

@@ -47,6 +47,29 @@ def run(*arguments, timeout=300, **options):
     return Result(done.returncode, done.stdout, done.stderr)
 
 
+# A process starts with the resident set of the one that it was forked from, which must be small.
+LAUNCHER = """
+import os, sys
+child = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)
+_, status, usage = os.wait4(child, 0)
+os.write(int(sys.argv[1]), str(usage.ru_maxrss).encode())
+os._exit(os.waitstatus_to_exitcode(status) & 255)
+"""
+
+
+def peak(*arguments, timeout=300):
+    """(exit code, stdout and stderr, bytes): the largest resident set of the program, or of one of
+    its children if that is larger."""
+    read, write = os.pipe()
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", LAUNCHER, str(write), PROGRAM,
+                           *map(str, arguments)], stdin=subprocess.DEVNULL, pass_fds=[write],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=timeout, check=False)
+    os.close(write)
+    with open(read) as kilobytes:
+        return done.returncode, done.stdout, int(kilobytes.read()) * 1024
+
+
 def float_fields(type_id):
     """(significand bits with the hidden one, smallest normal exponent) of an HDF5 float type."""
     _, _, exponent_bits, _, mantissa_bits = type_id.get_fields()

@@ -23,7 +23,7 @@ struct LaneInputs {
 LaneInputs lane_of(const char* line) {
   const call::Record record = cases::make_record(cases::parse(line));
   const call::Plan plan = call::make_plan(record, false);
-  const rule::DecodedInputs inputs(record);
+  const rule::CallInputs inputs(record);
   const call::Sequence& s = plan.sequences.front();
   return {rule::prepare_lane<double>(record, plan.dims, inputs, s.first_token, s.token_count, 0),
           oracle::lane_values(inputs, plan.dims, s, 0),

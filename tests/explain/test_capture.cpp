@@ -36,7 +36,7 @@ void check_cut(const std::string& line, const Cut& what, bool keeps_states) {
     }
     CHECK(worst < 1e-14);
     CHECK(expected.radius.size() == e.radius.size());
-    CHECK(expected.sigma.size() == e.sigma.size());
+    CHECK(expected.spread.size() == e.spread.size());
   }
   // A cut through the tokens has no final state.
   std::vector<std::string> wanted;

@@ -35,7 +35,7 @@ struct LaneInputs {
 
   template <class S>
   [[nodiscard]] Lane<S> prepare() const {
-    return prepare_lane<S>(record, dims, DecodedInputs(record), first, count, head);
+    return prepare_lane<S>(record, dims, CallInputs(record), first, count, head);
   }
 };
 

@@ -80,7 +80,7 @@ void check_suite(const std::string& suite) {
     if (cases::token_count(c) == 0 || cases::token_count(c) > 4096) continue;
     const call::Record record = cases::make_record(c);
     const call::Plan plan = call::make_plan(record, false);
-    const DecodedInputs inputs(record);
+    const CallInputs inputs(record);
     const call::Sequence& s = plan.sequences.front();
     const std::int64_t count = std::min(s.token_count, kTokens);
     const std::int64_t head = plan.dims.HV - 1;
@@ -110,7 +110,7 @@ call::Record record_of(const std::string& line) { return cases::make_record(case
 template <class S>
 Lane<S> first_lane(const call::Record& record, std::int64_t head) {
   const call::Plan plan = call::make_plan(record, false);
-  return prepare_lane<S>(record, plan.dims, DecodedInputs(record), 0,
+  return prepare_lane<S>(record, plan.dims, CallInputs(record), 0,
                          plan.sequences.front().token_count, head);
 }
 

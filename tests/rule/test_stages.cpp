@@ -228,7 +228,7 @@ TEST_CASE("stages: of a whole call, in both layouts") {
     CHECK(wrong == 0);
     // Head 3 of token 22 (the third of sequence 2) against its own lane.
     const call::Plan plan = call::make_plan(record, false);
-    const auto lane = prepare_lane<Quad>(record, plan.dims, DecodedInputs(record), 20, 5, 3);
+    const auto lane = prepare_lane<Quad>(record, plan.dims, CallInputs(record), 20, 5, 3);
     CHECK(stages.at("beta")[22 * 4 + 3] == lane.beta[2].hi);
     for (std::int64_t x = 0; x < 8; ++x) {
       CHECK(stages.at("k")[(22 * 2 + 1) * 8 + x] == lane.k_row(2)[x].hi);

@@ -29,8 +29,8 @@ bool same(const oracle::Evaluation& x, const oracle::Evaluation& y) {
     const oracle::Expected& p = a.second;
     const oracle::Expected& q = b.second;
     return a.first == b.first && p.shape == q.shape && same(p.golden, q.golden) &&
-           same(p.radius, q.radius) && same(p.sigma, q.sigma) && same(p.bias, q.bias) &&
-           p.undefined == q.undefined;
+           same(p.radius, q.radius) && same(p.spread, q.spread) && same(p.reach2, q.reach2) &&
+           same(p.sigma, q.sigma) && same(p.bias, q.bias) && p.undefined == q.undefined;
   });
 }
 
@@ -52,6 +52,7 @@ TEST_CASE("threads: goldens, radii and spreads do not depend on their number") {
       CAPTURE(oracle::name_of(precision));
       oracle::Options options;
       options.contract = &bounds::find_contract("recurrent_f32");
+      options.components = true;
       omp_set_num_threads(1);
       const oracle::Evaluation one = oracle::evaluate(record, precision, options);
       CHECK(same(one, one));

@@ -89,9 +89,11 @@ int budget(const BudgetOptions& options) {
   fmt::print("contract {} ({}): {}\n", contract.name, origin, contract.meaning);
   fmt::print("  {:<28} {:>14} {:>14}\n", "alone", "o, rel rms", "state, rel rms");
   for (const Switch& s : switches(contract)) {
-    const oracle::Evaluation e =
-        oracle::evaluate(record, scalar::Precision::kDouble,
-                         {.certify = false, .contract = &s.contract, .intermediate_states = false});
+    const oracle::Evaluation e = oracle::evaluate(record, scalar::Precision::kDouble,
+                                                  {.certify = false,
+                                                   .contract = &s.contract,
+                                                   .components = true,
+                                                   .intermediate_states = false});
     fmt::print("  {:<28} {:>14.3g} {:>14.3g}\n", s.name, expected_error(e.outputs.at("o")),
                expected_error(e.outputs.at("final_state")));
     if (s.name != "everything") continue;

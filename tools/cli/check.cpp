@@ -21,8 +21,9 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
   result.file = file;
   const auto start = ExplainEffort::Clock::now();
   try {
-    schema::Fixture fixture = schema::read_fixture(
-        file, {.reader = reader(), .golden = false, .budgets = false, .stages = false});
+    schema::ReadOptions read = reading({.explained = options.explain, .only = options.only});
+    read.golden = read.budgets = read.stages = false;
+    schema::Fixture fixture = schema::read_fixture(file, read);
     result.record = std::move(fixture.record);
     call::undo_widening(result.record);
     keep_only(options.only, result.record);

@@ -52,8 +52,8 @@ void check_same_call(const schema::Fixture& golden, const schema::Fixture& candi
 }
 
 // The golden file: read as a whole, so that the digest of its meaning is checked, and recomputed.
-schema::Fixture read_golden(const std::string& file) {
-  schema::Fixture golden = schema::read_fixture(file, {.reader = reader()});
+schema::Fixture read_golden(const std::string& file, bool explained) {
+  schema::Fixture golden = schema::read_fixture(file, reading({.explained = explained}));
   if (golden.golden.empty()) {
     throw Error(ErrorKind::kSchema, file, "/golden", "golden values", "none");
   }
@@ -80,12 +80,11 @@ std::vector<std::string> wanted_of(const schema::Fixture& golden) {
 // Nothing of the candidate but its outputs counts, neither its contract nor the types of inputs
 // that it repeats; and nothing of the golden file but the call: the verdict is that of `check`.
 void judge_candidate(const DiffOptions& options, FileReport& result) {
-  schema::Fixture golden = read_golden(options.golden);
-  schema::Fixture candidate = schema::read_fixture(options.candidate, {.reader = reader(),
-                                                                       .golden = false,
-                                                                       .budgets = false,
-                                                                       .stages = false,
-                                                                       .call = &golden.record});
+  schema::Fixture golden = read_golden(options.golden, options.explain);
+  schema::ReadOptions read = reading({.explained = options.explain, .only = options.only});
+  read.golden = read.budgets = read.stages = false;
+  read.call = &golden.record;
+  schema::Fixture candidate = schema::read_fixture(options.candidate, read);
   check_same_call(golden, candidate, options);
 
   golden.record.outputs = std::move(candidate.record.outputs);

@@ -2,17 +2,88 @@
 #include "tools/cli/files.hpp"
 
 #include <fmt/format.h>
+#include <omp.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <fstream>
+#include <limits>
+#include <optional>
 
+#include "fixtures/call/error.hpp"
 #include "fixtures/isolation/child.hpp"
+#include "reference/verdict/memory.hpp"
 
 namespace goldenrule::tools {
 namespace {
 
 bool trusted = false;
+std::optional<std::uint64_t> given_limit;
+
+constexpr std::uint64_t kUnknown = std::numeric_limits<std::uint64_t>::max();
+
+// The number behind `label` in a file of the system; without a label, its first.
+std::uint64_t number_in(const char* path, const std::string& label) {
+  std::ifstream file(path);
+  std::string word;
+  while (!label.empty() && file >> word && word != label) {
+  }
+  std::uint64_t number = 0;
+  return file >> number ? number : kUnknown;
+}
+
+std::uint64_t available_bytes() {
+  const std::uint64_t kilobytes = number_in("/proc/meminfo", "MemAvailable:");
+  std::uint64_t bytes = kilobytes == kUnknown ? kUnknown : kilobytes << 10;
+  // "max" where the group has no limit: no number.
+  const std::uint64_t group = number_in("/sys/fs/cgroup/memory.max", "");
+  const std::uint64_t used = number_in("/sys/fs/cgroup/memory.current", "");
+  if (group != kUnknown && used != kUnknown) bytes = std::min(bytes, group - std::min(group, used));
+  return bytes;
+}
+
+std::uint64_t memory_limit() {
+  if (given_limit) return *given_limit;
+  const std::uint64_t bytes = available_bytes();
+  return bytes == kUnknown ? kUnknown : bytes / 4 * 3;
+}
+
+verdict::Declared declared_by(const schema::Description& file, const Use& use) {
+  verdict::Declared call{.op = file.header.record.op,
+                         .mode = file.header.record.mode,
+                         .inputs = {},
+                         .outputs = {},
+                         .file_bytes = static_cast<double>(file.file_bytes)};
+  for (const schema::DatasetInfo& d : file.datasets) {
+    call.tensor_bytes += static_cast<double>(d.logical_bytes) * (use.compared ? 2 : 1);
+    const auto slash = d.path.rfind('/');
+    const std::string group = d.path.substr(0, slash);
+    const std::string name = d.path.substr(slash + 1);
+    if (group == "/inputs") call.inputs[name] = d.shape;
+    const bool judged = use.only.empty() || std::ranges::find(use.only, name) != use.only.end();
+    if ((group == "/outputs" || group == "/golden") && judged) call.outputs[name] = d.shape;
+  }
+  return call;
+}
+
+std::string bytes_of(double bytes) { return fmt::format("{:.0f} bytes", bytes); }
+
+void admit(const schema::Description& file, const Use& use, std::uint64_t limit) {
+  const verdict::Declared call = declared_by(file, use);
+  const verdict::Need need = verdict::memory_needed(call, omp_get_max_threads());
+  const double explanation = use.explained ? need.explanation : 0.0;
+  if (need.verdict + explanation <= static_cast<double>(limit)) return;
+  throw Error(ErrorKind::kUnsafe, "",
+              "a call that can be judged in " + std::to_string(limit) + " bytes (--memory)",
+              "one that needs " + bytes_of(need.verdict + explanation) + ", " +
+                  bytes_of(call.tensor_bytes) + " of them tensors" +
+                  (explanation > 0.0
+                       ? " and " + bytes_of(explanation) + " for an explanation (--no-explain)"
+                       : ""));
+}
 
 void say_what_is_missing() {
+  if (trusted) return;
   using isolation::Isolation;
   switch (isolation::available()) {
     case Isolation::kNone:
@@ -30,14 +101,20 @@ void say_what_is_missing() {
   }
 }
 
+schema::Reader reader() { return trusted ? schema::Reader::kHere : schema::Reader::kChild; }
+
 }  // namespace
 
 void trust_files() { trusted = true; }
 
-schema::Reader reader() {
-  if (trusted) return schema::Reader::kHere;
+void limit_memory(std::uint64_t bytes) { given_limit = bytes; }
+
+schema::ReadOptions reading(const Use& use) {
   [[maybe_unused]] static const bool once = (say_what_is_missing(), true);
-  return schema::Reader::kChild;
+  const std::uint64_t limit = memory_limit();
+  return {.reader = reader(),
+          .max_bytes = limit,
+          .admit = [use, limit](const schema::Description& file) { admit(file, use, limit); }};
 }
 
 }  // namespace goldenrule::tools

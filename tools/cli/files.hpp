@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How the program reads files that it was given: each in a child process of its own, unless the
-// user trusts them.
+// user trusts them, and only where the memory that its call needs is there.
 #pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "fixtures/schema/read.hpp"
 
@@ -11,7 +15,19 @@ namespace goldenrule::tools {
 /// Files are read in this process from here on (--trust).
 void trust_files();
 
-/// Where to read. Says once on stderr what this system cannot do.
-[[nodiscard]] schema::Reader reader();
+/// What a call may need from here on (--memory); before, three quarters of what the machine, or the
+/// control group of this process, has left.
+void limit_memory(std::uint64_t bytes);
+
+/// What is done with the tensors of a file.
+struct Use {
+  bool explained = false;           ///< a failure may be explained
+  std::vector<std::string> only{};  ///< the outputs that are judged; empty: all
+  bool compared = false;            ///< everything stands in memory twice: it is made again
+};
+
+/// Where to read, and a refusal of calls that need more memory than there is: Error(kUnsafe) with
+/// both numbers, before any tensor is read. Says once on stderr what this system cannot do.
+[[nodiscard]] schema::ReadOptions reading(const Use& use);
 
 }  // namespace goldenrule::tools

@@ -72,7 +72,7 @@ Extras extras_of(const GenerateOptions& options) {
 bool is_there(const fs::path& path, const schema::Fixture& wanted) {
   if (!fs::exists(path)) return false;
   try {
-    const schema::Fixture found = schema::read_fixture(path, {.reader = reader()});
+    const schema::Fixture found = schema::read_fixture(path, reading({.compared = true}));
     return !found.meaning_sha256.empty() && schema::meaning(found) == schema::meaning(wanted);
   } catch (const Error&) {
     return false;

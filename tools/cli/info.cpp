@@ -19,7 +19,7 @@ void print_field(const char* name, const std::string& value) {
 }  // namespace
 
 int info(const std::string& file) {
-  const schema::Description description = schema::describe(file, reader());
+  const schema::Description description = schema::describe(file, reading({}).reader);
   const schema::Fixture& header = description.header;
   fmt::print("{}\n", call::printable(file));
   print_field("op", std::string(call::name_of(header.record.op)));

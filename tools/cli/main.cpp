@@ -26,6 +26,11 @@ namespace {
 
 using namespace goldenrule;  // NOLINT(google-build-using-namespace): the program's own
 
+// A negative size would be taken for a huge one.
+std::string refuse_sign(const std::string& size) {
+  return size.find('-') == std::string::npos ? "" : "a size has no sign: " + size;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{
       "goldenrule: is the output of a delta-rule attention kernel right, and where is it wrong?\n"
@@ -38,6 +43,13 @@ int run(int argc, char** argv) {
   app.add_flag("--trust", trust,
                "read files in this process: a crafted one may end it (default: each in a child "
                "process with limits)");
+  std::uint64_t memory = 0;
+  CLI::Option* memory_option =
+      app.add_option("--memory", memory,
+                     "refuse calls that need more, as 500000000 or 4GiB (default: three quarters "
+                     "of what is available)")
+          ->transform(CLI::AsSizeValue(false))
+          ->transform(CLI::Validator(refuse_sign, "SIZE"));  // runs first
   std::function<int()> command;
 
   tools::CheckOptions check;
@@ -139,6 +151,7 @@ int run(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : 2;
   }
   if (trust) tools::trust_files();
+  if (memory_option->count() > 0) tools::limit_memory(memory);
   return command();
 }
 

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that a call needs is declared before it is taken: small files that describe huge calls are
+refused at once, with the need and the limit, and the files behind them are judged; what nobody
+asked for costs nothing."""
+
+import re
+import time
+import zlib
+
+import h5py
+import numpy as np
+
+from support import DECODE, MTP, PREFILL, CommandLineTest, forge, main, peak, run
+
+LITTLE = 100 * 2 ** 20
+SOON = 20  # seconds, on a machine that does other things; one is usual
+
+
+def zeros(count):
+    """So many zero bytes, deflated."""
+    packer = zlib.compressobj(9)
+    return packer.compress(bytes(count)) + packer.flush()
+
+
+def write_zeros(group, name, shape):
+    """An f16 dataset whose chunks are all the same deflated zeros."""
+    row = 2 * int(np.prod(shape[1:], dtype=np.int64))
+    rows = min(shape[0], max(1, (32 << 20) // row))
+    dataset = group.create_dataset(name, shape, np.float16, chunks=(rows, *shape[1:]),
+                                   compression="gzip", compression_opts=9)
+    packed = zeros(rows * row)
+    for first in range(0, shape[0], rows):
+        dataset.id.write_direct_chunk((first,) + (0,) * (len(shape) - 1), packed)
+
+
+def make_prefill(path, tokens, width, bounds, states=0):
+    """A prefill of zeros with one head; `states`: so many final states are in it."""
+    with h5py.File(path, "w", libver=("v110", "v110")) as file:
+        file.attrs.update(schema="goldenrule/1", op="gated_delta_rule", mode="prefill")
+        file.create_group("convention").attrs.update(gate="none", beta="direct")
+        inputs, outputs = file.create_group("inputs"), file.create_group("outputs")
+        for name in ("q", "k", "v"):
+            write_zeros(inputs, name, (tokens, 1, width))
+        write_zeros(inputs, "beta", (tokens, 1))
+        write_zeros(outputs, "o", (tokens, 1, width))
+        if states:
+            write_zeros(outputs, "final_state", (states, 1, width, width))
+        inputs.create_dataset("cu_seqlens", data=np.asarray(bounds, np.int64), compression="gzip")
+    return path
+
+
+class BombTest(CommandLineTest):
+    def bombs(self):
+        yield "deflate", make_prefill(self.folder / "deflate.h5", 40_000_000, 128, [0, 40_000_000])
+        yield "states", make_prefill(self.folder / "states.h5", 1, 256, [0, 1] + 40_000 * [1],
+                                     states=40_001)
+
+    def test_refused_at_once_with_both_numbers(self):
+        behind = self.capture(DECODE, name="behind.h5")
+        for kind, path in self.bombs():
+            for trust in ((), ("--trust",)):
+                started = time.monotonic()
+                code, text, memory = peak("check", path, behind, "--memory", "4GiB",
+                                          "--no-explain", *trust)
+                seconds = time.monotonic() - started
+                with self.subTest(kind=kind, trust=trust):
+                    self.assertEqual(code, 2)
+                    self.assertEqual(text.splitlines()[0], f"{path}: ERROR")
+                    refusal = text.splitlines()[1]
+                    self.assert_one_line(refusal, path, f"{4 << 30} bytes (--memory)")
+                    self.assertGreater(int(re.search(r"needs (\d+) bytes", refusal)[1]), 4 << 30)
+                    self.assertIn("behind.h5: EXACT", text)
+                    self.assertLess(memory, LITTLE)
+                    self.assertLess(seconds, SOON)
+
+    def test_other_commands_refuse_too(self):
+        fixture = self.fixture(PREFILL)
+        for _, path in self.bombs():
+            for command in (("diff", fixture, path), ("diff", path, fixture)):
+                found = self.assert_run(2, *command, "--memory", "4GiB")
+                self.assert_one_line(found.err, path, f"{4 << 30} bytes")
+
+    def test_empty_sequences_cost_what_they_hold(self):
+        # 8,000 states of 256 x 256 would be 2 GB; no output asks for them.
+        path = make_prefill(self.folder / "empty.h5", 1, 256, [0, 1] + 8_000 * [1])
+        code, text, memory = peak("check", path, "--only", "o", "--no-explain")
+        self.assertIn(code, (0, 2), text)
+        self.assertNotIn("--memory", text)
+        self.assertLess(memory, LITTLE)
+
+    def test_a_case_line_of_another_size_is_not_made(self):
+        def claim(file):
+            line = file.attrs["case"]
+            file.attrs["case"] = re.sub(r"\bB=\d+", "B=100000", line)
+        path = forge(self.copy_of_fixture(DECODE), claim)
+        code, text, memory = peak("verify", path)
+        self.assertEqual(code, 1, text)
+        self.assertIn("DIFFERS from its case line in the extents of its tensors", text)
+        self.assertLess(memory, LITTLE)
+
+
+class LimitTest(CommandLineTest):
+    def test_the_limit_is_what_the_refusal_asks_for(self):
+        for line in (DECODE, MTP, PREFILL):
+            path = self.capture(line)
+            refused = self.assert_run(2, "check", path, "--memory", "1")
+            need = int(re.search(r"needs (\d+) bytes", refused.out)[1])
+            self.assert_run(0, "check", path, "--memory", need)
+            self.assert_run(2, "check", path, "--memory", need - 1)
+            # What is not explained needs less, and what is not judged.
+            self.assert_run(0, "check", path, "--memory", need - 1, "--no-explain")
+            self.assert_run(2, "check", path, "--memory", "1", "--no-explain")
+
+    def test_what_is_not_judged_counts_less(self):
+        path = self.capture(DECODE)
+        needs = [int(re.search(r"needs (\d+) bytes", run("check", path, "--memory", "1",
+                                                          *only).out)[1])
+                 for only in ((), ("--only", "o"))]
+        self.assertLess(needs[1], needs[0])
+
+    def test_units_and_nonsense(self):
+        path = self.capture(DECODE)
+        for size in ("4GiB", "2 gb", "4000000000"):
+            self.assert_run(0, "check", path, "--memory", size)
+        for size in ("", "-1", "much", "4 GQ", "1e3"):
+            self.assert_run(2, "check", path, "--memory", size)
+
+
+if __name__ == "__main__":
+    main()
