@@ -215,6 +215,35 @@ TEST_CASE("messages that no capture needs") {
   check_refused(path, ErrorKind::kUnsafe, "/inputs", "only what a group", "a comment");
 }
 
+TEST_CASE("attributes of types that are never read") {
+  const TemporaryDirectory dir;
+  const auto path = dir / "f.h5";
+  const hid_t pair = H5Tcreate(H5T_COMPOUND, 8);
+  H5Tinsert(pair, "re", 0, H5T_IEEE_F32LE);
+  H5Tinsert(pair, "im", 4, H5T_IEEE_F32LE);
+  write_edited(path, [&](hid_t f) {
+    const hid_t space = H5Screate(H5S_SCALAR);
+    H5Aclose(H5Acreate2(f, "pair", pair, space, H5P_DEFAULT, H5P_DEFAULT));
+    H5Sclose(space);
+  });
+  H5Tclose(pair);
+  check_refused(path, ErrorKind::kType, "/", "a text or a number", "compound");
+}
+
+// HDF5 1.10 reads references of 16 bytes, whatever their type says, beyond the end of the message.
+TEST_CASE("a patched reference of a variable-length text") {
+  const TemporaryDirectory dir;
+  const auto path = dir / "f.h5";
+  make_file(path, H5P_DEFAULT, H5P_DEFAULT);
+  std::string bytes = file_bytes(path);
+  const std::string type("\x19\1\0\0\x10\0\0\0", 8);
+  const std::size_t at = bytes.find(type);
+  REQUIRE(at != std::string::npos);
+  bytes[at + 4] = 8;
+  write_bytes(path, bytes);
+  check_refused(path, ErrorKind::kFile, "/", "a sound object header", "a reference of 8 bytes");
+}
+
 TEST_CASE("patched links") {
   const TemporaryDirectory dir;
   const auto path = dir / "f.h5";
