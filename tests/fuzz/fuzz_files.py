@@ -53,7 +53,12 @@ def chunked(maxshape, **filters):
     return write
 
 
-# name: (arguments of h5py.File, how a dataset is written)
+def one_chunk(file, name, values, kind):
+    file.create_dataset(name, data=values, dtype=values.dtype, chunks=values.shape, compression=4)
+
+
+# name: (arguments of h5py.File, how a dataset is written). The extensible ones are refused as they
+# are (../cli/test_dialects.py) and stay, for what else is in them.
 DIALECTS = {
     "old": (dict(libver="earliest"), plain),
     "new": (dict(libver="latest"), plain),
@@ -68,6 +73,11 @@ DIALECTS = {
     "user block": (dict(libver="latest", userblock_size=512), plain),
     "ordered": (dict(libver="latest", track_order=True), plain),
     "paged": (dict(libver="latest", fs_strategy="page"), plain),
+    "old, user block": (dict(libver="earliest", userblock_size=512), plain),
+    "old, ordered": (dict(libver="earliest", track_order=True), plain),
+    "old, grows": (dict(libver="earliest"), chunked("all")),
+    "free space kept": (dict(libver="latest", fs_strategy="fsm", fs_persist=True), plain),
+    "one chunk": (dict(libver="latest"), one_chunk),
 }
 
 
