@@ -2,9 +2,10 @@
 #include "reference/explain/capture.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
+#include "fixtures/call/operation.hpp"
+#include "fixtures/call/take.hpp"
 #include "reference/verdict/budget.hpp"
 
 namespace goldenrule::explain {
@@ -18,54 +19,15 @@ Indices all_of(std::int64_t n) {
   return indices;
 }
 
-// A selection on one axis of a shape.
+// A selection on one axis.
 struct Selection {
   std::size_t axis;
   const Indices* indices;
-
-  // f(to, from, count): runs of elements to copy.
-  template <class F>
-  void for_each_run(const call::Shape& shape, F&& f) const {
-    std::int64_t outer = 1;
-    std::int64_t inner = 1;
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-      if (i < axis) outer *= shape[i];
-      if (i > axis) inner *= shape[i];
-    }
-    std::size_t to = 0;
-    for (std::int64_t o = 0; o < outer; ++o) {
-      for (const std::int64_t index : *indices) {
-        f(to, static_cast<std::size_t>((o * shape[axis] + index) * inner),
-          static_cast<std::size_t>(inner));
-        to += static_cast<std::size_t>(inner);
-      }
-    }
-  }
-
-  [[nodiscard]] call::Shape shape(call::Shape before) const {
-    before[axis] = std::ssize(*indices);
-    return before;
-  }
 };
-
-call::Tensor select(const call::Tensor& t, const Selection& s) {
-  call::Tensor result(t.dtype(), s.shape(t.shape()));
-  const std::size_t bytes = call::info(t.dtype()).bytes;
-  s.for_each_run(t.shape(), [&](std::size_t to, std::size_t from, std::size_t count) {
-    std::memcpy(result.bytes().data() + to * bytes, t.bytes().data() + from * bytes, count * bytes);
-  });
-  return result;
-}
 
 template <class T>
 void select(std::vector<T>& x, const call::Shape& shape, const Selection& s) {
-  if (x.empty()) return;
-  std::vector<T> result(static_cast<std::size_t>(call::element_count(s.shape(shape))));
-  s.for_each_run(shape, [&](std::size_t to, std::size_t from, std::size_t count) {
-    std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(from), count,
-                result.begin() + static_cast<std::ptrdiff_t>(to));
-  });
-  x = std::move(result);
+  if (!x.empty()) x = call::take(x, shape, s.axis, *s.indices);
 }
 
 // The rows and heads that are left. A cut through value channels leaves them all; their blocks are
@@ -90,7 +52,7 @@ void select(oracle::Expected& e, const Selection& s) {
   select(e.radius, e.shape, s);
   select(e.spread, e.shape, s);
   select(e.undefined, e.shape, s);
-  e.shape = s.shape(e.shape);
+  e.shape = call::taken_shape(e.shape, s.axis, std::ssize(*s.indices));
 }
 
 class Cutter {
@@ -98,18 +60,7 @@ class Cutter {
   explicit Cutter(const Capture& capture) : result_(capture) {}
 
   void values(const Indices& indices) {
-    const bool vk = result_.call.convention.state_layout == call::StateLayout::kVK;
-    for (const char* name : {"v", "initial_state"}) {
-      const auto found = result_.call.inputs.find(name);
-      if (found == result_.call.inputs.end()) continue;
-      const bool state = std::string(name) == "initial_state";
-      const std::size_t rank = found->second.shape().size();
-      found->second = select(found->second, {rank - (state && vk ? 2 : 1), &indices});
-    }
-    for (auto& [name, tensor] : result_.outputs) {
-      const std::size_t rank = tensor.shape().size();
-      output(name, {rank - (name != "o" && vk ? 2 : 1), &indices});
-    }
+    cut(call::validate(result_.call), call::Axis::kValue, indices);
   }
 
   void prefill(std::int64_t sequences, std::int64_t tokens) {
@@ -128,27 +79,37 @@ class Cutter {
       new_bounds.push_back(static_cast<double>(kept.size()));
     }
     const Indices rows = all_of(n);
-    auto& inputs = result_.call.inputs;
-    for (const char* name : {"q", "k", "v", "a", "b", "g", "beta"}) {
-      const auto found = inputs.find(name);
-      if (found != inputs.end()) found->second = select(found->second, {0, &kept});
-    }
-    const auto state = inputs.find("initial_state");
-    if (state != inputs.end()) state->second = select(state->second, {0, &rows});
-    inputs["cu_seqlens"] =
-        call::Tensor(inputs.at("cu_seqlens").dtype(), {std::ssize(new_bounds)}, new_bounds);
+    const call::Dims dims = call::validate(result_.call);
     if (shortened) {
       result_.outputs.erase("final_state");
       result_.expected.outputs.erase("final_state");
     }
-    for (auto& [name, tensor] : result_.outputs) output(name, {0, name == "o" ? &kept : &rows});
+    cut(dims, call::Axis::kPackedToken, kept);
+    cut(dims, call::Axis::kSequence, rows);
+    call::Tensor& old_bounds = result_.call.inputs.at("cu_seqlens");
+    old_bounds = call::Tensor(old_bounds.dtype(), {std::ssize(new_bounds)}, new_bounds);
   }
 
   Capture take() { return std::move(result_); }
 
  private:
+  // The same indices of every tensor that has this axis. Inputs that nobody reads may have any
+  // shape; those that fit are cut as well, since a mistake may be to read them.
+  void cut(const call::Dims& dims, call::Axis axis, const Indices& indices) {
+    call::Record& call = result_.call;
+    call::for_each_input(call, dims, [&](const auto&, const auto& axes, call::Tensor& tensor) {
+      if (const auto at = call::find_axis(axes, axis)) tensor = call::take(tensor, *at, indices);
+    });
+    for (auto& [name, tensor] : result_.outputs) {
+      const call::TensorRow& row = *call::find_row(call, call::Group::kOutput, name);
+      const auto at = call::find_axis(call::axes_of(call, row), axis);
+      if (at) output(name, {*at, &indices});
+    }
+  }
+
   void output(const std::string& name, const Selection& s) {
-    result_.outputs.at(name) = select(result_.outputs.at(name), s);
+    call::Tensor& tensor = result_.outputs.at(name);
+    tensor = call::take(tensor, s.axis, *s.indices);
     select(result_.expected.outputs.at(name), s);
   }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 #include "reference/oracle/lane_io.hpp"
 #include "reference/verdict/budget.hpp"
@@ -135,7 +136,7 @@ void add_if_given(const Record& record, const char* name, std::vector<std::strin
 Unread unread_by_gate(const Record& record) {
   Unread found;
   const Gate gate = record.convention.gate;
-  const bool logits = gate == Gate::kSoftplus || gate == Gate::kBounded;
+  const bool logits = call::has_logit_gate(record.convention);
   if (!logits) {
     for (const char* name : {"A_log", "dt_bias", "a"}) add_if_given(record, name, found.inputs);
   }

@@ -3,21 +3,30 @@
 
 #include <cmath>
 
+#include "fixtures/call/operation.hpp"
 #include "reference/verdict/budget.hpp"
 
 namespace goldenrule::explain {
 
 Grid::Grid(const call::Record& record, const call::Dims& dims, const std::string& name)
-    : heads(dims.HV), keys(name == "o" ? 1 : dims.K), values(dims.V) {
-  const bool vk = record.convention.state_layout == call::StateLayout::kVK;
-  const bool state = name != "o";
-  value_stride = state && vk ? keys : 1;
-  key_stride = state && !vk ? values : 1;
-  const bool prefill = record.mode == call::Mode::kPrefill;
-  if (name == "final_state") {
-    slots = !prefill;
+    : heads(dims.HV), values(dims.V) {
+  const call::TensorRow& row = *call::find_row(record, call::Group::kOutput, name);
+  const std::vector<call::Axis> axes = call::axes_of(record, row);
+  const auto stride = [&](call::Axis axis) {
+    std::int64_t inner = 1;
+    for (std::size_t i = axes.size(); i-- > 0 && axes[i] != axis;) {
+      inner *= call::extent_of(dims, axes[i]);
+    }
+    return inner;
+  };
+  const bool has_keys = call::find_axis(axes, call::Axis::kKey).has_value();
+  keys = has_keys ? dims.K : 1;
+  key_stride = has_keys ? stride(call::Axis::kKey) : 1;
+  value_stride = stride(call::Axis::kValue);
+  if (axes.front() == call::Axis::kSlot || axes.front() == call::Axis::kSequence) {
+    slots = axes.front() == call::Axis::kSlot;
     for (std::int64_t slot = 0; slot < dims.slots; ++slot) rows.push_back({slot, -1});
-  } else if (prefill) {
+  } else if (axes.front() == call::Axis::kPackedToken) {
     const std::vector<std::int64_t> bounds = record.inputs.at("cu_seqlens").to_integers();
     for (std::size_t n = 0; n + 1 < bounds.size(); ++n) {
       for (std::int64_t t = bounds[n]; t < bounds[n + 1]; ++t) {

@@ -21,9 +21,7 @@ using call::TensorMap;
 
 constexpr double kLog2OfE = 1.4426950408889634;
 
-bool is_kda_gate(const Record& r) {
-  return r.op == call::Op::kKda && has_gate(r) && call::validate(r).K > 1;
-}
+bool is_kda_gate(const Record& r) { return call::gate_channels(r, call::validate(r).K) > 1; }
 bool is_softplus(const Record& r) { return r.convention.gate == Gate::kSoftplus; }
 bool has_bias(const Record& r) { return has_logit_gate(r) && r.find_input("dt_bias") != nullptr; }
 bool has_amplitude(const Record& r) {
@@ -201,7 +199,7 @@ TensorMap gate_shifted(const Record& r, const Kernel& kernel) {
     if (s.token_count > 0) first[static_cast<std::size_t>(s.first_token)] = true;
   }
   const std::vector<double> alphas = all_alphas(r);
-  const std::int64_t channels = gate_channels(r, plan.dims);
+  const std::int64_t channels = call::gate_channels(r, plan.dims.K);
   const std::int64_t heads = plan.dims.HV;
   return kernel(with_alpha(r, [&](const GatePlace& p) {
     if (first[static_cast<std::size_t>(p.token)]) return 1.0;
@@ -261,7 +259,7 @@ TensorMap with_gate_sum(const Record& r, const Kernel& kernel, const GateSum& ho
       starts[static_cast<std::size_t>(s.first_token + t)] = true;
     }
   }
-  const std::int64_t channels = gate_channels(r, plan.dims);
+  const std::int64_t channels = call::gate_channels(r, plan.dims.K);
   struct Sum {
     double sum = 0.0, stored = 0.0;
   };

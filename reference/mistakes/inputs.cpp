@@ -3,29 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
+#include "fixtures/call/operation.hpp"
+#include "fixtures/call/take.hpp"
 #include "reference/rule/gate.hpp"
 #include "reference/rule/lane.hpp"
 
 namespace goldenrule::mistakes {
 namespace {
-
-// Inputs with one row per token.
-constexpr const char* kTokenInputs[] = {"q", "k", "v", "a", "g", "b", "beta"};
-
-// Rows of `tensor`, whose leading axes hold `rows` of them, in the order of `source`.
-call::Tensor gather(const call::Tensor& tensor, std::int64_t rows,
-                    const std::vector<std::int64_t>& source) {
-  call::Tensor gathered(tensor.dtype(), tensor.shape());
-  if (rows == 0) return gathered;
-  const std::size_t size = tensor.bytes().size() / static_cast<std::size_t>(rows);
-  for (std::size_t r = 0; r < source.size(); ++r) {
-    std::memcpy(gathered.bytes().data() + r * size,
-                tensor.bytes().data() + static_cast<std::size_t>(source[r]) * size, size);
-  }
-  return gathered;
-}
 
 double value_or(const rule::Input& values, std::int64_t i, double otherwise) {
   return values.empty() ? otherwise : values[static_cast<std::size_t>(i)];
@@ -37,7 +22,7 @@ void for_each_gate(const call::Record& record, F&& f) {
   const call::Dims d = call::validate(record);
   const call::Convention& c = record.convention;
   const rule::CallInputs inputs(record);
-  const std::int64_t channels = gate_channels(record, d);
+  const std::int64_t channels = call::gate_channels(record, d.K);
   GatePlace p;
   for (p.token = 0; p.token < d.tokens; ++p.token) {
     for (p.head = 0; p.head < d.HV; ++p.head) {
@@ -129,44 +114,20 @@ call::Record with_qk_heads(const call::Record& record,
                            const std::function<std::int64_t(std::int64_t)>& map) {
   const call::Dims d = call::validate(record);
   call::Record changed = without_outputs(record);
-  for (const char* name : {"q", "k"}) {
-    const call::Tensor& given = record.inputs.at(name);
-    call::Shape shape = given.shape();
-    shape[shape.size() - 2] = d.HV;
-    call::Tensor spread(given.dtype(), shape);
-    const std::size_t size = static_cast<std::size_t>(d.K) * call::info(given.dtype()).bytes;
-    for (std::int64_t token = 0; token < d.tokens; ++token) {
-      for (std::int64_t j = 0; j < d.HV; ++j) {
-        std::memcpy(spread.bytes().data() + static_cast<std::size_t>(token * d.HV + j) * size,
-                    given.bytes().data() + static_cast<std::size_t>(token * d.H + map(j)) * size,
-                    size);
-      }
-    }
-    changed.inputs[name] = std::move(spread);
-  }
   // With a q/k head for every value head, gate heads must be spread alike.
-  if (record.convention.gate_head == call::GateHead::kQK) {
-    std::vector<std::int64_t> heads;
-    for (std::int64_t j = 0; j < d.HV; ++j) {
-      heads.push_back(d.qk_head(record.convention.head_map, j));
-    }
-    for (const char* name : {"A_log", "dt_bias"}) {
-      const call::Tensor* given = record.find_input(name);
-      if (given == nullptr) continue;
-      call::Shape shape = given->shape();
-      const auto width =
-          static_cast<std::int64_t>(given->size() / std::max<std::int64_t>(shape[0], 1));
-      shape[0] = d.HV;
-      call::Tensor spread(given->dtype(), shape);
-      for (std::int64_t j = 0; j < d.HV; ++j) {
-        for (std::int64_t i = 0; i < width; ++i) {
-          spread.set(j * width + i, (*given)[heads[static_cast<std::size_t>(j)] * width + i]);
-        }
-      }
-      changed.inputs[name] = std::move(spread);
-    }
-    changed.convention.gate_head = call::GateHead::kV;
+  const bool gates_of_qk = record.convention.gate_head == call::GateHead::kQK;
+  std::vector<std::int64_t> heads;
+  std::vector<std::int64_t> gate_heads;
+  for (std::int64_t j = 0; j < d.HV; ++j) {
+    heads.push_back(map(j));
+    gate_heads.push_back(d.qk_head(record.convention.head_map, j));
   }
+  call::for_each_input(changed, d, [&](const auto& row, const auto& axes, call::Tensor& tensor) {
+    const auto axis = call::find_axis(axes, call::Axis::kQkHead);
+    if (!axis) return;
+    tensor = call::take(tensor, *axis, row.has(call::Extent::kGateHeads) ? gate_heads : heads);
+  });
+  if (gates_of_qk) changed.convention.gate_head = call::GateHead::kV;
   changed.convention.head_map = call::HeadMap::kGrouped;
   return changed;
 }
@@ -174,15 +135,15 @@ call::Record with_qk_heads(const call::Record& record,
 call::Record with_tokens(const call::Record& record, const std::vector<std::int64_t>& source) {
   const call::Dims d = call::validate(record);
   call::Record changed = without_outputs(record);
-  for (const char* name : kTokenInputs) {
-    const auto it = changed.inputs.find(name);
-    if (it != changed.inputs.end()) it->second = gather(it->second, d.tokens, source);
-  }
+  const std::size_t rank = call::token_rank(record);
+  call::for_each_input(changed, d, [&](const auto& row, const auto&, call::Tensor& tensor) {
+    if (!row.is_per_token()) return;
+    const call::Shape leading(tensor.shape().begin(),
+                              tensor.shape().begin() + static_cast<std::ptrdiff_t>(rank));
+    const call::Tensor rows = call::with_leading(std::move(tensor), rank, {d.tokens});
+    tensor = call::with_leading(call::take(rows, 0, source), 1, leading);
+  });
   return changed;
-}
-
-std::int64_t gate_channels(const call::Record& record, const call::Dims& dims) {
-  return record.op == call::Op::kKda && has_gate(record) ? dims.K : 1;
 }
 
 std::int64_t longest_sequence(const call::Record& record) {
@@ -193,11 +154,6 @@ std::int64_t longest_sequence(const call::Record& record) {
     longest = std::max(longest, bounds[n] - bounds[n - 1]);
   }
   return longest;
-}
-
-bool has_logit_gate(const call::Record& record) {
-  return record.convention.gate == call::Gate::kSoftplus ||
-         record.convention.gate == call::Gate::kBounded;
 }
 
 }  // namespace goldenrule::mistakes

@@ -11,6 +11,7 @@
 #include <functional>
 #include <vector>
 
+#include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/call/record.hpp"
 
@@ -56,12 +57,12 @@ struct GatePlace {
 
 // What `applies` asks.
 
-/// Channels of the gate: K for per-channel gates, else 1.
-[[nodiscard]] std::int64_t gate_channels(const call::Record& record, const call::Dims& dims);
 /// Tokens of the longest sequence.
 [[nodiscard]] std::int64_t longest_sequence(const call::Record& record);
 /// softplus or bounded: alpha comes from a, A_log and dt_bias.
-[[nodiscard]] bool has_logit_gate(const call::Record& record);
+[[nodiscard]] inline bool has_logit_gate(const call::Record& record) {
+  return call::has_logit_gate(record.convention);
+}
 [[nodiscard]] inline bool has_gate(const call::Record& record) {
   return record.convention.gate != call::Gate::kNone;
 }

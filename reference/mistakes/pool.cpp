@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "fixtures/call/operation.hpp"
 #include "reference/mistakes/groups.hpp"
 #include "reference/mistakes/inputs.hpp"
 #include "reference/mistakes/outputs.hpp"
@@ -109,9 +110,6 @@ TensorMap slot_ignored(const Record& r, const Kernel& kernel) {
   return kernel(changed);
 }
 
-constexpr const char* kSlotInputs[] = {"state_indices", "output_state_indices",
-                                       "ssm_state_indices"};
-
 // The tensor that says where states are written.
 const call::Tensor* written_slots(const Record& r) {
   for (const char* name : {"ssm_state_indices", "output_state_indices", "state_indices"}) {
@@ -140,16 +138,15 @@ TensorMap pad_writes(const Record& r, const Kernel& kernel, std::int64_t target)
   std::vector<std::int64_t> blocks(static_cast<std::size_t>(d.slots));
   for (std::int64_t slot = 0; slot < d.slots; ++slot) blocks[static_cast<std::size_t>(slot)] = slot;
   std::int64_t last = -1;
-  for (const char* name : kSlotInputs) {
-    const auto it = changed.inputs.find(name);
-    if (it == changed.inputs.end()) continue;
-    for (std::int64_t i = 0; i < it->second.size(); ++i) {
-      if (static_cast<std::int64_t>(it->second[i]) != r.convention.pad_slot) continue;
+  call::for_each_input(changed, d, [&](const auto& row, const auto&, call::Tensor& slots) {
+    if (row.storage != call::Storage::kSlot) return;
+    for (std::int64_t i = 0; i < slots.size(); ++i) {
+      if (static_cast<std::int64_t>(slots[i]) != r.convention.pad_slot) continue;
       last = std::ssize(blocks);
-      it->second.set(i, static_cast<double>(last));
+      slots.set(i, static_cast<double>(last));
       blocks.push_back(target);
     }
-  }
+  });
   const call::Tensor& given = r.inputs.at("initial_state");
   call::Shape shape = given.shape();
   shape[0] = std::ssize(blocks);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "fixtures/call/operation.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/bounds/certificate.hpp"
 #include "reference/bounds/running.hpp"
@@ -107,7 +108,7 @@ class Evaluator {
   };
 
   [[nodiscard]] std::int64_t lane_bytes(std::int64_t tokens) const {
-    const std::int64_t gates = record_.op == call::Op::kKda ? dims_.K : 1;
+    const std::int64_t gates = call::gate_channels(record_, dims_.K);
     return tokens * ((2 * dims_.K + gates + 1) * static_cast<std::int64_t>(sizeof(S)) +
                      gates * static_cast<std::int64_t>(sizeof(double)) +
                      static_cast<std::int64_t>(sizeof(rule::TokenBounds)));

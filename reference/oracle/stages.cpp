@@ -4,6 +4,7 @@
 #include <string>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/oracle/lane_io.hpp"
@@ -120,9 +121,7 @@ class StageWriter {
   }
 
  private:
-  [[nodiscard]] std::int64_t gate_count() const {
-    return record_.op == call::Op::kKda && record_.convention.gate != call::Gate::kNone ? d_.K : 1;
-  }
+  [[nodiscard]] std::int64_t gate_count() const { return call::gate_channels(record_, d_.K); }
 
   // q and k of a query/key head are written by one of its value heads only.
   [[nodiscard]] bool first_of_group(std::int64_t head, std::int64_t qk_head) const {

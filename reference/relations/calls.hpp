@@ -3,33 +3,20 @@
 // Calls made from a call: other rows, other tokens, another mode. Numbers keep their type.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
 
+#include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/call/record.hpp"
+#include "fixtures/call/take.hpp"
 
 namespace goldenrule::relations {
 
-/// Inputs with a row for every token, and those that hold pool slots.
-inline constexpr std::array kTokenInputs{"q", "k", "v", "a", "g", "b", "beta"};
-inline constexpr std::array kSlotInputs{"state_indices", "output_state_indices",
-                                        "ssm_state_indices"};
-
-/// Index i of axis `axis` is index source[i] of `tensor`.
-[[nodiscard]] call::Tensor take(const call::Tensor& tensor, std::size_t axis,
-                                std::span<const std::int64_t> source);
-
 /// Every element x becomes f(flat index, x), rounded to the tensor's type.
 void change(call::Tensor& tensor, const std::function<double(std::int64_t, double)>& f);
-
-/// Leading axes of a token input: [B,T] or [total].
-[[nodiscard]] inline std::size_t token_rank(const call::Record& record) {
-  return record.mode == call::Mode::kPrefill ? 1 : 2;
-}
 
 /// A call of the same mode with these sequences (rows), in this order, on the same pool.
 [[nodiscard]] call::Record select_rows(const call::Record& record, const call::Plan& plan,

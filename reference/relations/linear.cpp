@@ -86,7 +86,7 @@ void beta_zero(Trial& trial) {
   call::Tensor& k = changed.inputs.at("k");
   std::vector<std::int64_t> channels = identity(k.shape().back());
   std::ranges::reverse(channels);
-  k = take(k, k.shape().size() - 1, channels);
+  k = call::take(k, k.shape().size() - 1, channels);
   const Run expected = trial.run(std::move(still));
   const Run actual = trial.run(std::move(changed));
   for (const auto& [name, tensor] : actual.outputs) {

@@ -110,7 +110,7 @@ class Chain {
       blocks.push_back(std::max<std::int64_t>(s.start_block, 0));  // of a padded row: not read
     }
     const call::Tensor* given = base_.record.find_input("initial_state");
-    if (given != nullptr) return take(*given, 0, blocks);
+    if (given != nullptr) return call::take(*given, 0, blocks);
     call::Shape shape = base_.outputs.at("final_state").shape();
     shape[0] = std::ssize(blocks);
     return {call::DType::kF32, shape};

@@ -69,21 +69,15 @@ HeadOrder other_heads(const call::Dims& d, call::HeadMap map) {
 void heads_permuted(Trial& trial) {
   const Run& base = trial.base();
   Record changed = base.record;
-  const call::Convention& convention = changed.convention;
-  const HeadOrder order = other_heads(base.plan.dims, convention.head_map);
-  const std::size_t rank = token_rank(changed);
-  for (auto& [name, tensor] : changed.inputs) {
-    if (name == "q" || name == "k") {
-      tensor = take(tensor, rank, order.qk);
-    } else if (name == "initial_state") {
-      tensor = take(tensor, 1, order.value);
-    } else if (name == "A_log" || name == "dt_bias") {
-      tensor =
-          take(tensor, 0, convention.gate_head == call::GateHead::kQK ? order.qk : order.value);
-    } else if (std::ranges::find(kTokenInputs, name) != kTokenInputs.end()) {
-      tensor = take(tensor, rank, order.value);
+  const HeadOrder order = other_heads(base.plan.dims, changed.convention.head_map);
+  const auto permute = [&](const auto&, const auto& axes, call::Tensor& tensor) {
+    if (const auto qk = call::find_axis(axes, call::Axis::kQkHead)) {
+      tensor = call::take(tensor, *qk, order.qk);
+    } else if (const auto value = call::find_axis(axes, call::Axis::kValueHead)) {
+      tensor = call::take(tensor, *value, order.value);
     }
-  }
+  };
+  call::for_each_input(changed, base.plan.dims, permute);
   std::vector<std::int64_t> moved(order.value.size());  // old head -> its place in the new call
   for (std::size_t j = 0; j < moved.size(); ++j) {
     moved[static_cast<std::size_t>(order.value[j])] = static_cast<std::int64_t>(j);
@@ -114,15 +108,14 @@ void slots_permuted(Trial& trial) {
   const call::Dims& d = base.plan.dims;
   Record changed = with_explicit_slots(base.record);
   const std::vector<std::int64_t> order = other_slots(changed, d.slots);
-  changed.inputs.at("initial_state") = take(changed.inputs.at("initial_state"), 0, order);
-  for (const char* name : kSlotInputs) {
-    const auto it = changed.inputs.find(name);
-    if (it == changed.inputs.end()) continue;
-    change(it->second, [&](std::int64_t, double slot) {
+  changed.inputs.at("initial_state") = call::take(changed.inputs.at("initial_state"), 0, order);
+  call::for_each_input(changed, d, [&](const auto& row, const auto&, call::Tensor& tensor) {
+    if (row.storage != call::Storage::kSlot) return;
+    change(tensor, [&](std::int64_t, double slot) {
       const auto s = static_cast<std::int64_t>(slot);
       return s < 0 || s >= d.slots ? slot : static_cast<double>(order[static_cast<std::size_t>(s)]);
     });
-  }
+  });
   const Run other = trial.run(std::move(changed));
   Pairs pairs;
   for (std::int64_t n = 0; n < d.rows; ++n)

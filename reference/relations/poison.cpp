@@ -61,10 +61,11 @@ void future_changed(Trial& trial) {
 // NaN in all token inputs for which poisoned(token) holds.
 template <class F>
 void poison_tokens(Record& record, std::int64_t tokens, F&& poisoned) {
-  for (const char* name : kTokenInputs) {
-    const auto it = record.inputs.find(name);
-    if (it == record.inputs.end() || tokens == 0) continue;
+  for (const call::TensorRow& row : call::operation(record.op).tensors) {
+    const auto it = record.inputs.find(std::string(row.name));
+    if (it == record.inputs.end() || !row.is_per_token() || tokens == 0) continue;
     const std::int64_t width = it->second.size() / tokens;
+    if (width == 0) continue;
     change(it->second, [&](std::int64_t i, double x) { return poisoned(i / width) ? kNaN : x; });
   }
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fixtures/call/operation.hpp"
 #include "reference/rule/gate.hpp"
 
 namespace goldenrule::rule {
@@ -126,7 +127,7 @@ CallInputs::CallInputs(const call::Record& record)
       initial_state(record.find_input("initial_state")) {
   // Only what the gate reads: validate() has checked the shapes of exactly these.
   const call::Gate gate = record.convention.gate;
-  if (gate == call::Gate::kSoftplus || gate == call::Gate::kBounded) {
+  if (call::has_logit_gate(record.convention)) {
     gate_input = Input(record.find_input("a"));
     A_log = Input(record.find_input("A_log"));
     dt_bias = Input(record.find_input("dt_bias"));
@@ -148,7 +149,7 @@ Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims, const C
   Lane<S> lane;
   lane.tokens = count;
   lane.K = K;
-  lane.gates = record.op == call::Op::kKda && c.gate != call::Gate::kNone ? K : 1;
+  lane.gates = call::gate_channels(record, K);
   lane.q.resize(static_cast<std::size_t>(count * K));
   lane.k.resize(static_cast<std::size_t>(count * K));
   lane.alpha.resize(static_cast<std::size_t>(count * lane.gates));

@@ -3,16 +3,10 @@
 
 #include <algorithm>
 
+#include "fixtures/call/operation.hpp"
+
 namespace goldenrule::verdict {
 namespace {
-
-// Appends the two state axes in the order of the layout.
-void append_state(const call::Record& record, const call::Shape& index, Coordinates& names) {
-  const std::size_t n = index.size();
-  const bool vk = record.convention.state_layout == call::StateLayout::kVK;
-  names.emplace_back("key", index[vk ? n - 1 : n - 2]);
-  names.emplace_back("value", index[vk ? n - 2 : n - 1]);
-}
 
 // The last sequence that begins at or before the packed token and is not empty there.
 std::pair<std::int64_t, std::int64_t> locate_packed(const call::Record& record,
@@ -23,27 +17,36 @@ std::pair<std::int64_t, std::int64_t> locate_packed(const call::Record& record,
   return {sequence, token - bounds[static_cast<std::size_t>(sequence)]};
 }
 
+// A row of a decode or MTP call is a sequence, and o and states have no heads but those of v.
+const char* word_for(call::Axis axis) {
+  switch (axis) {
+    case call::Axis::kRow:
+      return "sequence";
+    case call::Axis::kValueHead:
+      return "head";
+    default:
+      return call::name_of(axis).data();
+  }
+}
+
 }  // namespace
 
 Coordinates coordinates(const call::Record& record, const std::string& name,
                         const call::Shape& index) {
-  const bool prefill = record.mode == call::Mode::kPrefill;
+  const call::TensorRow& row = *call::find_row(record, call::Group::kOutput, name);
+  const std::vector<call::Axis> axes = call::axes_of(record, row);
   Coordinates names;
-  if (name == "o") {
-    if (prefill) {
-      const auto [sequence, token] = locate_packed(record, index[0]);
-      names = {{"sequence", sequence}, {"token", token}, {"head", index[1]}, {"value", index[2]}};
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i] == call::Axis::kPackedToken) {
+      const auto [sequence, token] = locate_packed(record, index[i]);
+      names.emplace_back("sequence", sequence);
+      names.emplace_back("token", token);
     } else {
-      names = {
-          {"sequence", index[0]}, {"token", index[1]}, {"head", index[2]}, {"value", index[3]}};
+      names.emplace_back(word_for(axes[i]), index[i]);
     }
-  } else if (name == "final_state") {
-    names = {{prefill ? "sequence" : "slot", index[0]}, {"head", index[1]}};
-    append_state(record, index, names);
-  } else {
-    names = {{"sequence", index[0]}, {"token", index[1]}, {"head", index[2]}};
-    append_state(record, index, names);
   }
+  // Key before value, whatever the layout of the state.
+  std::ranges::stable_sort(names, {}, [](const auto& n) { return n.first == "value"; });
   return names;
 }
 

@@ -67,6 +67,9 @@ int info(const std::string& file);
 /// A contract (a built-in one or a .json file) as JSON; without a name, the built-in ones.
 int contract(const std::string& name);
 
+/// The tables of the schema: operations with their tensors, conventions, contracts.
+int schema(bool json);
+
 /// The suites, or the case lines of one.
 int list(const std::string& suite);
 

@@ -140,6 +140,11 @@ int run(int argc, char** argv) {
   sub->add_option("file", file, "a capture or fixture")->required();
   sub->callback([&] { command = [&] { return tools::info(file); }; });
 
+  bool schema_json = false;
+  sub = app.add_subcommand("schema", "Print the tensors and conventions of every operation");
+  sub->add_flag("--json", schema_json, "as JSON, for programs");
+  sub->callback([&] { command = [&] { return tools::schema(schema_json); }; });
+
   std::string suite;
   sub = app.add_subcommand("list", "List the suites, or the case lines of one");
   sub->add_option("suite", suite, "a suite");

@@ -2,6 +2,7 @@
 #include "tools/gpu_run/record_call.hpp"
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/operation.hpp"
 
 namespace goldenrule::gpu {
 namespace {
@@ -109,8 +110,7 @@ goldenrule_gpu_recurrent_args make_args(const call::Record& record, const Place&
   goldenrule_gpu_recurrent_args a;
   goldenrule_gpu_recurrent_defaults(&a);
   set_conventions(record, dims_of(record), a);
-  const bool logits = record.convention.gate == call::Gate::kSoftplus ||
-                      record.convention.gate == call::Gate::kBounded;
+  const bool logits = call::has_logit_gate(record.convention);
   const bool direct = record.convention.beta == call::BetaForm::kDirect;
   const auto put = [&](goldenrule_gpu_tensor& to, const char* name, const call::TensorMap& from) {
     if (name == nullptr) return;

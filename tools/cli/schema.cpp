@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tables of the schema as they are in the library, for people and for programs: operations with
+// their tensors, conventions with their values and defaults, contracts. Where a tensor may be, and
+// which gate or beta reads it, is asked of the same function that validation asks.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "fixtures/call/operation.hpp"
+#include "fixtures/schema/fixture.hpp"
+#include "reference/bounds/contract.hpp"
+#include "tools/cli/commands.hpp"
+
+namespace goldenrule::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string extents_text(const call::TensorRow& row) {
+  std::string text;
+  for (const call::Extent extent : row.extents) {
+    if (extent == call::Extent::kNone) continue;
+    text += (text.empty() ? "" : ",") + std::string(call::name_of(extent));
+  }
+  return text;
+}
+
+const char* storage_text(const call::TensorRow& row) {
+  return row.storage == call::Storage::kFloat ? "float" : "integer";
+}
+
+// A record that has everything, so that only what is asked decides.
+call::Record asking(const call::Operation& operation, call::Mode mode) {
+  call::Record record;
+  record.op = operation.op;
+  record.mode = mode;
+  record.inputs["ssm_state_indices"];
+  return record;
+}
+
+bool may_be(const call::TensorRow& row, const call::Record& record) {
+  return row.spare || row.presence(record) != call::Presence::kAbsent;
+}
+
+/// The values of a convention that read the tensor; for tensors that are there whatever it is,
+/// none.
+template <class E>
+Json readers(const call::Operation& operation, const call::TensorRow& row,
+             E call::Convention::*field) {
+  Json names = Json::array();
+  call::Record record = asking(operation, call::Mode::kMtp);
+  for (std::size_t i = 0; i < call::EnumNames<E>::kNames.size(); ++i) {
+    record.convention.*field = static_cast<E>(i);
+    if (row.presence(record) != call::Presence::kAbsent) {
+      names.push_back(std::string(call::name_of(record.convention.*field)));
+    }
+  }
+  return names.size() == call::EnumNames<E>::kNames.size() ? Json::array() : names;
+}
+
+Json tensor_json(const call::Operation& operation, const call::TensorRow& row) {
+  Json modes = Json::array();
+  for (const call::Mode mode : operation.modes) {
+    if (may_be(row, asking(operation, mode))) modes.push_back(std::string(call::name_of(mode)));
+  }
+  return {{"name", std::string(row.name)},
+          {"group", row.group == call::Group::kInput ? "inputs" : "outputs"},
+          {"storage", storage_text(row)},
+          {"extents", extents_text(row)},
+          {"modes", modes},
+          {"gates", readers(operation, row, &call::Convention::gate)},
+          {"betas", readers(operation, row, &call::Convention::beta)},
+          {"present", std::string(row.present)}};
+}
+
+Json operation_json(const call::Operation& operation) {
+  Json tensors = Json::array();
+  for (const call::TensorRow& row : operation.tensors) {
+    tensors.push_back(tensor_json(operation, row));
+  }
+  Json modes = Json::array();
+  for (const call::Mode mode : operation.modes) modes.push_back(std::string(call::name_of(mode)));
+  return {{"name", std::string(call::name_of(operation.op))},
+          {"meaning", std::string(operation.meaning)},
+          {"modes", modes},
+          {"tensors", tensors}};
+}
+
+Json conventions_json() {
+  Json list = Json::array();
+  const call::Convention defaults;
+  call::for_each_field(defaults, [&](const char* name, const auto& value) {
+    using Field = std::decay_t<decltype(value)>;
+    Json row{{"name", name}};
+    if constexpr (std::is_enum_v<Field>) {
+      row["values"] = Json::array();
+      for (const std::string_view v : call::EnumNames<Field>::kNames) {
+        row["values"].push_back(std::string(v));
+      }
+      row["default"] = std::string(call::name_of(value));
+    } else if constexpr (std::is_same_v<Field, std::optional<double>>) {
+      row["type"] = "float";  // its default, K^-0.5, depends on the call
+    } else {
+      row["type"] = std::is_same_v<Field, double> ? "float" : "int";
+      row["default"] = value;
+    }
+    list.push_back(std::move(row));
+  });
+  return list;
+}
+
+Json schema_json() {
+  Json operations = Json::array();
+  for (const call::Operation& o : call::operations()) operations.push_back(operation_json(o));
+  Json contracts = Json::array();
+  for (const bounds::Contract& c : bounds::contracts()) contracts.push_back(c.name);
+  return {{"schema", std::string(schema::kSchema)},
+          {"operations", operations},
+          {"conventions", conventions_json()},
+          {"contracts", contracts}};
+}
+
+}  // namespace
+
+int schema(bool json) {
+  if (json) {
+    fmt::print("{}\n", schema_json().dump(2));
+    return 0;
+  }
+  for (const call::Operation& operation : call::operations()) {
+    fmt::print("{}: {}\n", call::name_of(operation.op), operation.meaning);
+    for (const call::TensorRow& row : operation.tensors) {
+      fmt::print("  {:<8} {:<22} {:<8} {:<32} {}\n",
+                 row.group == call::Group::kInput ? "input" : "output", row.name, storage_text(row),
+                 extents_text(row), row.present);
+    }
+  }
+  fmt::print("conventions\n");
+  for (const Json& c : conventions_json()) {
+    std::string values = c.contains("values") ? "" : c["type"].get<std::string>();
+    for (const Json& v : c.value("values", Json::array())) {
+      values += (values.empty() ? "" : ", ") + v.get<std::string>();
+    }
+    fmt::print("  {:<22} {} (default {})\n", c["name"].get<std::string>(), values,
+               c.contains("default") ? c["default"].dump() : "K^-0.5");
+  }
+  return 0;
+}
+
+}  // namespace goldenrule::tools
