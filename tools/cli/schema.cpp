@@ -22,7 +22,8 @@ std::string extents_text(const call::TensorRow& row) {
   std::string text;
   for (const call::Extent extent : row.extents) {
     if (extent == call::Extent::kNone) continue;
-    text += (text.empty() ? "" : ",") + std::string(call::name_of(extent));
+    if (!text.empty()) text += ',';
+    text += call::name_of(extent);
   }
   return text;
 }
@@ -141,7 +142,8 @@ int schema(bool json) {
   for (const Json& c : conventions_json()) {
     std::string values = c.contains("values") ? "" : c["type"].get<std::string>();
     for (const Json& v : c.value("values", Json::array())) {
-      values += (values.empty() ? "" : ", ") + v.get<std::string>();
+      if (!values.empty()) values += ", ";
+      values += v.get<std::string>();
     }
     fmt::print("  {:<22} {} (default {})\n", c["name"].get<std::string>(), values,
                c.contains("default") ? c["default"].dump() : "K^-0.5");
