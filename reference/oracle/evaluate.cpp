@@ -278,10 +278,11 @@ class Evaluator {
     Tile tile(lane, v.data(), columns, 0, columns);
     typename rule::ColumnNorms<S>::Row norm2{};
     if (sequence.start_block >= 0 && !inputs_.initial_state.empty()) {
+      const std::vector<double> start =
+          start_columns(inputs_, index_, sequence, job.head, first_column, columns);
       for (std::int64_t i = 0; i < dims_.K; ++i) {
         for (int c = 0; c < columns; ++c) {
-          const double x =
-              inputs_.initial_state[index_(sequence.start_block, job.head, i, first_column + c)];
+          const double x = start[static_cast<std::size_t>(i * columns + c)];
           tile.set_state(i, c, S(x));
           norm2[static_cast<std::size_t>(c)] += x * x;
         }

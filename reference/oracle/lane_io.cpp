@@ -1,7 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/oracle/lane_io.hpp"
 
+#include <algorithm>
+
 namespace goldenrule::oracle {
+
+std::vector<double> start_columns(const rule::CallInputs& inputs, const StateIndex& index,
+                                  const call::Sequence& sequence, std::int64_t head,
+                                  std::int64_t first, std::int64_t columns) {
+  std::vector<double> state(static_cast<std::size_t>(index.K * columns));
+  const auto place = [&](std::int64_t i, std::int64_t v) {
+    return static_cast<std::int64_t>(index(sequence.start_block, head, i, v));
+  };
+  if (!index.vk) {
+    for (std::int64_t i = 0; i < index.K; ++i) {
+      inputs.initial_state.read(place(i, first), columns, state.data() + i * columns);
+    }
+    return state;
+  }
+  std::vector<double> column;
+  for (std::int64_t c = 0; c < columns; ++c) {
+    const double* from = inputs.initial_state.read(place(0, first + c), index.K, column);
+    for (std::int64_t i = 0; i < index.K; ++i) {
+      state[static_cast<std::size_t>(i * columns + c)] = from[i];
+    }
+  }
+  return state;
+}
 
 rule::Matrix<double> lane_values(const rule::CallInputs& inputs, const call::Dims& dims,
                                  const call::Sequence& sequence, std::int64_t head) {
@@ -18,11 +43,8 @@ rule::Matrix<double> lane_start(const rule::CallInputs& inputs, const call::Dims
                                 std::int64_t head) {
   rule::Matrix<double> state = rule::Matrix<double>::Zero(dims.K, dims.V);
   if (sequence.start_block < 0 || inputs.initial_state.empty()) return state;
-  for (std::int64_t i = 0; i < dims.K; ++i) {
-    for (std::int64_t x = 0; x < dims.V; ++x) {
-      state(i, x) = inputs.initial_state[index(sequence.start_block, head, i, x)];
-    }
-  }
+  const std::vector<double> all = start_columns(inputs, index, sequence, head, 0, dims.V);
+  std::ranges::copy(all, state.data());
   return state;
 }
 

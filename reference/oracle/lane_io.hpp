@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "fixtures/call/plan.hpp"
 #include "reference/rule/forms.hpp"
@@ -28,6 +29,13 @@ struct StateIndex {
     return static_cast<std::size_t>((block * HV + head) * K * V + (vk ? v * K + i : i * V + v));
   }
 };
+
+/// Columns [first, first + columns) of the start state of one lane, [K, columns], read in rows.
+/// The sequence must have one.
+[[nodiscard]] std::vector<double> start_columns(const rule::CallInputs& inputs,
+                                                const StateIndex& index,
+                                                const call::Sequence& sequence, std::int64_t head,
+                                                std::int64_t first, std::int64_t columns);
 
 /// v of one lane, [token_count, V].
 [[nodiscard]] rule::Matrix<double> lane_values(const rule::CallInputs& inputs,

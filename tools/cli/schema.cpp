@@ -29,7 +29,15 @@ std::string extents_text(const call::TensorRow& row) {
 }
 
 const char* storage_text(const call::TensorRow& row) {
-  return row.storage == call::Storage::kFloat ? "float" : "integer";
+  switch (row.storage) {
+    case call::Storage::kFloat:
+      return "float";
+    case call::Storage::kInteger:
+      return "integer";
+    case call::Storage::kSlot:
+      return "slot";
+  }
+  return "";  // unreachable: every value is handled above
 }
 
 // A record that has everything, so that only what is asked decides.

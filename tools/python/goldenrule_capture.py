@@ -127,6 +127,7 @@ INPUTS = {
          "accepted_tokens"),
     "prefill": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "cu_seqlens"),
 }
+_SLOTS = ("state_indices", "output_state_indices", "ssm_state_indices")
 OUTPUTS = {
     "decode": ("o", "final_state"),
     "mtp": ("o", "final_state", "intermediate_states"),
@@ -560,7 +561,7 @@ class _Call:
         if final is not None and final.ndim == 4 and final.shape[1:] == (self.HV, *self.state):
             self.inputs["initial_state"] = np.zeros_like(final), is_bf16
             return
-        for name in (*_POOL, "ssm_state_indices"):
+        for name in _SLOTS:
             if name in self.inputs:
                 raise ValueError(f"inputs initial_state: is missing, and {name} names slots of it")
         zeros = np.zeros((self.rows, self.HV, *self.state), "<f4")
@@ -590,7 +591,7 @@ class _Call:
                   "beta": per_head, **self._of_parameters(),
                   "initial_state": (self.slots, self.HV, *self.state),
                   "ssm_state_indices": self.tokens, "cu_seqlens": (self.rows + 1,)}
-        for name in _POOL + ("num_accepted_tokens", "accepted_tokens"):
+        for name in (*_SLOTS[:2], "num_accepted_tokens", "accepted_tokens"):
             shapes[name] = (self.rows,)
         optional = {"dt_bias"} | ({"A_log"} if self.convention["gate"] == "bounded" else set())
         for name in gates:

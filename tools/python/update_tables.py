@@ -72,6 +72,7 @@ def generated(schema):
         table("_OF_BETA", readers(tensors, "betas", values["beta"])),
         "# Inputs and outputs that a call may have.\n"
         + table("INPUTS", [(m, wrapped_names(names(tensors, "inputs", m))) for m in modes]),
+        f"_SLOTS = {tuple_of([t['name'] for t in tensors if t['storage'] == 'slot'])}",
         table("OUTPUTS", [(m, names(tensors, "outputs", m)) for m in modes]),
     ]
     return "\n".join(blocks) + "\n"
