@@ -20,7 +20,7 @@ BENEATH = re.compile(r"\((?:/\S*/)?(?:libasan|libubsan|libtsan|libc|libm|ld-linu
 HDF5 = re.compile(r"\((?:/\S*/)?libhdf5[\w]*\.so")
 # malloc may fail: what HDF5 asks for damaged files is refused. `new` for which there is no memory
 # would be a bad_alloc, and the end of the child, but for the sanitizer, which reports it.
-OPTIONS = dict(ASAN_OPTIONS="allocator_may_return_null=1:max_allocation_size_mb=4096:"
+OPTIONS = dict(ASAN_OPTIONS="allocator_may_return_null=1:max_allocation_size_mb=512:"
                             "detect_leaks=0:abort_on_error=0",
                UBSAN_OPTIONS="print_stacktrace=1")
 NO_MEMORY = ("AddressSanitizer: out-of-memory", "AddressSanitizer: allocation-size-too-big",

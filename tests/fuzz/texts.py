@@ -10,6 +10,7 @@ NUMBERS = ("0", "1", "2", "-1", "-0", "+1", "007", "1.0", "1e3", "0x10", "", " "
            "4096", "16777216", "16777217", "2147483647", "2147483648", "-2147483648",
            "9223372036854775807", "-9223372036854775808", "9223372036854775808",
            "18446744073709551615", "1" + "0" * 400, "1e-400", "1e308", "-1e308", "5e-324")
+ENDS = ("-9223372036854775808", "9223372036854775807", "16777216", "0")
 EXTENTS = ("1", "2", "3", "4", "6", "8")
 # key: values that are right in some mode, more than once where they shall be frequent
 RIGHT = {
@@ -39,6 +40,7 @@ NEEDED = {"decode": ("B", "H", "HV", "K", "V"), "mtp": ("B", "T", "H", "HV", "K"
           "prefill": ("lens", "H", "HV", "K", "V")}
 ONLY = {"disable_state_update": ("mtp",), "P": ("decode", "mtp"), "slots": ("decode", "mtp"),
         "accepted": ("mtp",), "h0": ("prefill",)}
+NUMERIC = tuple(k for k in RIGHT if k != "lens" and RIGHT[k][0].lstrip("-")[:1].isdigit())
 LENGTHS = ("", ",", "1,", ",1", "1,,2", "x", "1x", "x1", "2x", "1x2x3", "-1", "2x-1", "0x5", "1e2",
            "9223372036854775807x1", "1x9223372036854775807", "3037000500x3037000500",
            "9223372036854775807x0,9223372036854775807x0", "16777216x1", "16777216x16777216")
@@ -72,9 +74,11 @@ def change_pair(rng, pairs):
     """One change in [(key, value)]."""
     at = rng.randrange(len(pairs))
     key = pairs[at][0]
-    kind = rng.randrange(8)
-    if kind == 0:
-        pairs[at] = (key, rng.choice(NUMBERS))
+    kind = rng.randrange(9)
+    if kind in (0, 8):  # in the place of the right one: a second one is refused before it is read
+        key = rng.choice(NUMERIC)
+        pairs[:] = [p for p in pairs if p[0] != key] + [
+            (key, rng.choice(rng.choice((NUMBERS, ENDS))))]
     elif kind == 1:
         pairs[at] = (key, braces(rng, key) if key in RIGHT else "{1,2}")
     elif kind == 2 and len(pairs) > 1:
