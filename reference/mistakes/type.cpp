@@ -25,6 +25,7 @@ constexpr const char* kOperands[] = {"q", "k", "v"};
 // halves.
 call::Tensor reinterpreted(const call::Tensor& t, DType type) {
   call::Tensor read(type, t.shape());
+  if (read.size() == 0) return read;  // memcpy must not be given a null pointer
   std::memcpy(read.bytes().data(), t.bytes().data(),
               std::min(read.bytes().size(), t.bytes().size()));
   return read;

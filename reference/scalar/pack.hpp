@@ -12,9 +12,10 @@
 #endif
 
 // One function, compiled for three generations of x86-64 and chosen at load time. The arithmetic
-// is the same in each (no contraction, IEEE operations only), so are the bits.
+// is the same in each (no contraction, IEEE operations only), so are the bits. Not with a
+// sanitizer: what chooses runs before the sanitizer has begun.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__)
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define GOLDENRULE_VECTOR_CLONES \
   __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else

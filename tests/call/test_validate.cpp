@@ -77,6 +77,20 @@ TEST_CASE("validate: extents of good records") {
   CHECK(p.slots == 3);
 }
 
+TEST_CASE("validate: heads of any size on no tokens are refused before they are multiplied") {
+  Record r = prefill();
+  constexpr std::int64_t kHuge = std::int64_t{1} << 40;
+  for (const char* name : {"q", "k"}) r.inputs[name] = floats({0, kH, kHuge});
+  r.inputs["v"] = floats({0, kHV, kHuge});
+  for (const char* name : {"a", "b"}) r.inputs[name] = floats({0, kHV});
+  r.inputs["cu_seqlens"] = integers({0});
+  r.inputs.erase("initial_state");
+  check_refused([&] { (void)validate(r); },
+                {ErrorKind::kShape, "/inputs/q, /inputs/v",
+                 "states of all tokens and slots with at most 2^56 elements",
+                 "[HV,K,V] [6,1099511627776,1099511627776]"});
+}
+
 TEST_CASE("validate: extents that disagree") {
   const auto shape = [](const std::string& name, const std::string& expected,
                         const std::string& actual) {

@@ -208,3 +208,17 @@ TEST_CASE("a family that the conventions cannot express is refused") {
   check_refused(with(kDecode, "gate=linear beta=direct qk_l2norm=none family=K"), ErrorKind::kValue,
                 "scale=1");
 }
+
+TEST_CASE("a pad slot beyond the 32 bits of a kernel's index is refused, the lowest integer too") {
+  for (const char* slot : {"-9223372036854775808", "9223372036854775807", "-2147483648"}) {
+    CAPTURE(slot);
+    try {
+      (void)parse(std::string("op=gdn mode=decode B=1 H=1 HV=1 K=4 V=4 pad_slot=") + slot);
+      FAIL_CHECK("accepted");
+    } catch (const goldenrule::Error& e) {
+      CHECK(e.where() == "pad_slot");
+      CHECK(e.expected() == "within +-(2^31-1)");
+      CHECK(e.actual() == slot);
+    }
+  }
+}

@@ -30,6 +30,13 @@ bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
+// "{0,1,2}"
+std::string counted(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text.append(i == 0 ? "{" : ",").append(std::to_string(i));
+  return text.append("}");
+}
+
 std::int64_t total(const Suite& suite, std::int64_t (*measure)(const Case&)) {
   std::int64_t sum = 0;
   for (const Case& c : suite.cases) sum += measure(c);
@@ -47,6 +54,16 @@ TEST_CASE("braces are a product, the leftmost varying slowest") {
     CAPTURE(bad);
     CHECK_THROWS_AS((void)expand(bad), Error);
   }
+}
+
+TEST_CASE("braces stand for a bounded number of cases, and there are few of them") {
+  const std::string hundred = counted(100);
+  CHECK(expand("a=" + hundred + " b=" + hundred).size() == 10'000);
+  CHECK_THROWS_AS((void)expand("a=" + hundred + " b=" + hundred + " c=" + hundred), Error);
+  std::string many;
+  for (int i = 0; i < 20'000; ++i) many += "a={1} ";
+  CHECK_THROWS_AS((void)expand(many), Error);
+  CHECK_THROWS_AS((void)expand(std::string(100'000, '{')), Error);
 }
 
 TEST_CASE("a suite text gives description and cases, and names the line of a mistake") {
@@ -173,4 +190,12 @@ TEST_CASE("shards are disjoint, complete, ordered and even") {
   CHECK(shard(suite, 5000, 5000).cases.empty());
   CHECK_THROWS_AS((void)shard(suite, 0, 4), Error);
   CHECK_THROWS_AS((void)shard(suite, 5, 4), Error);
+}
+
+TEST_CASE("shards of the largest cases: their work together is beyond 2^63") {
+  const std::string line = "op=gdn mode=prefill lens=262144 H=1 HV=1 K=262144 V=262144 seed=";
+  const Suite suite = parse_suite("mine", line + counted(2000));
+  CHECK(step_count(suite.cases[0]) == std::int64_t{1} << 54);
+  CHECK(shard(suite, 1, 2).cases.size() == 1000);
+  CHECK(shard(suite, 2, 2).cases.size() == 1000);
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fuzz_files.py [--seed N] [--count N | --seconds N] [--keep DIRECTORY] [--batch N]: files from
-strangers, some of which kill their reader.
+"""fuzz_files.py [--seed N] [--count N | --seconds N] [--keep DIRECTORY] [--batch N] [--reader
+PROGRAM]: files from strangers, some of which kill their reader.
 
 Captures in every dialect of the format that h5py writes are changed in their metadata (mutate.py)
 and given to `goldenrule check`, many on one command line. Whatever a file holds, the program must
@@ -8,7 +8,10 @@ end by itself with exit code 0, 1 or 2, in time, with a verdict for every file a
 reports. Prints how many files got which verdict and how many ended their reader; `--keep` stores
 those that did. Exit 1 on anything that must not be. A file is made again by its seed and dialect.
 
-Environment: GOLDENRULE.
+With --reader, read_files built with sanitizers takes the place of the program (sanitized.py): a
+report of a sanitizer in this project's code must not be, one in HDF5's is what the child is for.
+
+Environment: GOLDENRULE, where there is no reader.
 """
 
 import argparse
@@ -28,6 +31,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "cli")]
 
 import h5py  # noqa: E402
 import mutate  # noqa: E402
+import sanitized  # noqa: E402
 import support  # noqa: E402
 
 CASES = ("op=gdn mode=decode B=2 H=1 HV=1 K=4 V=2",
@@ -81,19 +85,23 @@ DIALECTS = {
 }
 
 
-def make_seeds(folder):
-    """{dialect and case: bytes of an honest capture}."""
+def generated(line, folder):
+    """An honest capture, made by the program."""
+    support.run("generate", line, "-o", folder)
+    (fixture,) = folder.glob("*.h5")
+    return support.make_capture(fixture, folder / "honest.h5")
+
+
+def make_seeds(folder, make):
+    """{dialect and case: bytes of a capture}; make(line, folder) gives its path."""
     seeds = {}
     for number, line in enumerate(CASES):
-        fixtures = folder / f"fixtures{number}"
-        support.run("generate", line, "-o", fixtures)
-        (fixture,) = fixtures.glob("*.h5")
-        honest = support.make_capture(fixture, folder / "honest.h5")
+        honest = make(line, folder / f"fixtures{number}")
         for dialect, (options, write) in DIALECTS.items():
             path = folder / "dialect.h5"
             with h5py.File(honest) as source, h5py.File(path, "w", **options) as file:
-                for key, value in source.attrs.items():
-                    file.attrs[key] = value
+                for key in ("schema", "op", "mode"):
+                    file.attrs[key] = source.attrs[key]
                 file.create_group("convention")
                 for key, value in source["convention"].attrs.items():
                     file["convention"].attrs[key] = value
@@ -109,11 +117,38 @@ def make_seeds(folder):
 
 
 class Fuzzer:
-    def __init__(self, folder, keep):
-        self.folder, self.keep = folder, keep
+    def __init__(self, folder, keep, reader):
+        self.folder, self.keep, self.reader = folder, keep, reader
         self.verdicts, self.deaths, self.wrong = Counter(), Counter(), []
 
-    def judge(self, files, options=()):
+    def judge(self, files):
+        return self.read(files) if self.reader else self.check(files)
+
+    def read(self, files):
+        """One command line of the sanitized reader."""
+        allowed = 60 + 3 * SECONDS_FOR_AN_ENDLESS_ONE * len(files)
+        result = sanitized.read(self.reader, [path for path, _ in files], allowed)
+        if not result.ended and result.theirs and not result.ours and len(files) == 1:
+            # HDF5 has survived the child and not this process: what the child is for.
+            self.verdicts["died outside a child"] += 1
+            return
+        if result.ours or not result.ended or len(result.answers) != len(files):
+            return self.accuse(files, result.ours or "it does not end, or answer")
+        for answer, (path, origin) in zip(result.answers, files):
+            self.verdicts[answer.split(" ")[0]] += 1
+            if answer.startswith("wrong"):
+                self.accuse([(path, origin)], answer)
+            died = DIED.search(answer)
+            if died:
+                self.note_death(died[1], path, origin)
+        self.deaths.update(result.theirs)
+
+    def note_death(self, how, path, origin):
+        self.deaths[how] += 1
+        if self.keep:
+            (self.keep / f"{origin}.h5").write_bytes(path.read_bytes())
+
+    def check(self, files, options=()):
         """One command line with all of `files`: [(path, origin)]."""
         report, junit = self.folder / "report.json", self.folder / "report.xml"
         for old in (report, junit):
@@ -141,10 +176,7 @@ class Fuzzer:
             self.verdicts[case["verdict"]] += 1
             died = DIED.search(case.get("reason") or "")
             if died:
-                self.deaths[died[1]] += 1
-                if self.keep:
-                    (self.keep / f"{origin}.h5").write_bytes(path.read_bytes())
-        return done
+                self.note_death(died[1], path, origin)
 
     def accuse(self, files, what):
         if len(files) == 1:
@@ -155,6 +187,17 @@ class Fuzzer:
             return
         for one in files:  # which of them?
             self.judge([one])
+
+    def refuse_blindness(self, seeds):
+        """Files that nobody has changed are read, and judged, without a word."""
+        files = []
+        for number, (name, data) in enumerate(sorted(seeds.items())):
+            files.append((self.folder / f"{number}.h5", f"unchanged, {name}"))
+            files[-1][0].write_bytes(data)
+        self.judge(files)
+        if set(self.verdicts) - {"taken", "EXACT", "WITHIN_BUDGET"} or self.deaths:
+            self.wrong.append(f"unchanged files: {dict(self.verdicts)}")
+        self.verdicts.clear()
 
     def run(self, seeds, first, count, seconds, batch):
         started, seed = time.monotonic(), first
@@ -178,21 +221,25 @@ def main():
     parser.add_argument("--seconds", type=float, default=10 ** 9)
     parser.add_argument("--batch", type=int, default=50)
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--reader", type=Path)
     options = parser.parse_args()
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        fuzzer = Fuzzer(folder, options.keep)
-        tried = fuzzer.run(make_seeds(folder), options.seed, options.count, options.seconds,
-                           options.batch)
+        fuzzer = Fuzzer(folder, options.keep, options.reader)
+        make = sanitized.maker(options.reader) if options.reader else generated
+        seeds = make_seeds(folder, make)
+        fuzzer.refuse_blindness(seeds)
+        tried = fuzzer.run(seeds, options.seed, options.count, options.seconds, options.batch)
     print(f"{tried} files from seed {options.seed}:", dict(fuzzer.verdicts))
     print("readers that did not end by themselves:", dict(fuzzer.deaths) or "none")
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     print(f"peak memory of a process: {peak} kB, allowed {PEAK_KILOBYTES}")
-    if peak > PEAK_KILOBYTES:
+    if peak > PEAK_KILOBYTES and not options.reader:  # a sanitizer keeps what was freed
         fuzzer.wrong.append("memory")
-    print("what must not be:", fuzzer.wrong or "none")
+    print("what must not be:", "; ".join(fuzzer.wrong[:5]) or "none",
+          f"({len(fuzzer.wrong)} in all)" if fuzzer.wrong else "")
     return 1 if fuzzer.wrong else 0
 
 

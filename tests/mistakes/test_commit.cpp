@@ -75,6 +75,24 @@ call::Record with_nan(call::Record record, std::int64_t token) {
 
 }  // namespace
 
+TEST_CASE("every mistake that applies can be made in a call without tokens") {
+  int made = 0;
+  for (const char* h0 : {"0", "1"}) {
+    for (const char* op : {"gdn", "kda"}) {
+      const call::Record record =
+          record_of(std::string("mode=prefill lens=0 H=1 HV=2 K=4 V=3 io=f16 gate=log op=") + op +
+                    " h0=" + h0);
+      for (const mistakes::Mistake& m : mistakes::table()) {
+        if (!m.applies(record)) continue;
+        CAPTURE(m.name);
+        CHECK(m.commit(record, mistakes::exact_kernel).at("o").size() == 0);
+        ++made;
+      }
+    }
+  }
+  CHECK(made > 20);
+}
+
 TEST_CASE("every mistake can be made and changes something") {
   std::vector<call::Record> records;
   for (const std::string& line : sample()) records.push_back(record_of(line));

@@ -40,6 +40,12 @@ constexpr std::initializer_list<const char*> kLines{
     "op=gdn mode=mtp B=5 T=4 H=1 HV=2 K=32 V=40 slots=padded accepted=mixed",
     "op=kda mode=decode B=7 H=2 HV=4 K=32 V=33 slots=separate_padded"};
 
+#if defined(__SANITIZE_THREAD__)
+constexpr std::initializer_list<int> kThreads{3};  // races do not wait for the right number
+#else
+constexpr std::initializer_list<int> kThreads{2, 3, 7};
+#endif
+
 }  // namespace
 
 TEST_CASE("threads: goldens, radii and spreads do not depend on their number") {
@@ -56,7 +62,7 @@ TEST_CASE("threads: goldens, radii and spreads do not depend on their number") {
       omp_set_num_threads(1);
       const oracle::Evaluation one = oracle::evaluate(record, precision, options);
       CHECK(same(one, one));
-      for (const int threads : {2, 3, 7}) {
+      for (const int threads : kThreads) {
         omp_set_num_threads(threads);
         CHECK(same(oracle::evaluate(record, precision, options), one));
       }
