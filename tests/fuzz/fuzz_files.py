@@ -83,6 +83,8 @@ DIALECTS = {
     "free space kept": (dict(libver="latest", fs_strategy="fsm", fs_persist=True), plain),
     "one chunk": (dict(libver="latest"), one_chunk),
 }
+# Refused even where nobody has changed them: their datasets may grow.
+GROWING = ("extensible", "extensible twice")
 
 
 def generated(line, folder):
@@ -191,7 +193,8 @@ class Fuzzer:
     def refuse_blindness(self, seeds):
         """Files that nobody has changed are read, and judged, without a word."""
         files = []
-        for number, (name, data) in enumerate(sorted(seeds.items())):
+        read = {name: data for name, data in seeds.items() if name.split(", case")[0] not in GROWING}
+        for number, (name, data) in enumerate(sorted(read.items())):
             files.append((self.folder / f"{number}.h5", f"unchanged, {name}"))
             files[-1][0].write_bytes(data)
         self.judge(files)
