@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "fixtures/call/error.hpp"
-#include "reference/mistakes/kernels.hpp"
 #include "reference/verdict/budget.hpp"
+#include "reference/verdict/kernels.hpp"
 
 namespace goldenrule::explain {
 namespace {
@@ -34,8 +34,8 @@ std::string text_of(double x) {
 
 class Watcher {
  public:
-  Watcher(const Record& record, const bounds::Contract& contract,
-          const oracle::Evaluation& evaluation)
+  Watcher(const Record& record, const contract::Contract& contract,
+          const verdict::Expectations& evaluation)
       : record_(record), contract_(contract), evaluation_(evaluation) {}
 
   /// Whether these outputs, stored as the capture's are, would pass.
@@ -50,13 +50,13 @@ class Watcher {
   [[nodiscard]] bool passes(const std::string& name, const call::Tensor& captured,
                             const call::Tensor& output) const {
     if (output.shape() != captured.shape()) return false;
-    const oracle::Expected& expected = evaluation_.outputs.at(name);
+    const verdict::Expected& expected = evaluation_.outputs.at(name);
     const verdict::Budget budget(name, captured.dtype(), expected, contract_);
     if (!budget.given()) return true;
     for (std::int64_t i = 0; i < output.size(); ++i) {
       const auto at = static_cast<std::size_t>(i);
-      if (!expected.undefined.empty() && expected.undefined[at]) continue;
-      const double granted = std::isfinite(expected.golden[at]) ? budget(at) : 0.0;
+      if (!expected.exact.undefined.empty() && expected.exact.undefined[at]) continue;
+      const double granted = std::isfinite(expected.exact.golden[at]) ? budget(at) : 0.0;
       const double y = call::round_to(captured.dtype(), output[i]);
       if (!verdict::passes(y, expected, at, granted)) return false;
     }
@@ -64,8 +64,8 @@ class Watcher {
   }
 
   const Record& record_;
-  const bounds::Contract& contract_;
-  const oracle::Evaluation& evaluation_;
+  const contract::Contract& contract_;
+  const verdict::Expectations& evaluation_;
 };
 
 // Visits the other values of each convention as f(attribute, value, record with that value).
@@ -106,11 +106,11 @@ void for_each_other_value(const Record& record, F&& f) {
 
 }  // namespace
 
-Blindness find_blindness(const Record& record, const bounds::Contract& contract,
-                         const oracle::Evaluation& evaluation,
-                         std::span<const mistakes::Mistake> table) {
+Blindness find_blindness(const verdict::Judgement& judgement) {
+  const Record& record = judgement.record;
+  const calls::Kernel exact = verdict::exact_kernel(*judgement.slice);
   Blindness blind;
-  const Watcher watcher(record, contract, evaluation);
+  const Watcher watcher(record, judgement.contract, judgement.expected);
   Record call = record;
   call.outputs.clear();
   // What the changed call asks for and the capture does not hold is refused: that is no silence.
@@ -121,10 +121,10 @@ Blindness find_blindness(const Record& record, const bounds::Contract& contract,
       return false;
     }
   };
-  for (const mistakes::Mistake& m : table) {
+  for (const calls::Mistake& m : judgement.slice->mistakes()) {
     if (!m.applies(call)) continue;
     ++blind.mistakes_tried;
-    if (!unseen([&] { return m.commit(call, mistakes::exact_kernel); })) continue;
+    if (!unseen([&] { return m.commit(call, exact); })) continue;
     if (std::ranges::find(blind.mistakes, m.name) == blind.mistakes.end()) {
       blind.mistakes.emplace_back(m.name);
     }
@@ -137,7 +137,7 @@ Blindness find_blindness(const Record& record, const bounds::Contract& contract,
           return;
         }
         ++blind.values_tried;
-        if (!unseen([&] { return mistakes::exact_kernel(changed); })) return;
+        if (!unseen([&] { return exact(changed); })) return;
         if (blind.conventions.empty() || blind.conventions.back().attribute != attribute) {
           blind.conventions.push_back({attribute, {}});
         }

@@ -14,9 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "reference/bounds/contract.hpp"
-#include "reference/mistakes/mistake.hpp"
-#include "reference/oracle/evaluate.hpp"
+#include "reference/verdict/verdict.hpp"
 
 namespace goldenrule::explain {
 
@@ -32,10 +30,7 @@ struct Blindness {
   std::vector<UnseenConvention> conventions;  ///< of them, those that it cannot tell apart
 };
 
-/// Of a judged record; `evaluation` is that of this record and contract (verdict::Judgement). Costs
-/// a computation of the call for every mistake and value.
-[[nodiscard]] Blindness find_blindness(const call::Record& record, const bounds::Contract& contract,
-                                       const oracle::Evaluation& evaluation,
-                                       std::span<const mistakes::Mistake> table);
+/// Of a judged record. Costs a computation of the call for every mistake and value.
+[[nodiscard]] Blindness find_blindness(const verdict::Judgement& judgement);
 
 }  // namespace goldenrule::explain

@@ -2,7 +2,6 @@
 #include "reference/explain/capture.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/take.hpp"
@@ -12,12 +11,6 @@ namespace goldenrule::explain {
 namespace {
 
 using Indices = std::vector<std::int64_t>;
-
-Indices all_of(std::int64_t n) {
-  Indices indices(static_cast<std::size_t>(n));
-  std::iota(indices.begin(), indices.end(), 0);
-  return indices;
-}
 
 // A selection on one axis.
 struct Selection {
@@ -32,7 +25,7 @@ void select(std::vector<T>& x, const call::Shape& shape, const Selection& s) {
 
 // The rows and heads that are left. A cut through value channels leaves them all; their blocks are
 // smaller.
-void select_blocks(oracle::Expected& e, const Selection& s) {
+void select_blocks(verdict::Exact& e, const Selection& s) {
   std::size_t inner = e.shape.size();
   std::size_t block = 1;
   while (inner > 0 && block < e.block) block *= static_cast<std::size_t>(e.shape[--inner]);
@@ -46,13 +39,13 @@ void select_blocks(oracle::Expected& e, const Selection& s) {
   }
 }
 
-void select(oracle::Expected& e, const Selection& s) {
-  select_blocks(e, s);
-  select(e.golden, e.shape, s);
-  select(e.radius, e.shape, s);
-  select(e.spread, e.shape, s);
-  select(e.undefined, e.shape, s);
-  e.shape = call::taken_shape(e.shape, s.axis, std::ssize(*s.indices));
+void select(verdict::Expected& e, const Selection& s) {
+  select_blocks(e.exact, s);
+  select(e.exact.golden, e.exact.shape, s);
+  select(e.exact.radius, e.exact.shape, s);
+  select(e.grant.spread, e.exact.shape, s);
+  select(e.exact.undefined, e.exact.shape, s);
+  e.exact.shape = call::taken_shape(e.exact.shape, s.axis, std::ssize(*s.indices));
 }
 
 class Cutter {
@@ -78,7 +71,7 @@ class Cutter {
       for (std::int64_t t = 0; t < count; ++t) kept.push_back(bounds[i] + t);
       new_bounds.push_back(static_cast<double>(kept.size()));
     }
-    const Indices rows = all_of(n);
+    const Indices rows = call::all_indices(n);
     const call::Dims dims = call::validate(result_.call);
     if (shortened) {
       result_.outputs.erase("final_state");
@@ -118,18 +111,20 @@ class Cutter {
 
 }  // namespace
 
-Capture make_capture(const call::Record& record, const bounds::Contract& contract,
-                     const oracle::Evaluation& evaluation) {
-  Capture capture{.call = record, .outputs = {}, .expected = {}, .contract = &contract};
-  capture.expected.precision = evaluation.precision;
+Capture make_capture(const verdict::Judgement& judgement) {
+  Capture capture{.slice = judgement.slice,
+                  .call = judgement.record,
+                  .outputs = {},
+                  .expected = {},
+                  .contract = &judgement.contract};
+  capture.expected.precision = judgement.expected.precision;
   capture.outputs = std::move(capture.call.outputs);
   capture.call.outputs.clear();
   std::erase_if(capture.outputs, [&](const auto& item) {
-    const oracle::Expected& e = evaluation.outputs.at(item.first);
-    return !verdict::Budget(item.first, item.second.dtype(), e, contract).given();
+    return !judgement.expected.outputs.at(item.first).grant.given;
   });
   for (const auto& [name, tensor] : capture.outputs) {
-    capture.expected.outputs[name] = evaluation.outputs.at(name);
+    capture.expected.outputs[name] = judgement.expected.outputs.at(name);
   }
   return capture;
 }

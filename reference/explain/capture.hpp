@@ -13,21 +13,20 @@
 #include <cstdint>
 #include <vector>
 
-#include "reference/bounds/contract.hpp"
-#include "reference/oracle/evaluate.hpp"
+#include "reference/verdict/verdict.hpp"
 
 namespace goldenrule::explain {
 
 struct Capture {
+  const verdict::Slice* slice = nullptr;
   call::Record call;  ///< without outputs
   call::TensorMap outputs;
-  oracle::Evaluation expected;  ///< of these outputs only
-  const bounds::Contract* contract = nullptr;
+  verdict::Expectations expected;  ///< of these outputs only
+  const contract::Contract* contract = nullptr;
 };
 
-/// Outputs that `contract` gives no budget are left out.
-[[nodiscard]] Capture make_capture(const call::Record& record, const bounds::Contract& contract,
-                                   const oracle::Evaluation& evaluation);
+/// Outputs that the contract gives no budget are left out. The judgement must outlive it.
+[[nodiscard]] Capture make_capture(const verdict::Judgement& judgement);
 
 /// What a cut keeps; nothing is cut by default.
 struct Cut {

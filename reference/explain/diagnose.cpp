@@ -50,7 +50,7 @@ struct Candidate {
 };
 
 struct Scattered {
-  const mistakes::Mistake* mistake;
+  const calls::Mistake* mistake;
   ScatterMatch match;
 };
 
@@ -142,7 +142,7 @@ std::vector<Capture> screening_cuts(const Capture& capture, std::span<const Fail
 class Search {
  public:
   Search(Capture capture, std::span<const Failures> failures,
-         std::vector<const mistakes::Mistake*> mistakes, const Deadline& deadline)
+         std::vector<const calls::Mistake*> mistakes, const Deadline& deadline)
       : deadline_(deadline),
         whole_(std::move(capture)),
         mistakes_(std::move(mistakes)),
@@ -156,7 +156,7 @@ class Search {
 
   void run() {
     std::vector<Hypothesis> singles;
-    for (const mistakes::Mistake* m : mistakes_) singles.push_back({m});
+    for (const calls::Mistake* m : mistakes_) singles.push_back({m});
     const std::vector<Candidate> promising =
         screen(singles, "single mistakes", [] { return false; });
     found_ = verify(promising);
@@ -193,7 +193,7 @@ class Search {
     parallel::Phase phase("mistakes that amplify roundings", std::ssize(self_made_));
     const auto runs = static_cast<std::int64_t>(kScatterRuns * self_made_.size());
     const bool whole = steps_ <= kScreeningSteps / std::max<std::int64_t>(runs, 1);
-    for (const mistakes::Mistake* m : self_made_) {
+    for (const calls::Mistake* m : self_made_) {
       const Trial& trial = whole || !screened_ ? whole_ : cuts_.back();
       const auto match = match_scatter(*trial.capture, {m});
       if (match && match->explains()) scattered_.push_back({m, *match});
@@ -245,14 +245,14 @@ class Search {
     return promising;
   }
 
-  void note_self_made(const mistakes::Mistake* m) {
+  void note_self_made(const calls::Mistake* m) {
     if (std::ranges::find(self_made_, m) == self_made_.end()) self_made_.push_back(m);
   }
 
   // The first of them on the whole capture, with the spread of the mistaken call. What a hypothesis
   // accounts for does not depend on the spread: those that cannot explain stay as they are.
   std::vector<Candidate> verify(const std::vector<Candidate>& promising) {
-    const bool chunked = whole_.capture->contract->chunk > 0;
+    const bool chunked = whole_.capture->contract->kind == contract::Kind::kChunked;
     const bool affordable = !chunked || steps_ <= kSpreadSteps;
     const SpreadBy by = affordable ? SpreadBy::kKernel : SpreadBy::kScaling;
     const std::size_t most = screened_ ? kVerifiedOfLarge : kVerified;
@@ -277,7 +277,7 @@ class Search {
   // Ordered pairs of one promising mistake and any other.
   std::vector<Hypothesis> pairs_of(const std::vector<Candidate>& promising) {
     std::vector<Hypothesis> pairs;
-    const auto add = [&](const mistakes::Mistake* a, const mistakes::Mistake* b) {
+    const auto add = [&](const calls::Mistake* a, const calls::Mistake* b) {
       if (a == b) return;
       for (const Hypothesis& pair : {Hypothesis{a, b}, Hypothesis{b, a}}) {
         if (std::ranges::find(pairs, pair) == pairs.end()) pairs.push_back(pair);
@@ -290,7 +290,7 @@ class Search {
       }
     }
     for (std::size_t i = 0; i < leading; ++i) {
-      for (const mistakes::Mistake* m : mistakes_) add(promising[i].hypothesis.front(), m);
+      for (const calls::Mistake* m : mistakes_) add(promising[i].hypothesis.front(), m);
     }
     // No more than the singles have cost, twice.
     const std::int64_t steps = screened_ ? kScreeningSteps / std::ssize(mistakes_) : steps_;
@@ -303,23 +303,23 @@ class Search {
 
   const Deadline& deadline_;
   const Trial whole_;
-  const std::vector<const mistakes::Mistake*> mistakes_;
+  const std::vector<const calls::Mistake*> mistakes_;
   const std::int64_t steps_;
   const bool screened_;
   std::vector<Trial> cuts_;
   std::int64_t pairs_ = 0, possible_pairs_ = 0;
   bool stopped_ = false;
-  std::vector<const mistakes::Mistake*> self_made_;  // with an implementation of their own
+  std::vector<const calls::Mistake*> self_made_;  // with an implementation of their own
   std::vector<Candidate> found_;
   std::vector<Scattered> scattered_;
 };
 
 Explanation explanation_of(const Hypothesis& hypothesis, const call::Record& record) {
   Explanation e;
-  for (const mistakes::Mistake* m : hypothesis) {
+  for (const calls::Mistake* m : hypothesis) {
     e.mistakes.emplace_back(m->name);
     e.meanings.emplace_back(m->meaning);
-    if (const auto meant = mistakes::meant_convention(*m, record)) e.meant.push_back(*meant);
+    if (const auto meant = calls::meant_convention(*m, record)) e.meant.push_back(*meant);
   }
   // One of two mistakes that is none leaves a mistake.
   if (e.meant.size() < e.mistakes.size()) e.meant.clear();
@@ -379,22 +379,25 @@ std::string Explanation::name() const {
   return text;
 }
 
-Diagnosis diagnose(const call::Record& record, const bounds::Contract& contract,
-                   const oracle::Evaluation& evaluation, std::span<const mistakes::Mistake> table,
+Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::Mistake> table,
                    const SearchLimit& limit) {
+  const call::Record& record = judgement.record;
   const Deadline deadline(limit);
   Diagnosis diagnosis;
   diagnosis.known = std::ssize(table);
-  const std::vector<Failures> failures = find_failures(record, contract, evaluation);
+  const std::vector<Failures> failures =
+      find_failures(record, judgement.contract, judgement.expected);
   std::int64_t failing = 0;
   for (const Failures& f : failures) failing += f.count;
   if (failing == 0) return diagnosis;
-  diagnosis.pattern = describe_pattern(record, contract, evaluation, failures);
-  diagnosis.of_capture = find_capture_mistakes(record, contract, evaluation, failures);
-  if (std::ranges::any_of(diagnosis.of_capture, &CaptureMistake::accounts)) return diagnosis;
-  Capture capture = make_capture(record, contract, evaluation);
-  std::vector<const mistakes::Mistake*> applicable;
-  for (const mistakes::Mistake& m : table) {
+  diagnosis.pattern = describe_pattern(record, judgement.contract, judgement.expected, failures);
+  if (judgement.slice->capture_mistakes != nullptr) {
+    diagnosis.of_capture = judgement.slice->capture_mistakes(judgement);
+  }
+  if (std::ranges::any_of(diagnosis.of_capture, &calls::CaptureMistake::accounts)) return diagnosis;
+  Capture capture = make_capture(judgement);
+  std::vector<const calls::Mistake*> applicable;
+  for (const calls::Mistake& m : table) {
     if (m.applies(capture.call)) applicable.push_back(&m);
   }
   diagnosis.tried = std::ssize(applicable);

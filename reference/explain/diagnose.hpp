@@ -26,9 +26,8 @@
 #include <string>
 #include <vector>
 
+#include "reference/calls/mistake.hpp"
 #include "reference/explain/capture.hpp"
-#include "reference/explain/capture_mistakes.hpp"
-#include "reference/mistakes/mistake.hpp"
 
 namespace goldenrule::explain {
 
@@ -53,7 +52,7 @@ struct Explanation {
 struct Diagnosis {
   std::string pattern;  ///< empty: nothing fails
   /// Mistakes of the capture. Where one accounts for the failures no other is looked for.
-  std::vector<CaptureMistake> of_capture;
+  std::vector<calls::CaptureMistake> of_capture;
   std::vector<Explanation> explanations;  ///< best first; those that do not explain come last
   std::int64_t known = 0;                 ///< mistakes in the table
   std::int64_t tried = 0;                 ///< of them, those that this call can show
@@ -68,11 +67,10 @@ struct SearchLimit {
   double seconds = std::numeric_limits<double>::infinity();
 };
 
-/// Of a judged record with at least one output; `evaluation` is that of this record and contract
-/// (verdict::Judgement). Deterministic where the limit does not stop it.
-[[nodiscard]] Diagnosis diagnose(const call::Record& record, const bounds::Contract& contract,
-                                 const oracle::Evaluation& evaluation,
-                                 std::span<const mistakes::Mistake> table,
+/// Of a judged record with at least one output, among the mistakes in `table` (of the operation:
+/// judgement.slice->mistakes()). Deterministic where the limit does not stop it.
+[[nodiscard]] Diagnosis diagnose(const verdict::Judgement& judgement,
+                                 std::span<const calls::Mistake> table,
                                  const SearchLimit& limit = {});
 
 }  // namespace goldenrule::explain

@@ -40,18 +40,18 @@ Grid::Grid(const call::Record& record, const call::Dims& dims, const std::string
   }
 }
 
-std::vector<Failures> find_failures(const call::Record& record, const bounds::Contract& contract,
-                                    const oracle::Evaluation& evaluation) {
+std::vector<Failures> find_failures(const call::Record& record, const contract::Contract& contract,
+                                    const verdict::Expectations& evaluation) {
   std::vector<Failures> all;
   for (const auto& [name, output] : record.outputs) {
-    const oracle::Expected& expected = evaluation.outputs.at(name);
+    const verdict::Expected& expected = evaluation.outputs.at(name);
     const verdict::Budget budget(name, output.dtype(), expected, contract);
     if (!budget.given()) continue;
     Failures f{.name = name, .failing = {}, .count = 0, .compared = 0};
-    f.failing.assign(expected.golden.size(), 0);
+    f.failing.assign(expected.exact.golden.size(), 0);
     for (std::size_t i = 0; i < f.failing.size(); ++i) {
-      if (!expected.undefined.empty() && expected.undefined[i]) continue;
-      const double granted = std::isfinite(expected.golden[i]) ? budget(i) : 0.0;
+      if (!expected.exact.undefined.empty() && expected.exact.undefined[i]) continue;
+      const double granted = std::isfinite(expected.exact.golden[i]) ? budget(i) : 0.0;
       if (!verdict::is_bounded(expected, i, granted)) continue;
       ++f.compared;
       const double y = output[static_cast<std::int64_t>(i)];

@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "reference/bounds/contract.hpp"
-#include "reference/oracle/evaluate.hpp"
+#include "fixtures/call/record.hpp"
+#include "reference/contract/contract.hpp"
+#include "reference/verdict/expectation.hpp"
 
 namespace goldenrule::explain {
 
@@ -47,7 +48,7 @@ struct Failures {
 /// Of every output of the record that `contract` gives a budget, in the order of their names, by
 /// the test of the verdict. `evaluation` must be of this record and contract.
 [[nodiscard]] std::vector<Failures> find_failures(const call::Record& record,
-                                                  const bounds::Contract& contract,
-                                                  const oracle::Evaluation& evaluation);
+                                                  const contract::Contract& contract,
+                                                  const verdict::Expectations& evaluation);
 
 }  // namespace goldenrule::explain

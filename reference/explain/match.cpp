@@ -115,7 +115,7 @@ class Comparison {
     sums.square += counted * counted;
     ++sums.compared;
     if (output_.elements[i] != Element::kFails) return;
-    const double error = y - output_.expected->golden[i];
+    const double error = y - output_.expected->exact.golden[i];
     if (std::isfinite(error) && std::isfinite(distance)) {
       // Scaled by the error, so that no power overflows where the values do.
       block.before += 1.0;
@@ -158,7 +158,7 @@ class Comparison {
   [[nodiscard]] Leftovers leftovers() const {
     Unwritten unwritten;
     for (std::size_t i = 0; i < predicted_.value.size(); ++i) {
-      if (is_left(i)) unwritten.add(output_.captured[i], output_.expected->golden[i]);
+      if (is_left(i)) unwritten.add(output_.captured[i], output_.expected->exact.golden[i]);
     }
     if (unwritten.count == 0) return Leftovers::kNothing;
     if (unwritten.is_constant()) return Leftovers::kConstant;
@@ -197,21 +197,21 @@ class Comparison {
 }  // namespace
 
 ComparedOutput::ComparedOutput(const std::string& output_name, const call::Tensor& output,
-                               const oracle::Expected& of_right_call,
-                               const bounds::Contract& contract)
+                               const verdict::Expected& of_right_call,
+                               const contract::Contract& contract)
     : name(output_name),
       type(output.dtype()),
       expected(&of_right_call),
       budget(output_name, output.dtype(), of_right_call, contract),
-      block(block_size(of_right_call.shape, output_name)),
+      block(block_size(of_right_call.exact.shape, output_name)),
       captured(output.to_doubles()),
       in_budgets(captured.size()),
       elements(captured.size(), Element::kUndefined) {
   for (std::size_t i = 0; i < captured.size(); ++i) {
-    if (!expected->undefined.empty() && expected->undefined[i]) continue;
+    if (!expected->exact.undefined.empty() && expected->exact.undefined[i]) continue;
     const double right = budget(i);
     in_budgets[i] = std::isfinite(right) ? static_cast<float>(right) : 1.0F;
-    if (!std::isfinite(expected->radius[i])) continue;
+    if (!std::isfinite(expected->exact.radius[i])) continue;
     elements[i] =
         verdict::passes(captured[i], *expected, i, right) ? Element::kPasses : Element::kFails;
   }
@@ -240,11 +240,11 @@ Match Matcher::match_right_call() const {
   Prediction right;
   for (const ComparedOutput& output : outputs_) {
     PredictedOutput& predicted = right.outputs[output.name];
-    predicted.value = output.expected->golden;
+    predicted.value = output.expected->exact.golden;
     predicted.spread.resize(predicted.value.size());
     for (std::size_t i = 0; i < predicted.value.size(); ++i) {
       predicted.spread[i] =
-          static_cast<float>(output.budget.spread(i)) + output.expected->radius[i];
+          static_cast<float>(output.budget.spread(i)) + output.expected->exact.radius[i];
     }
   }
   return match(right);

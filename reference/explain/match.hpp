@@ -45,13 +45,13 @@ struct Match {
 /// One output of a capture as all predictions are compared with it.
 struct ComparedOutput {
   ComparedOutput(const std::string& name, const call::Tensor& output,
-                 const oracle::Expected& expected, const bounds::Contract& contract);
+                 const verdict::Expected& expected, const contract::Contract& contract);
 
   enum class Element : std::uint8_t { kUndefined, kPasses, kFails };
 
   std::string name;
   call::DType type;
-  const oracle::Expected* expected;
+  const verdict::Expected* expected;
   verdict::Budget budget;  ///< of the right call
   std::size_t block;       ///< elements of one row and head
   std::vector<double> captured;

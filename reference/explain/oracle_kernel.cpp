@@ -59,38 +59,38 @@ OracleKernel::Key key_of(const call::Record& record) {
 
 }  // namespace
 
-const oracle::Evaluation& OracleKernel::evaluate(const call::Record& record) {
+const verdict::Expectations& OracleKernel::expect(const call::Record& record) {
   Key key = contract_ == nullptr ? Key{} : key_of(record);
   for (const Entry& entry : kept_) {
-    if (contract_ != nullptr && entry.key == key) return entry.evaluation;
+    if (contract_ != nullptr && entry.key == key) return entry.expected;
   }
   if (kept_.size() >= kKept || contract_ == nullptr) kept_.clear();
-  kept_.push_front(
-      {.key = std::move(key),
-       .evaluation = oracle::evaluate(
-           record, scalar::Precision::kDouble,
-           {.certify = contract_ != nullptr, .contract = contract_, .intermediate_states = true})});
-  return kept_.front().evaluation;
+  const auto tier = scalar::Precision::kDouble;
+  kept_.push_front({.key = std::move(key),
+                    .expected = contract_ == nullptr
+                                    ? slice_->evaluate(record, tier, {.certify = false})
+                                    : verdict::expect(*slice_, record, *contract_, tier)});
+  return kept_.front().expected;
 }
 
 call::TensorMap OracleKernel::operator()(const call::Record& record, const Signs& signs) {
   ++calls_;
   call::TensorMap outputs;
-  for (const auto& [name, e] : evaluate(record).outputs) {
-    std::vector<double> values = e.golden;
+  for (const auto& [name, e] : expect(record).outputs) {
+    std::vector<double> values = e.exact.golden;
     const random::Stream stream(signs.pattern.value_or(0), name);
     std::uint64_t minus = 0;  // of 64 elements, one bit each
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (signs.pattern && i % 64 == 0) minus = stream.bits(static_cast<std::int64_t>(i / 64));
-      if (!e.undefined.empty() && e.undefined[i]) {
+      if (!e.exact.undefined.empty() && e.exact.undefined[i]) {
         values[i] = std::numeric_limits<double>::quiet_NaN();
       } else if (signs.common != 0.0 && contract_ != nullptr) {
-        double spread = static_cast<double>(e.radius[i]);
-        if (!e.spread.empty()) spread += static_cast<double>(e.spread[i]);
+        double spread = static_cast<double>(e.exact.radius[i]);
+        if (!e.grant.spread.empty()) spread += static_cast<double>(e.grant.spread[i]);
         values[i] += (minus >> i % 64 & 1U) == 0 ? signs.common * spread : -signs.common * spread;
       }
     }
-    outputs[name] = call::Tensor(call::DType::kF64, e.shape, values);
+    outputs[name] = call::Tensor(call::DType::kF64, e.exact.shape, values);
   }
   return outputs;
 }

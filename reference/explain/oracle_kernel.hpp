@@ -9,9 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "reference/bounds/contract.hpp"
-#include "reference/mistakes/mistake.hpp"
-#include "reference/oracle/evaluate.hpp"
+#include "reference/verdict/slice.hpp"
 
 namespace goldenrule::explain {
 
@@ -25,7 +23,8 @@ class OracleKernel {
  public:
   using Key = std::vector<std::uint64_t>;  ///< of a call
   /// Without a contract there is no spread and shifts do nothing.
-  explicit OracleKernel(const bounds::Contract* contract) : contract_(contract) {}
+  OracleKernel(const verdict::Slice& slice, const contract::Contract* contract)
+      : slice_(&slice), contract_(contract) {}
 
   /// golden + sign (multiple sigma + bias + radius); NaN where nothing writes.
   [[nodiscard]] call::TensorMap operator()(const call::Record& record, const Signs& signs);
@@ -37,12 +36,13 @@ class OracleKernel {
   static constexpr std::size_t kKept = 2;
   struct Entry {
     Key key;
-    oracle::Evaluation evaluation;
+    verdict::Expectations expected;
   };
 
-  const oracle::Evaluation& evaluate(const call::Record& record);
+  const verdict::Expectations& expect(const call::Record& record);
 
-  const bounds::Contract* contract_;
+  const verdict::Slice* slice_;
+  const contract::Contract* contract_;
   std::list<Entry> kept_;
   std::int64_t calls_ = 0;
 };

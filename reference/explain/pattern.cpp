@@ -50,8 +50,8 @@ std::string axis_words(const AxisName& axis, const Hits& hits) {
 
 class TensorPattern {
  public:
-  TensorPattern(const call::Record& record, const bounds::Contract& contract,
-                const oracle::Evaluation& evaluation, const call::Dims& dims,
+  TensorPattern(const call::Record& record, const contract::Contract& contract,
+                const verdict::Expectations& evaluation, const call::Dims& dims,
                 const Failures& failures)
       : record_(record),
         dims_(dims),
@@ -211,7 +211,7 @@ class TensorPattern {
     for (std::size_t i = 0; i < failures_.failing.size(); ++i) {
       if (failures_.failing[i] == 0) continue;
       const double y = output_[static_cast<std::int64_t>(i)];
-      const double g = expected_.golden[i];
+      const double g = expected_.exact.golden[i];
       yg += y * g;
       gg += g * g;
       yy += y * y;
@@ -229,7 +229,7 @@ class TensorPattern {
   const call::Dims& dims_;
   const Failures& failures_;
   const call::Tensor& output_;
-  const oracle::Expected& expected_;
+  const verdict::Expected& expected_;
   const verdict::Budget budget_;
   const Grid grid_;
   Hits rows_, heads_, keys_, values_;
@@ -237,8 +237,8 @@ class TensorPattern {
 
 }  // namespace
 
-std::string describe_pattern(const call::Record& record, const bounds::Contract& contract,
-                             const oracle::Evaluation& evaluation,
+std::string describe_pattern(const call::Record& record, const contract::Contract& contract,
+                             const verdict::Expectations& evaluation,
                              std::span<const Failures> failures) {
   const call::Dims dims = call::validate(record);
   // In the order of the tensors, those with the same words together.

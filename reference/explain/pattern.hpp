@@ -20,8 +20,8 @@ namespace goldenrule::explain {
 /// Outputs that fail in the same way are named together, those that do not fail are left out;
 /// empty when nothing fails. `failures` as find_failures gives them, for this record.
 [[nodiscard]] std::string describe_pattern(const call::Record& record,
-                                           const bounds::Contract& contract,
-                                           const oracle::Evaluation& evaluation,
+                                           const contract::Contract& contract,
+                                           const verdict::Expectations& evaluation,
                                            std::span<const Failures> failures);
 
 }  // namespace goldenrule::explain

@@ -10,27 +10,26 @@
 namespace goldenrule::explain {
 namespace {
 
-using bounds::Contract;
+using contract::Contract;
 using verdict::Verdict;
 
-bool passes(const verdict::CaseReport& report) {
-  return std::ranges::all_of(report.tensors, [](const verdict::TensorReport& t) {
-    return t.verdict == Verdict::kExact || t.verdict == Verdict::kWithinBudget;
-  });
+bool passes(const verdict::TensorReport& t) {
+  return t.verdict == Verdict::kExact || t.verdict == Verdict::kWithinBudget;
 }
 
-// The sum over the outputs of log rms budget; nothing where some output is not within it.
-std::optional<double> width_if_kept(const call::Record& record, const Contract& contract) {
-  const verdict::Judgement judgement =
-      verdict::judgement(record, contract, scalar::Precision::kDouble);
-  if (!passes(judgement.report)) return std::nullopt;
+// The sum over the outputs of log rms budget; nothing where some output is not within it. Replaces
+// the grants in `expected`.
+std::optional<double> width_if_kept(const verdict::Judgement& judged, const Contract& contract,
+                                    verdict::Expectations& expected) {
+  judged.slice->grant(judged.record, contract, verdict::GrantDetail::kSpread, expected);
   double width = 0.0;
-  for (const auto& [name, output] : record.outputs) {
-    const oracle::Expected& expected = judgement.evaluation.outputs.at(name);
-    const verdict::Budget budget(name, output.dtype(), expected, contract);
+  for (const auto& [name, output] : judged.record.outputs) {
+    const verdict::Expected& e = expected.outputs.at(name);
+    if (!passes(verdict::judge(name, output, e, contract))) return std::nullopt;
+    const verdict::Budget budget(name, output.dtype(), e, contract);
     double square = 0.0;
-    for (std::size_t i = 0; i < expected.golden.size(); ++i) {
-      if (!std::isfinite(expected.golden[i])) continue;
+    for (std::size_t i = 0; i < e.exact.golden.size(); ++i) {
+      if (!std::isfinite(e.exact.golden[i])) continue;
       const double b = budget(i);
       square += b * b;
     }
@@ -39,23 +38,25 @@ std::optional<double> width_if_kept(const call::Record& record, const Contract& 
   return width;
 }
 
-// The one point of `permitting` that `judged` lacks; of several the one that grants least.
-std::string single_difference(const call::Record& record, const Contract& judged,
-                              const Contract& permitting) {
-  if (judged.kind == bounds::Kind::kIdeal) return "";
+// The one point of `permitting` that the contract of `judged` lacks; of several the one that grants
+// least.
+std::string single_difference(const verdict::Judgement& judged, const Contract& permitting,
+                              verdict::Expectations& expected) {
+  const Contract& given = judged.contract;
+  if (given.kind == contract::Kind::kIdeal) return "";
   const std::size_t points =
-      judged.kind == bounds::Kind::kChunked ? bounds::kPoints : bounds::kActivations;
+      given.kind == contract::Kind::kChunked ? contract::kPoints : contract::kActivations;
   std::string found;
   double least = 0.0;
   for (std::size_t i = 0; i < points; ++i) {
-    const auto point = static_cast<bounds::Point>(i);
-    if (permitting.unit_at(point) <= judged.unit_at(point)) continue;
-    Contract wider = judged;
+    const auto point = static_cast<contract::Point>(i);
+    if (permitting.unit_at(point) <= given.unit_at(point)) continue;
+    Contract wider = given;
     wider.rounding[i] = permitting.rounding[i];
-    const std::optional<double> width = width_if_kept(record, wider);
+    const std::optional<double> width = width_if_kept(judged, wider, expected);
     if (!width || (!found.empty() && *width >= least)) continue;
-    found = std::string(bounds::name_of(point)) + " in " +
-            std::string(bounds::info(*permitting.rounding[i]).name);
+    found = std::string(contract::name_of(point)) + " in " +
+            std::string(contract::info(*permitting.rounding[i]).name);
     least = *width;
   }
   return found;
@@ -63,29 +64,31 @@ std::string single_difference(const call::Record& record, const Contract& judged
 
 }  // namespace
 
-std::optional<Permit> tightest_permit(const call::Record& record, const Contract& judged) {
+std::optional<Permit> tightest_permit(const verdict::Judgement& judged) {
+  const call::Record& record = judged.record;
   const call::Dims d = call::validate(record);
   if (d.tokens * d.HV * d.state_size() > kPermitSteps) return std::nullopt;
+  verdict::Expectations expected = judged.expected;
   const Contract* best = nullptr;
   double best_width = 0.0;
-  for (const Contract& contract : bounds::contracts()) {
-    if (contract.kind == bounds::Kind::kChunked && record.mode != call::Mode::kPrefill) continue;
-    const std::optional<double> width = width_if_kept(record, contract);
+  for (const Contract& contract : contract::contracts()) {
+    if (contract.kind == contract::Kind::kChunked && record.mode != call::Mode::kPrefill) continue;
+    const std::optional<double> width = width_if_kept(judged, contract, expected);
     if (!width || (best != nullptr && *width >= best_width)) continue;
     best = &contract;
     best_width = *width;
   }
-  if (best == nullptr || best->name == judged.name) return std::nullopt;
+  if (best == nullptr || best->name == judged.contract.name) return std::nullopt;
   return Permit{.contract = best->name,
                 .meaning = best->meaning,
-                .difference = single_difference(record, judged, *best)};
+                .difference = single_difference(judged, *best, expected)};
 }
 
 bool is_far_within(const verdict::CaseReport& report) {
   constexpr double kFar = 0.01;
-  return passes(report) && std::ranges::all_of(report.tensors, [](const auto& t) {
-           return t.verdict == Verdict::kExact || t.max_ratio < kFar;
-         });
+  return std::ranges::all_of(report.tensors, [](const verdict::TensorReport& t) {
+    return passes(t) && (t.verdict == Verdict::kExact || t.max_ratio < kFar);
+  });
 }
 
 }  // namespace goldenrule::explain

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "reference/bounds/contract.hpp"
+#include "reference/contract/contract.hpp"
 #include "reference/verdict/verdict.hpp"
 
 namespace goldenrule::explain {
@@ -29,10 +29,10 @@ struct Permit {
 /// costs a verdict.
 inline constexpr std::int64_t kPermitSteps = std::int64_t{1} << 28;
 
-/// The tightest built-in contract that `record` keeps; nothing where it keeps none, where that is
-/// `judged` itself, or where the record is too large to try. Judges in double precision.
-[[nodiscard]] std::optional<Permit> tightest_permit(const call::Record& record,
-                                                    const bounds::Contract& judged);
+/// The tightest built-in contract that the outputs keep; nothing where they keep none, where that
+/// is the one that they were judged by, or where the record is too large to try. Judges in the tier
+/// of the judgement, whose exact values serve all contracts.
+[[nodiscard]] std::optional<Permit> tightest_permit(const verdict::Judgement& judgement);
 
 /// Whether no element of any output takes a hundredth of its budget.
 [[nodiscard]] bool is_far_within(const verdict::CaseReport& report);

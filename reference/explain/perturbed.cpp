@@ -7,9 +7,9 @@
 
 namespace goldenrule::explain {
 
-double first_rounding(const bounds::Contract& contract) {
-  const auto& type = contract.at(bounds::Point::kKey);
-  if (type) return bounds::unit_roundoff(*type);
+double first_rounding(const contract::Contract& contract) {
+  const auto& type = contract.at(contract::Point::kKey);
+  if (type) return contract::unit_roundoff(*type);
   return contract.unit_roundoff;
 }
 

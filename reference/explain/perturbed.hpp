@@ -7,13 +7,14 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "reference/bounds/contract.hpp"
+#include "fixtures/call/record.hpp"
+#include "reference/contract/contract.hpp"
 
 namespace goldenrule::explain {
 
 /// What the contract rounds first, as a relative error: half an ulp of the type of q^ and k^, or
 /// fp32 itself; 0 where nothing is rounded.
-[[nodiscard]] double first_rounding(const bounds::Contract& contract);
+[[nodiscard]] double first_rounding(const contract::Contract& contract);
 
 /// `record` with every element of the named inputs, as far as it has them, multiplied by 1 + u x,
 /// x uniform in [-1, 1]. Another seed gives other numbers.

@@ -13,10 +13,10 @@
 namespace goldenrule::explain {
 namespace {
 
-call::TensorMap commit(std::span<const mistakes::Mistake* const> chain, const call::Record& record,
-                       const mistakes::Kernel& kernel) {
+call::TensorMap commit(std::span<const calls::Mistake* const> chain, const call::Record& record,
+                       const calls::Kernel& kernel) {
   if (chain.empty()) return kernel(record);
-  const mistakes::Kernel inner = [&](const call::Record& changed) {
+  const calls::Kernel inner = [&](const call::Record& changed) {
     return commit(chain.subspan(1), changed, kernel);
   };
   // The outer mistake may have left a call in which the inner one cannot be made.
@@ -72,8 +72,7 @@ void widen(const call::TensorMap& shifted, Prediction& prediction) {
 }  // namespace
 
 std::optional<call::TensorMap> commit_all(const Capture& capture, const Hypothesis& hypothesis,
-                                          const call::Record& call,
-                                          const mistakes::Kernel& kernel) {
+                                          const call::Record& call, const calls::Kernel& kernel) {
   try {
     call::TensorMap outputs = commit(hypothesis, call, kernel);
     call::TensorMap wanted;
@@ -98,9 +97,9 @@ std::size_t block_size(const call::Shape& shape, const std::string& name) {
 Predictor::Predictor(const Capture& capture) : capture_(capture) {
   for (const auto& [name, e] : capture.expected.outputs) {
     Right& right = right_[name];
-    right.spread = e.radius;
-    for (std::size_t i = 0; i < e.spread.size(); ++i) right.spread[i] += e.spread[i];
-    right.magnitudes = magnitudes(e.golden, block_size(e.shape, name));
+    right.spread = e.exact.radius;
+    for (std::size_t i = 0; i < e.grant.spread.size(); ++i) right.spread[i] += e.grant.spread[i];
+    right.magnitudes = magnitudes(e.exact.golden, block_size(e.exact.shape, name));
   }
 }
 
@@ -108,7 +107,7 @@ void Predictor::add_scaled_spread(Prediction& prediction) const {
   for (auto& [name, output] : prediction.outputs) {
     const Right& right = right_.at(name);
     output.spread = right.spread;
-    const std::size_t block = block_size(capture_.expected.outputs.at(name).shape, name);
+    const std::size_t block = block_size(capture_.expected.outputs.at(name).exact.shape, name);
     const std::vector<double> own = magnitudes(output.value, block);
     for (std::size_t b = 0; b < own.size(); ++b) {
       if (!(right.magnitudes[b] > 0.0) || own[b] <= right.magnitudes[b]) continue;
@@ -119,7 +118,7 @@ void Predictor::add_scaled_spread(Prediction& prediction) const {
 }
 
 std::optional<Prediction> Predictor::predict(const Hypothesis& hypothesis, SpreadBy by) const {
-  OracleKernel kernel(by == SpreadBy::kKernel ? capture_.contract : nullptr);
+  OracleKernel kernel(*capture_.slice, by == SpreadBy::kKernel ? capture_.contract : nullptr);
   const auto commit_with = [&](const Signs& signs) {
     return commit_all(capture_, hypothesis, capture_.call,
                       [&](const call::Record& changed) { return kernel(changed, signs); });

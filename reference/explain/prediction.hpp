@@ -34,13 +34,13 @@
 #include <string>
 #include <vector>
 
+#include "reference/calls/mistake.hpp"
 #include "reference/explain/capture.hpp"
-#include "reference/mistakes/mistake.hpp"
 
 namespace goldenrule::explain {
 
 /// One or two mistakes, the outer one first: it changes the call that the inner one sees.
-using Hypothesis = std::vector<const mistakes::Mistake*>;
+using Hypothesis = std::vector<const calls::Mistake*>;
 
 struct PredictedOutput {
   std::vector<double> value;       ///< NaN: not written
@@ -85,7 +85,7 @@ class Predictor {
 [[nodiscard]] std::optional<call::TensorMap> commit_all(const Capture& capture,
                                                         const Hypothesis& hypothesis,
                                                         const call::Record& call,
-                                                        const mistakes::Kernel& kernel);
+                                                        const calls::Kernel& kernel);
 
 /// Elements of one row and head of an output of this shape.
 [[nodiscard]] std::size_t block_size(const call::Shape& shape, const std::string& name);

@@ -31,7 +31,7 @@ class Runs {
       : capture_(capture), hypothesis_(hypothesis), u_(first_rounding(*capture.contract)) {}
 
   [[nodiscard]] std::optional<call::TensorMap> run(int index) const {
-    OracleKernel kernel(nullptr);
+    OracleKernel kernel(*capture_.slice, nullptr);
     return commit_all(capture_, hypothesis_,
                       perturbed(capture_.call, {"q", "k", "v"}, u_,
                                 kScatterSeed + static_cast<std::uint64_t>(index)),
@@ -44,22 +44,22 @@ class Runs {
   const double u_;
 };
 
-double error_of(const call::Tensor& run, const oracle::Expected& e, std::size_t i) {
-  const double error = run[static_cast<std::int64_t>(i)] - e.golden[i];
+double error_of(const call::Tensor& run, const verdict::Expected& e, std::size_t i) {
+  const double error = run[static_cast<std::int64_t>(i)] - e.exact.golden[i];
   return std::isfinite(error) ? error : kInfinity;  // a run that is not finite errs without bound
 }
 
 std::optional<Errors> errors_of(const Capture& capture, const Runs& runs, int count) {
   Errors errors;
   for (const auto& [name, e] : capture.expected.outputs) {
-    errors.squares[name].resize(e.golden.size());
-    errors.sums[name].resize(e.golden.size());
+    errors.squares[name].resize(e.exact.golden.size());
+    errors.sums[name].resize(e.exact.golden.size());
   }
   for (int index = 0; index < count; ++index) {
     const auto outputs = runs.run(index);
     if (!outputs) return std::nullopt;
     for (auto& [name, square] : errors.squares) {
-      const oracle::Expected& e = capture.expected.outputs.at(name);
+      const verdict::Expected& e = capture.expected.outputs.at(name);
       std::vector<double>& sum = errors.sums.at(name);
       for (std::size_t i = 0; i < square.size(); ++i) {
         const double error = error_of(outputs->at(name), e, i);
@@ -77,7 +77,7 @@ double common_share(const Capture& capture, const Errors& errors, int runs) {
   std::int64_t blocks = 0;
   for (const auto& [name, square] : errors.squares) {
     const std::vector<double>& sum = errors.sums.at(name);
-    const std::size_t block = block_size(capture.expected.outputs.at(name).shape, name);
+    const std::size_t block = block_size(capture.expected.outputs.at(name).exact.shape, name);
     for (std::size_t first = 0; first < square.size(); first += block) {
       double common = 0.0;
       double all = 0.0;
@@ -165,7 +165,7 @@ class ScatterMatcher {
       const auto outputs = runs.run(index);
       if (!outputs) break;
       for (const auto& [name, square] : squares_) {
-        const oracle::Expected& e = capture_.expected.outputs.at(name);
+        const verdict::Expected& e = capture_.expected.outputs.at(name);
         std::vector<double> others = square;
         for (std::size_t i = 0; i < others.size(); ++i) {
           const double own = error_of(outputs->at(name), e, i);
@@ -181,21 +181,21 @@ class ScatterMatcher {
  private:
   [[nodiscard]] double ratio(const std::string& name, const call::Tensor& output,
                              const std::vector<double>& square, int runs) const {
-    const oracle::Expected& e = capture_.expected.outputs.at(name);
+    const verdict::Expected& e = capture_.expected.outputs.at(name);
     const verdict::Budget budget(name, capture_.outputs.at(name).dtype(), e, *capture_.contract);
-    const std::size_t block = block_size(e.shape, name);
+    const std::size_t block = block_size(e.exact.shape, name);
     double largest = 0.0;
     for (std::size_t first = 0; first < square.size(); first += block) {
       const BlockSigma sigma(square, first, block, runs);
       const double growth = growth_[head_of(e, name, first)];
       for (std::size_t i = first; i < first + block; ++i) {
-        if (!e.undefined.empty() && e.undefined[i]) continue;
-        const double error = std::fabs(output[static_cast<std::int64_t>(i)] - e.golden[i]);
+        if (!e.exact.undefined.empty() && e.exact.undefined[i]) continue;
+        const double error = std::fabs(output[static_cast<std::int64_t>(i)] - e.exact.golden[i]);
         const double s = sigma(i);
-        const double right = budget(i) + static_cast<double>(e.radius[i]);
+        const double right = budget(i) + static_cast<double>(e.exact.radius[i]);
         // Where a run overflows, the capture may, and may hold anything else.
         const double r = std::isinf(s)          ? 0.0
-                         : std::isfinite(error) ? error / (growth * right + e.multiple * s)
+                         : std::isfinite(error) ? error / (growth * right + e.grant.multiple * s)
                                                 : kInfinity;
         largest = std::max(largest, r);
       }
@@ -205,9 +205,9 @@ class ScatterMatcher {
 
   void compare_profile(const std::string& name, const call::Tensor& output,
                        const std::vector<double>& square) {
-    const oracle::Expected& e = capture_.expected.outputs.at(name);
+    const verdict::Expected& e = capture_.expected.outputs.at(name);
     const verdict::Budget budget(name, output.dtype(), e, *capture_.contract);
-    const std::size_t block = block_size(e.shape, name);
+    const std::size_t block = block_size(e.exact.shape, name);
     double errors = 0.0;
     double sigmas = 0.0;
     for (std::size_t first = 0; first < square.size(); first += block) {
@@ -216,13 +216,13 @@ class ScatterMatcher {
       double block_expected = 0.0;
       bool fails = false;
       for (std::size_t i = first; i < first + block; ++i) {
-        if (!e.undefined.empty() && e.undefined[i]) continue;
+        if (!e.exact.undefined.empty() && e.exact.undefined[i]) continue;
         const double y = output[static_cast<std::int64_t>(i)];
-        const double error = std::fabs(y - e.golden[i]);
+        const double error = std::fabs(y - e.exact.golden[i]);
         const double s = sigma(i);
         if (!std::isfinite(error) || !std::isfinite(s)) continue;
         block_errors += error * error;
-        const double right = budget(i) + static_cast<double>(e.radius[i]);
+        const double right = budget(i) + static_cast<double>(e.exact.radius[i]);
         if (s > 0.0) block_expected += std::erfc(right / (std::numbers::sqrt2 * s));
         if (verdict::passes(y, e, i, budget(i))) continue;
         fails = true;
@@ -244,20 +244,20 @@ class ScatterMatcher {
     }
   }
 
-  [[nodiscard]] std::size_t head_of(const oracle::Expected& e, const std::string& name,
+  [[nodiscard]] std::size_t head_of(const verdict::Expected& e, const std::string& name,
                                     std::size_t i) const {
-    return i / block_size(e.shape, name) % growth_.size();
+    return i / block_size(e.exact.shape, name) % growth_.size();
   }
 
   void grow(const std::string& name, const std::vector<double>& square) {
-    const oracle::Expected& e = capture_.expected.outputs.at(name);
+    const verdict::Expected& e = capture_.expected.outputs.at(name);
     std::vector<double> errors(growth_.size());
     std::vector<double> values(growth_.size());
     for (std::size_t i = 0; i < square.size(); ++i) {
-      if (!std::isfinite(square[i]) || !std::isfinite(e.golden[i])) continue;
+      if (!std::isfinite(square[i]) || !std::isfinite(e.exact.golden[i])) continue;
       const std::size_t head = head_of(e, name, i);
       errors[head] += square[i] / runs_;
-      values[head] += e.golden[i] * e.golden[i];
+      values[head] += e.exact.golden[i] * e.exact.golden[i];
     }
     for (std::size_t j = 0; j < growth_.size(); ++j) {
       if (values[j] > 0.0) {

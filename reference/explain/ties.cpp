@@ -24,7 +24,7 @@ call::Record arithmetic_errs(const Capture& capture, int run) {
 
 // The capture as run `run` of the mistake would have made it.
 std::optional<Capture> recaptured(const Capture& capture, const Hypothesis& hypothesis, int run) {
-  OracleKernel kernel(nullptr);
+  OracleKernel kernel(*capture.slice, nullptr);
   const auto outputs = commit_all(capture, hypothesis, arithmetic_errs(capture, run),
                                   [&](const call::Record& changed) { return kernel(changed, {}); });
   if (!outputs) return std::nullopt;

@@ -20,9 +20,9 @@
 #include <array>
 #include <cmath>
 
-#include "reference/mistakes/inputs.hpp"
-#include "reference/relations/calls.hpp"
-#include "reference/relations/groups.hpp"
+#include "reference/calls/inputs.hpp"
+#include "reference/calls/rows.hpp"
+#include "reference/relations/tables.hpp"
 #include "reference/relations/trial.hpp"
 
 namespace goldenrule::relations {
@@ -40,7 +40,7 @@ double largest(call::DType type) {
   return std::ldexp(2.0 - std::ldexp(1.0, 1 - t.significand_bits), t.max_exponent);
 }
 
-bool can_scale(const Record& r, const bounds::Contract&) {
+bool can_scale(const Record& r, const contract::Contract&) {
   if (call::validate(r).tokens == 0) return false;
   for (const char* name : {"v", "initial_state"}) {
     const call::Tensor* t = r.find_input(name);
@@ -57,9 +57,9 @@ void power_of_two(Trial& trial) {
   for (const char* name : {"v", "initial_state"}) {
     const auto it = changed.inputs.find(name);
     if (it == changed.inputs.end()) continue;
-    change(it->second, [](std::int64_t, double x) { return kScale * x; });
+    calls::change(it->second, [](std::int64_t, double x) { return kScale * x; });
   }
-  const auto tokens = static_cast<double>(mistakes::longest_sequence(base.record));
+  const auto tokens = static_cast<double>(calls::longest_sequence(base.record));
   const double inside =
       kScale * kSubnormalF32 * tokens * 3.0 * static_cast<double>(base.plan.dims.K);
   const Run other = trial.run(std::move(changed));
@@ -79,12 +79,12 @@ void power_of_two(Trial& trial) {
 void beta_zero(Trial& trial) {
   Record still = trial.base().record;
   const bool direct = still.convention.beta == call::BetaForm::kDirect;
-  change(still.inputs.at(direct ? "beta" : "b"),
-         [&](std::int64_t, double) { return direct ? 0.0 : kZeroBetaLogit; });
+  calls::change(still.inputs.at(direct ? "beta" : "b"),
+                [&](std::int64_t, double) { return direct ? 0.0 : kZeroBetaLogit; });
   Record changed = still;
-  change(changed.inputs.at("v"), [](std::int64_t, double x) { return 3.0 - x; });
+  calls::change(changed.inputs.at("v"), [](std::int64_t, double x) { return 3.0 - x; });
   call::Tensor& k = changed.inputs.at("k");
-  std::vector<std::int64_t> channels = identity(k.shape().back());
+  std::vector<std::int64_t> channels = call::all_indices(k.shape().back());
   std::ranges::reverse(channels);
   k = call::take(k, k.shape().size() - 1, channels);
   const Run expected = trial.run(std::move(still));
@@ -102,11 +102,12 @@ void summed(Trial& trial) {
   const call::Dims& d = base.plan.dims;
   const auto part = [&](std::int64_t parity) {
     Record changed = base.record;
-    change(changed.inputs.at("v"),
-           [&](std::int64_t i, double x) { return i / (d.HV * d.V) % 2 == parity ? x : 0.0; });
+    calls::change(changed.inputs.at("v"), [&](std::int64_t i, double x) {
+      return i / (d.HV * d.V) % 2 == parity ? x : 0.0;
+    });
     const auto states = changed.inputs.find("initial_state");
     if (parity == 0 && states != changed.inputs.end()) {
-      change(states->second, [](std::int64_t, double) { return 0.0; });
+      calls::change(states->second, [](std::int64_t, double) { return 0.0; });
     }
     return trial.run(std::move(changed));
   };
@@ -124,7 +125,7 @@ void summed(Trial& trial) {
   }
 }
 
-bool has_tokens(const Record& r, const bounds::Contract&) { return call::validate(r).tokens > 0; }
+bool has_tokens(const Record& r, const contract::Contract&) { return call::validate(r).tokens > 0; }
 
 constexpr std::array kTable{
     Relation{"power_of_two", "v and the states times 8: the outputs times 8", Demand::kSameBits,

@@ -28,13 +28,13 @@
 #include <array>
 #include <cmath>
 
-#include "reference/mistakes/inputs.hpp"
-#include "reference/mistakes/outputs.hpp"
-#include "reference/oracle/lane_io.hpp"
-#include "reference/relations/calls.hpp"
-#include "reference/relations/groups.hpp"
+#include "reference/calls/inputs.hpp"
+#include "reference/calls/outputs.hpp"
+#include "reference/calls/rows.hpp"
+#include "reference/delta/oracle/lane_io.hpp"
+#include "reference/delta/rule/lane.hpp"
+#include "reference/relations/tables.hpp"
 #include "reference/relations/trial.hpp"
-#include "reference/rule/lane.hpp"
 
 namespace goldenrule::relations {
 namespace {
@@ -85,7 +85,8 @@ class Chain {
 
   void run() {
     for (std::size_t step = 0;; ++step) {
-      std::map<std::int64_t, std::vector<Stretch>> calls;  // by tokens in a row; prefill takes any
+      std::map<std::int64_t, std::vector<calls::Stretch>>
+          calls;  // by tokens in a row; prefill takes any
       for (std::size_t n = 0; n < ends_.size(); ++n) {
         if (step >= ends_[n].size()) continue;
         const std::int64_t begin = step == 0 ? 0 : ends_[n][step - 1];
@@ -116,8 +117,9 @@ class Chain {
     return {call::DType::kF32, shape};
   }
 
-  void run_call(const std::vector<Stretch>& stretches, std::optional<call::Tensor>& stored) {
-    const Run run = trial_.run(stretch_call(base_.record, base_.plan, mode_, stretches, states_));
+  void run_call(const std::vector<calls::Stretch>& stretches, std::optional<call::Tensor>& stored) {
+    const Run run =
+        trial_.run(calls::stretch_call(base_.record, base_.plan, mode_, stretches, states_));
     const Grants granted = trial_.granted(run);
     const call::Tensor& states = run.outputs.at("final_state");
     if (!stored) stored.emplace(states.dtype(), states_.shape());
@@ -133,17 +135,17 @@ class Chain {
     }
   }
 
-  void follow_lane(const Stretch& s, std::int64_t row, std::int64_t head, const Run& run,
+  void follow_lane(const calls::Stretch& s, std::int64_t row, std::int64_t head, const Run& run,
                    const Grants& granted) {
     const call::Sequence& sequence = base_.plan.sequences[static_cast<std::size_t>(s.sequence)];
-    const auto lane = rule::prepare_lane<double>(base_.record, d_, inputs_,
-                                                 sequence.first_token + s.begin, s.count, head);
+    const auto lane = delta::prepare_lane<double>(base_.record, d_, inputs_,
+                                                  sequence.first_token + s.begin, s.count, head);
     const std::int64_t first = run.plan.sequences[static_cast<std::size_t>(row)].first_token;
     for (std::int64_t x = 0; x < d_.V; ++x) {
       Carried& carried = carried_[static_cast<std::size_t>(s.sequence) * lane_size() +
                                   static_cast<std::size_t>(head * d_.V + x)];
       for (std::int64_t t = 0; t < s.count; ++t) {
-        const rule::TokenBounds& b = lane.bounds[static_cast<std::size_t>(t)];
+        const delta::TokenBounds& b = lane.bounds[static_cast<std::size_t>(t)];
         const double step = b.spectral * b.alpha_max;
         carried = {carried.random2 * step * step, carried.sure * step};
         const auto at = static_cast<std::size_t>(
@@ -190,8 +192,8 @@ class Chain {
   const Run& base_;
   const call::Dims& d_;
   const Mode mode_;
-  const rule::CallInputs inputs_;
-  const oracle::StateIndex index_;
+  const delta::CallInputs inputs_;
+  const delta::StateIndex index_;
   std::vector<std::vector<std::int64_t>> ends_;
   call::Tensor states_;
   std::vector<Carried> carried_;  // of every sequence, head and value column
@@ -203,15 +205,15 @@ void in_pieces(Trial& trial) {
 }
 
 template <Mode mode>
-bool is_other_mode(const Record& r, const bounds::Contract&) {
+bool is_other_mode(const Record& r, const contract::Contract&) {
   return r.mode != mode && call::validate(r).tokens > 0;
 }
 
 constexpr std::array kTable{
     Relation{"split", "a prefill of each half of every sequence, one after the other",
              Demand::kBudget,
-             [](const Record& r, const bounds::Contract&) {
-               return mistakes::is_prefill(r) && mistakes::longest_sequence(r) > 1;
+             [](const Record& r, const contract::Contract&) {
+               return calls::is_prefill(r) && calls::longest_sequence(r) > 1;
              },
              in_pieces<Mode::kPrefill, halves>},
     Relation{"as_prefill", "one prefill of all rows", Demand::kBudget,

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <array>
 
-#include "reference/mistakes/inputs.hpp"
-#include "reference/relations/calls.hpp"
-#include "reference/relations/groups.hpp"
+#include "reference/calls/inputs.hpp"
+#include "reference/calls/rows.hpp"
+#include "reference/relations/tables.hpp"
 #include "reference/relations/trial.hpp"
 
 namespace goldenrule::relations {
@@ -18,7 +18,7 @@ namespace {
 using call::Record;
 
 std::vector<std::int64_t> reversed(std::int64_t count) {
-  std::vector<std::int64_t> order = identity(count);
+  std::vector<std::int64_t> order = call::all_indices(count);
   std::ranges::reverse(order);
   return order;
 }
@@ -26,11 +26,11 @@ std::vector<std::int64_t> reversed(std::int64_t count) {
 void rows_reversed(Trial& trial) {
   const Run& base = trial.base();
   const std::vector<std::int64_t> order = reversed(base.plan.dims.rows);
-  const Run other = trial.run(select_rows(base.record, base.plan, order));
+  const Run other = trial.run(calls::select_rows(base.record, base.plan, order));
   Pairs pairs;
   for (std::int64_t m = 0; m < std::ssize(order); ++m) {
-    pair_sequences(base, order[static_cast<std::size_t>(m)], other, m, identity(base.plan.dims.HV),
-                   pairs);
+    pair_sequences(base, order[static_cast<std::size_t>(m)], other, m,
+                   call::all_indices(base.plan.dims.HV), pairs);
   }
   trial.claim_pairs(other, pairs);
 }
@@ -38,9 +38,9 @@ void rows_reversed(Trial& trial) {
 void rows_alone(Trial& trial) {
   const Run& base = trial.base();
   for (std::int64_t n = 0; n < base.plan.dims.rows; ++n) {
-    const Run other = trial.run(select_rows(base.record, base.plan, std::span(&n, 1)));
+    const Run other = trial.run(calls::select_rows(base.record, base.plan, std::span(&n, 1)));
     Pairs pairs;
-    pair_sequences(base, n, other, 0, identity(base.plan.dims.HV), pairs);
+    pair_sequences(base, n, other, 0, call::all_indices(base.plan.dims.HV), pairs);
     trial.claim_pairs(other, pairs);
   }
 }
@@ -52,7 +52,7 @@ struct HeadOrder {
   std::vector<std::int64_t> qk, value;  // head i of the new call is head [i] of the old one
 };
 HeadOrder other_heads(const call::Dims& d, call::HeadMap map) {
-  HeadOrder order{.qk = reversed(d.H), .value = identity(d.HV)};
+  HeadOrder order{.qk = reversed(d.H), .value = call::all_indices(d.HV)};
   const std::int64_t group = d.HV / d.H;
   const auto head = [&](std::int64_t h, std::int64_t g) {
     return map == call::HeadMap::kGrouped ? h * group + g : g * d.H + h;
@@ -92,7 +92,7 @@ void heads_permuted(Trial& trial) {
 
 // The pad slot keeps its number: it has a meaning.
 std::vector<std::int64_t> other_slots(const Record& r, std::int64_t slots) {
-  std::vector<std::int64_t> order = identity(slots);
+  std::vector<std::int64_t> order = call::all_indices(slots);
   if (r.convention.pad_slot >= 0 && r.convention.pad_slot < slots) {
     order.erase(order.begin() + r.convention.pad_slot);
   }
@@ -106,12 +106,12 @@ std::vector<std::int64_t> other_slots(const Record& r, std::int64_t slots) {
 void slots_permuted(Trial& trial) {
   const Run& base = trial.base();
   const call::Dims& d = base.plan.dims;
-  Record changed = with_explicit_slots(base.record);
+  Record changed = calls::with_explicit_slots(base.record);
   const std::vector<std::int64_t> order = other_slots(changed, d.slots);
   changed.inputs.at("initial_state") = call::take(changed.inputs.at("initial_state"), 0, order);
   call::for_each_input(changed, d, [&](const auto& row, const auto&, call::Tensor& tensor) {
     if (row.storage != call::Storage::kSlot) return;
-    change(tensor, [&](std::int64_t, double slot) {
+    calls::change(tensor, [&](std::int64_t, double slot) {
       const auto s = static_cast<std::int64_t>(slot);
       return s < 0 || s >= d.slots ? slot : static_cast<double>(order[static_cast<std::size_t>(s)]);
     });
@@ -119,7 +119,7 @@ void slots_permuted(Trial& trial) {
   const Run other = trial.run(std::move(changed));
   Pairs pairs;
   for (std::int64_t n = 0; n < d.rows; ++n)
-    pair_sequences(base, n, other, n, identity(d.HV), pairs);
+    pair_sequences(base, n, other, n, call::all_indices(d.HV), pairs);
   // Of the pool everything corresponds, also what nobody writes.
   std::vector<Pair>& pool = pairs["final_state"];
   pool.clear();
@@ -134,7 +134,7 @@ void slots_permuted(Trial& trial) {
   trial.claim_pairs(other, pairs);
 }
 
-bool has_rows(const Record& r, const bounds::Contract&) {
+bool has_rows(const Record& r, const contract::Contract&) {
   const call::Dims d = call::validate(r);
   return d.rows > 1 && d.tokens > 0;
 }
@@ -148,15 +148,15 @@ constexpr std::array kTable{
         "heads_permuted",
         "q/k heads in reverse order with their value heads (one q/k head: its value heads rotate)",
         Demand::kSameBitsIfInvariant,
-        [](const Record& r, const bounds::Contract&) {
+        [](const Record& r, const contract::Contract&) {
           const call::Dims d = call::validate(r);
           return d.HV > 1 && d.tokens > 0;
         },
         heads_permuted},
     Relation{"slots_permuted", "the slots of the pool in reverse order, all indices with them",
              Demand::kSameBits,
-             [](const Record& r, const bounds::Contract&) {
-               return !mistakes::is_prefill(r) && call::validate(r).slots > 1;
+             [](const Record& r, const contract::Contract&) {
+               return !calls::is_prefill(r) && call::validate(r).slots > 1;
              },
              slots_permuted},
 };

@@ -13,9 +13,9 @@
 #include <cmath>
 #include <limits>
 
-#include "reference/mistakes/inputs.hpp"
-#include "reference/relations/calls.hpp"
-#include "reference/relations/groups.hpp"
+#include "reference/calls/inputs.hpp"
+#include "reference/calls/rows.hpp"
+#include "reference/relations/tables.hpp"
 #include "reference/relations/trial.hpp"
 
 namespace goldenrule::relations {
@@ -35,7 +35,7 @@ void claim_past(Trial& trial, const Run& other, F&& limit) {
   Pairs past;
   for (std::int64_t n = 0; n < base.plan.dims.rows; ++n) {
     Pairs pairs;
-    pair_sequences(base, n, other, n, identity(base.plan.dims.HV), pairs);
+    pair_sequences(base, n, other, n, call::all_indices(base.plan.dims.HV), pairs);
     const std::int64_t most = limit(base.plan.sequences[static_cast<std::size_t>(n)].token_count);
     for (auto& [name, list] : pairs) {
       for (const Pair& p : list) {
@@ -49,13 +49,13 @@ void claim_past(Trial& trial, const Run& other, F&& limit) {
 // Every later token becomes a token from the part that is kept.
 void future_changed(Trial& trial) {
   const Run& base = trial.base();
-  std::vector<std::int64_t> source = identity(base.plan.dims.tokens);
+  std::vector<std::int64_t> source = call::all_indices(base.plan.dims.tokens);
   for (const call::Sequence& s : base.plan.sequences) {
     for (std::int64_t t = kept(s.token_count); t < s.token_count; ++t) {
       source[static_cast<std::size_t>(s.first_token + t)] = s.first_token + t - kept(s.token_count);
     }
   }
-  claim_past(trial, trial.run(mistakes::with_tokens(base.record, source)), kept);
+  claim_past(trial, trial.run(calls::with_tokens(base.record, source)), kept);
 }
 
 // NaN in all token inputs for which poisoned(token) holds.
@@ -66,7 +66,8 @@ void poison_tokens(Record& record, std::int64_t tokens, F&& poisoned) {
     if (it == record.inputs.end() || !row.is_per_token() || tokens == 0) continue;
     const std::int64_t width = it->second.size() / tokens;
     if (width == 0) continue;
-    change(it->second, [&](std::int64_t i, double x) { return poisoned(i / width) ? kNaN : x; });
+    calls::change(it->second,
+                  [&](std::int64_t i, double x) { return poisoned(i / width) ? kNaN : x; });
   }
 }
 
@@ -106,7 +107,7 @@ void neighbour_nan(Trial& trial) {
     const auto states = changed.inputs.find("initial_state");
     if (states != changed.inputs.end()) {
       const std::int64_t block = d.HV * d.state_size();
-      change(states->second, [&](std::int64_t i, double x) {
+      calls::change(states->second, [&](std::int64_t i, double x) {
         return blocks[static_cast<std::size_t>(i / block)] ? kNaN : x;
       });
     }
@@ -114,14 +115,15 @@ void neighbour_nan(Trial& trial) {
     Pairs pairs;
     for (std::int64_t n = 0; n < d.rows; ++n) {
       const bool padded = base.plan.sequences[static_cast<std::size_t>(n)].padded;
-      if (n % 2 == parity || padded) pair_sequences(base, n, other, n, identity(d.HV), pairs);
+      if (n % 2 == parity || padded)
+        pair_sequences(base, n, other, n, call::all_indices(d.HV), pairs);
     }
     trial.claim_pairs(other, pairs);
   }
 }
 
-bool has_future(const Record& r, const bounds::Contract&) {
-  return mistakes::longest_sequence(r) > 1;
+bool has_future(const Record& r, const contract::Contract&) {
+  return calls::longest_sequence(r) > 1;
 }
 
 constexpr std::array kTable{
@@ -129,16 +131,16 @@ constexpr std::array kTable{
              has_future, future_changed},
     Relation{"future_nan", "NaN in all later tokens: what came before them stays",
              Demand::kSameBits,
-             [](const Record& r, const bounds::Contract& contract) {
-               return mistakes::longest_sequence(r) > 1 &&
-                      kept(mistakes::longest_sequence(r)) >= contract.chunk;
+             [](const Record& r, const contract::Contract& contract) {
+               return calls::longest_sequence(r) > 1 &&
+                      kept(calls::longest_sequence(r)) >= contract.chunk;
              },
              future_nan},
     Relation{"neighbour_nan", "NaN in the other rows, their states, padding and unread slots",
              Demand::kSameBits,
-             [](const Record& r, const bounds::Contract&) {
+             [](const Record& r, const contract::Contract&) {
                const call::Dims d = call::validate(r);
-               return d.tokens > 0 && (d.rows > 1 || !mistakes::is_prefill(r));
+               return d.tokens > 0 && (d.rows > 1 || !calls::is_prefill(r));
              },
              neighbour_nan},
 };

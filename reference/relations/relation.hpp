@@ -26,14 +26,14 @@
 #include <string_view>
 #include <vector>
 
-#include "reference/bounds/contract.hpp"
-#include "reference/mistakes/mistake.hpp"
+#include "reference/calls/kernel.hpp"
+#include "reference/contract/contract.hpp"
 #include "reference/verdict/coordinates.hpp"
 #include "reference/verdict/verdict.hpp"
 
 namespace goldenrule::relations {
 
-using mistakes::Kernel;
+using calls::Kernel;
 
 enum class Demand { kSameBits, kSameBitsIfInvariant, kBudget };
 
@@ -44,7 +44,7 @@ struct Relation {
   std::string_view meaning;  ///< one sentence: what must correspond
   Demand demand;
   /// Whether the relation says anything about this call.
-  bool (*applies)(const call::Record& record, const bounds::Contract& contract);
+  bool (*applies)(const call::Record& record, const contract::Contract& contract);
   /// Makes the transformed calls and claims what must correspond (trial.hpp).
   void (*state)(Trial& trial);
 };
@@ -81,16 +81,16 @@ struct Options {
 
 /// Tries one relation that applies. `kernel` is called with the record and with transformed ones:
 /// other modes, other numbers of rows, NaN among the inputs; its outputs are taken as a kernel
-/// under `contract` stores them (mistakes::stored). Throws Error as call::make_plan does,
+/// under `contract` stores them (calls::stored). Throws Error as call::make_plan does,
 /// Error(kSchema) and Error(kShape) for outputs that are missing or of another shape, and what the
 /// kernel throws.
 [[nodiscard]] Outcome check(const Relation& relation, const call::Record& record,
-                            const Kernel& kernel, const bounds::Contract& contract,
+                            const Kernel& kernel, const contract::Contract& contract,
                             Options options = {});
 
 /// Tries every relation that applies.
 [[nodiscard]] std::vector<Outcome> check_all(const call::Record& record, const Kernel& kernel,
-                                             const bounds::Contract& contract,
+                                             const contract::Contract& contract,
                                              Options options = {});
 
 }  // namespace goldenrule::relations

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <vector>
 
-#include "reference/relations/groups.hpp"
+#include "reference/relations/tables.hpp"
 #include "reference/relations/trial.hpp"
 
 namespace goldenrule::relations {
@@ -28,13 +28,13 @@ std::span<const Relation> table() {
 }
 
 Outcome check(const Relation& relation, const call::Record& record, const Kernel& kernel,
-              const bounds::Contract& contract, Options options) {
+              const contract::Contract& contract, Options options) {
   Trial trial(record, kernel, contract, options);
   return outcome_of(relation, trial);
 }
 
 std::vector<Outcome> check_all(const call::Record& record, const Kernel& kernel,
-                               const bounds::Contract& contract, Options options) {
+                               const contract::Contract& contract, Options options) {
   Trial trial(record, kernel, contract, options);
   std::vector<Outcome> outcomes;
   for (const Relation& relation : table()) {

@@ -4,16 +4,16 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "fixtures/call/error.hpp"
-#include "reference/bounds/running.hpp"
-#include "reference/mistakes/inputs.hpp"
-#include "reference/mistakes/kernels.hpp"
-#include "reference/oracle/evaluate.hpp"
-#include "reference/oracle/lane_io.hpp"
+#include "reference/calls/inputs.hpp"
+#include "reference/delta/budget/running.hpp"
+#include "reference/delta/oracle/lane_io.hpp"
+#include "reference/delta/slice.hpp"
 #include "reference/verdict/budget.hpp"
+#include "reference/verdict/expectation.hpp"
+#include "reference/verdict/kernels.hpp"
 
 namespace goldenrule::relations {
 namespace {
@@ -22,9 +22,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-Run make_run(call::Record record, const Kernel& kernel, const bounds::Contract& contract) {
+Run make_run(call::Record record, const Kernel& kernel, const contract::Contract& contract) {
   Run run{.record = std::move(record), .plan = {}, .outputs = {}};
-  run.outputs = mistakes::stored(run.record, contract, kernel(run.record));
+  run.outputs = calls::stored(run.record, contract, kernel(run.record));
   run.plan = call::make_plan(run.record, run.outputs.contains("intermediate_states"));
   for (const char* name : {"o", "final_state"}) {
     if (!run.outputs.contains(name)) {
@@ -44,12 +44,12 @@ Run make_run(call::Record record, const Kernel& kernel, const bounds::Contract& 
 
 }  // namespace
 
-Trial::Trial(const call::Record& record, const Kernel& kernel, const bounds::Contract& contract,
+Trial::Trial(const call::Record& record, const Kernel& kernel, const contract::Contract& contract,
              Options options)
     : kernel_(&kernel),
       contract_(&contract),
       options_(options),
-      base_(make_run(mistakes::without_outputs(record), kernel, contract)) {}
+      base_(make_run(calls::without_outputs(record), kernel, contract)) {}
 
 void Trial::begin(const Relation& relation) {
   relation_ = &relation;
@@ -61,29 +61,28 @@ Run Trial::run(call::Record record) const {
 }
 
 Grants Trial::granted(const Run& run) const {
-  const oracle::Evaluation evaluation =
-      oracle::evaluate(run.record, scalar::Precision::kDouble,
-                       {.certify = true,
-                        .contract = contract_,
-                        .components = true,
-                        .intermediate_states = run.outputs.contains("intermediate_states")});
+  const verdict::Expectations evaluation =
+      verdict::expect(delta::slice(), run.record, *contract_, scalar::Precision::kDouble,
+                      {.intermediate_states = run.outputs.contains("intermediate_states")},
+                      verdict::GrantDetail::kTerms);
   Grants grants;
   for (const auto& [name, tensor] : run.outputs) {
-    const oracle::Expected& expected = evaluation.outputs.at(name);
+    const verdict::Expected& expected = evaluation.outputs.at(name);
     const verdict::Budget budget(name, tensor.dtype(), expected, *contract_);
     std::vector<Grant>& to = grants[name];
-    to.assign(expected.golden.size(), Grant());
+    to.assign(expected.exact.golden.size(), Grant());
     if (!budget.given()) continue;
-    const double multiple =
-        expected.sigma.empty() ? bounds::deviation_multiple(std::ssize(to)) : expected.multiple;
+    const double multiple = expected.grant.sigma.empty() ? delta::deviation_multiple(std::ssize(to))
+                                                         : expected.grant.multiple;
     for (std::size_t i = 0; i < to.size(); ++i) {
-      if (!expected.undefined.empty() && expected.undefined[i]) continue;
-      const double sigma = expected.sigma.empty() ? 0.0 : static_cast<double>(expected.sigma[i]);
+      if (!expected.exact.undefined.empty() && expected.exact.undefined[i]) continue;
+      const double sigma =
+          expected.grant.sigma.empty() ? 0.0 : static_cast<double>(expected.grant.sigma[i]);
       const double spread = budget.spread(i);
-      const double value =
-          std::fmax(std::fabs(expected.golden[i]), std::fabs(tensor[static_cast<std::int64_t>(i)]));
+      const double value = std::fmax(std::fabs(expected.exact.golden[i]),
+                                     std::fabs(tensor[static_cast<std::int64_t>(i)]));
       const double half_ulp = budget.around(value, spread) - spread;
-      const auto radius = static_cast<double>(expected.radius[i]);
+      const auto radius = static_cast<double>(expected.exact.radius[i]);
       to[i] = {.bound = spread + half_ulp + radius,
                .random2 = multiple * multiple * (sigma * sigma + half_ulp * half_ulp / 3.0),
                .sure = spread - multiple * sigma + radius};
@@ -211,12 +210,6 @@ void pair_sequences(const Run& base, std::int64_t n, const Run& other, std::int6
       }
     }
   }
-}
-
-std::vector<std::int64_t> identity(std::int64_t count) {
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  return numbers;
 }
 
 }  // namespace goldenrule::relations

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fixtures/call/plan.hpp"
+#include "fixtures/call/take.hpp"
 #include "reference/relations/relation.hpp"
 
 namespace goldenrule::relations {
@@ -46,7 +47,7 @@ using Pairs = std::map<std::string, std::vector<Pair>>;
 
 class Trial {
  public:
-  Trial(const call::Record& record, const Kernel& kernel, const bounds::Contract& contract,
+  Trial(const call::Record& record, const Kernel& kernel, const contract::Contract& contract,
         Options options);
 
   /// Claims nothing any more; the original call is not made again.
@@ -54,7 +55,7 @@ class Trial {
   [[nodiscard]] Outcome judge() const;
 
   [[nodiscard]] const Run& base() const { return base_; }
-  [[nodiscard]] const bounds::Contract& contract() const { return *contract_; }
+  [[nodiscard]] const contract::Contract& contract() const { return *contract_; }
   [[nodiscard]] Run run(call::Record record) const;
   /// Half an ulp of storage is taken where the run's own value lies if that is larger than the
   /// exact one: a kernel that is wrong by a factor must not look as if it rounded coarsely.
@@ -76,7 +77,7 @@ class Trial {
                                                const Claims& claims) const;
 
   const Kernel* kernel_;
-  const bounds::Contract* contract_;
+  const contract::Contract* contract_;
   Options options_;
   Run base_;
   std::optional<Grants> base_granted_;
@@ -88,8 +89,5 @@ class Trial {
 /// j of `base` is head heads[j] of `other`. The sequences have equally many tokens and snapshots.
 void pair_sequences(const Run& base, std::int64_t n, const Run& other, std::int64_t m,
                     const std::vector<std::int64_t>& heads, Pairs& pairs);
-
-/// 0, 1, .., count - 1.
-[[nodiscard]] std::vector<std::int64_t> identity(std::int64_t count);
 
 }  // namespace goldenrule::relations

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/relations/worlds.hpp"
+#include "reference/delta/slice.hpp"
 
 #include <array>
 #include <bit>
@@ -7,8 +8,8 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/random/philox.hpp"
-#include "reference/mistakes/kernels.hpp"
 #include "reference/relations/trial.hpp"
+#include "reference/verdict/kernels.hpp"
 
 namespace goldenrule::relations {
 namespace {
@@ -84,10 +85,10 @@ call::Tensor gates(const World& w, const WorldShape& s, call::Shape shape,
 int operand_bits(const World& world) { return bits(world, 2); }
 int sum_bits(const World& world) { return bits(world, 3); }
 
-std::vector<World> worlds_of(const bounds::Contract& contract) {
+std::vector<World> worlds_of(const contract::Contract& contract) {
   int operands = 24;
   for (const auto& type : contract.rounding) {
-    if (type) operands = std::min(operands, bounds::info(*type).significand_bits);
+    if (type) operands = std::min(operands, contract::info(*type).significand_bits);
   }
   std::vector<World> worlds;
   for (const World& world : kWorlds) {
@@ -141,13 +142,14 @@ call::Record make_world(const World& world, const WorldShape& shape, std::uint64
 }
 
 Outcome check_world(const call::Record& record, const Kernel& kernel,
-                    const bounds::Contract& contract) {
+                    const contract::Contract& contract) {
   static constexpr Relation kExact{"exact_world", "every output is the exact result, rounded once",
                                    Demand::kSameBits, nullptr, nullptr};
   Trial trial(record, kernel, contract, {});
   trial.begin(kExact);
   // 53 bits hold what 24 do: the oracle in double is exact here.
-  const call::TensorMap exact = mistakes::stored(record, contract, mistakes::exact_kernel(record));
+  const call::TensorMap exact =
+      calls::stored(record, contract, verdict::exact_outputs(delta::slice(), record));
   for (const auto& [name, tensor] : trial.base().outputs) {
     for (std::int64_t i = 0; i < tensor.size(); ++i) {
       trial.claim(name, static_cast<std::size_t>(i), exact.at(name)[i], tensor[i], 0.0);

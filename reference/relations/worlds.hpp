@@ -46,7 +46,7 @@ struct World {
 [[nodiscard]] int sum_bits(const World& world);
 
 /// The worlds in which kernels of `contract` are exact.
-[[nodiscard]] std::vector<World> worlds_of(const bounds::Contract& contract);
+[[nodiscard]] std::vector<World> worlds_of(const contract::Contract& contract);
 
 /// What a call looks like; the world says what it holds.
 struct WorldShape {
@@ -67,6 +67,6 @@ struct WorldShape {
 /// Whether every output of `kernel` on a call of an exact world is the exact result, rounded once
 /// to the type that `contract` stores it in.
 [[nodiscard]] Outcome check_world(const call::Record& record, const Kernel& kernel,
-                                  const bounds::Contract& contract);
+                                  const contract::Contract& contract);
 
 }  // namespace goldenrule::relations

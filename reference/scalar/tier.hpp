@@ -26,6 +26,9 @@ namespace goldenrule::scalar {
 
 enum class Precision { kDouble, kQuad, kMulti };
 
+[[nodiscard]] std::string_view name_of(Precision precision);  ///< "double", "quad", "multi"
+[[nodiscard]] int bits_of(Precision precision);               ///< of the significand
+
 template <class S>
 struct Tier;
 

@@ -8,43 +8,41 @@
 #include <cstddef>
 #include <string>
 
-#include "reference/bounds/contract.hpp"
-#include "reference/oracle/evaluate.hpp"
+#include "reference/contract/contract.hpp"
+#include "reference/verdict/expectation.hpp"
 
 namespace goldenrule::verdict {
 
-/// What `contract` grants the elements of one tensor. Refers to the Expected that it was made from.
+/// What `contract` grants the elements of one tensor. Refers to what it was made from.
 class Budget {
  public:
   /// `stored` is the type of output `name`. The contract's storage type holds for states; o is
   /// rounded to the type that it has, and what nobody writes keeps its own.
-  Budget(const std::string& name, call::DType stored, const oracle::Expected& expected,
-         const bounds::Contract& contract)
+  Budget(const std::string& name, call::DType stored, const Expected& expected,
+         const contract::Contract& contract)
       : expected_(&expected),
         stored_(stored),
-        storage_(name == "o" ? stored : contract.state_dtype.value_or(stored)),
-        // A contract with roundings needs their spread; `ideal` has none.
-        given_(!expected.spread.empty() || contract.kind == bounds::Kind::kIdeal) {}
+        storage_(name == "o" ? stored : contract.state_dtype.value_or(stored)) {}
 
   /// False where the contract gives no budget for this tensor.
-  [[nodiscard]] bool given() const { return given_; }
+  [[nodiscard]] bool given() const { return expected_->grant.given; }
 
   /// multiple sigma + bias of element `i`.
   [[nodiscard]] double spread(std::size_t i) const {
-    return expected_->spread.empty() ? 0.0 : static_cast<double>(expected_->spread[i]);
+    return expected_->grant.spread.empty() ? 0.0 : static_cast<double>(expected_->grant.spread[i]);
   }
 
   /// The spread `s` of a value `x` and half an ulp where the unrounded value may lie, and what
   /// flushing subnormal numbers to zero may cost.
   [[nodiscard]] double around(double x, double s) const {
-    return s + 0.5 * call::ulp(storage_, std::fabs(x) + s) + expected_->flushed;
+    return s + 0.5 * call::ulp(storage_, std::fabs(x) + s) + expected_->grant.flushed;
   }
 
   /// The budget of element `i`.
   [[nodiscard]] double operator()(std::size_t i) const {
-    const double golden = expected_->golden[i];
-    if (!expected_->touched.empty() &&
-        expected_->touched[i / expected_->block] == oracle::Touch::kKept) {
+    const double golden = expected_->exact.golden[i];
+    if (!expected_->exact.touched.empty() &&
+        expected_->exact.touched[i / expected_->exact.block] == Touch::kKept) {
       // Exactly what it was, but for a stored type that does not hold it.
       return call::round_to(stored_, golden) == golden ? 0.0 : 0.5 * call::ulp(stored_, golden);
     }
@@ -52,9 +50,8 @@ class Budget {
   }
 
  private:
-  const oracle::Expected* expected_;
+  const Expected* expected_;
   call::DType stored_, storage_;
-  bool given_;
 };
 
 /// An error over what is granted; where nothing is, an error of 0 is no part of it.
@@ -64,20 +61,18 @@ class Budget {
 
 /// Whether radius and budget bound what is right for element `i`, so that it can be judged. Where
 /// the exact result is not finite since an input is not, it can: the output must not be either.
-[[nodiscard]] inline bool is_bounded(const oracle::Expected& expected, std::size_t i,
-                                     double budget) {
-  if (!std::isfinite(expected.radius[i])) return false;
-  return !std::isfinite(expected.golden[i]) || std::isfinite(budget);
+[[nodiscard]] inline bool is_bounded(const Expected& expected, std::size_t i, double budget) {
+  if (!std::isfinite(expected.exact.radius[i])) return false;
+  return !std::isfinite(expected.exact.golden[i]) || std::isfinite(budget);
 }
 
 /// Whether `y` passes for element `i`: within radius and budget, or not finite where the exact
 /// result is not. Only a failure of an element that is_bounded is one of the kernel.
-[[nodiscard]] inline bool passes(double y, const oracle::Expected& expected, std::size_t i,
-                                 double budget) {
-  const double golden = expected.golden[i];
+[[nodiscard]] inline bool passes(double y, const Expected& expected, std::size_t i, double budget) {
+  const double golden = expected.exact.golden[i];
   if (!std::isfinite(golden)) return !std::isfinite(y);
   if (!std::isfinite(y)) return false;  // though the radius may be infinite
-  return std::fabs(y - golden) <= budget + static_cast<double>(expected.radius[i]);
+  return std::fabs(y - golden) <= budget + static_cast<double>(expected.exact.radius[i]);
 }
 
 }  // namespace goldenrule::verdict

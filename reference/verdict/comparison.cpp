@@ -34,7 +34,7 @@ struct BlockSums {
 class Part {
  public:
   /// `report` is the part's own, with the type and shape of the tensor; ratio i goes to ratios[i].
-  Part(TensorReport report, const call::Tensor& output, const oracle::Expected& expected,
+  Part(TensorReport report, const call::Tensor& output, const Expected& expected,
        const Budget& budget, std::int64_t slice, float* ratios)
       : report_(std::move(report)),
         output_(output),
@@ -46,7 +46,7 @@ class Part {
   void run(std::int64_t first, std::int64_t last) {
     const std::int64_t row =
         report_.shape.empty() ? 1 : std::max<std::int64_t>(report_.shape.back(), 1);
-    const auto block = static_cast<std::int64_t>(expected_.block);
+    const auto block = static_cast<std::int64_t>(expected_.exact.block);
     std::int64_t nan_in_row = 0;
     for (std::int64_t i = first; i < last; ++i) {
       if (i % row == 0) nan_in_row = 0;
@@ -66,11 +66,11 @@ class Part {
   // Whether the element has a finite expectation to be compared with.
   bool visit(std::int64_t i, double y) {
     const auto at = static_cast<std::size_t>(i);
-    if (!expected_.undefined.empty() && expected_.undefined[at]) {
+    if (!expected_.exact.undefined.empty() && expected_.exact.undefined[at]) {
       ++report_.undefined;
       return false;
     }
-    const double golden = expected_.golden[at];
+    const double golden = expected_.exact.golden[at];
     const double budget = std::isfinite(golden) ? budget_(at) : 0.0;
     if (!is_bounded(expected_, at, budget)) {
       ++report_.unbounded;
@@ -110,8 +110,12 @@ class Part {
     sums_.all_zero = false;
     if (report_.max_ratio < kInfinity) {
       report_.max_ratio = kInfinity;
-      report_.worst = Worst{call::unravel(report_.shape, i), y,      golden,
-                            std::fabs(y - golden),           budget, kInfinity};
+      report_.worst = Worst{.index = call::unravel(report_.shape, i),
+                            .value = y,
+                            .golden = golden,
+                            .error = std::fabs(y - golden),
+                            .budget = budget,
+                            .ulps = kInfinity};
     }
   }
 
@@ -133,29 +137,29 @@ class Part {
 
   // `last` is the last element of the block.
   void finish_block(std::int64_t last) {
-    const std::size_t block = static_cast<std::size_t>(last) / expected_.block;
+    const std::size_t block = static_cast<std::size_t>(last) / expected_.exact.block;
     if (!budget_.given() || block_.count == 0 ||
-        (!expected_.touched.empty() && expected_.touched[block] != oracle::Touch::kComputed)) {
+        (!expected_.exact.touched.empty() && expected_.exact.touched[block] != Touch::kComputed)) {
       return;
     }
     sums_.computed = true;
     sums_.computed_zero = sums_.computed_zero && block_.golden2 == 0.0;
-    const double reach2 = expected_.reach2.empty() ? 0.0 : expected_.reach2[block];
+    const double reach2 = expected_.exact.reach2.empty() ? 0.0 : expected_.exact.reach2[block];
     const double signal2 = std::max(block_.golden2, reach2);
     sums_.signal2 += signal2;
     sums_.budget2 += block_.budget2;
     // Below what fp32 can hold every kernel returns 0, and no budget can tell it from another.
     const double flushed2 =
-        static_cast<double>(block_.count) * expected_.flushed * expected_.flushed;
+        static_cast<double>(block_.count) * expected_.grant.flushed * expected_.grant.flushed;
     if (block_.spread2 <= flushed2 || block_.spread2 < signal2) return;
     ++report_.vacuous;
-    note_unjudged(last + 1 - static_cast<std::int64_t>(expected_.block));
+    note_unjudged(last + 1 - static_cast<std::int64_t>(expected_.exact.block));
   }
 
   void compare(std::int64_t i, double y, double golden, double budget) {
     const auto at = static_cast<std::size_t>(i);
     const double error = std::fabs(y - golden);
-    const double radius = static_cast<double>(expected_.radius[at]);
+    const double radius = static_cast<double>(expected_.exact.radius[at]);
     const double spacing = call::ulp(report_.dtype, golden);
     sums_.error2 += error * error;
     sums_.golden2 += golden * golden;
@@ -178,14 +182,18 @@ class Part {
     ratios_[ratio_count_++] = static_cast<float>(ratio);
     if (!report_.worst || ratio > report_.max_ratio) {
       report_.max_ratio = ratio;
-      report_.worst =
-          Worst{call::unravel(report_.shape, i), y, golden, error, budget, error / spacing};
+      report_.worst = Worst{.index = call::unravel(report_.shape, i),
+                            .value = y,
+                            .golden = golden,
+                            .error = error,
+                            .budget = budget,
+                            .ulps = error / spacing};
     }
   }
 
   TensorReport report_;
   const call::Tensor& output_;
-  const oracle::Expected& expected_;
+  const Expected& expected_;
   const Budget& budget_;
   Sums sums_;
   BlockSums block_;
@@ -229,7 +237,7 @@ void join(TensorReport& to, const TensorReport& from) {
 
 }  // namespace
 
-Sums compare(const call::Tensor& output, const oracle::Expected& expected, const Budget& budget,
+Sums compare(const call::Tensor& output, const Expected& expected, const Budget& budget,
              TensorReport& report) {
   const std::int64_t leading = output.shape().empty() ? 1 : output.shape().front();
   const std::int64_t slice = leading == 0 ? 1 : std::max<std::int64_t>(output.size() / leading, 1);

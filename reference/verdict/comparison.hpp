@@ -7,8 +7,8 @@
 #pragma once
 
 #include "fixtures/call/tensor.hpp"
-#include "reference/oracle/evaluate.hpp"
 #include "reference/verdict/budget.hpp"
+#include "reference/verdict/expectation.hpp"
 #include "reference/verdict/verdict.hpp"
 
 namespace goldenrule::verdict {
@@ -24,7 +24,7 @@ struct Sums {
 
 /// Compares `output` with `expected`, which have one shape, and fills in all of `report` but its
 /// name, type, shape, verdict and reason.
-Sums compare(const call::Tensor& output, const oracle::Expected& expected, const Budget& budget,
+Sums compare(const call::Tensor& output, const Expected& expected, const Budget& budget,
              TensorReport& report);
 
 }  // namespace goldenrule::verdict

@@ -7,6 +7,8 @@
 #include <numeric>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/operation.hpp"
+#include "fixtures/call/widening.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/verdict/budget.hpp"
 #include "reference/verdict/comparison.hpp"
@@ -56,7 +58,7 @@ void decide(TensorReport& report, const Sums& sums) {
 }
 
 // Errors stay in the report; whatever was measured against a budget is taken out of it.
-void withhold_verdict(TensorReport& report, const bounds::Contract& contract) {
+void withhold_verdict(TensorReport& report, const contract::Contract& contract) {
   if (report.compared > 0) {
     report.reason = "contract " + contract.name +
                     " gives no budget for this tensor: errors are reported, no verdict is given";
@@ -89,34 +91,60 @@ std::int64_t count_nonfinite(const call::Record& record) {
   return count;
 }
 
-oracle::Evaluation expectations(const call::Record& record, const bounds::Contract& contract,
-                                scalar::Precision precision) {
-  return oracle::evaluate(record, precision,
-                          {.certify = true,
-                           .contract = &contract,
-                           .final_state = record.outputs.contains("final_state"),
-                           .intermediate_states = record.outputs.contains("intermediate_states")});
+EvaluationOptions outputs_of(const call::Record& record) {
+  return {.certify = true,
+          .final_state = record.outputs.contains("final_state"),
+          .intermediate_states = record.outputs.contains("intermediate_states")};
 }
 
-CaseReport judge_all(const call::Record& record, const bounds::Contract& contract,
-                     const oracle::Evaluation& evaluation, int precision_bits) {
+CaseReport judge_all(const call::Record& record, const contract::Contract& contract,
+                     const Expectations& expected) {
   CaseReport report;
+  report.op = call::name_of(record.op);
+  report.mode = call::name_of(record.mode);
+  report.source = record.source;
   report.contract = contract.name;
-  report.precision_bits = precision_bits;
+  report.precision_bits = scalar::bits_of(expected.precision);
   std::vector<Verdict> verdicts;
   for (const auto& [name, tensor] : record.outputs) {
-    report.tensors.push_back(judge(name, tensor, evaluation.outputs.at(name), contract));
+    report.tensors.push_back(judge(name, tensor, expected.outputs.at(name), contract));
     verdicts.push_back(report.tensors.back().verdict);
   }
   report.verdict = combine(verdicts);
   return report;
 }
 
-Judgement judge_at(const call::Record& record, const bounds::Contract& contract,
-                   scalar::Precision precision) {
-  Judgement result{.report = {}, .evaluation = expectations(record, contract, precision)};
-  result.report = judge_all(record, contract, result.evaluation, oracle::bits_of(precision));
-  return result;
+// Coordinates of what the report points at, and what its rows count.
+void name_places(const call::Record& record, TensorReport& report) {
+  const bool packed = record.mode == call::Mode::kPrefill && report.name == "o";
+  report.row_word = packed ? "packed token" : report.name == "final_state" ? "slot" : "row";
+  if (report.worst) {
+    report.worst->coordinates = coordinates(record, report.name, report.worst->index);
+  }
+  if (!report.first_unjudged.empty()) {
+    report.first_unjudged_at = coordinates(record, report.name, report.first_unjudged);
+  }
+}
+
+// The outputs that are asked for.
+void keep_only(const std::vector<std::string>& only, call::Record& record) {
+  for (const std::string& name : only) {
+    if (call::find_row(record, call::Group::kOutput, name) == nullptr) {
+      throw Error(ErrorKind::kArgument, "--only", "o, final_state or intermediate_states",
+                  "'" + name + "'");
+    }
+  }
+  if (only.empty()) return;
+  std::erase_if(record.outputs, [&](const auto& item) {
+    return std::ranges::find(only, item.first) == only.end();
+  });
+}
+
+// How the contract was chosen, where the call implies it.
+std::string origin_of(const call::Record& record, const contract::Contract& chosen) {
+  if (record.contract == chosen.name) return "claimed by the file";
+  if (record.contract.empty()) return "by mode and types";
+  return "by mode and types; the file claims " + record.contract + ", which is not tighter";
 }
 
 std::vector<std::string> produced_outputs(const call::Record& record) {
@@ -125,10 +153,10 @@ std::vector<std::string> produced_outputs(const call::Record& record) {
   return names;
 }
 
-bool applies_rule(const oracle::Evaluation& evaluation) {
-  return std::ranges::any_of(evaluation.outputs, [](const auto& item) {
-    const std::vector<oracle::Touch>& touched = item.second.touched;
-    return std::ranges::find(touched, oracle::Touch::kComputed) != touched.end();
+bool applies_rule(const Expectations& expected) {
+  return std::ranges::any_of(expected.outputs, [](const auto& item) {
+    const std::vector<Touch>& touched = item.second.exact.touched;
+    return std::ranges::find(touched, Touch::kComputed) != touched.end();
   });
 }
 
@@ -140,16 +168,17 @@ std::string listed(const std::vector<std::string>& names) {
 
 // What the call says of the whole, and the file's reason: that of its first tensor with the file's
 // verdict.
-void conclude(CaseReport& report, const call::Record& record, const oracle::Evaluation& evaluation,
+void conclude(CaseReport& report, const call::Record& record, const Expectations& expected,
               const std::vector<std::string>& wanted) {
   report.nonfinite_inputs = count_nonfinite(record);
+  for (TensorReport& tensor : report.tensors) name_places(record, tensor);
   for (const std::string& name : wanted.empty() ? produced_outputs(record) : wanted) {
     if (!record.outputs.contains(name)) report.absent.push_back(name);
   }
   const bool passes = report.verdict == Verdict::kExact || report.verdict == Verdict::kWithinBudget;
   if (record.outputs.empty()) {
     report.reason = "no tensor under /outputs";
-  } else if ((passes || report.verdict == Verdict::kSkipped) && !applies_rule(evaluation)) {
+  } else if ((passes || report.verdict == Verdict::kSkipped) && !applies_rule(expected)) {
     report.verdict = Verdict::kSkipped;
     report.reason = "the call applies the rule to no token";
   } else if (passes && !report.absent.empty()) {
@@ -184,10 +213,10 @@ std::string_view name_of(Verdict verdict) {
   return "";
 }
 
-TensorReport judge(const std::string& name, const call::Tensor& output,
-                   const oracle::Expected& expected, const bounds::Contract& contract) {
-  if (output.shape() != expected.shape) {
-    throw Error(ErrorKind::kShape, "/outputs/" + name, call::to_string(expected.shape),
+TensorReport judge(const std::string& name, const call::Tensor& output, const Expected& expected,
+                   const contract::Contract& contract) {
+  if (output.shape() != expected.exact.shape) {
+    throw Error(ErrorKind::kShape, "/outputs/" + name, call::to_string(expected.exact.shape),
                 call::to_string(output.shape()));
   }
   TensorReport report;
@@ -200,31 +229,41 @@ TensorReport judge(const std::string& name, const call::Tensor& output,
   return report;
 }
 
-Judgement judgement(const call::Record& record, const bounds::Contract& contract,
-                    std::optional<scalar::Precision> precision,
-                    const std::vector<std::string>& wanted) {
+Judgement judgement(const Slice& slice, call::Record record, const Question& question) {
   using scalar::Precision;
   constexpr std::array kTiers{Precision::kDouble, Precision::kQuad, Precision::kMulti};
-  Judgement result;
-  if (precision) {
-    result = judge_at(record, contract, *precision);
+  call::undo_widening(record);
+  keep_only(question.only, record);
+  Judgement result{.slice = &slice,
+                   .record = std::move(record),
+                   .contract = {},
+                   .contract_origin = "given",
+                   .report = {},
+                   .expected = {}};
+  if (question.contract) {
+    result.contract = *question.contract;
   } else {
-    for (const Precision tier : kTiers) {
-      result = Judgement();  // before the next takes its memory
-      result = judge_at(record, contract, tier);
-      const bool decided = std::ranges::all_of(result.report.tensors, [](const TensorReport& t) {
-        return t.undecided == 0 && t.unbounded == 0;
-      });
-      if (decided) break;
-    }
+    result.contract = slice.default_contract(result.record);
+    result.contract_origin = origin_of(result.record, result.contract);
   }
-  conclude(result.report, record, result.evaluation, wanted);
+  for (const Precision tier : kTiers) {
+    if (question.precision && tier != *question.precision) continue;
+    result.expected = {};  // before the next takes its memory
+    result.expected =
+        expect(slice, result.record, result.contract, tier, outputs_of(result.record));
+    result.report = judge_all(result.record, result.contract, result.expected);
+    const bool decided = std::ranges::all_of(result.report.tensors, [](const TensorReport& t) {
+      return t.undecided == 0 && t.unbounded == 0;
+    });
+    if (decided) break;
+  }
+  conclude(result.report, result.record, result.expected,
+           question.only.empty() ? question.wanted : question.only);
   return result;
 }
 
-CaseReport judge_record(const call::Record& record, const bounds::Contract& contract,
-                        std::optional<scalar::Precision> precision) {
-  return judgement(record, contract, precision).report;
+CaseReport judge_record(const Slice& slice, call::Record record, const Question& question) {
+  return judgement(slice, std::move(record), question).report;
 }
 
 Verdict combine(const std::vector<Verdict>& parts) {

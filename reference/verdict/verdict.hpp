@@ -5,7 +5,7 @@
 //   |y - golden| <= radius + budget,   budget = multiple sigma + bias + half an ulp of storage,
 //
 // with golden and its certified radius from the oracle, sigma and bias from the contract
-// (bounds/running.hpp, oracle/spread.hpp) and the ulp taken at |golden| + multiple sigma + bias,
+// (the operation's budget, see slice.hpp) and the ulp taken at |golden| + multiple sigma + bias,
 // where the kernel's unrounded result may lie. A tensor passes when every element does: no norm
 // over the tensor, no cosine, no share of elements that may be wrong. Where the exact result is not
 // finite because an input is not, the kernel's must not be finite either; NaN and Inf anywhere else
@@ -33,8 +33,9 @@
 #include <string>
 #include <vector>
 
-#include "reference/bounds/contract.hpp"
-#include "reference/oracle/evaluate.hpp"
+#include "reference/contract/contract.hpp"
+#include "reference/verdict/coordinates.hpp"
+#include "reference/verdict/slice.hpp"
 
 namespace goldenrule::verdict {
 
@@ -53,6 +54,7 @@ enum class Verdict {
 /// the one with the largest error where there is no budget).
 struct Worst {
   call::Shape index;
+  Coordinates coordinates{};  ///< the same, named: filled in by judgement
   double value = 0.0, golden = 0.0, error = 0.0, budget = 0.0, ulps = 0.0;
 };
 
@@ -82,6 +84,7 @@ struct TensorReport {
   std::int64_t unbounded = 0;      ///< elements whose radius or budget is infinite or NaN
   std::int64_t vacuous = 0;        ///< rows and heads whose budget is as large as their signal
   call::Shape first_unjudged;      ///< index of the first element of these; empty: none
+  Coordinates first_unjudged_at;   ///< the same, named: filled in by judgement
   std::int64_t nan = 0, inf = 0;   ///< where the exact result is finite
   std::int64_t unwritten = 0;      ///< NaN elements whose whole last-axis row is NaN
   double max_abs = 0.0;            ///< largest |y - golden| over finite elements
@@ -92,17 +95,18 @@ struct TensorReport {
   std::optional<Worst> worst;  ///< absent when nothing was compared
   std::array<std::int64_t, kUlpBuckets> ulp_histogram{};
   std::vector<RowFindings> failing_rows;  ///< rows with a finding, ascending
+  std::string row_word;                   ///< "slot": what they count, filled in by judgement
 };
 
 /// Judges `output` against `expected` under `contract`. Where the contract gives no budget for this
 /// tensor the errors are reported and the verdict is kSkipped with the reason.
 [[nodiscard]] TensorReport judge(const std::string& name, const call::Tensor& output,
-                                 const oracle::Expected& expected,
-                                 const bounds::Contract& contract);
+                                 const Expected& expected, const contract::Contract& contract);
 
 struct CaseReport {
   Verdict verdict = Verdict::kSkipped;
   std::string reason;
+  std::string op, mode, source;  ///< of the record
   std::string contract;
   int precision_bits = 0;
   std::int64_t nonfinite_inputs = 0;  ///< NaN and Inf among the floating-point inputs
@@ -110,23 +114,39 @@ struct CaseReport {
   std::vector<TensorReport> tensors;
 };
 
-/// A report and the expectations that it was made from, for those who ask why (explain/).
-struct Judgement {
-  CaseReport report;
-  oracle::Evaluation evaluation;
+/// What is asked of a record.
+struct Question {
+  /// Absent: what the call implies, or what the record claims where that is no wider.
+  std::optional<contract::Contract> contract{};
+  /// Absent: double, and a wider tier while any element is undecided or unbounded.
+  std::optional<scalar::Precision> precision{};
+  /// The outputs to judge, all of which must be there; empty: all that are there.
+  std::vector<std::string> only{};
+  /// Where `only` is empty, the outputs that must be there; empty: those that the call produces, o
+  /// and final_state unless its update is disabled.
+  std::vector<std::string> wanted{};
 };
 
-/// Judges every tensor in record.outputs. `precision` absent: starts in double and moves to a wider
-/// tier while any element is undecided or unbounded. `wanted`: the outputs that must be there;
-/// empty: those that the call produces, o and final_state unless its update is disabled. Throws
-/// Error on records that make no sense.
-[[nodiscard]] Judgement judgement(const call::Record& record, const bounds::Contract& contract,
-                                  std::optional<scalar::Precision> precision,
-                                  const std::vector<std::string>& wanted = {});
+/// A report and everything that it was made from, for those who ask why (explain/).
+struct Judgement {
+  const Slice* slice = nullptr;
+  /// As it was judged: without outputs that were not asked for, each output in the narrowest type
+  /// that holds its numbers (call/widening.hpp).
+  call::Record record;
+  contract::Contract contract;
+  std::string contract_origin;  ///< how it was chosen, and what the record claims
+  CaseReport report;
+  Expectations expected;  ///< of record.outputs
+};
+
+/// Judges a record. Throws Error on records that make no sense, and Error(kArgument) for outputs in
+/// `only` that no call has.
+[[nodiscard]] Judgement judgement(const Slice& slice, call::Record record,
+                                  const Question& question = {});
 
 /// The same, without what it is made from.
-[[nodiscard]] CaseReport judge_record(const call::Record& record, const bounds::Contract& contract,
-                                      std::optional<scalar::Precision> precision);
+[[nodiscard]] CaseReport judge_record(const Slice& slice, call::Record record,
+                                      const Question& question = {});
 
 /// The verdict of a whole from those of its parts: out-of-budget dominates, then error, mistrusted,
 /// skipped; a whole of passes is EXACT only if all parts are. No parts: SKIPPED.

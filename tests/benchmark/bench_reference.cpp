@@ -11,14 +11,17 @@
 // of an FMA.
 #include <benchmark/benchmark.h>
 
+#include <optional>
+#include <type_traits>
+
 #include <cstdio>
 #include <string>
 
 #include "fixtures/call/record.hpp"
-#include "reference/bounds/certificate.hpp"
-#include "reference/bounds/running.hpp"
-#include "reference/rule/lane.hpp"
-#include "reference/rule/recurrent.hpp"
+#include "reference/delta/budget/running.hpp"
+#include "reference/delta/oracle/certificate.hpp"
+#include "reference/delta/rule/lane.hpp"
+#include "reference/delta/rule/recurrent.hpp"
 
 namespace {
 
@@ -95,23 +98,26 @@ call::Record make_call(std::int64_t T, bool kda) {
   return record;
 }
 
-enum class Bounds { kNone, kCertificate, kBudget };
+enum class Bounds { kNone, kCertificate, kBudget };  // kBudget: in double only
 
 template <class S>
 void recurrent(benchmark::State& state, Bounds bounds, bool kda, std::int64_t T) {
   const call::Record record = make_call(T, kda);
   const call::Dims dims = call::validate(record);
-  const rule::CallInputs inputs(record);
-  const auto lane = rule::prepare_lane<S>(record, dims, inputs, 0, T, 0);
+  const delta::CallInputs inputs(record);
+  const auto lane = delta::prepare_lane<S>(record, dims, inputs, 0, T, 0);
   const std::vector<double> v = record.inputs.at("v").to_doubles();
-  const rule::Detail detail = bounds == Bounds::kNone          ? rule::Detail::kValues
-                              : bounds == Bounds::kCertificate ? rule::Detail::kNorms
-                                                               : rule::Detail::kSums;
+  const delta::Detail detail = bounds == Bounds::kNone          ? delta::Detail::kValues
+                               : bounds == Bounds::kCertificate ? delta::Detail::kNorms
+                                                                : delta::Detail::kSums;
   for (auto _ : state) {
-    for (std::int64_t first = 0; first < kV; first += rule::kTileColumns<S>) {
-      rule::RecurrentTile<S> tile(lane, v.data(), kV, first, rule::kTileColumns<S>);
-      bounds::Certificate<S> certificate(lane, {});
-      bounds::RunningError<S> spread(bounds::find_contract("recurrent_f32"), lane, tile);
+    for (std::int64_t first = 0; first < kV; first += delta::kTileColumns<S>) {
+      delta::RecurrentTile<S> tile(lane, v.data(), kV, first, delta::kTileColumns<S>);
+      delta::Certificate<S> certificate(lane, {});
+      std::optional<delta::RunningError> spread;
+      if constexpr (std::is_same_v<S, double>) {
+        spread.emplace(contract::find_contract("recurrent_f32"), lane, tile);
+      }
       // The running error reads the state after each token.
       const std::int64_t kBlock = bounds == Bounds::kBudget ? 1 : 64;
       for (std::int64_t t = 0; t < T; t += kBlock) {
@@ -120,7 +126,9 @@ void recurrent(benchmark::State& state, Bounds bounds, bool kda, std::int64_t T)
         for (std::int64_t i = t; i < end && bounds != Bounds::kNone; ++i) {
           const auto& norms = tile.norms()[static_cast<std::size_t>(i - t)];
           certificate.advance(i, norms);
-          if (bounds == Bounds::kBudget) spread.advance(i, norms, tile);
+          if constexpr (std::is_same_v<S, double>) {
+            if (bounds == Bounds::kBudget) spread->advance(i, norms, tile);
+          }
         }
       }
       benchmark::DoNotOptimize(tile.output(0, 0));
@@ -140,9 +148,9 @@ template <class S>
 void prepare(benchmark::State& state, bool kda, std::int64_t T) {
   const call::Record record = make_call(T, kda);
   const call::Dims dims = call::validate(record);
-  const rule::CallInputs inputs(record);
+  const delta::CallInputs inputs(record);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(rule::prepare_lane<S>(record, dims, inputs, 0, T, 0));
+    benchmark::DoNotOptimize(delta::prepare_lane<S>(record, dims, inputs, 0, T, 0));
   }
   state.counters["token-heads/s"] =
       benchmark::Counter(static_cast<double>(state.iterations() * T), benchmark::Counter::kIsRate);

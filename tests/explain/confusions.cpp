@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/explain/confusions.hpp"
+#include "reference/delta/mistakes/table.hpp"
+#include "reference/delta/oracle/evaluate.hpp"
+#include "reference/delta/slice.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,7 +13,7 @@
 #include "fixtures/cases/families.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/explain/match.hpp"
-#include "reference/mistakes/kernels.hpp"
+#include "reference/verdict/kernels.hpp"
 #include "tests/explain/support.hpp"
 
 namespace goldenrule::explain::test {
@@ -18,14 +21,14 @@ namespace {
 
 // Storage types as a kernel under the contract has them.
 Record capture_of(const Calls::Call& call, const Hypothesis& made) {
-  Kernel kernel = mistakes::emulated_kernel(*call.contract, 3);
+  Kernel kernel = verdict::emulated_kernel(delta::slice(), *call.contract, 3);
   for (auto m = made.rbegin(); m != made.rend(); ++m) {
     kernel = [mistake = *m, inner = kernel](const Record& r) {
       return mistake->applies(r) ? mistake->commit(r, inner) : inner(r);
     };
   }
   Record record = call.record;
-  record.outputs = mistakes::stored(record, *call.contract, kernel(record));
+  record.outputs = calls::stored(record, *call.contract, kernel(record));
   return record;
 }
 
@@ -35,7 +38,7 @@ std::vector<Hypothesis> hypotheses_of(const Explanation& e) {
   for (const std::string& name : e.mistakes) {
     std::vector<Hypothesis> longer;
     for (const Hypothesis& h : found) {
-      for (const Mistake& m : mistakes::table()) {
+      for (const Mistake& m : delta::mistakes()) {
         if (m.name != name) continue;
         longer.push_back(h);
         longer.back().push_back(&m);
@@ -62,14 +65,19 @@ bool all_seen(const Capture& capture, const Hypothesis& made) {
 }
 
 Outcome diagnosed(const Calls::Call& call, const Hypothesis& made) {
-  const Record record = capture_of(call, made);
-  const Diagnosis d = diagnose(record, *call.contract, call.expected, mistakes::table());
+  const verdict::Judgement judged{.slice = &delta::slice(),
+                                  .record = capture_of(call, made),
+                                  .contract = *call.contract,
+                                  .contract_origin = {},
+                                  .report = {},
+                                  .expected = call.expected};
+  const Diagnosis d = diagnose(judged, delta::mistakes());
   Outcome outcome;
   outcome.shown = !d.pattern.empty();
   if (!outcome.shown) return outcome;
   const bool any = !d.explanations.empty() && d.explanations[0].explains;
   outcome.named = any ? d.explanations[0].name() : "none";
-  const Capture capture = make_capture(record, *call.contract, call.expected);
+  const Capture capture = make_capture(judged);
   outcome.shown = all_seen(capture, made);
   outcome.right = outcome.shown && any &&
                   std::ranges::any_of(hypotheses_of(d.explanations[0]),
@@ -142,10 +150,9 @@ Calls::Calls(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
     Call call{.line = line, .record = make_call(line), .contract = nullptr, .expected = {}};
     const bool prefill = call.record.mode == call::Mode::kPrefill;
-    call.contract = &bounds::find_contract(prefill ? "chunk64_bf16" : "recurrent_f32");
+    call.contract = &contract::find_contract(prefill ? "chunk64_bf16" : "recurrent_f32");
     call.expected =
-        oracle::evaluate(call.record, scalar::Precision::kDouble,
-                         {.certify = true, .contract = call.contract, .intermediate_states = true});
+        verdict::expect(delta::slice(), call.record, *call.contract, scalar::Precision::kDouble);
     calls_.push_back(std::move(call));
   }
 }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "reference/explain/prediction.hpp"
-#include "reference/oracle/evaluate.hpp"
+#include "reference/verdict/expectation.hpp"
 
 namespace goldenrule::explain::test {
 
@@ -33,8 +33,8 @@ class Calls {
   struct Call {
     std::string line;
     call::Record record;  ///< without outputs
-    const bounds::Contract* contract = nullptr;
-    oracle::Evaluation expected;
+    const contract::Contract* contract = nullptr;
+    verdict::Expectations expected;
   };
   [[nodiscard]] std::size_t size() const { return calls_.size(); }
   [[nodiscard]] const Call& operator[](std::size_t i) const { return calls_[i]; }

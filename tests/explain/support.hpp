@@ -13,36 +13,39 @@
 
 #include "fixtures/call/plan.hpp"
 #include "fixtures/cases/case.hpp"
+#include "reference/delta/budget/default_contract.hpp"
+#include "reference/delta/slice.hpp"
 #include "reference/explain/diagnose.hpp"
-#include "reference/mistakes/kernels.hpp"
+#include "reference/verdict/kernels.hpp"
 #include "reference/verdict/verdict.hpp"
 
 namespace goldenrule::explain::test {
 
 using call::Record;
 using call::TensorMap;
-using mistakes::Kernel;
-using mistakes::Mistake;
+using calls::Kernel;
+using calls::Mistake;
 
 inline Record make_call(const std::string& line) { return cases::make_record(cases::parse(line)); }
 
 /// `chain` as in Hypothesis: the first is the outermost.
 inline Record capture_of(const std::string& line, const std::vector<const Mistake*>& chain) {
   Record record = make_call(line);
-  const bounds::Contract& contract = bounds::default_contract(record);
-  Kernel kernel = mistakes::emulated_kernel(contract, 7);
+  const contract::Contract& contract = delta::default_contract(record);
+  Kernel kernel = verdict::emulated_kernel(delta::slice(), contract, 7);
   for (auto m = chain.rbegin(); m != chain.rend(); ++m) {
     kernel = [mistake = *m, inner = kernel](const Record& r) { return mistake->commit(r, inner); };
   }
-  record.outputs = mistakes::stored(record, contract, kernel(record));
+  record.outputs = calls::stored(record, contract, kernel(record));
   record.contract = contract.name;
   return record;
 }
 
 inline Diagnosis diagnosis_of(const Record& record, std::span<const Mistake> table) {
-  const bounds::Contract& contract = bounds::default_contract(record);
-  const auto judgement = verdict::judgement(record, contract, scalar::Precision::kDouble);
-  return diagnose(record, contract, judgement.evaluation, table);
+  const contract::Contract& contract = delta::default_contract(record);
+  const auto judgement = verdict::judgement(
+      delta::slice(), record, {.contract = contract, .precision = scalar::Precision::kDouble});
+  return diagnose(judgement, table);
 }
 
 inline bool always(const Record&) { return true; }

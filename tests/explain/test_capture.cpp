@@ -3,8 +3,11 @@
 // A cut of a capture is the capture of the smaller call.
 #include <doctest/doctest.h>
 
+#include "reference/delta/budget/default_contract.hpp"
+#include "reference/delta/oracle/evaluate.hpp"
+#include "reference/delta/slice.hpp"
 #include "reference/explain/capture.hpp"
-#include "reference/oracle/evaluate.hpp"
+#include "reference/verdict/expectation.hpp"
 #include "tests/explain/support.hpp"
 
 namespace goldenrule::explain::test {
@@ -15,34 +18,36 @@ namespace {
 void check_cut(const std::string& line, const Cut& what, bool keeps_states) {
   INFO(line);
   const Record record = capture_of(line, {});
-  const bounds::Contract& contract = bounds::default_contract(record);
-  const auto judgement = verdict::judgement(record, contract, scalar::Precision::kDouble);
-  const Capture part = cut(make_capture(record, contract, judgement.evaluation), what);
+  const contract::Contract& contract = delta::default_contract(record);
+  const auto judgement = verdict::judgement(
+      delta::slice(), record, {.contract = contract, .precision = scalar::Precision::kDouble});
+  const Capture part = cut(make_capture(judgement), what);
   CHECK(part.outputs.contains("final_state") == keeps_states);
   Record small = part.call;
   small.outputs = part.outputs;
   CHECK_NOTHROW((void)call::validate(small));
-  const auto again =
-      oracle::evaluate(small, scalar::Precision::kDouble,
-                       {.certify = true, .contract = &contract, .intermediate_states = true});
+  const auto again = verdict::expect(delta::slice(), small, contract, scalar::Precision::kDouble);
   for (const auto& [name, expected] : part.expected.outputs) {
     INFO(name);
-    const oracle::Expected& e = again.outputs.at(name);
-    CHECK(expected.shape == e.shape);
-    REQUIRE(expected.golden.size() == e.golden.size());
+    const verdict::Expected& e = again.outputs.at(name);
+    CHECK(expected.exact.shape == e.exact.shape);
+    REQUIRE(expected.exact.golden.size() == e.exact.golden.size());
     double worst = 0.0;
-    for (std::size_t i = 0; i < e.golden.size(); ++i) {
-      worst = std::max(worst, std::fabs(e.golden[i] - expected.golden[i]));
+    for (std::size_t i = 0; i < e.exact.golden.size(); ++i) {
+      worst = std::max(worst, std::fabs(e.exact.golden[i] - expected.exact.golden[i]));
     }
     CHECK(worst < 1e-14);
-    CHECK(expected.radius.size() == e.radius.size());
-    CHECK(expected.spread.size() == e.spread.size());
+    CHECK(expected.exact.radius.size() == e.exact.radius.size());
+    CHECK(expected.grant.spread.size() == e.grant.spread.size());
   }
   // A cut through the tokens has no final state.
   std::vector<std::string> wanted;
   for (const auto& [name, tensor] : small.outputs) wanted.push_back(name);
   const auto verdict =
-      verdict::judgement(small, contract, scalar::Precision::kDouble, wanted).report.verdict;
+      verdict::judgement(
+          delta::slice(), small,
+          {.contract = contract, .precision = scalar::Precision::kDouble, .wanted = wanted})
+          .report.verdict;
   CHECK((verdict == verdict::Verdict::kWithinBudget || verdict == verdict::Verdict::kExact));
 }
 

@@ -3,12 +3,13 @@
 // What was captured wrongly is said before any mistake of the kernel.
 #include <doctest/doctest.h>
 
+#include "reference/delta/mistakes/table.hpp"
 #include "tests/explain/support.hpp"
 
 namespace goldenrule::explain::test {
 namespace {
 
-Diagnosis diagnosis(const Record& record) { return diagnosis_of(record, mistakes::table()); }
+Diagnosis diagnosis(const Record& record) { return diagnosis_of(record, delta::mistakes()); }
 
 bool names(const Diagnosis& d, const std::string& name, bool accounts) {
   return !d.of_capture.empty() && d.of_capture.front().name == name &&

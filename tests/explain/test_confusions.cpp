@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fixtures/random/philox.hpp"
+#include "reference/delta/mistakes/table.hpp"
 #include "tests/explain/confusions.hpp"
 
 namespace goldenrule::explain::test {
@@ -17,7 +18,7 @@ namespace {
 std::vector<Attempt> singles(const Calls& calls) {
   std::vector<Attempt> attempts;
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    for (const mistakes::Mistake& m : mistakes::table()) {
+    for (const calls::Mistake& m : delta::mistakes()) {
       if (m.applies(calls[i].record)) attempts.push_back({i, {&m}});
     }
   }
@@ -30,7 +31,7 @@ std::vector<Attempt> pairs(const Calls& calls, int count) {
   std::vector<Attempt> attempts;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     Hypothesis possible;
-    for (const mistakes::Mistake& m : mistakes::table()) {
+    for (const calls::Mistake& m : delta::mistakes()) {
       if (m.applies(calls[i].record)) possible.push_back(&m);
     }
     const random::Stream stream(kSeed, calls[i].line);

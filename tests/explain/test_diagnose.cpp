@@ -3,6 +3,9 @@
 // Captures of kernels with a known mistake are given its name; others are not given any.
 #include <doctest/doctest.h>
 
+#include "reference/delta/budget/default_contract.hpp"
+#include "reference/delta/mistakes/table.hpp"
+#include "reference/delta/slice.hpp"
 #include "tests/explain/support.hpp"
 
 namespace goldenrule::explain::test {
@@ -90,7 +93,7 @@ TEST_CASE("a mistake that predicts NaN is no near miss of a wrong tensor") {
         t.set(i, t[i] * (1.0 + 0.3 * std::sin(static_cast<double>(i))));
       }
     }
-    const Diagnosis d = diagnosis_of(capture, mistakes::table());
+    const Diagnosis d = diagnosis_of(capture, delta::mistakes());
     for (const Explanation& e : d.explanations) {
       INFO(e.name());
       CHECK(!e.explains);
@@ -104,9 +107,10 @@ TEST_CASE("a mistake that predicts NaN is no near miss of a wrong tensor") {
 TEST_CASE("pairs are cut short by the limit, single mistakes are not") {
   const std::vector<Mistake> table = local_table();
   Record capture = capture_of(kPrefill, {&kScaleMissing, &kHeadTiled});
-  const bounds::Contract& contract = bounds::default_contract(capture);
-  const auto judged = verdict::judgement(capture, contract, scalar::Precision::kDouble);
-  const Diagnosis cut = diagnose(capture, contract, judged.evaluation, table, {.seconds = 0.0});
+  const contract::Contract& contract = delta::default_contract(capture);
+  const auto judged = verdict::judgement(
+      delta::slice(), capture, {.contract = contract, .precision = scalar::Precision::kDouble});
+  const Diagnosis cut = diagnose(judged, table, {.seconds = 0.0});
   REQUIRE(cut.stopped_after);
   CHECK(*cut.stopped_after >= 0.0);
   CHECK(cut.pairs == 0);
@@ -116,8 +120,9 @@ TEST_CASE("pairs are cut short by the limit, single mistakes are not") {
   CHECK(!whole.stopped_after);
   CHECK(whole.pairs == whole.possible_pairs);
   const Record single = capture_of(kPrefill, {&kScaleMissing});
-  const auto judged_single = verdict::judgement(single, contract, scalar::Precision::kDouble);
-  const Diagnosis d = diagnose(single, contract, judged_single.evaluation, table, {.seconds = 0.0});
+  const auto judged_single = verdict::judgement(
+      delta::slice(), single, {.contract = contract, .precision = scalar::Precision::kDouble});
+  const Diagnosis d = diagnose(judged_single, table, {.seconds = 0.0});
   REQUIRE(!d.explanations.empty());
   CHECK(d.explanations[0].explains);
   CHECK(!d.stopped_after);
@@ -125,8 +130,8 @@ TEST_CASE("pairs are cut short by the limit, single mistakes are not") {
 
 TEST_CASE("a mistake that may be a convention says which") {
   const auto meant = [](const std::string& line, const char* name) {
-    const Mistake& mistake = *std::ranges::find(mistakes::table(), name, &Mistake::name);
-    return mistakes::meant_convention(mistake, make_call(line)).value_or("");
+    const Mistake& mistake = *std::ranges::find(delta::mistakes(), name, &Mistake::name);
+    return calls::meant_convention(mistake, make_call(line)).value_or("");
   };
   const std::string plain = "op=gdn mode=decode B=1 H=2 HV=4 K=16 V=8 ";
   CHECK(meant(plain, "head_tiled") == "head_map=tiled");
@@ -136,8 +141,8 @@ TEST_CASE("a mistake that may be a convention says which") {
   CHECK(meant(plain + "l2_eps=0.001", "l2_eps_ignored") == "l2_eps=1e-6");
   CHECK(meant(plain, "no_delta").empty());
   const Record capture =
-      capture_of(kDecode, {&*std::ranges::find(mistakes::table(), "head_tiled", &Mistake::name)});
-  const Diagnosis d = diagnosis_of(capture, mistakes::table());
+      capture_of(kDecode, {&*std::ranges::find(delta::mistakes(), "head_tiled", &Mistake::name)});
+  const Diagnosis d = diagnosis_of(capture, delta::mistakes());
   REQUIRE(!d.explanations.empty());
   CHECK(d.explanations[0].meant == std::vector<std::string>{"head_map=tiled"});
 }
@@ -145,8 +150,8 @@ TEST_CASE("a mistake that may be a convention says which") {
 TEST_CASE("an eps that is ignored is named, not a form of the norm") {
   const std::string line =
       "op=gdn mode=decode B=3 H=2 HV=4 K=64 V=32 slots=permuted l2_eps=0.001 family=I";
-  const Mistake& mistake = *std::ranges::find(mistakes::table(), "l2_eps_ignored", &Mistake::name);
-  const Diagnosis d = diagnosis_of(capture_of(line, {&mistake}), mistakes::table());
+  const Mistake& mistake = *std::ranges::find(delta::mistakes(), "l2_eps_ignored", &Mistake::name);
+  const Diagnosis d = diagnosis_of(capture_of(line, {&mistake}), delta::mistakes());
   REQUIRE(!d.explanations.empty());
   CHECK(d.explanations[0].explains);
   CHECK(d.explanations[0].name() == "l2_eps_ignored");
@@ -155,10 +160,10 @@ TEST_CASE("an eps that is ignored is named, not a form of the norm") {
 TEST_CASE("a name stands once in an answer") {
   const std::string line = "op=gdn mode=decode B=3 H=2 HV=4 K=32 V=32 slots=permuted gate=log";
   Record capture = capture_of(
-      line, {&*std::ranges::find(mistakes::table(), "state_transposed", &Mistake::name)});
+      line, {&*std::ranges::find(delta::mistakes(), "state_transposed", &Mistake::name)});
   call::Tensor& o = capture.outputs.at("o");
   o.set(5, o[5] + 1.0);
-  const Diagnosis d = diagnosis_of(capture, mistakes::table());
+  const Diagnosis d = diagnosis_of(capture, delta::mistakes());
   std::vector<std::string> names;
   for (const Explanation& e : d.explanations) names.push_back(e.name());
   std::ranges::sort(names);
@@ -191,7 +196,7 @@ TEST_CASE("pairs are found when no single mistake explains") {
 // the second, which random signs cancel for some other (a pool that was updated twice).
 TEST_CASE("a mistake that feeds one call into the next is named") {
   for (const auto& [line, name] : {std::pair(kPrefill, "state_leaks"), {kMtp, "stale_state"}}) {
-    const Mistake& mistake = *std::ranges::find(mistakes::table(), name, &Mistake::name);
+    const Mistake& mistake = *std::ranges::find(delta::mistakes(), name, &Mistake::name);
     const Diagnosis d =
         diagnosis_of(capture_of(line, {&mistake}), std::vector{mistake, kHeadTiled, kGateLog2});
     INFO(name);

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <functional>
 
+#include "reference/delta/slice.hpp"
 #include "reference/explain/match.hpp"
+#include "reference/verdict/kernels.hpp"
 #include "tests/explain/support.hpp"
 
 namespace goldenrule::explain::test {
@@ -19,21 +21,23 @@ const std::string kLine = "op=gdn mode=prefill lens=12 H=1 HV=2 K=16 V=8 gate=lo
 Match match(
     std::int64_t tokens, const std::function<double(std::int64_t, double)>& content,
     const std::function<double(double)>& elsewhere = [](double x) { return x; }) {
-  const bounds::Contract& contract = bounds::find_contract("recurrent_f32");
+  const contract::Contract& contract = contract::find_contract("recurrent_f32");
   Record record = make_call(kLine);
   record.contract = contract.name;
-  const auto exact = mistakes::stored(record, contract, mistakes::exact_kernel(record));
+  const auto exact =
+      calls::stored(record, contract, verdict::exact_outputs(delta::slice(), record));
   record.outputs["o"] = exact.at("o");
   call::Tensor& o = record.outputs.at("o");
   const std::int64_t written_from = tokens * o.shape()[1] * o.shape()[2];
   for (std::int64_t i = 0; i < o.size(); ++i) {
     o.set(i, i < written_from ? content(i, o[i]) : elsewhere(o[i]));
   }
-  const auto judged = verdict::judgement(record, contract, scalar::Precision::kDouble);
-  const Capture capture = make_capture(record, contract, judged.evaluation);
+  const auto judged = verdict::judgement(
+      delta::slice(), record, {.contract = contract, .precision = scalar::Precision::kDouble});
+  const Capture capture = make_capture(judged);
   Prediction prediction;
   PredictedOutput& predicted = prediction.outputs["o"];
-  predicted.value = judged.evaluation.outputs.at("o").golden;
+  predicted.value = judged.expected.outputs.at("o").exact.golden;
   predicted.spread.assign(predicted.value.size(), 1e-6F);
   std::fill_n(predicted.value.begin(), written_from, std::nan(""));
   return Matcher(capture).match(prediction);

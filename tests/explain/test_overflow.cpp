@@ -5,7 +5,9 @@
 
 #include <cmath>
 
+#include "reference/delta/slice.hpp"
 #include "reference/explain/overflow.hpp"
+#include "reference/verdict/kernels.hpp"
 #include "tests/explain/support.hpp"
 
 namespace goldenrule::explain::test {
@@ -36,10 +38,11 @@ std::int64_t nonfinite(const call::Tensor& t) {
 TEST_CASE("overflow: the mistake is named though much of what it wrote is not finite") {
   std::vector<Mistake> table = local_table();
   table.push_back(kNormIgnored);
-  const bounds::Contract& contract = bounds::find_contract("recurrent_f32");
+  const contract::Contract& contract = contract::find_contract("recurrent_f32");
   Record capture = make_call(kPrefill + " family=B95");
-  const TensorMap outputs = kNormIgnored.commit(capture, mistakes::emulated_kernel(contract, 7));
-  capture.outputs = mistakes::stored(capture, contract, outputs);
+  const TensorMap outputs =
+      kNormIgnored.commit(capture, verdict::emulated_kernel(delta::slice(), contract, 7));
+  capture.outputs = calls::stored(capture, contract, outputs);
   capture.contract = contract.name;
   call::Tensor& o = capture.outputs.at("o");
   REQUIRE(nonfinite(o) > o.size() / 4);
@@ -58,13 +61,15 @@ TEST_CASE("overflow: the mistake is named though much of what it wrote is not fi
 std::vector<std::int64_t> marked(const char* contract, const std::string& where, std::int64_t at,
                                  const std::string& name) {
   const Record record = capture_of(kTwoSequences, {});
-  const bounds::Contract& c = bounds::find_contract(contract);
-  const auto judgement = verdict::judgement(record, c, scalar::Precision::kDouble);
-  const Capture capture = make_capture(record, c, judgement.evaluation);
+  const contract::Contract& c = contract::find_contract(contract);
+  const auto judgement = verdict::judgement(
+      delta::slice(), record, {.contract = c, .precision = scalar::Precision::kDouble});
+  const Capture capture = make_capture(judgement);
   Prediction prediction;
   for (const auto& [output, e] : capture.expected.outputs) {
-    prediction.outputs[output] = {
-        .value = e.golden, .spread = std::vector<float>(e.golden.size()), .may_overflow = {}};
+    prediction.outputs[output] = {.value = e.exact.golden,
+                                  .spread = std::vector<float>(e.exact.golden.size()),
+                                  .may_overflow = {}};
   }
   prediction.outputs.at(where).value[static_cast<std::size_t>(at)] = -1e39;
   mark_overflows(capture, prediction);

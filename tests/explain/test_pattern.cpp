@@ -6,6 +6,8 @@
 #include <functional>
 #include <tuple>
 
+#include "reference/delta/budget/default_contract.hpp"
+#include "reference/delta/slice.hpp"
 #include "reference/explain/failures.hpp"
 #include "reference/explain/index_set.hpp"
 #include "reference/explain/pattern.hpp"
@@ -27,14 +29,16 @@ std::string pattern_of(
       // Nothing plain: content words would be added to the place.
       return x + 1.0 + static_cast<double>((p.row * 7 + p.head * 3 + p.value * 5 + p.key) % 11);
     }) {
-  static std::map<std::string, std::pair<Record, oracle::Evaluation>> captures;
+  static std::map<std::string, std::pair<Record, verdict::Expectations>> captures;
   if (!captures.contains(line)) {
     const Record right = capture_of(line, {});
-    const bounds::Contract& contract = bounds::default_contract(right);
-    captures[line] = {right,
-                      verdict::judgement(right, contract, scalar::Precision::kDouble).evaluation};
+    const contract::Contract& contract = delta::default_contract(right);
+    captures[line] = {
+        right, verdict::judgement(delta::slice(), right,
+                                  {.contract = contract, .precision = scalar::Precision::kDouble})
+                   .expected};
   }
-  const oracle::Evaluation& evaluation = captures.at(line).second;
+  const verdict::Expectations& evaluation = captures.at(line).second;
   Record record = captures.at(line).first;
   const call::Dims dims = call::validate(record);
   const Grid grid(record, dims, name);
@@ -45,7 +49,7 @@ std::string pattern_of(
                   grid.head_of(i), grid.key_of(i), grid.value_of(i)};
     if (region(p)) t.set(i, content(p, t[i]));
   }
-  const bounds::Contract& contract = bounds::default_contract(record);
+  const contract::Contract& contract = delta::default_contract(record);
   return describe_pattern(record, contract, evaluation,
                           find_failures(record, contract, evaluation));
 }

@@ -8,7 +8,10 @@
 #include <functional>
 
 #include "fixtures/random/philox.hpp"
+#include "reference/delta/mistakes/table.hpp"
+#include "reference/delta/slice.hpp"
 #include "reference/explain/scatter.hpp"
+#include "reference/verdict/kernels.hpp"
 #include "tests/explain/support.hpp"
 
 namespace goldenrule::explain::test {
@@ -21,10 +24,10 @@ const std::string kCollinear = "op=kda " + kRest;
 const std::string kNegative = "op=gdn " + kRest + " beta=sigmoid2";
 constexpr double kHalfUlp = 0x1p-8;  // of bf16, relative
 
-const bounds::Contract& contract() { return bounds::find_contract("chunk64_bf16"); }
+const contract::Contract& contract() { return contract::find_contract("chunk64_bf16"); }
 
 const Mistake& row(std::string_view name) {
-  return *std::ranges::find(mistakes::table(), name, &Mistake::name);
+  return *std::ranges::find(delta::mistakes(), name, &Mistake::name);
 }
 
 // What a kernel with the mistake returns whose own roundings of q, k and v are `roundings`.
@@ -39,7 +42,7 @@ TensorMap mistaken(const std::string& line, const Mistake& mistake, std::uint64_
     }
     t = call::Tensor(call::DType::kF64, t.shape(), x);
   }
-  return mistake.commit(record, mistakes::emulated_kernel(contract(), 7));
+  return mistake.commit(record, verdict::emulated_kernel(delta::slice(), contract(), 7));
 }
 
 // The errors of one row and head of such a kernel, and what the capture has in their place.
@@ -51,9 +54,10 @@ Record capture_of(const std::string& line, const Mistake& mistake, std::uint64_t
   Record record = make_call(line);
   record.contract = contract().name;
   record.outputs = mistaken(line, mistake, roundings);
-  const auto right = verdict::judgement(record, contract(), scalar::Precision::kDouble);
+  const auto right = verdict::judgement(
+      delta::slice(), record, {.contract = contract(), .precision = scalar::Precision::kDouble});
   for (auto& [name, t] : record.outputs) {
-    const std::vector<double>& exact = right.evaluation.outputs.at(name).golden;
+    const std::vector<double>& exact = right.expected.outputs.at(name).exact.golden;
     Errors errors(block_size(t.shape(), name));
     for (std::size_t first = 0; first < exact.size(); first += errors.size()) {
       for (std::size_t i = 0; i < errors.size(); ++i) {
@@ -65,16 +69,17 @@ Record capture_of(const std::string& line, const Mistake& mistake, std::uint64_t
       }
     }
   }
-  record.outputs = mistakes::stored(record, contract(), record.outputs);
+  record.outputs = calls::stored(record, contract(), record.outputs);
   return record;
 }
 
 ScatterMatch match(const std::string& line, const Mistake& mistake, std::uint64_t roundings,
                    const Change& change) {
   const Record record = capture_of(line, mistake, roundings, change);
-  const auto judged = verdict::judgement(record, contract(), scalar::Precision::kDouble);
+  const auto judged = verdict::judgement(
+      delta::slice(), record, {.contract = contract(), .precision = scalar::Precision::kDouble});
   CHECK(judged.report.verdict == verdict::Verdict::kOutOfBudget);
-  const auto found = match_scatter(make_capture(record, contract(), judged.evaluation), {&mistake});
+  const auto found = match_scatter(make_capture(judged), {&mistake});
   REQUIRE(found);
   return *found;
 }
@@ -98,7 +103,7 @@ TEST_CASE("scatter: errors as wide as those of the mistake, where it errs, are e
 
 TEST_CASE("scatter: the diagnosis names the mistake and says how widely it errs") {
   const Record capture = capture_of(kCollinear, row("inverse_fp16_neumann"), 1, times(1));
-  const Diagnosis d = diagnosis_of(capture, mistakes::table());
+  const Diagnosis d = diagnosis_of(capture, delta::mistakes());
   REQUIRE(!d.explanations.empty());
   CHECK(d.explanations[0].name() == "inverse_fp16_neumann");
   CHECK(d.explanations[0].explains);

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <functional>
 
+#include "reference/delta/mistakes/table.hpp"
+#include "reference/delta/slice.hpp"
 #include "reference/explain/ties.hpp"
 #include "tests/explain/support.hpp"
 
@@ -96,9 +98,10 @@ std::string call_of(int tokens) {
 }
 
 Diagnosis explained(const Record& record) {
-  const bounds::Contract& contract = bounds::find_contract("recurrent_f32");
-  const auto judged = verdict::judgement(record, contract, scalar::Precision::kDouble);
-  return diagnose(record, contract, judged.evaluation, mistakes::table());
+  const contract::Contract& contract = contract::find_contract("recurrent_f32");
+  const auto judged = verdict::judgement(
+      delta::slice(), record, {.contract = contract, .precision = scalar::Precision::kDouble});
+  return diagnose(judged, delta::mistakes());
 }
 
 void check_named(const Record& record, const char* name) {

@@ -21,12 +21,12 @@
 #include "fixtures/call/plan.hpp"
 #include "fixtures/cases/case.hpp"
 #include "fixtures/cases/suite.hpp"
-#include "reference/bounds/contract_json.hpp"
+#include "reference/contract/contract_json.hpp"
 
 namespace {
 
 using goldenrule::Error;
-namespace bounds = goldenrule::bounds;
+namespace contract = goldenrule::contract;
 namespace call = goldenrule::call;
 namespace cases = goldenrule::cases;
 
@@ -74,9 +74,9 @@ void read_suite(const std::string& text) {
 }
 
 void read_contract(const std::string& text) {
-  const std::string printed = bounds::to_json(bounds::parse_contract(text, "fuzzed.json"));
+  const std::string printed = contract::to_json(contract::parse_contract(text, "fuzzed.json"));
   try {
-    const std::string again = bounds::to_json(bounds::parse_contract(printed, "printed.json"));
+    const std::string again = contract::to_json(contract::parse_contract(printed, "printed.json"));
     demand(again == printed, "a contract that changes when it is printed and read: " + printed);
   } catch (const Error& e) {
     throw Wrong{"a contract was taken, and refused as printed: " + std::string(e.what())};

@@ -10,6 +10,7 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/cases/suite.hpp"
+#include "reference/delta/slice.hpp"
 #include "reference/verdict/verdict.hpp"
 #include "tests/gpu/gpu_test.hpp"
 #include "tests/gpu/record_run.hpp"
@@ -44,7 +45,7 @@ std::string differing_output(const call::TensorMap& a, const call::TensorMap& b)
 /// log1p(e^-|y|): 4 u of the exponential, 4 u of log1p, two operations: relative, like the rate
 /// exp(A_log) 4 u and its product u beside it, so 15 u of log alpha and nothing absolute. The
 /// argument of the bounded gate's sigmoid has those 4 u, product, sum and threshold: 7 u.
-bounds::Contract with_own_functions(bounds::Contract contract) {
+contract::Contract with_own_functions(contract::Contract contract) {
   constexpr double u = 0x1p-24;
   contract.name += ", functions of these kernels";
   contract.functions.softplus = 0.0;
@@ -63,11 +64,13 @@ std::string judge(call::Record record, bool exact, Tally& tally) {
   std::string difference = differing_output(run.outputs, separate.outputs);
   if (!difference.empty()) return "in place and separate differ: " + difference;
   record.outputs = std::move(run.outputs);
-  const bounds::Contract& contract = bounds::find_contract(gpu::contract_of(record));
-  verdict::CaseReport report = verdict::judge_record(record, contract, std::nullopt);
+  const contract::Contract& contract = contract::find_contract(gpu::contract_of(record));
+  verdict::CaseReport report =
+      verdict::judge_record(delta::slice(), record, {.contract = contract});
   if (report.verdict == Verdict::kMistrusted) {
     // At logits of -17 the contract grants an absolute error that is more than softplus itself.
-    report = verdict::judge_record(record, with_own_functions(contract), std::nullopt);
+    report =
+        verdict::judge_record(delta::slice(), record, {.contract = with_own_functions(contract)});
     ++tally.judged_again;
   }
   ++tally.cases;
@@ -178,16 +181,19 @@ TEST_CASE(
   call::Record rounded = record;
   call::Tensor& k = rounded.inputs.at("k");
   for (std::int64_t i = 0; i < k.size(); ++i) k.set(i, call::round_to(DType::kBF16, k[i]));
-  const bounds::Contract& contract = bounds::find_contract("recurrent_f32");
+  const contract::Contract& contract = contract::find_contract("recurrent_f32");
   record.outputs = outputs_of(rounded, gpu::Update::kInPlace);
-  CHECK(verdict::judge_record(record, contract, std::nullopt).verdict == Verdict::kOutOfBudget);
+  CHECK(verdict::judge_record(delta::slice(), record, {.contract = contract}).verdict ==
+        Verdict::kOutOfBudget);
   record.outputs = outputs_of(record, gpu::Update::kInPlace);
-  CHECK(verdict::judge_record(record, contract, std::nullopt).verdict == Verdict::kWithinBudget);
+  CHECK(verdict::judge_record(delta::slice(), record, {.contract = contract}).verdict ==
+        Verdict::kWithinBudget);
   call::Tensor& state = record.outputs.at("final_state");
   for (std::int64_t i = 0; i < state.size(); ++i) {
     state.set(i, call::round_to(DType::kBF16, state[i]));
   }
-  CHECK(verdict::judge_record(record, contract, std::nullopt).verdict == Verdict::kOutOfBudget);
+  CHECK(verdict::judge_record(delta::slice(), record, {.contract = contract}).verdict ==
+        Verdict::kOutOfBudget);
 }
 
 }  // namespace

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "fixtures/cases/case.hpp"
-#include "reference/bounds/contract.hpp"
-#include "reference/mistakes/kernels.hpp"
+#include "reference/contract/contract.hpp"
 #include "reference/relations/relation.hpp"
+#include "reference/verdict/kernels.hpp"
 
 namespace goldenrule::relations::test {
 

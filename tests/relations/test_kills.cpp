@@ -9,7 +9,10 @@
 #include <map>
 #include <set>
 
-#include "reference/mistakes/inputs.hpp"
+#include "reference/calls/inputs.hpp"
+#include "reference/delta/mistakes/table.hpp"
+#include "reference/delta/slice.hpp"
+#include "reference/verdict/kernels.hpp"
 #include "tests/relations/support.hpp"
 
 using namespace goldenrule;
@@ -28,20 +31,20 @@ call::TensorMap reads_ahead(const call::Record& r, const Kernel& kernel) {
       source.push_back(s.first_token + std::min(t + 1, s.token_count - 1));
     }
   }
-  return kernel(mistakes::with_tokens(r, source));
+  return kernel(calls::with_tokens(r, source));
 }
 call::TensorMap reads_neighbour(const call::Record& r, const Kernel& kernel) {
   const std::int64_t tokens = call::validate(r).tokens;
   std::vector<std::int64_t> source;
   for (std::int64_t t = 0; t < tokens; ++t) source.push_back((t + 1) % tokens);
-  call::Record changed = mistakes::without_outputs(r);
-  changed.inputs["k"] = mistakes::with_tokens(r, source).inputs.at("k");
+  call::Record changed = calls::without_outputs(r);
+  changed.inputs["k"] = calls::with_tokens(r, source).inputs.at("k");
   return kernel(changed);
 }
 bool always(const call::Record& r) { return call::validate(r).tokens > 0; }
 
-std::vector<mistakes::Mistake> suspects() {
-  std::vector<mistakes::Mistake> all(mistakes::table().begin(), mistakes::table().end());
+std::vector<calls::Mistake> suspects() {
+  std::vector<calls::Mistake> all(delta::mistakes().begin(), delta::mistakes().end());
   all.push_back(
       {"(reads_ahead)", "", "token t reads the inputs of token t + 1", always, reads_ahead});
   all.push_back({"(reads_neighbour)", "", "token t reads the key of the next token of the batch",
@@ -54,14 +57,14 @@ using Kills = std::map<std::string, std::set<std::string_view>>;
 
 Kills kills_of_all() {
   Kills kills;
-  const bounds::Contract& contract = bounds::find_contract("recurrent_f32");
-  for (const mistakes::Mistake& mistake : suspects()) {
+  const contract::Contract& contract = contract::find_contract("recurrent_f32");
+  for (const calls::Mistake& mistake : suspects()) {
     std::set<std::string_view>& seen = kills[std::string(mistake.name)];
     for_each_call([&](const char* line) {
       const call::Record record = record_of(line);
       const Kernel wrong = [&](const call::Record& r) {
-        return mistake.applies(r) ? mistake.commit(r, mistakes::exact_kernel)
-                                  : mistakes::exact_kernel(r);
+        return mistake.applies(r) ? mistake.commit(r, verdict::exact_kernel(delta::slice()))
+                                  : verdict::exact_outputs(delta::slice(), r);
       };
       for (const Outcome& outcome : check_all(record, wrong, contract)) {
         if (!outcome.findings.empty()) seen.insert(outcome.relation);

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "fixtures/call/error.hpp"
+#include "reference/delta/slice.hpp"
+#include "reference/verdict/kernels.hpp"
 #include "tests/relations/support.hpp"
 
 using namespace goldenrule;
@@ -16,15 +18,16 @@ using namespace goldenrule::relations::test;
 namespace {
 
 // Every relation that applies holds and says something.
-void check_holds(const call::Record& record, const Kernel& kernel, const bounds::Contract& contract,
-                 Options options, std::set<std::string_view>& tried) {
+void check_holds(const call::Record& record, const Kernel& kernel,
+                 const contract::Contract& contract, Options options,
+                 std::set<std::string_view>& tried) {
   CAPTURE(contract.name);
   for (const Outcome& outcome : check_all(record, kernel, contract, options)) {
     CHECK_MESSAGE(outcome.findings.empty(), to_text(outcome));
     CHECK_MESSAGE(outcome.compared > 0, outcome.relation);
     // A log alpha in bf16 is off by 2^-9 of itself at every token: over a long sequence all is
     // lost.
-    if (!contract.at(bounds::Point::kGate)) {
+    if (!contract.at(contract::Point::kGate)) {
       CHECK_MESSAGE(outcome.bound_to_signal < 1.0, outcome.relation);
     }
     tried.insert(outcome.relation);
@@ -45,20 +48,20 @@ TEST_CASE("the CPU reference keeps every relation under every contract") {
   std::set<std::string_view> tried;
   for_each_call([&](const char* line) {
     CAPTURE(line);
-    for (const bounds::Contract& contract : bounds::contracts()) {
-      check_holds(record_of(line), mistakes::exact_kernel, contract, {.batch_invariant = true},
-                  tried);
+    for (const contract::Contract& contract : contract::contracts()) {
+      check_holds(record_of(line), verdict::exact_kernel(delta::slice()), contract,
+                  {.batch_invariant = true}, tried);
     }
   });
   CHECK(tried.size() == table().size());
 }
 
 TEST_CASE("the emulated kernel of every contract keeps every relation") {
-  for (const bounds::Contract& contract : bounds::contracts()) {
+  for (const contract::Contract& contract : contract::contracts()) {
     std::set<std::string_view> tried;
     for_each_call([&](const char* line) {
       CAPTURE(line);
-      check_holds(record_of(line), mistakes::emulated_kernel(contract, 3), contract,
+      check_holds(record_of(line), verdict::emulated_kernel(delta::slice(), contract, 3), contract,
                   {.batch_invariant = false}, tried);
     });
     CHECK(tried.size() == table().size());
@@ -67,10 +70,10 @@ TEST_CASE("the emulated kernel of every contract keeps every relation") {
 
 TEST_CASE("one element that is off is found, with its place and both values") {
   const call::Record record = record_of(kPools[0]);
-  const bounds::Contract& contract = bounds::find_contract("recurrent_f32");
+  const contract::Contract& contract = contract::find_contract("recurrent_f32");
   // Wrong in the original call only: the one with five rows.
   const Kernel wrong = [](const call::Record& r) {
-    call::TensorMap outputs = mistakes::exact_kernel(r);
+    call::TensorMap outputs = verdict::exact_outputs(delta::slice(), r);
     call::Tensor& o = outputs.at("o");
     if (o.shape()[0] == 5) o.set(37, o[37] + 0.25);
     return outputs;
@@ -90,9 +93,9 @@ TEST_CASE("one element that is off is found, with its place and both values") {
 
 TEST_CASE("a kernel without an output, or with one of another shape, is refused") {
   const call::Record record = record_of(kPools[0]);
-  const bounds::Contract& contract = bounds::find_contract("ideal");
+  const contract::Contract& contract = contract::find_contract("ideal");
   const Kernel silent = [](const call::Record& r) {
-    call::TensorMap outputs = mistakes::exact_kernel(r);
+    call::TensorMap outputs = verdict::exact_outputs(delta::slice(), r);
     outputs.erase("final_state");
     return outputs;
   };
@@ -100,7 +103,7 @@ TEST_CASE("a kernel without an output, or with one of another shape, is refused"
                        "/outputs/final_state: expected an output of the kernel, actual none",
                        Error);
   const Kernel narrow = [](const call::Record& r) {
-    call::TensorMap outputs = mistakes::exact_kernel(r);
+    call::TensorMap outputs = verdict::exact_outputs(delta::slice(), r);
     outputs["o"] = call::Tensor(call::DType::kF64, {5, 1, 4, 7});
     return outputs;
   };

@@ -3,7 +3,10 @@
 #include <cmath>
 
 #include "fixtures/call/error.hpp"
+#include "reference/delta/mistakes/table.hpp"
+#include "reference/delta/slice.hpp"
 #include "reference/relations/worlds.hpp"
+#include "reference/verdict/kernels.hpp"
 #include "tests/relations/support.hpp"
 
 using namespace goldenrule;
@@ -13,7 +16,7 @@ using namespace goldenrule::relations::test;
 namespace {
 
 template <class F>
-void for_each_world(const bounds::Contract& contract, F&& f) {
+void for_each_world(const contract::Contract& contract, F&& f) {
   for (const World& world : worlds_of(contract)) {
     for (const call::Op op : {call::Op::kGatedDeltaRule, call::Op::kKda}) {
       for (const call::Mode mode : {call::Mode::kDecode, call::Mode::kMtp, call::Mode::kPrefill}) {
@@ -37,7 +40,7 @@ void for_each_world(const bounds::Contract& contract, F&& f) {
 }  // namespace
 
 TEST_CASE("kernels of every contract are exact in the worlds of their operands") {
-  for (const bounds::Contract& contract : bounds::contracts()) {
+  for (const contract::Contract& contract : contract::contracts()) {
     CAPTURE(contract.name);
     std::size_t count = 0;
     for_each_world(contract, [&](const World& world, const WorldShape& shape) {
@@ -46,7 +49,7 @@ TEST_CASE("kernels of every contract are exact in the worlds of their operands")
       CAPTURE(static_cast<int>(shape.mode));
       for (const std::uint64_t seed : {1U, 2U, 3U}) {  // three orders of summation
         const Outcome outcome =
-            check_world(record, mistakes::emulated_kernel(contract, seed), contract);
+            check_world(record, verdict::emulated_kernel(delta::slice(), contract, seed), contract);
         CHECK_MESSAGE(outcome.holds(), to_text(outcome));
       }
       ++count;
@@ -56,10 +59,10 @@ TEST_CASE("kernels of every contract are exact in the worlds of their operands")
 }
 
 TEST_CASE("the worlds are those that the bits of a contract allow") {
-  CHECK(worlds_of(bounds::find_contract("recurrent_f32")).size() == 4);
-  CHECK(worlds_of(bounds::find_contract("ideal")).size() == 4);
+  CHECK(worlds_of(contract::find_contract("recurrent_f32")).size() == 4);
+  CHECK(worlds_of(contract::find_contract("ideal")).size() == 4);
   for (const char* name : {"chunk64_bf16", "chunk16_bf16_state"}) {
-    const auto worlds = worlds_of(bounds::find_contract(name));
+    const auto worlds = worlds_of(contract::find_contract(name));
     REQUIRE(worlds.size() == 1);
     CHECK(worlds[0].entries == 16);
     CHECK(worlds[0].magnitude == 1);
@@ -75,7 +78,7 @@ TEST_CASE("a world is as large as its bound says, and its states fit the operand
   for (const World world : {World{16, 1}, World{64, 8}, World{256, 8}}) {
     const WorldShape shape{.mode = call::Mode::kMtp, .rows = 2, .T = 40, .K = world.entries};
     const call::Record record = make_world(world, shape, 1);
-    const call::TensorMap outputs = mistakes::exact_kernel(record);
+    const call::TensorMap outputs = verdict::exact_outputs(delta::slice(), record);
     const auto m = static_cast<double>(world.entries);
     double largest = 0.0;
     const call::Tensor& states = outputs.at("intermediate_states");
@@ -91,10 +94,11 @@ TEST_CASE("a world is as large as its bound says, and its states fit the operand
 }
 
 TEST_CASE("coarser operands than a world allows show") {
-  const bounds::Contract& declared = bounds::find_contract("recurrent_f32");
-  const Kernel bf16 = mistakes::emulated_kernel(bounds::find_contract("chunk64_bf16"), 1);
-  const auto tf32 = std::ranges::find(mistakes::table(), "tf32_operands", &mistakes::Mistake::name);
-  REQUIRE(tf32 != mistakes::table().end());
+  const contract::Contract& declared = contract::find_contract("recurrent_f32");
+  const Kernel bf16 =
+      verdict::emulated_kernel(delta::slice(), contract::find_contract("chunk64_bf16"), 1);
+  const auto tf32 = std::ranges::find(delta::mistakes(), "tf32_operands", &calls::Mistake::name);
+  REQUIRE(tf32 != delta::mistakes().end());
   int tried = 0;
   for_each_world(declared, [&](const World& world, const WorldShape& shape) {
     // The first states are integers, which bf16 holds; the bound is reached over many tokens.
@@ -106,7 +110,7 @@ TEST_CASE("coarser operands than a world allows show") {
     if (world.entries < 256) return;
     // 11 bits hold the states of the smaller worlds.
     const Kernel wrong = [&](const call::Record& r) {
-      return tf32->commit(r, mistakes::exact_kernel);
+      return tf32->commit(r, verdict::exact_kernel(delta::slice()));
     };
     CHECK(!check_world(record, wrong, declared).findings.empty());
   });

@@ -12,7 +12,8 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/cases/case.hpp"
-#include "reference/oracle/evaluate.hpp"
+#include "reference/delta/slice.hpp"
+#include "reference/verdict/expectation.hpp"
 #include "reference/verdict/verdict.hpp"
 
 namespace goldenrule::verdict::test {
@@ -25,19 +26,18 @@ inline call::Record record_of(const std::string& line) {
 }
 
 /// Golden values and everything that `contract` grants, in 106 bits.
-inline oracle::Evaluation expect(const call::Record& record, const bounds::Contract& contract) {
-  oracle::Options options;
-  options.contract = &contract;
-  return oracle::evaluate(record, scalar::Precision::kQuad, options);
+inline verdict::Expectations expect(const call::Record& record,
+                                    const contract::Contract& contract) {
+  return verdict::expect(delta::slice(), record, contract, scalar::Precision::kQuad);
 }
 
 /// Outputs of `type`, rounded once; NaN where no kernel writes.
-inline void set_right_outputs(call::Record& record, const oracle::Evaluation& expected,
+inline void set_right_outputs(call::Record& record, const verdict::Expectations& expected,
                               call::DType type) {
   for (const auto& [name, e] : expected.outputs) {
-    call::Tensor t(type, e.shape, e.golden);
-    for (std::size_t i = 0; i < e.undefined.size(); ++i) {
-      if (e.undefined[i]) t.set(static_cast<std::int64_t>(i), kNaN);
+    call::Tensor t(type, e.exact.shape, e.exact.golden);
+    for (std::size_t i = 0; i < e.exact.undefined.size(); ++i) {
+      if (e.exact.undefined[i]) t.set(static_cast<std::int64_t>(i), kNaN);
     }
     record.outputs[name] = std::move(t);
   }
@@ -46,12 +46,12 @@ inline void set_right_outputs(call::Record& record, const oracle::Evaluation& ex
 /// A call with right outputs and what is expected of them.
 struct Judged {
   call::Record record;
-  const bounds::Contract* contract;
-  oracle::Evaluation expected;
+  const contract::Contract* contract;
+  verdict::Expectations expected;
 
   Judged(const std::string& line, const std::string& contract_name, call::DType type)
       : record(record_of(line)),
-        contract(&bounds::find_contract(contract_name)),
+        contract(&contract::find_contract(contract_name)),
         expected(expect(record, *contract)) {
     set_right_outputs(record, expected, type);
   }
@@ -60,7 +60,8 @@ struct Judged {
     return verdict::judge(name, record.outputs.at(name), expected.outputs.at(name), *contract);
   }
   [[nodiscard]] CaseReport judge_all() const {
-    return judge_record(record, *contract, scalar::Precision::kQuad);
+    return judge_record(delta::slice(), record,
+                        {.contract = *contract, .precision = scalar::Precision::kQuad});
   }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
-#include "reference/verdict/memory.hpp"
+#include "reference/delta/oracle/memory.hpp"
 #include "tests/verdict/support.hpp"
 
 using namespace goldenrule;
@@ -34,44 +34,44 @@ TEST_CASE("memory: every tensor, output and thread counts") {
   for (const char* line : kLines) {
     INFO(line);
     const Declared call = declared(line);
-    const Need need = memory_needed(call, 1);
+    const Need need = delta::memory_needed(call, 1);
     CHECK(need.verdict > call.tensor_bytes);
     CHECK(need.explanation > 0.0);
-    CHECK(memory_needed(call, 16).verdict > need.verdict);
+    CHECK(delta::memory_needed(call, 16).verdict > need.verdict);
 
     Declared without_state = call;
     without_state.outputs.erase("final_state");
-    CHECK(memory_needed(without_state, 1).verdict < need.verdict);
+    CHECK(delta::memory_needed(without_state, 1).verdict < need.verdict);
 
     Declared with_rows = call;
     with_rows.outputs["intermediate_states"] = {1 << 10, 1, 1, 128, 128};
-    CHECK(memory_needed(with_rows, 1).verdict > need.verdict + 16.0 * (1 << 24));
+    CHECK(delta::memory_needed(with_rows, 1).verdict > need.verdict + 16.0 * (1 << 24));
 
     Declared larger = call;  // read, it stands in memory twice
     larger.tensor_bytes += 1e9;
-    CHECK(memory_needed(larger, 1).verdict > need.verdict + 1e9);
-    CHECK(memory_needed(larger, 1).verdict < need.verdict + 2.1e9);
+    CHECK(delta::memory_needed(larger, 1).verdict > need.verdict + 1e9);
+    CHECK(delta::memory_needed(larger, 1).verdict < need.verdict + 2.1e9);
     Declared packed = call;
     packed.file_bytes = 1e12;
-    CHECK(memory_needed(packed, 1).verdict > 1e12);
+    CHECK(delta::memory_needed(packed, 1).verdict > 1e12);
   }
 }
 
 TEST_CASE("memory: shapes that no integer counts, and calls that are none") {
   constexpr std::int64_t kHuge = INT64_MAX;
   Declared call{.op = call::Op::kKda, .mode = call::Mode::kPrefill, .inputs = {}, .outputs = {}};
-  CHECK(std::isfinite(memory_needed(call, 1).verdict));
+  CHECK(std::isfinite(delta::memory_needed(call, 1).verdict));
   call.inputs = {{"q", {kHuge, kHuge, kHuge}}, {"v", {kHuge, kHuge, kHuge}}};
   call.outputs = {{"final_state", {kHuge, kHuge, kHuge, kHuge}}};
-  CHECK(memory_needed(call, 4).verdict > 1e60);
-  CHECK_FALSE(std::isnan(memory_needed(call, 4).verdict));
+  CHECK(delta::memory_needed(call, 4).verdict > 1e60);
+  CHECK_FALSE(std::isnan(delta::memory_needed(call, 4).verdict));
   for (const call::Mode mode : {call::Mode::kDecode, call::Mode::kMtp, call::Mode::kPrefill}) {
     call.mode = mode;
     for (const call::Shape& shape : {call::Shape{}, call::Shape{0}, call::Shape{0, 0, 0},
                                      call::Shape{0, 0, 0, 0}, call::Shape{1, 1, 1, 1, 1}}) {
       call.inputs = {{"q", shape}, {"v", shape}, {"cu_seqlens", shape}};
       call.outputs = {{"final_state", shape}};
-      const Need need = memory_needed(call, 4);
+      const Need need = delta::memory_needed(call, 4);
       CHECK(std::isfinite(need.verdict));
       CHECK(need.verdict > 0.0);
     }

@@ -5,6 +5,8 @@
 // inputs excuses is what it reaches by the rule, and nothing else.
 #include <doctest/doctest.h>
 
+#include "reference/delta/oracle/evaluate.hpp"
+#include "reference/delta/slice.hpp"
 #include "tests/verdict/support.hpp"
 
 using namespace goldenrule;
@@ -69,9 +71,8 @@ TEST_CASE("nonfinite: a NaN in the inputs of one sequence") {
        {scalar::Precision::kDouble, scalar::Precision::kQuad, scalar::Precision::kMulti}) {
     Judged call(kPrefill, "recurrent_f32", DType::kF32);
     call.record.inputs.at("k").set(4 * 8 + 2, kNaN);  // the first token of sequence 1
-    oracle::Options options;
-    options.contract = call.contract;
-    const oracle::Evaluation expected = oracle::evaluate(call.record, precision, options);
+    const verdict::Expectations expected =
+        verdict::expect(delta::slice(), call.record, *call.contract, precision);
     const auto judge_o = [&] {
       return judge("o", call.record.outputs.at("o"), expected.outputs.at("o"), *call.contract);
     };
@@ -114,24 +115,24 @@ TEST_CASE("nonfinite: what an input reaches by the rule") {
     CAPTURE(row.name);
     call::Record record = record_of(kPrefill);
     record.inputs.at(row.name).set(row.element, kNaN);
-    const oracle::Evaluation e =
-        oracle::evaluate(record, scalar::Precision::kDouble, oracle::Options{});
+    const verdict::Expectations e =
+        delta::evaluate(record, scalar::Precision::kDouble, verdict::EvaluationOptions{});
     const bool both_heads = std::string(row.name) == "q" || std::string(row.name) == "k";
     int wrong = 0;
-    const oracle::Expected& o = e.outputs.at("o");
-    for (std::int64_t i = 0; i < std::ssize(o.golden); ++i) {
+    const verdict::Expected& o = e.outputs.at("o");
+    for (std::int64_t i = 0; i < std::ssize(o.exact.golden); ++i) {
       const std::int64_t token = i / 12;
       const bool reached = token >= row.first_token && token < row.first_token + row.tokens &&
                            (both_heads || i / 6 % 2 == 0) && (!row.one_column || i % 6 == 0);
-      wrong += std::isfinite(o.golden[static_cast<std::size_t>(i)]) == reached ? 1 : 0;
+      wrong += std::isfinite(o.exact.golden[static_cast<std::size_t>(i)]) == reached ? 1 : 0;
     }
     CHECK(wrong == 0);
-    const oracle::Expected& state = e.outputs.at("final_state");
-    for (std::int64_t i = 0; i < std::ssize(state.golden); ++i) {
+    const verdict::Expected& state = e.outputs.at("final_state");
+    for (std::int64_t i = 0; i < std::ssize(state.exact.golden); ++i) {
       const bool first = i < 2 * 48;  // sequence 0
       const bool reached = row.state && first && (both_heads || i / 48 % 2 == 0) &&
                            (!row.one_column || i / 8 % 6 == 0);
-      const double z = state.golden[static_cast<std::size_t>(i)];
+      const double z = state.exact.golden[static_cast<std::size_t>(i)];
       // A lost column is lost as far as its keys reach; all channels of a key are non-zero here.
       wrong += std::isfinite(z) == reached ? 1 : 0;
     }
@@ -156,24 +157,24 @@ TEST_CASE("nonfinite: every tier agrees where the exact result is a number") {
         CAPTURE(bad);
         call::Record record = clean;
         record.inputs.at(name).set(0, bad);
-        const oracle::Options options;
-        const auto d = oracle::evaluate(record, scalar::Precision::kDouble, options);
-        const auto q = oracle::evaluate(record, scalar::Precision::kQuad, options);
-        const auto m = oracle::evaluate(record, scalar::Precision::kMulti, options);
+        const verdict::EvaluationOptions options;
+        const auto d = delta::evaluate(record, scalar::Precision::kDouble, options);
+        const auto q = delta::evaluate(record, scalar::Precision::kQuad, options);
+        const auto m = delta::evaluate(record, scalar::Precision::kMulti, options);
         int differing = 0;
         int outside = 0;
         for (const auto& [output, x] : d.outputs) {
-          for (std::size_t i = 0; i < x.golden.size(); ++i) {
-            const double exact = m.outputs.at(output).golden[i];
-            const oracle::Expected& y = q.outputs.at(output);
+          for (std::size_t i = 0; i < x.exact.golden.size(); ++i) {
+            const double exact = m.outputs.at(output).exact.golden[i];
+            const verdict::Expected& y = q.outputs.at(output);
             const bool finite = std::isfinite(exact);
-            differing += std::isfinite(x.golden[i]) == finite ? 0 : 1;
-            differing += std::isfinite(y.golden[i]) == finite ? 0 : 1;
+            differing += std::isfinite(x.exact.golden[i]) == finite ? 0 : 1;
+            differing += std::isfinite(y.exact.golden[i]) == finite ? 0 : 1;
             if (!finite) continue;
-            const auto within = [&](const oracle::Expected& e) {
-              return std::fabs(e.golden[i] - exact) <=
-                     static_cast<double>(e.radius[i]) +
-                         static_cast<double>(m.outputs.at(output).radius[i]);
+            const auto within = [&](const verdict::Expected& e) {
+              return std::fabs(e.exact.golden[i] - exact) <=
+                     static_cast<double>(e.exact.radius[i]) +
+                         static_cast<double>(m.outputs.at(output).exact.radius[i]);
             };
             outside += within(x) && within(y) ? 0 : 1;
           }
@@ -201,7 +202,7 @@ TEST_CASE("nonfinite: a decay of minus infinity erases the state, exactly") {
   for (std::int64_t head = 0; head < 2; ++head) call.record.inputs.at("g").set(head, -kInf);
   set_right_outputs(call.record, expect(call.record, *call.contract), DType::kF32);
   call.record.inputs.at("initial_state").set(0, 1e30);  // it must not matter
-  const CaseReport report = judge_record(call.record, *call.contract, std::nullopt);
+  const CaseReport report = judge_record(delta::slice(), call.record, {.contract = *call.contract});
   CHECK(report.verdict == Verdict::kExact);
   CHECK(report.nonfinite_inputs == 2);
 }
@@ -220,7 +221,7 @@ TEST_CASE("nonfinite: rows of padded requests") {
   states.set(2 * row - 1, kNaN);  // the last element of row 1 is judged
   CHECK(call.judge("intermediate_states").out_of_budget == 1);
   states.set(2 * row - 1, call.expected.outputs.at("intermediate_states")
-                              .golden[static_cast<std::size_t>(2 * row - 1)]);
+                              .exact.golden[static_cast<std::size_t>(2 * row - 1)]);
   states.set(3 * row, 1e9);  // and so is the first of row 3
   CHECK(call.judge("intermediate_states").out_of_budget == 1);
   // Its output is zero, and that is judged.

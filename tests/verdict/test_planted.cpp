@@ -24,10 +24,11 @@ const std::initializer_list<std::pair<const char*, DType>> kContracts{
     {"recurrent_bf16_state", DType::kBF16}};
 
 // The first, the last and some random elements that are judged.
-std::vector<std::int64_t> places(const oracle::Expected& expected) {
-  const auto n = std::ssize(expected.golden);
+std::vector<std::int64_t> places(const verdict::Expected& expected) {
+  const auto n = std::ssize(expected.exact.golden);
   const auto judged = [&](std::int64_t i) {
-    return expected.undefined.empty() || !expected.undefined[static_cast<std::size_t>(i)];
+    return expected.exact.undefined.empty() ||
+           !expected.exact.undefined[static_cast<std::size_t>(i)];
   };
   std::vector<std::int64_t> chosen;
   for (std::int64_t i = 0; i < n && chosen.empty(); ++i) {
@@ -75,7 +76,7 @@ TEST_CASE("planted: one element off by two budgets is found where it is") {
     for (const auto& [contract, type] : kContracts) {
       Judged call(line, contract, type);
       for (auto& [name, output] : call.record.outputs) {
-        const oracle::Expected& expected = call.expected.outputs.at(name);
+        const verdict::Expected& expected = call.expected.outputs.at(name);
         const Budget budget(name, type, expected, *call.contract);
         for (const std::int64_t i : places(expected)) {
           const auto at = static_cast<std::size_t>(i);
@@ -83,8 +84,8 @@ TEST_CASE("planted: one element off by two budgets is found where it is") {
           const double sign = i % 2 == 0 ? 1.0 : -1.0;
           // What nobody writes is granted nothing: the next number is wrong already.
           const double error =
-              budget(at) > 0.0 ? 2 * budget(at) : call::ulp(type, expected.golden[at]);
-          output.set(i, expected.golden[at] + sign * error);
+              budget(at) > 0.0 ? 2 * budget(at) : call::ulp(type, expected.exact.golden[at]);
+          output.set(i, expected.exact.golden[at] + sign * error);
           CAPTURE(line);
           CAPTURE(contract);
           CAPTURE(name);
@@ -95,16 +96,16 @@ TEST_CASE("planted: one element off by two budgets is found where it is") {
           CHECK(report.max_ratio > 1.0);
           CHECK((report.max_ratio < 3.0) == (budget(at) > 0.0));
           REQUIRE(report.worst.has_value());
-          CHECK(report.worst->index == call::unravel(expected.shape, i));
+          CHECK(report.worst->index == call::unravel(expected.exact.shape, i));
           CHECK(report.worst->value == output[i]);
-          CHECK(report.worst->golden == expected.golden[at]);
+          CHECK(report.worst->golden == expected.exact.golden[at]);
           CHECK(report.worst->budget == budget(at));
-          CHECK(report.worst->error == std::fabs(output[i] - expected.golden[at]));
+          CHECK(report.worst->error == std::fabs(output[i] - expected.exact.golden[at]));
           REQUIRE(report.failing_rows.size() == 1);
           CHECK(report.failing_rows[0].row == report.worst->index[0]);
           CHECK(report.failing_rows[0].out_of_budget == 1);
           CHECK(report.failing_rows[0].nan == 0);
-          CHECK(report.failing_rows[0].elements == output.size() / expected.shape[0]);
+          CHECK(report.failing_rows[0].elements == output.size() / expected.exact.shape[0]);
           output.set(i, right);
           ++planted;
         }
@@ -122,12 +123,12 @@ TEST_CASE("planted: an error within the budget is no finding, and is not EXACT e
     for (auto& [name, output] : call.record.outputs) {
       CAPTURE(line);
       CAPTURE(name);
-      const oracle::Expected& expected = call.expected.outputs.at(name);
+      const verdict::Expected& expected = call.expected.outputs.at(name);
       const Budget budget(name, DType::kF32, expected, *call.contract);
       bool moved = false;
       for (const std::int64_t i : places(expected)) {
         const auto at = static_cast<std::size_t>(i);
-        const double y = expected.golden[at] + 0.8 * budget(at);
+        const double y = expected.exact.golden[at] + 0.8 * budget(at);
         // What is stored may lie half an ulp further: only where the budget holds that as well.
         if (0.8 * budget(at) + 0.5 * call::ulp(DType::kF32, y) > budget(at)) continue;
         output.set(i, y);

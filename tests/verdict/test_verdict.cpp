@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "reference/delta/slice.hpp"
 #include "reference/verdict/budget.hpp"
 #include "tests/verdict/support.hpp"
 
@@ -23,8 +24,8 @@ void set_all(call::Tensor& t, double x) {
 }
 
 // A contract that grants roundings this coarse.
-bounds::Contract coarse(double unit_roundoff) {
-  bounds::Contract c = bounds::find_contract("recurrent_f32");
+contract::Contract coarse(double unit_roundoff) {
+  contract::Contract c = contract::find_contract("recurrent_f32");
   c.name = "coarse";
   c.unit_roundoff = unit_roundoff;
   return c;
@@ -38,8 +39,8 @@ TEST_CASE("verdict: all zeros where the exact result is not") {
   // Beyond the budget that is what it is.
   CHECK(call.judge("o").verdict == Verdict::kOutOfBudget);
   // Within a budget that is coarse enough it says nothing.
-  const bounds::Contract contract = coarse(0.25);
-  CaseReport report = judge_record(call.record, contract, std::nullopt);
+  const contract::Contract contract = coarse(0.25);
+  CaseReport report = judge_record(delta::slice(), call.record, {.contract = contract});
   const TensorReport& o = tensor(report, "o");
   REQUIRE(o.out_of_budget == 0);
   CHECK(o.verdict == Verdict::kMistrusted);
@@ -60,7 +61,7 @@ TEST_CASE("verdict: zeros that are right say nothing") {
 
 TEST_CASE("verdict: a budget as large as the signal") {
   const Judged call(kLine, "recurrent_f32", DType::kF32);
-  const bounds::Contract contract = coarse(0.25);
+  const contract::Contract contract = coarse(0.25);
   const TensorReport o = judge("o", call.record.outputs.at("o"),
                                expect(call.record, contract).outputs.at("o"), contract);
   CHECK(o.verdict == Verdict::kMistrusted);  // though every element is the exact one
@@ -73,36 +74,41 @@ TEST_CASE("verdict: a budget as large as the signal") {
 TEST_CASE("verdict: an undecided element moves the oracle to a wider tier") {
   // Outputs in f64 have a budget of half an ulp of double, far below the radius of that tier.
   Judged call(kLine, "ideal", DType::kF64);
-  const CaseReport d = judge_record(call.record, *call.contract, scalar::Precision::kDouble);
+  const CaseReport d =
+      judge_record(delta::slice(), call.record,
+                   {.contract = *call.contract, .precision = scalar::Precision::kDouble});
   std::int64_t undecided = 0;
   for (const TensorReport& t : d.tensors) undecided += t.undecided;
   CHECK(undecided > 0);
   CHECK(d.verdict == Verdict::kMistrusted);  // no tier but this one was to be asked
   CHECK(d.precision_bits == 53);
-  const CaseReport automatic = judge_record(call.record, *call.contract, std::nullopt);
+  const CaseReport automatic =
+      judge_record(delta::slice(), call.record, {.contract = *call.contract});
   CHECK(automatic.precision_bits == 106);
   CHECK(automatic.verdict == Verdict::kExact);
   // One ulp off: no tier can decide, since golden itself is rounded to double.
   call::Tensor& o = call.record.outputs.at("o");
   o.set(5, std::nextafter(o[5], kInf));
-  const CaseReport last = judge_record(call.record, *call.contract, std::nullopt);
+  const CaseReport last = judge_record(delta::slice(), call.record, {.contract = *call.contract});
   CHECK(last.precision_bits == 168);
   CHECK(tensor(last, "o").undecided == 1);
   CHECK(tensor(last, "o").first_unjudged == call::unravel(o.shape(), 5));
   CHECK(last.verdict == Verdict::kMistrusted);
   // Two are beyond doubt.
   o.set(5, std::nextafter(std::nextafter(o[5], kInf), kInf));
-  const CaseReport wrong = judge_record(call.record, *call.contract, std::nullopt);
+  const CaseReport wrong = judge_record(delta::slice(), call.record, {.contract = *call.contract});
   CHECK(wrong.verdict == Verdict::kOutOfBudget);
   // A narrow type is decided at once.
   const Judged narrow(kLine, "recurrent_f32", DType::kF32);
-  CHECK(judge_record(narrow.record, *narrow.contract, std::nullopt).precision_bits == 53);
+  CHECK(
+      judge_record(delta::slice(), narrow.record, {.contract = *narrow.contract}).precision_bits ==
+      53);
 }
 
 TEST_CASE("verdict: an oracle without a radius passes nothing and refuses nothing") {
   Judged call(kLine, "recurrent_f32", DType::kF32);
-  oracle::Expected expected = call.expected.outputs.at("o");
-  std::ranges::fill(expected.radius, std::numeric_limits<float>::infinity());
+  verdict::Expected expected = call.expected.outputs.at("o");
+  std::ranges::fill(expected.exact.radius, std::numeric_limits<float>::infinity());
   call::Tensor& o = call.record.outputs.at("o");
   for (const double y : {1e6, kInf, kNaN}) {
     o.set(0, y);
@@ -113,20 +119,20 @@ TEST_CASE("verdict: an oracle without a radius passes nothing and refuses nothin
     CHECK(report.first_unjudged == call::Shape{0, 0, 0, 0});
   }
   // Beside a failure that is certain, that is what counts.
-  expected.radius[3] = 0.0F;
+  expected.exact.radius[3] = 0.0F;
   o.set(3, 1e6);
   CHECK(judge("o", o, expected, *call.contract).verdict == Verdict::kOutOfBudget);
 }
 
 TEST_CASE("verdict: the figures beside it") {
   Judged call(kLine, "recurrent_f32", DType::kF32);
-  const oracle::Expected& expected = call.expected.outputs.at("o");
+  const verdict::Expected& expected = call.expected.outputs.at("o");
   call::Tensor& o = call.record.outputs.at("o");
   // Up to six ulps above what they should be.
   double error2 = 0.0, golden2 = 0.0, max_abs = 0.0, signed_error = 0.0, absolute = 0.0;
   std::array<std::int64_t, kUlpBuckets> histogram{};
   for (std::int64_t i = 0; i < o.size(); ++i) {
-    const double golden = expected.golden[static_cast<std::size_t>(i)];
+    const double golden = expected.exact.golden[static_cast<std::size_t>(i)];
     const double spacing = call::ulp(DType::kF32, golden);
     o.set(i, golden + static_cast<double>(i % 7) * spacing);
     const double error = o[i] - golden;
@@ -150,8 +156,9 @@ TEST_CASE("verdict: the figures beside it") {
   std::vector<double> ratios;
   for (std::int64_t i = 0; i < o.size(); ++i) {
     const auto at = static_cast<std::size_t>(i);
-    const double error = std::fabs(o[i] - expected.golden[at]);
-    ratios.push_back(std::fmax(error - static_cast<double>(expected.radius[at]), 0.0) / budget(at));
+    const double error = std::fabs(o[i] - expected.exact.golden[at]);
+    ratios.push_back(std::fmax(error - static_cast<double>(expected.exact.radius[at]), 0.0) /
+                     budget(at));
   }
   std::ranges::sort(ratios);
   CHECK(report.max_ratio == ratios.back());
@@ -160,12 +167,14 @@ TEST_CASE("verdict: the figures beside it") {
 
 TEST_CASE("verdict: nothing to judge") {
   call::Record none = record_of(kLine);
-  CaseReport report = judge_record(none, bounds::find_contract("ideal"), std::nullopt);
+  CaseReport report =
+      judge_record(delta::slice(), none, {.contract = contract::find_contract("ideal")});
   CHECK(report.verdict == Verdict::kSkipped);
   CHECK(report.reason == "no tensor under /outputs");
   call::Record empty = record_of("op=gdn mode=prefill lens=0 H=1 HV=1 K=4 V=2 gate=log");
   empty.outputs["o"] = call::Tensor(DType::kF32, {0, 1, 2});
-  report = judge_record(empty, bounds::find_contract("recurrent_f32"), std::nullopt);
+  report =
+      judge_record(delta::slice(), empty, {.contract = contract::find_contract("recurrent_f32")});
   CHECK(report.verdict == Verdict::kSkipped);
   CHECK(report.reason == "the call applies the rule to no token");
 }

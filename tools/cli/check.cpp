@@ -4,9 +4,9 @@
 #include <new>
 
 #include "fixtures/call/error.hpp"
-#include "fixtures/call/widening.hpp"
 #include "fixtures/schema/read.hpp"
 #include "reference/explain/blind.hpp"
+#include "reference/suites/slices.hpp"
 #include "reference/verdict/verdict.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
@@ -24,29 +24,23 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
     schema::ReadOptions read = reading({.explained = options.explain, .only = options.only});
     read.golden = read.budgets = read.stages = false;
     schema::Fixture fixture = schema::read_fixture(file, read);
-    result.record = std::move(fixture.record);
-    call::undo_widening(result.record);
-    keep_only(options.only, result.record);
-    const bounds::Contract contract =
-        choose_contract(options.contract, result.record, result.contract_origin);
-    verdict::Judgement judgement = verdict::judgement(
-        result.record, contract, parse_precision(options.precision), options.only);
+    const verdict::Slice& slice = suites::slice_of(fixture.record.op);
+    verdict::Question question{.precision = parse_precision(options.precision),
+                               .only = options.only};
+    if (!options.contract.empty()) question.contract = named_contract(options.contract);
+    const verdict::Judgement judgement =
+        verdict::judgement(slice, std::move(fixture.record), question);
     if (options.explain) {
       result.diagnosis =
-          explain_failure(result.record, contract, judgement,
-                          {.seconds = options.explain_seconds, .judging_since = start});
-      result.permit = find_permit(result.record, contract, judgement.report);
+          explain_failure(judgement, {.seconds = options.explain_seconds, .judging_since = start});
+      result.permit = find_permit(judgement);
     }
-    if (options.blind) {
-      result.blindness =
-          explain::find_blindness(result.record, contract, judgement.evaluation, mistakes::table());
-    }
-    result.report = std::move(judgement.report);
-    drop_tensors(result.record);
+    if (options.blind) result.blindness = explain::find_blindness(judgement);
+    result.contract_origin = judgement.contract_origin;
+    result.report = judgement.report;
   } catch (const Error& error) {
     result.report = error_report(error.in_file(file));
   } catch (const std::bad_alloc&) {  // the other files may need less
-    result.record = {};
     result.report =
         error_report(Error(ErrorKind::kFile, file, "", "memory for this call", "out of memory"));
   }

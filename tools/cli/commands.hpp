@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "reference/suites/kill_matrix.hpp"
+
 namespace goldenrule::tools {
 
 struct CheckOptions {
@@ -52,9 +54,13 @@ struct BudgetOptions {
 /// What each rounding point of a contract costs on a case.
 int budget(const BudgetOptions& options);
 
-struct MatrixOptions;  // kill_matrix.hpp
+struct MutateOptions {
+  suites::MatrixOptions matrix;
+  std::string contract;  ///< empty: by mode and state type of each case
+  std::string json;      ///< path; empty: not written
+};
 /// Which mistakes the suites see. 1: some mistake survives, or an unmutated kernel fails.
-int mutate(const MatrixOptions& options, const std::string& json);
+int mutate(const MutateOptions& options);
 /// Which mistakes the rules of other projects miss on their own inputs, as a markdown table.
 int mutate_peers();
 

@@ -3,7 +3,7 @@
 // A contract as JSON, so that one's own begins with the nearest that is built in.
 #include <fmt/format.h>
 
-#include "reference/bounds/contract_json.hpp"
+#include "reference/contract/contract_json.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/judging.hpp"
 
@@ -11,12 +11,12 @@ namespace goldenrule::tools {
 
 int contract(const std::string& name) {
   if (name.empty()) {
-    for (const bounds::Contract& c : bounds::contracts()) {
+    for (const contract::Contract& c : contract::contracts()) {
       fmt::print("{:<32} {}\n", c.name, c.meaning);
     }
     return 0;
   }
-  fmt::print("{}", bounds::to_json(named_contract(name)));
+  fmt::print("{}", contract::to_json(named_contract(name)));
   return 0;
 }
 

@@ -5,14 +5,14 @@
 #include <cmath>
 
 #include "fixtures/call/error.hpp"
-#include "fixtures/call/widening.hpp"
 #include "fixtures/schema/read.hpp"
+#include "reference/suites/slices.hpp"
+#include "reference/suites/stored_golden.hpp"
 #include "reference/verdict/verdict.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
 #include "tools/cli/judging.hpp"
 #include "tools/cli/progress.hpp"
-#include "tools/cli/stored_golden.hpp"
 
 namespace goldenrule::tools {
 namespace {
@@ -58,7 +58,7 @@ schema::Fixture read_golden(const std::string& file, bool explained) {
     throw Error(ErrorKind::kSchema, file, "/golden", "golden values", "none");
   }
   try {
-    check_stored_golden(golden);
+    suites::check_stored_golden(golden);
   } catch (const Error& error) {
     throw error.in_file(file);
   }
@@ -87,22 +87,18 @@ void judge_candidate(const DiffOptions& options, FileReport& result) {
   schema::Fixture candidate = schema::read_fixture(options.candidate, read);
   check_same_call(golden, candidate, options);
 
+  verdict::Question question{.only = options.only, .wanted = wanted_of(golden)};
+  if (!options.contract.empty()) question.contract = named_contract(options.contract);
   golden.record.outputs = std::move(candidate.record.outputs);
-  call::undo_widening(golden.record);
-  keep_only(options.only, golden.record);
-  const bounds::Contract contract =
-      choose_contract(options.contract, golden.record, result.contract_origin);
-  verdict::Judgement judgement =
-      verdict::judgement(golden.record, contract, std::nullopt,
-                         options.only.empty() ? wanted_of(golden) : options.only);
+  const verdict::Slice& slice = suites::slice_of(golden.record.op);
+  const verdict::Judgement judgement =
+      verdict::judgement(slice, std::move(golden.record), question);
   if (options.explain) {
-    result.diagnosis =
-        explain_failure(golden.record, contract, judgement, {.seconds = options.explain_seconds});
-    result.permit = find_permit(golden.record, contract, judgement.report);
+    result.diagnosis = explain_failure(judgement, {.seconds = options.explain_seconds});
+    result.permit = find_permit(judgement);
   }
-  result.report = std::move(judgement.report);
-  result.record = std::move(golden.record);
-  drop_tensors(result.record);
+  result.contract_origin = judgement.contract_origin;
+  result.report = judgement.report;
 }
 
 }  // namespace

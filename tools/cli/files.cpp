@@ -12,7 +12,7 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/isolation/child.hpp"
-#include "reference/verdict/memory.hpp"
+#include "reference/suites/slices.hpp"
 
 namespace goldenrule::tools {
 namespace {
@@ -70,7 +70,7 @@ std::string bytes_of(double bytes) { return fmt::format("{:.0f} bytes", bytes); 
 
 void admit(const schema::Description& file, const Use& use, std::uint64_t limit) {
   const verdict::Declared call = declared_by(file, use);
-  const verdict::Need need = verdict::memory_needed(call, omp_get_max_threads());
+  const verdict::Need need = suites::slice_of(call.op).memory_needed(call, omp_get_max_threads());
   const double explanation = use.explained ? need.explanation : 0.0;
   if (need.verdict + explanation <= static_cast<double>(limit)) return;
   throw Error(ErrorKind::kUnsafe, "",

@@ -11,9 +11,9 @@
 #include "fixtures/schema/meaning.hpp"
 #include "fixtures/schema/read.hpp"
 #include "fixtures/schema/write.hpp"
+#include "reference/suites/golden.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
-#include "tools/cli/golden.hpp"
 #include "tools/cli/judging.hpp"
 #include "tools/cli/progress.hpp"
 
@@ -52,8 +52,8 @@ cases::Suite select(const GenerateOptions& options) {
                       parse_count(options.shard.substr(slash + 1), options.shard));
 }
 
-Extras extras_of(const GenerateOptions& options) {
-  Extras extras{.stages = options.stages, .contracts = {}};
+suites::Extras extras_of(const GenerateOptions& options) {
+  suites::Extras extras{.stages = options.stages, .contracts = {}};
   std::set<std::string> names;
   for (const std::string& name : options.contracts) {
     extras.contracts.push_back(named_contract(name));
@@ -84,7 +84,7 @@ bool is_there(const fs::path& path, const schema::Fixture& wanted) {
 int generate(const GenerateOptions& options) {
   const cases::Suite suite = select(options);
   const auto given = parse_precision(options.precision);
-  const Extras extras = extras_of(options);
+  const suites::Extras extras = extras_of(options);
   const fs::path directory(options.directory);
   std::error_code failure;
   fs::create_directories(directory, failure);
@@ -98,8 +98,8 @@ int generate(const GenerateOptions& options) {
     const cases::Case& c = suite.cases[i];
     const fs::path path = directory / (cases::file_stem(c) + ".h5");
     progress.show(i, path.filename().string());
-    const scalar::Precision precision = given.value_or(golden_precision(c));
-    const schema::Fixture fixture = make_fixture(c, precision, extras);
+    const scalar::Precision precision = given.value_or(suites::golden_precision(c));
+    const schema::Fixture fixture = suites::make_fixture(c, precision, extras);
     if (is_there(path, fixture)) continue;
     schema::write_fixture(path, fixture);
     ++written;

@@ -4,12 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
-#include "reference/bounds/contract_json.hpp"
-#include "reference/mistakes/mistake.hpp"
-#include "reference/oracle/evaluate.hpp"
+#include "reference/contract/contract_json.hpp"
 
 namespace goldenrule::tools {
 
@@ -17,56 +14,24 @@ std::optional<scalar::Precision> parse_precision(const std::string& name) {
   using scalar::Precision;
   if (name == "auto") return std::nullopt;
   for (const Precision p : {Precision::kDouble, Precision::kQuad, Precision::kMulti}) {
-    if (oracle::name_of(p) == name) return p;
+    if (scalar::name_of(p) == name) return p;
   }
   throw Error(ErrorKind::kArgument, "--precision", "auto, double, quad or multi", "'" + name + "'");
 }
 
-bounds::Contract named_contract(const std::string& name) {
-  return name.ends_with(".json") ? bounds::load_contract(name) : bounds::find_contract(name);
+contract::Contract named_contract(const std::string& name) {
+  return name.ends_with(".json") ? contract::load_contract(name) : contract::find_contract(name);
 }
 
 bool is_built_in(const std::string& contract) {
-  return std::ranges::find(bounds::contracts(), contract, &bounds::Contract::name) !=
-         bounds::contracts().end();
+  return std::ranges::find(contract::contracts(), contract, &contract::Contract::name) !=
+         contract::contracts().end();
 }
 
-bounds::Contract choose_contract(const std::string& name, const call::Record& record,
-                                 std::string& origin) {
-  if (!name.empty()) {
-    origin = "given";
-    return named_contract(name);
-  }
-  const bounds::Contract& chosen = bounds::default_contract(record);
-  origin = "by mode and types";
-  if (record.contract == chosen.name) {
-    origin = "claimed by the file";
-  } else if (!record.contract.empty()) {
-    origin += "; the file claims " + record.contract + ", which is not tighter";
-  }
-  return chosen;
-}
-
-void keep_only(const std::vector<std::string>& only, call::Record& record) {
-  constexpr std::array<std::string_view, 3> kOutputs{"o", "final_state", "intermediate_states"};
-  for (const std::string& name : only) {
-    if (std::ranges::find(kOutputs, name) == kOutputs.end()) {
-      throw Error(ErrorKind::kArgument, "--only", "o, final_state or intermediate_states",
-                  "'" + name + "'");
-    }
-  }
-  if (only.empty()) return;
-  std::erase_if(record.outputs, [&](const auto& item) {
-    return std::ranges::find(only, item.first) == only.end();
-  });
-}
-
-std::optional<explain::Permit> find_permit(const call::Record& record,
-                                           const bounds::Contract& contract,
-                                           const verdict::CaseReport& report) {
-  const bool refused = report.verdict == verdict::Verdict::kOutOfBudget;
-  if (!refused && !explain::is_far_within(report)) return std::nullopt;
-  return explain::tightest_permit(record, contract);
+std::optional<explain::Permit> find_permit(const verdict::Judgement& judgement) {
+  const bool refused = judgement.report.verdict == verdict::Verdict::kOutOfBudget;
+  if (!refused && !explain::is_far_within(judgement.report)) return std::nullopt;
+  return explain::tightest_permit(judgement);
 }
 
 ExplainEffort::Clock::time_point ExplainEffort::program_start() {
@@ -79,16 +44,14 @@ namespace {
 [[maybe_unused]] const auto kProgramStart = ExplainEffort::program_start();
 }  // namespace
 
-std::optional<explain::Diagnosis> explain_failure(const call::Record& record,
-                                                  const bounds::Contract& contract,
-                                                  const verdict::Judgement& judgement,
+std::optional<explain::Diagnosis> explain_failure(const verdict::Judgement& judgement,
                                                   const ExplainEffort& effort) {
   if (judgement.report.verdict != verdict::Verdict::kOutOfBudget) return std::nullopt;
   constexpr double kTimesVerdict = 10.0;
   constexpr double kAtLeast = 5.0;
   const std::chrono::duration<double> verdict = effort.judged - effort.judging_since;
   const double usual = std::max(kTimesVerdict * verdict.count(), kAtLeast);
-  return explain::diagnose(record, contract, judgement.evaluation, mistakes::table(),
+  return explain::diagnose(judgement, judgement.slice->mistakes(),
                            {.seconds = effort.seconds.value_or(usual)});
 }
 
@@ -115,11 +78,6 @@ void refuse_overwriting(const std::vector<std::string>& inputs, const std::strin
   if (same(json, junit)) {
     throw Error(ErrorKind::kArgument, "--junit", "another file than --json", "'" + junit + "'");
   }
-}
-
-void drop_tensors(call::Record& record) {
-  std::erase_if(record.inputs, [](const auto& item) { return item.first != "cu_seqlens"; });
-  record.outputs.clear();
 }
 
 int finish(const std::vector<FileReport>& reports, const std::string& json,

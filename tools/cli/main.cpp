@@ -18,9 +18,9 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/hdf5/library.hpp"
+#include "reference/suites/kill_matrix.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
-#include "tools/cli/kill_matrix.hpp"
 
 namespace {
 
@@ -113,22 +113,20 @@ int run(int argc, char** argv) {
   sub->add_option("--contract", budget.contract, "a name or a .json file");
   sub->callback([&] { command = [&] { return tools::budget(budget); }; });
 
-  tools::MatrixOptions matrix;
-  std::string matrix_json;
+  tools::MutateOptions mutate;
   bool peers = false;
   sub = app.add_subcommand("mutate", "Commit known mistakes: which of them do the suites see?");
-  sub->add_option("--suite", matrix.suites, "suites or case lines")
+  sub->add_option("--suite", mutate.matrix.suites, "suites or case lines")
       ->default_val(std::vector<std::string>{"boundary", "stress"});
-  sub->add_option("--contract", matrix.contract, "as in check (default: by mode and state type)");
-  sub->add_option("--mutant", matrix.mutants, "only these mistakes");
-  sub->add_option("--kills", matrix.kills, "cases that must see a mistake")
+  sub->add_option("--contract", mutate.contract, "as in check (default: by mode and state type)");
+  sub->add_option("--mutant", mutate.matrix.mutants, "only these mistakes");
+  sub->add_option("--kills", mutate.matrix.kills, "cases that must see a mistake")
       ->check(CLI::Range(1, 1 << 20));
-  sub->add_flag("--all", matrix.all, "every mistake on every case where it applies");
-  sub->add_option("--json", matrix_json, "write the matrix as JSON");
+  sub->add_flag("--all", mutate.matrix.all, "every mistake on every case where it applies");
+  sub->add_option("--json", mutate.json, "write the matrix as JSON");
   sub->add_flag("--peers", peers, "instead: what the rules of other projects miss, as markdown");
-  sub->callback([&] {
-    command = [&] { return peers ? tools::mutate_peers() : tools::mutate(matrix, matrix_json); };
-  });
+  sub->callback(
+      [&] { command = [&] { return peers ? tools::mutate_peers() : tools::mutate(mutate); }; });
 
   std::string contract_name;
   sub = app.add_subcommand("contract", "Print a contract as JSON, or list the built-in ones");

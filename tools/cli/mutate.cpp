@@ -5,14 +5,21 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "reference/suites/kill_matrix.hpp"
 #include "tools/cli/commands.hpp"
-#include "tools/cli/kill_matrix.hpp"
+#include "tools/cli/judging.hpp"
+#include "tools/cli/progress.hpp"
 #include "tools/cli/report.hpp"
 
 namespace goldenrule::tools {
 namespace {
 
 using nlohmann::ordered_json;
+using suites::FalseAlarm;
+using suites::Matrix;
+using suites::MatrixCell;
+using suites::MatrixOptions;
+using suites::MatrixRow;
 
 constexpr std::size_t kShownSurvivors = 3;
 
@@ -39,7 +46,7 @@ void print_row(const MatrixRow& row) {
   fmt::print("  {}\n", state_of(row));
   if (row.kills() == 0) {
     fmt::print("    it takes {:.3g} of the budget at most{}{}\n", row.largest_ratio,
-               row.licence.empty() ? "" : "; the contract permits it: ", row.licence);
+               row.permitted_by.empty() ? "" : "; the contract permits it: ", row.permitted_by);
   }
   if (row.kills() > 0) return;
   for (std::size_t i = 0; i < std::min(row.survivors.size(), kShownSurvivors); ++i) {
@@ -92,7 +99,7 @@ std::string json_matrix(const Matrix& matrix, const MatrixOptions& options) {
                     {"cells", cells},
                     {"survivors", row.survivors},
                     {"largest_ratio_of_survivors", number(row.largest_ratio)},
-                    {"licence", row.licence}});
+                    {"permitted_by", row.permitted_by}});
   }
   ordered_json alarms = ordered_json::array();
   for (const FalseAlarm& a : matrix.false_alarms) {
@@ -117,13 +124,21 @@ std::string json_matrix(const Matrix& matrix, const MatrixOptions& options) {
 
 }  // namespace
 
-int mutate(const MatrixOptions& options, const std::string& json) {
-  const Matrix matrix = kill_matrix(options);
+int mutate(const MutateOptions& given) {
+  MatrixOptions options = given.matrix;
+  if (!given.contract.empty()) options.contract = named_contract(given.contract);
+  std::optional<Progress> progress;
+  options.begin_case = [&](std::size_t i, std::size_t count, const std::string& line) {
+    if (!progress) progress.emplace(count);
+    progress->show(i, line);
+  };
+  const Matrix matrix = suites::kill_matrix(options);
+  progress.reset();
   print_matrix(matrix, options);
-  if (!json.empty()) write_text(json, json_matrix(matrix, options));
+  if (!given.json.empty()) write_text(given.json, json_matrix(matrix, options));
   const auto survivors = std::ranges::count_if(matrix.rows, &MatrixRow::survives);
   const auto permitted = std::ranges::count_if(
-      matrix.rows, [](const MatrixRow& r) { return r.kills() == 0 && !r.licence.empty(); });
+      matrix.rows, [](const MatrixRow& r) { return r.kills() == 0 && !r.permitted_by.empty(); });
   fmt::print(
       "\n{} mistakes under their contracts: {} seen, {} permitted by the contract, {} "
       "SURVIVE; {} apply to no case. {} cases, {} elements of unmutated kernels, {} false "
@@ -132,7 +147,7 @@ int mutate(const MatrixOptions& options, const std::string& json) {
       matrix.unreached.size(), matrix.cases, matrix.honest_elements, matrix.false_alarms.size());
   // A contract for one mode leaves the mistakes of the others aside; otherwise a mistake that can
   // be made nowhere is one that the suites cannot see.
-  const bool unseen = options.contract.empty() && !matrix.unreached.empty();
+  const bool unseen = !options.contract && !matrix.unreached.empty();
   return survivors > 0 || unseen || !matrix.false_alarms.empty() ? 1 : 0;
 }
 

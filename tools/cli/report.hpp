@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "fixtures/call/record.hpp"
 #include "reference/explain/blind.hpp"
 #include "reference/explain/diagnose.hpp"
 #include "reference/explain/permits.hpp"
@@ -16,11 +15,9 @@
 
 namespace goldenrule::tools {
 
-/// One judged file. `record` gives names to coordinates; where the file could not be read it is
-/// empty and report.verdict is kError with the reason.
+/// One judged file. Where it could not be read report.verdict is kError with the reason.
 struct FileReport {
   std::string file;
-  call::Record record;
   verdict::CaseReport report;
   std::string contract_origin;  ///< how the contract was chosen, and what the file claims
   std::optional<explain::Diagnosis> diagnosis{};  ///< of a file that is out of budget

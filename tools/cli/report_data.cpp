@@ -27,25 +27,21 @@ ordered_json number(double x) {
   return x;
 }
 
-ordered_json named_coordinates(const call::Record& record, const std::string& tensor,
-                               const call::Shape& index) {
-  ordered_json named = ordered_json::object();
-  for (const auto& [name, value] : verdict::coordinates(record, tensor, index)) named[name] = value;
-  return named;
+ordered_json named(const verdict::Coordinates& coordinates) {
+  ordered_json names = ordered_json::object();
+  for (const auto& [name, value] : coordinates) names[name] = value;
+  return names;
 }
 
-ordered_json worst_json(const call::Record& record, const TensorReport& t) {
+ordered_json worst_json(const TensorReport& t) {
   if (!t.worst) return nullptr;
-  return {{"index", t.worst->index},
-          {"coordinates", named_coordinates(record, t.name, t.worst->index)},
-          {"value", number(t.worst->value)},
-          {"golden", number(t.worst->golden)},
-          {"error", number(t.worst->error)},
-          {"budget", number(t.worst->budget)},
+  return {{"index", t.worst->index},         {"coordinates", named(t.worst->coordinates)},
+          {"value", number(t.worst->value)}, {"golden", number(t.worst->golden)},
+          {"error", number(t.worst->error)}, {"budget", number(t.worst->budget)},
           {"ulp", number(t.worst->ulps)}};
 }
 
-ordered_json tensor_json(const call::Record& record, const TensorReport& t) {
+ordered_json tensor_json(const TensorReport& t) {
   ordered_json rows = ordered_json::array();
   for (const verdict::RowFindings& row : t.failing_rows) {
     rows.push_back({{"row", row.row},
@@ -54,7 +50,7 @@ ordered_json tensor_json(const call::Record& record, const TensorReport& t) {
                     {"elements", row.elements}});
   }
   ordered_json first = nullptr;
-  if (!t.first_unjudged.empty()) first = named_coordinates(record, t.name, t.first_unjudged);
+  if (!t.first_unjudged.empty()) first = named(t.first_unjudged_at);
   return {{"name", t.name},
           {"verdict", verdict::name_of(t.verdict)},
           {"reason", t.reason},
@@ -65,7 +61,7 @@ ordered_json tensor_json(const call::Record& record, const TensorReport& t) {
           {"bias", number(t.bias)},
           {"max_ratio", number(t.max_ratio)},
           {"median_ratio", number(t.median_ratio)},
-          {"worst", worst_json(record, t)},
+          {"worst", worst_json(t)},
           {"nan", t.nan},
           {"inf", t.inf},
           {"unwritten", t.unwritten},
@@ -125,12 +121,11 @@ std::string junit_case(const std::string& file, const std::string& name, Verdict
   return text;
 }
 
-std::string junit_message(const call::Record& record, const TensorReport& t) {
+std::string junit_message(const TensorReport& t) {
   if (!t.reason.empty()) return t.reason;
   if (!t.worst) return "";
   return fmt::format("{} of {} elements, worst {:.3g} times the budget at {}", t.out_of_budget,
-                     t.compared, t.max_ratio,
-                     verdict::to_string(verdict::coordinates(record, t.name, t.worst->index)));
+                     t.compared, t.max_ratio, verdict::to_string(t.worst->coordinates));
 }
 
 }  // namespace
@@ -140,7 +135,7 @@ std::string json_report(const std::vector<FileReport>& files) {
   for (const FileReport& file : files) {
     ordered_json tensors = ordered_json::array();
     for (const TensorReport& t : file.report.tensors) {
-      tensors.push_back(tensor_json(file.record, t));
+      tensors.push_back(tensor_json(t));
     }
     cases.push_back({{"file", call::printable(file.file)},
                      {"verdict", verdict::name_of(file.report.verdict)},
@@ -187,7 +182,7 @@ std::string junit_report(const std::vector<FileReport>& files) {
       add(file.file, "file", file.report.verdict, file.report.reason);
     }
     for (const TensorReport& t : file.report.tensors) {
-      add(file.file, t.name, t.verdict, junit_message(file.record, t));
+      add(file.file, t.name, t.verdict, junit_message(t));
     }
   }
   return fmt::format(

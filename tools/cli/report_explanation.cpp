@@ -66,7 +66,7 @@ std::string near_miss_lines(const Explanation& e) {
 
 std::string capture_lines(const Diagnosis& diagnosis) {
   std::string text;
-  for (const explain::CaptureMistake& m : diagnosis.of_capture) {
+  for (const calls::CaptureMistake& m : diagnosis.of_capture) {
     text += m.accounts
                 ? fmt::format("  a mistake of the capture, {}:\n      {}\n", m.name, m.meaning)
                 : fmt::format("  note, {}: {}\n", m.name, m.meaning);
@@ -88,7 +88,7 @@ std::string tried_words(const Diagnosis& d) {
 std::string explanation_text(const Diagnosis& diagnosis) {
   std::string text = capture_lines(diagnosis);
   text += fmt::format("  pattern: {}\n", diagnosis.pattern);
-  if (std::ranges::any_of(diagnosis.of_capture, &explain::CaptureMistake::accounts)) return text;
+  if (std::ranges::any_of(diagnosis.of_capture, &calls::CaptureMistake::accounts)) return text;
   bool explained = false;
   for (const Explanation& e : diagnosis.explanations) {
     if (!e.explains) continue;
@@ -104,7 +104,7 @@ std::string explanation_text(const Diagnosis& diagnosis) {
 
 void add_explanation(const Diagnosis& diagnosis, ordered_json& json) {
   ordered_json of_capture = ordered_json::array();
-  for (const explain::CaptureMistake& m : diagnosis.of_capture) {
+  for (const calls::CaptureMistake& m : diagnosis.of_capture) {
     of_capture.push_back({{"name", m.name}, {"meaning", m.meaning}, {"accounts", m.accounts}});
   }
   ordered_json explanations = ordered_json::array();

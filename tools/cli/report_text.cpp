@@ -22,15 +22,13 @@ std::string ratio(double x) { return std::isnan(x) ? "-" : fmt::format("{:.3g}",
 std::string value(double x) { return std::isnan(x) ? "nan" : fmt::format("{:.9g}", x); }
 
 // Leading indices that fail, as a person would say them: the first few with their counts.
-std::string rows_line(const call::Record& record, const TensorReport& t) {
+std::string rows_line(const TensorReport& t) {
   constexpr std::size_t kShown = 4;
-  const bool packed = record.mode == call::Mode::kPrefill && t.name == "o";
-  const char* what = packed ? "packed token" : t.name == "final_state" ? "slot" : "row";
   std::string text;
   for (std::size_t i = 0; i < t.failing_rows.size() && i < kShown; ++i) {
     const verdict::RowFindings& row = t.failing_rows[i];
     text +=
-        fmt::format("{}{} {} ({} of {} elements{})", i == 0 ? "" : ", ", what, row.row,
+        fmt::format("{}{} {} ({} of {} elements{})", i == 0 ? "" : ", ", t.row_word, row.row,
                     row.out_of_budget, row.elements, row.nan == row.elements ? ", all NaN" : "");
   }
   if (t.failing_rows.size() > kShown) {
@@ -39,16 +37,15 @@ std::string rows_line(const call::Record& record, const TensorReport& t) {
   return fmt::format("      where: {} of {}: {}\n", t.failing_rows.size(), t.shape.front(), text);
 }
 
-std::string worst_line(const call::Record& record, const TensorReport& t) {
+std::string worst_line(const TensorReport& t) {
   const verdict::Worst& w = *t.worst;
   return fmt::format("      worst: {}: value {}, exact {}, error {}, budget {}, {:.3g} ulp\n",
-                     verdict::to_string(verdict::coordinates(record, t.name, w.index)),
-                     value(w.value), value(w.golden),
+                     verdict::to_string(w.coordinates), value(w.value), value(w.golden),
                      std::isnan(w.error) ? "nan" : fmt::format("{:.3g}", w.error), ratio(w.budget),
                      w.ulps);
 }
 
-std::string tensor_lines(const call::Record& record, const TensorReport& t) {
+std::string tensor_lines(const TensorReport& t) {
   std::string text = fmt::format(
       "  {:<20} {:<14} {:>5} {:>11} {:>10.3g} {:>10.3g} {:>10} {:>10} {:>8} {:>6} {:>10}\n", t.name,
       verdict::name_of(t.verdict), call::info(t.dtype).name, t.compared, t.rms_rel, t.max_abs,
@@ -58,11 +55,11 @@ std::string tensor_lines(const call::Record& record, const TensorReport& t) {
     text += fmt::format("      {} elements belong to padded requests and are not compared\n",
                         t.undefined);
   }
-  if (t.worst && t.verdict != Verdict::kExact) text += worst_line(record, t);
+  if (t.worst && t.verdict != Verdict::kExact) text += worst_line(t);
   if (t.out_of_budget > 0) {
     text += fmt::format("      {} of {} elements are out of budget\n", t.out_of_budget, t.compared);
   }
-  if (!t.failing_rows.empty()) text += rows_line(record, t);
+  if (!t.failing_rows.empty()) text += rows_line(t);
   if (t.nonfinite > 0) {
     text += fmt::format(
         "      {} elements have no finite exact result (the inputs are not): they are not finite "
@@ -70,8 +67,7 @@ std::string tensor_lines(const call::Record& record, const TensorReport& t) {
         t.nonfinite);
   }
   if (!t.first_unjudged.empty()) {
-    text += fmt::format("      first there: {}\n",
-                        verdict::to_string(verdict::coordinates(record, t.name, t.first_unjudged)));
+    text += fmt::format("      first there: {}\n", verdict::to_string(t.first_unjudged_at));
   }
   return text;
 }
@@ -113,8 +109,8 @@ std::string text_report(const FileReport& file) {
       fmt::format("{}: {}\n", call::printable(file.file), verdict::name_of(report.verdict));
   const bool whole = report.verdict == Verdict::kSkipped && !report.reason.empty();
   if (report.tensors.empty()) return text + fmt::format("  {}\n", report.reason);
-  text += fmt::format("  {} {}{}\n", call::name_of(file.record.op), call::name_of(file.record.mode),
-                      file.record.source.empty() ? "" : ": " + file.record.source);
+  text += fmt::format("  {} {}{}\n", report.op, report.mode,
+                      report.source.empty() ? "" : ": " + report.source);
   if (whole) text += fmt::format("  {}\n", report.reason);
   if (!whole && !report.absent.empty()) {
     text += fmt::format("  not among the outputs: {}\n", fmt::join(report.absent, ", "));
@@ -131,7 +127,7 @@ std::string text_report(const FileReport& file) {
       fmt::format("  {:<20} {:<14} {:>5} {:>11} {:>10} {:>10} {:>10} {:>10} {:>8} {:>6} {:>10}\n",
                   "tensor", "verdict", "type", "compared", "rms rel", "max abs", "err/budget",
                   "median", "NaN", "Inf", "unwritten");
-  for (const TensorReport& t : report.tensors) text += tensor_lines(file.record, t);
+  for (const TensorReport& t : report.tensors) text += tensor_lines(t);
   if (file.diagnosis) text += explanation_text(*file.diagnosis);
   if (file.permit) text += permit_lines(file);
   if (file.blindness) text += blind_lines(*file.blindness);

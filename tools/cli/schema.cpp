@@ -10,7 +10,7 @@
 
 #include "fixtures/call/operation.hpp"
 #include "fixtures/schema/fixture.hpp"
-#include "reference/bounds/contract.hpp"
+#include "reference/contract/contract.hpp"
 #include "tools/cli/commands.hpp"
 
 namespace goldenrule::tools {
@@ -124,7 +124,7 @@ Json schema_json() {
   Json operations = Json::array();
   for (const call::Operation& o : call::operations()) operations.push_back(operation_json(o));
   Json contracts = Json::array();
-  for (const bounds::Contract& c : bounds::contracts()) contracts.push_back(c.name);
+  for (const contract::Contract& c : contract::contracts()) contracts.push_back(c.name);
   return {{"schema", std::string(schema::kSchema)},
           {"operations", operations},
           {"conventions", conventions_json()},

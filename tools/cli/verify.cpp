@@ -16,9 +16,9 @@
 #include "fixtures/cases/case.hpp"
 #include "fixtures/schema/meaning.hpp"
 #include "fixtures/schema/read.hpp"
+#include "reference/suites/golden.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
-#include "tools/cli/golden.hpp"
 #include "tools/cli/judging.hpp"
 #include "tools/cli/progress.hpp"
 
@@ -38,17 +38,18 @@ cases::Case case_of(const schema::Fixture& fixture) {
 }
 
 scalar::Precision precision_of(const schema::Fixture& fixture) {
-  const auto precision = stored_precision(fixture);
+  const auto precision = suites::stored_precision(fixture);
   if (precision) return *precision;
   throw Error(ErrorKind::kValue, "/@precision_bits", "53, 106 or 168",
               std::to_string(fixture.precision_bits));
 }
 
 // The stages and budgets of a fixture, as far as it says what they are.
-Extras extras_of(const schema::Fixture& fixture) {
-  Extras extras{.stages = std::max<std::int64_t>(stored_stages(fixture), 0), .contracts = {}};
+suites::Extras extras_of(const schema::Fixture& fixture) {
+  suites::Extras extras{.stages = std::max<std::int64_t>(suites::stored_stages(fixture), 0),
+                        .contracts = {}};
   for (const auto& [name, tensors] : fixture.budgets) {
-    if (is_built_in(name)) extras.contracts.push_back(bounds::find_contract(name));
+    if (is_built_in(name)) extras.contracts.push_back(contract::find_contract(name));
   }
   return extras;
 }
@@ -78,7 +79,7 @@ bool has_extents_of(const schema::Fixture& fixture, const cases::Case& c) {
 std::vector<std::string> differences(const schema::Fixture& fixture) {
   const cases::Case c = case_of(fixture);
   if (!has_extents_of(fixture, c)) return {"the extents of its tensors"};
-  schema::Fixture again = make_fixture(c, precision_of(fixture), extras_of(fixture));
+  schema::Fixture again = suites::make_fixture(c, precision_of(fixture), extras_of(fixture));
   for (const auto& [name, tensors] : fixture.budgets) {
     if (!is_built_in(name)) again.budgets[name] = tensors;
   }

@@ -11,7 +11,7 @@
 #include "fixtures/cases/suite.hpp"
 #include "fixtures/schema/read.hpp"
 #include "fixtures/schema/write.hpp"
-#include "reference/oracle/evaluate.hpp"
+#include "reference/delta/oracle/evaluate.hpp"
 
 namespace {
 
@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
   schema::Fixture fixture;
   fixture.record = one_step();
   for (const auto precision : {scalar::Precision::kDouble, scalar::Precision::kMulti}) {
-    const oracle::Evaluation result = oracle::evaluate(fixture.record, precision, {});
+    const verdict::Expectations result = delta::evaluate(fixture.record, precision, {});
     if (result.outputs.at("o").golden != std::vector<double>{4.0}) return fail("o");
     if (result.outputs.at("final_state").golden != std::vector<double>{2.0, 2.0}) {
       return fail("final_state");

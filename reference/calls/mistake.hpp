@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Named mistakes: what kernel authors get wrong. One table serves three masters: the kill matrix
+// (can a suite see the mistake?), the explanation of a failing capture (which mistake reproduces
+// it?) and the documentation. A mistake is a change around a kernel, not a kernel: most of them
+// hand changed inputs or conventions to the kernel they are given, or change where its outputs go,
+// so that the oracle stays plain.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "reference/calls/kernel.hpp"
+
+namespace goldenrule::calls {
+
+/// The mistake may be none but a convention that was not declared: attribute `name` of the call has
+/// the value `from`, the kernel means `to`.
+struct Meant {
+  std::string_view name, from, to;  ///< `from` empty: any value
+};
+
+struct Mistake {
+  /// "gate_log2": stable, used in reports and scripts. Rows of one name are ways to make one
+  /// mistake.
+  std::string_view name;
+  std::string_view group;    ///< the heading under which the table documents it
+  std::string_view meaning;  ///< one sentence to the author: what the kernel does
+  /// Whether the mistake can be made in this call at all (its mode, conventions and shapes).
+  bool (*applies)(const call::Record& record);
+  /// The outputs of a kernel that makes the mistake, from one that does not.
+  call::TensorMap (*commit)(const call::Record& record, const Kernel& kernel);
+  std::span<const Meant> meant = {};
+  /// It rounds what is not rounded otherwise: a number near a tie may go either way, so that single
+  /// elements cannot be predicted (explain/ties.hpp).
+  bool rounds = false;
+};
+inline constexpr bool kRounds = true;
+
+/// "head_map=tiled": what would have to be declared in this call for `mistake` to be none.
+[[nodiscard]] std::optional<std::string> meant_convention(const Mistake& mistake,
+                                                          const call::Record& record);
+
+/// A mistake of the person who captured a call, not of the kernel.
+struct CaptureMistake {
+  std::string name;
+  std::string meaning;    ///< one clause to that person
+  bool accounts = false;  ///< it makes the failures right; else a note
+};
+
+}  // namespace goldenrule::calls

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/calls/outputs.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace goldenrule::calls {
+namespace {
+
+// The sequence that writes each block of a state tensor, -1 for none.
+std::vector<std::int64_t> writers(const call::Plan& plan, call::Target target,
+                                  std::int64_t blocks) {
+  std::vector<std::int64_t> writer(static_cast<std::size_t>(blocks), -1);
+  for (std::int64_t n = 0; n < std::ssize(plan.sequences); ++n) {
+    for (const call::Snapshot& s : plan.sequences[static_cast<std::size_t>(n)].snapshots) {
+      if (s.target == target) writer[static_cast<std::size_t>(s.block)] = n;
+    }
+  }
+  return writer;
+}
+
+}  // namespace
+
+void change_outputs(
+    const call::Record& record, call::TensorMap& outputs,
+    const std::function<double(const call::Tensor&, const OutputPlace&, double)>& f) {
+  const call::Plan plan = call::make_plan(record, true);
+  const call::Dims& d = plan.dims;
+  const auto o = outputs.find("o");
+  if (o != outputs.end()) {
+    const call::Tensor before = o->second;
+    OutputPlace p{.unwritten = kUnwritten};
+    for (std::int64_t n = 0; n < std::ssize(plan.sequences); ++n) {
+      const call::Sequence& sequence = plan.sequences[static_cast<std::size_t>(n)];
+      p.sequence = n;
+      for (std::int64_t t = 0; t < sequence.token_count; ++t) {
+        p.block = sequence.first_token + t;
+        for (p.head = 0; p.head < d.HV; ++p.head) {
+          for (p.value = 0; p.value < d.V; ++p.value) {
+            p.index = (p.block * d.HV + p.head) * d.V + p.value;
+            o->second.set(p.index, f(before, p, before[p.index]));
+          }
+        }
+      }
+    }
+  }
+  const call::Tensor* initial = record.find_input("initial_state");
+  const bool in_place = record.mode != call::Mode::kPrefill && initial != nullptr;
+  const bool vk = record.convention.state_layout == call::StateLayout::kVK;
+  for (const auto target : {call::Target::kFinalState, call::Target::kIntermediateStates}) {
+    const bool final = target == call::Target::kFinalState;
+    const auto state = outputs.find(final ? "final_state" : "intermediate_states");
+    if (state == outputs.end()) continue;
+    const call::Tensor before = state->second;
+    const std::int64_t size = d.HV * d.state_size();
+    const auto writer = writers(plan, target, size == 0 ? 0 : before.size() / size);
+    OutputPlace p{.is_state = true};
+    for (p.block = 0; p.block < std::ssize(writer); ++p.block) {
+      p.sequence = writer[static_cast<std::size_t>(p.block)];
+      if (p.sequence < 0) continue;
+      for (p.head = 0; p.head < d.HV; ++p.head) {
+        const std::int64_t base = (p.block * d.HV + p.head) * d.state_size();
+        for (std::int64_t i = 0; i < d.state_size(); ++i) {
+          p.key = vk ? i % d.K : i / d.V;
+          p.value = vk ? i / d.K : i % d.V;
+          p.index = base + i;
+          p.unwritten = final && in_place ? (*initial)[p.index] : kUnwritten;
+          state->second.set(p.index, f(before, p, before[p.index]));
+        }
+      }
+    }
+  }
+}
+
+void drop_outputs(const call::Record& record, call::TensorMap& outputs,
+                  const std::function<bool(const OutputPlace&)>& drops) {
+  change_outputs(record, outputs, [&](const call::Tensor&, const OutputPlace& p, double x) {
+    return drops(p) ? p.unwritten : x;
+  });
+}
+
+void copy_blocks(const call::Tensor& from, std::int64_t block_size,
+                 const std::vector<std::int64_t>& blocks, call::Tensor& tensor) {
+  const std::size_t bytes = static_cast<std::size_t>(block_size) * call::info(tensor.dtype()).bytes;
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    if (blocks[b] < 0) continue;
+    if (from.dtype() == tensor.dtype()) {
+      if (bytes > 0) {
+        std::memcpy(tensor.bytes().data() + b * bytes,
+                    from.bytes().data() + static_cast<std::size_t>(blocks[b]) * bytes, bytes);
+      }
+      continue;
+    }
+    for (std::int64_t i = 0; i < block_size; ++i) {
+      tensor.set(static_cast<std::int64_t>(b) * block_size + i, from[blocks[b] * block_size + i]);
+    }
+  }
+}
+
+call::Tensor unwritten_tensor(const call::Shape& shape) {
+  const auto size = static_cast<std::size_t>(call::element_count(shape));
+  return {call::DType::kF64, shape, std::vector<double>(size, kUnwritten)};
+}
+
+call::Tensor widened(const call::Tensor& tensor) {
+  return {call::DType::kF64, tensor.shape(), tensor.to_doubles()};
+}
+
+}  // namespace goldenrule::calls

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/contract/contract.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "fixtures/call/error.hpp"
+
+namespace goldenrule::contract {
+namespace {
+
+constexpr double kFp32 = 0x1p-24;
+
+// fp32 kernels with the GPU's fast functions. CUDA C++ Programming Guide, "Intrinsic Functions":
+// __expf(x) is within 2 + 1.173 |x| ulp, __logf within an absolute 2^-21.41 on [1/2, 2] and 3 ulp
+// outside, rsqrtf within 2 ulp, division within 2 ulp; an ulp is at most 2^-23 relative. So exp at
+// a given argument: 2^-22; log alpha, two or three rounded products and 1.173 ulp in exp: 2^-21;
+// log(1 + exp(x)): 2^-21.41 and the 2^-24 lost in the sum, 2^-21; log of a given alpha, an absolute
+// 2^-21.41 near 1 too (lg2.approx: 2^-22 of the binary one); sigmoid, exp and a quotient:
+// 2^-21; norm, a sum of squares in fp32 and a reciprocal root: 2^-21.
+constexpr FunctionErrors kFastFp32{.exp = 0x1p-22,
+                                   .log = 0x1p-21,
+                                   .log_alpha = 0x1p-21,
+                                   .softplus = 0x1p-21,
+                                   .logit = 0x1p-23,
+                                   .sigmoid = 0x1p-21,
+                                   .norm = 0x1p-21};
+
+struct Rounded {
+  Point point;
+  Format format;
+};
+
+template <std::size_t N>
+constexpr RoundingTable table(const Rounded (&points)[N]) {
+  RoundingTable rounding{};
+  for (const Rounded& r : points) rounding[static_cast<std::size_t>(r.point)] = r.format;
+  return rounding;
+}
+
+// Everything that enters a matrix product in format `f`; gates are cumulated and states carried in
+// fp32. flash-linear-attention's chunk_gated_delta_rule and chunk_kda with f = bf16.
+constexpr RoundingTable operands(Format f) {
+  return table({{Point::kQuery, f},
+                {Point::kKey, f},
+                {Point::kBetaV, f},
+                {Point::kBetaK, f},
+                {Point::kInverse, f},
+                {Point::kU, f},
+                {Point::kW, f},
+                {Point::kStateOperand, f},
+                {Point::kQueryIn, f},
+                {Point::kAttention, f},
+                {Point::kVNew, f},
+                {Point::kUpdate, f},
+                {Point::kGateSum, Format::kF32}});
+}
+
+// FlashKDA: the same with chunks of 16, decays folded into bf16 operands of the intra-chunk
+// products and a state that is rounded to bf16 after every chunk.
+constexpr RoundingTable kChunk16 = [] {
+  RoundingTable rounding = operands(Format::kBF16);
+  rounding[static_cast<std::size_t>(Point::kIntra)] = Format::kBF16;
+  rounding[static_cast<std::size_t>(Point::kCarriedState)] = Format::kBF16;
+  return rounding;
+}();
+
+// FlashInfer's and FlashQLA's form for one gate per head: the raw bf16 q and k are multiplied and
+// scaled by their norms in fp32, so that q^ and k^ are never rounded.
+constexpr RoundingTable kDirect = table({{Point::kStateOperand, Format::kBF16},
+                                         {Point::kResidual, Format::kBF16},
+                                         {Point::kInverse, Format::kBF16},
+                                         {Point::kAttention, Format::kBF16},
+                                         {Point::kVNew, Format::kBF16},
+                                         {Point::kUpdate, Format::kBF16},
+                                         {Point::kGateSum, Format::kF32}});
+
+// The same for one gate per key channel, whose decays are folded into the operands.
+constexpr RoundingTable kDirectPerChannel = [] {
+  RoundingTable rounding = kDirect;
+  for (const Point point : {Point::kIntra, Point::kKeyIn, Point::kQueryIn}) {
+    rounding[static_cast<std::size_t>(point)] = Format::kBF16;
+  }
+  return rounding;
+}();
+
+constexpr RoundingTable kBF16Activations = table({{Point::kQuery, Format::kBF16},
+                                                  {Point::kKey, Format::kBF16},
+                                                  {Point::kBeta, Format::kBF16},
+                                                  {Point::kGate, Format::kBF16}});
+
+constexpr RoundingTable kFp32Chunk = table({{Point::kGateSum, Format::kF32}});
+
+Contract recurrent(const char* name, const char* meaning, call::DType state,
+                   const RoundingTable& rounding) {
+  return {.name = name,
+          .meaning = meaning,
+          .kind = Kind::kRecurrent,
+          .unit_roundoff = kFp32,
+          .functions = kFastFp32,
+          .state_dtype = state,
+          .rounding = rounding};
+}
+
+Contract chunked(const char* name, const char* meaning, std::int64_t chunk, Form form,
+                 call::DType state, const RoundingTable& rounding) {
+  return {.name = name,
+          .meaning = meaning,
+          .kind = Kind::kChunked,
+          .unit_roundoff = kFp32,
+          .functions = kFastFp32,
+          .state_dtype = state,
+          .chunk = chunk,
+          .form = form,
+          .rounding = rounding};
+}
+
+const std::vector<Contract>& built_in() {
+  using call::DType;
+  static const std::vector<Contract> contracts{
+      {.name = "ideal", .meaning = "the exact result, rounded once to the type it is stored in"},
+      recurrent("recurrent_f32", "token by token in fp32 with approximate functions, fp32 state",
+                DType::kF32, {}),
+      chunked("chunk64_f32", "chunks of 64 tokens, everything in fp32, gates cumulated in fp32", 64,
+              Form::kWY, DType::kF32, kFp32Chunk),
+      recurrent("recurrent_f32_bf16_activations",
+                "as recurrent_f32; beta, log alpha and the normalised q and k are rounded to bf16",
+                DType::kF32, kBF16Activations),
+      chunked("chunk64_tf32", "chunks of 64 tokens with tf32 operands, fp32 state between chunks",
+              64, Form::kWY, DType::kF32, operands(Format::kTF32)),
+      recurrent("recurrent_bf16_state",
+                "as recurrent_f32; states are rounded to bf16 once where they are stored",
+                DType::kBF16, {}),
+      chunked("chunk64_bf16_direct",
+              "chunks of 64 tokens, one gate per head, raw bf16 q and k, bf16 operands formed from "
+              "the residual v - E k S, fp32 state between chunks",
+              64, Form::kDirect, DType::kF32, kDirect),
+      chunked("chunk32_bf16_direct",
+              "the same with chunks of 32 tokens and decays folded into bf16 operands", 32,
+              Form::kDirect, DType::kF32, kDirectPerChannel),
+      chunked("chunk64_bf16", "chunks of 64 tokens with bf16 operands, fp32 state between chunks",
+              64, Form::kWY, DType::kF32, operands(Format::kBF16)),
+      chunked("chunk64_16bit",
+              "chunks of 64 tokens with fp16 or bf16 operands, fp32 state between chunks", 64,
+              Form::kWY, DType::kF32, operands(Format::kAny16)),
+      chunked("chunk16_bf16_state",
+              "chunks of 16 tokens with bf16 operands, bf16 state between chunks", 16, Form::kWY,
+              DType::kBF16, kChunk16),
+  };
+  return contracts;
+}
+
+int significand_bits(const Contract& c, Point point) {
+  return c.at(point) ? info(*c.at(point)).significand_bits : 53;
+}
+
+// The exponent of the smallest numbers that `point` tells apart.
+int smallest_exponent(const Contract& c, Point point) {
+  return c.at(point) ? info(*c.at(point)).min_exponent - info(*c.at(point)).significand_bits
+                     : -1100;
+}
+
+}  // namespace
+
+bool Contract::has_coarse_operands() const {
+  for (std::size_t i = 0; i < kPoints; ++i) {
+    const auto point = static_cast<Point>(i);
+    if (i == static_cast<std::size_t>(Point::kBeta) ||
+        i == static_cast<std::size_t>(Point::kGate) || point == Point::kCarriedState ||
+        point == Point::kGateSum) {
+      continue;
+    }
+    if (unit_at(point) > kFp32) return true;
+  }
+  return false;
+}
+
+std::string_view name_of(Point point) {
+  constexpr std::array<std::string_view, kPoints> kNames{
+      "query",     "key",   "beta",   "gate",          "beta_v",  "beta_k",   "intra",
+      "inverse",   "u",     "w",      "state_operand", "key_in",  "residual", "query_in",
+      "attention", "v_new", "update", "carried_state", "gate_sum"};
+  return kNames[static_cast<std::size_t>(point)];
+}
+
+std::string_view name_of(Kind kind) {
+  constexpr std::array<std::string_view, 3> kNames{"ideal", "recurrent", "chunked"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name_of(Form form) {
+  constexpr std::array<std::string_view, 2> kNames{"wy", "direct"};
+  return kNames[static_cast<std::size_t>(form)];
+}
+
+const std::vector<Contract>& contracts() { return built_in(); }
+
+const Contract& find_contract(std::string_view name) {
+  std::string known;
+  for (const Contract& contract : built_in()) {
+    if (contract.name == name) return contract;
+    known += (known.empty() ? "" : ", ") + contract.name;
+  }
+  throw Error(ErrorKind::kArgument, "contract", "one of " + known, "'" + std::string(name) + "'");
+}
+
+bool is_no_wider(const Contract& a, const Contract& b) {
+  if (a.kind == Kind::kIdeal) return true;  // rounded once, to the type that is there
+  if (b.kind == Kind::kIdeal) return false;
+  const auto bits = [](const Contract& c) {
+    return c.state_dtype ? call::info(*c.state_dtype).significand_bits : 53;
+  };
+  if (bits(a) < bits(b) || a.unit_roundoff > b.unit_roundoff) return false;
+  bool within = true;
+  std::vector<double> granted;
+  for_each_function(b.functions, [&](std::string_view, double error) { granted.push_back(error); });
+  std::size_t i = 0;
+  for_each_function(a.functions, [&](std::string_view, double error) {
+    within = within && error <= granted[i++];
+  });
+  for (std::size_t p = 0; p < kPoints; ++p) {
+    const auto point = static_cast<Point>(p);
+    within = within && significand_bits(a, point) >= significand_bits(b, point) &&
+             smallest_exponent(a, point) <= smallest_exponent(b, point);
+  }
+  // Fp32 arithmetic token by token is what a chunk of one token does. Chunks of other sizes and
+  // other forms round other values: nothing can be said.
+  const bool comparable = a.kind == Kind::kRecurrent ||
+                          (b.kind == Kind::kChunked && a.chunk == b.chunk && a.form == b.form);
+  return within && comparable;
+}
+
+}  // namespace goldenrule::contract

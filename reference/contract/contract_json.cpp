@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/contract/contract_json.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "fixtures/call/error.hpp"
+
+namespace goldenrule::contract {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr std::array<std::string_view, 10> kKeys{"name",          "base",  "inherits", "meaning",
+                                                 "kind",          "state", "chunk",    "form",
+                                                 "unit_roundoff", "round"};
+constexpr std::string_view kFunctionsKey = "functions";
+constexpr std::size_t kLongestName = 64;
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+  }
+  return text;
+}
+
+class ContractReader {
+ public:
+  ContractReader(const json& root, std::string file) : root_(root), file_(std::move(file)) {}
+
+  Contract read() {
+    refuse_unknown_keys();
+    Contract c = inherited();
+    c.name = name();
+    if (const json* value = find("meaning")) c.meaning = text("meaning", *value);
+    if (const json* value = find("kind")) c.kind = choice<Kind>("kind", *value, 3);
+    if (const json* value = find("state")) c.state_dtype = state(*value);
+    if (const json* value = find("chunk")) c.chunk = chunk(*value);
+    if (const json* value = find("form")) c.form = choice<Form>("form", *value, 2);
+    if (const json* value = find("unit_roundoff")) c.unit_roundoff = error("unit_roundoff", *value);
+    if (const json* value = find("round")) read_rounding(*value, c.rounding);
+    if (const json* value = find("functions")) read_functions(*value, c.functions);
+    check(c);
+    return c;
+  }
+
+ private:
+  [[noreturn]] void fail(ErrorKind kind, const std::string& where, const std::string& expected,
+                         const std::string& actual) const {
+    throw Error(kind, file_, where, expected, actual);
+  }
+
+  [[nodiscard]] const json* find(const char* key) const {
+    const auto it = root_.find(key);
+    return it == root_.end() ? nullptr : &*it;
+  }
+
+  void refuse_unknown_keys() const {
+    for (const auto& [key, value] : root_.items()) {
+      if (key == kFunctionsKey || std::ranges::find(kKeys, key) != kKeys.end()) continue;
+      fail(ErrorKind::kSchema, key,
+           listed({"name", "base", "inherits", "meaning", "kind", "state", "chunk", "form",
+                   "unit_roundoff", "round", "functions"}),
+           "this key");
+    }
+  }
+
+  [[nodiscard]] std::string name() const {
+    const json* value = find("name");
+    if (value == nullptr) fail(ErrorKind::kSchema, "name", "a name", "none");
+    const std::string given = text("name", *value);
+    const auto legal = [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '+' || c == '-';
+    };
+    if (given.empty() || given.size() > kLongestName || !std::ranges::all_of(given, legal)) {
+      fail(ErrorKind::kValue, "name", "1 to 64 letters, digits or _ . + -",
+           value->dump(-1, ' ', true));
+    }
+    if (std::ranges::find(contracts(), given, &Contract::name) != contracts().end()) {
+      fail(ErrorKind::kValue, "name", "a name that no built-in contract has", "'" + given + "'");
+    }
+    return given;
+  }
+
+  // The base, or as much of it as "inherits" says.
+  [[nodiscard]] Contract inherited() const {
+    const json* base = find("base");
+    const json* parts = find("inherits");
+    if (base == nullptr) {
+      if (parts != nullptr) fail(ErrorKind::kSchema, "inherits", "a base beside it", "none");
+      return {};
+    }
+    Contract from;
+    try {
+      from = find_contract(text("base", *base));
+    } catch (const Error& e) {
+      fail(ErrorKind::kValue, "base", e.expected(), e.actual());
+    }
+    from.meaning.clear();
+    if (parts == nullptr) return from;
+    if (!parts->is_array()) fail(ErrorKind::kType, "inherits", "an array", parts->type_name());
+    Contract c;
+    for (const json& part : *parts) {
+      const std::string what = text("inherits", part);
+      if (what == "kind") {
+        c.kind = from.kind;
+      } else if (what == "state") {
+        c.state_dtype = from.state_dtype;
+      } else if (what == "chunk") {
+        c.chunk = from.chunk;
+      } else if (what == "form") {
+        c.form = from.form;
+      } else if (what == "unit_roundoff") {
+        c.unit_roundoff = from.unit_roundoff;
+      } else if (what == "round") {
+        c.rounding = from.rounding;
+      } else if (what == "functions") {
+        c.functions = from.functions;
+      } else {
+        fail(ErrorKind::kValue, "inherits",
+             listed({"kind", "state", "chunk", "form", "unit_roundoff", "round", "functions"}),
+             part.dump(-1, ' ', true));
+      }
+    }
+    return c;
+  }
+
+  void check(const Contract& c) const {
+    if (find("kind") == nullptr && find("base") == nullptr) {
+      fail(ErrorKind::kSchema, "kind", "ideal, recurrent or chunked (or a base)", "none");
+    }
+    if ((c.kind == Kind::kIdeal) != (c.unit_roundoff == 0.0)) {
+      fail(ErrorKind::kValue, "unit_roundoff",
+           c.kind == Kind::kIdeal ? "none in an ideal contract"
+                                  : "the unit roundoff of the kernel's arithmetic, above 0",
+           c.unit_roundoff == 0.0 ? "none" : std::to_string(c.unit_roundoff));
+    }
+    if ((c.kind == Kind::kChunked) != (c.chunk > 0)) {
+      fail(ErrorKind::kValue, "chunk",
+           c.kind == Kind::kChunked ? "a chunk size" : "none in a contract that is not chunked",
+           c.chunk > 0 ? std::to_string(c.chunk) : "none");
+    }
+    if (c.kind == Kind::kIdeal && c.functions != FunctionErrors{}) {
+      fail(ErrorKind::kValue, "functions", "none in an ideal contract", "some");
+    }
+    for (std::size_t i = 0; i < kPoints; ++i) {
+      const bool legal =
+          c.kind == Kind::kChunked || (c.kind == Kind::kRecurrent && i < kActivations);
+      if (c.rounding[i] && !legal) {
+        const std::string where = "round." + std::string(name_of(static_cast<Point>(i)));
+        fail(ErrorKind::kValue, where,
+             c.kind == Kind::kIdeal ? "no rounding in an ideal contract"
+                                    : "a point of a recurrent kernel: query, key, beta or gate",
+             "a point of a chunked kernel");
+      }
+    }
+  }
+
+  [[nodiscard]] std::string text(const std::string& where, const json& value) const {
+    if (!value.is_string()) fail(ErrorKind::kType, where, "a string", value.type_name());
+    return value.get<std::string>();
+  }
+
+  template <class E>
+  [[nodiscard]] E choice(const std::string& where, const json& value, int count) const {
+    const std::string given = text(where, value);
+    std::vector<std::string> names;
+    for (int i = 0; i < count; ++i) {
+      const auto e = static_cast<E>(i);
+      if (name_of(e) == given) return e;
+      names.emplace_back(name_of(e));
+    }
+    fail(ErrorKind::kValue, where, listed(names), "'" + given + "'");
+  }
+
+  [[nodiscard]] std::optional<call::DType> state(const json& value) const {
+    if (value.is_null()) return std::nullopt;
+    const std::string given = text("state", value);
+    for (const call::DType dtype : {call::DType::kF32, call::DType::kF16, call::DType::kBF16}) {
+      if (call::info(dtype).name == given) return dtype;
+    }
+    fail(ErrorKind::kValue, "state", "f32, f16 or bf16", "'" + given + "'");
+  }
+
+  [[nodiscard]] std::int64_t chunk(const json& value) const {
+    if (!value.is_number_integer())
+      fail(ErrorKind::kType, "chunk", "an integer", value.type_name());
+    const auto tokens = value.get<std::int64_t>();
+    if (tokens < 0 || tokens > 4096) {
+      fail(ErrorKind::kValue, "chunk", "0 to 4096 tokens", std::to_string(tokens));
+    }
+    return tokens;
+  }
+
+  [[nodiscard]] double error(const std::string& where, const json& value) const {
+    if (!value.is_number()) fail(ErrorKind::kType, where, "a number", value.type_name());
+    const auto x = value.get<double>();
+    if (!(x >= 0.0 && x < 0.5)) fail(ErrorKind::kValue, where, "0 <= x < 0.5", std::to_string(x));
+    return x;
+  }
+
+  void read_rounding(const json& value, RoundingTable& table) const {
+    if (!value.is_object()) fail(ErrorKind::kType, "round", "an object", value.type_name());
+    for (const auto& [key, entry] : value.items()) {
+      std::vector<std::string> known;
+      bool found = false;
+      for (std::size_t i = 0; i < kPoints && !found; ++i) {
+        known.emplace_back(name_of(static_cast<Point>(i)));
+        if (known.back() != key) continue;
+        table[i] = format("round." + key, entry);
+        found = true;
+      }
+      if (!found) fail(ErrorKind::kSchema, "round." + key, "one of " + listed(known), "this key");
+    }
+  }
+
+  [[nodiscard]] std::optional<Format> format(const std::string& where, const json& value) const {
+    if (value.is_null()) return std::nullopt;
+    const std::string given = text(where, value);
+    const auto parsed = parse_format(given);
+    if (!parsed) fail(ErrorKind::kValue, where, "f32, tf32, f16, bf16 or any16", "'" + given + "'");
+    return parsed;
+  }
+
+  void read_functions(const json& value, FunctionErrors& f) const {
+    if (!value.is_object()) fail(ErrorKind::kType, "functions", "an object", value.type_name());
+    for (const auto& [key, entry] : value.items()) {
+      bool found = false;
+      for_each_function(f, [&](std::string_view name, double& field) {
+        if (name != key) return;
+        field = error("functions." + key, entry);
+        found = true;
+      });
+      if (!found) {
+        fail(ErrorKind::kSchema, "functions." + key,
+             "exp, log, log_alpha, softplus, logit, sigmoid or norm", "this key");
+      }
+    }
+  }
+
+  const json& root_;
+  std::string file_;
+};
+
+// Of two values for one key the parser keeps the last, and a reader of the file sees the first.
+json parse_without_repetition(std::string_view text, const std::string& file) {
+  std::vector<std::set<std::string>> open;
+  std::string repeated;
+  const auto watch = [&](int, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start) open.emplace_back();
+    if (event == json::parse_event_t::object_end && !open.empty()) open.pop_back();
+    if (event == json::parse_event_t::key && !open.empty() &&
+        !open.back().insert(parsed.get<std::string>()).second) {
+      repeated = parsed.dump(-1, ' ', true);
+    }
+    return true;
+  };
+  json root = json::parse(text, watch, false);
+  if (!repeated.empty()) {
+    throw Error(ErrorKind::kSchema, file, "contract", "each key once", repeated + " twice");
+  }
+  return root;
+}
+
+// A contract with every key written out has less than two thousand.
+constexpr std::uintmax_t kMaxContractBytes = 1 << 20;
+
+}  // namespace
+
+Contract parse_contract(std::string_view text, const std::string& file) {
+  const json root = parse_without_repetition(text, file);
+  if (!root.is_object()) {
+    throw Error(ErrorKind::kFile, file, "contract", "a JSON object",
+                root.is_discarded() ? "no JSON" : root.type_name());
+  }
+  return ContractReader(root, file).read();
+}
+
+Contract load_contract(const std::filesystem::path& file) {
+  const auto refuse = [&](const std::string& expected, const std::string& actual) {
+    throw Error(ErrorKind::kFile, file.string(), "contract", expected, actual);
+  };
+  // A FIFO would make us wait for ever, a device never ends.
+  std::error_code code;
+  const auto status = std::filesystem::status(file, code);
+  if (!std::filesystem::exists(status)) refuse("a readable file", "none");
+  if (!std::filesystem::is_regular_file(status)) refuse("a readable file", "not a regular file");
+  const std::uintmax_t size = std::filesystem::file_size(file, code);
+  if (!code && size > kMaxContractBytes) {
+    refuse("at most " + std::to_string(kMaxContractBytes) + " bytes", std::to_string(size));
+  }
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (code || !in) refuse("a readable file", "none");
+  return parse_contract(text.str(), file.string());
+}
+
+std::string to_json(const Contract& c) {
+  ordered_json root{{"name", c.name}, {"meaning", c.meaning}, {"kind", name_of(c.kind)}};
+  root["state"] = c.state_dtype ? ordered_json(call::info(*c.state_dtype).name) : nullptr;
+  if (c.kind == Kind::kChunked) {
+    root["chunk"] = c.chunk;
+    root["form"] = name_of(c.form);
+  }
+  if (c.kind != Kind::kIdeal) {
+    root["unit_roundoff"] = c.unit_roundoff;
+    ordered_json round = ordered_json::object();
+    for (std::size_t i = 0; i < kPoints; ++i) {
+      if (c.rounding[i])
+        round[std::string(name_of(static_cast<Point>(i)))] = info(*c.rounding[i]).name;
+    }
+    root["round"] = round;
+    for_each_function(c.functions, [&](std::string_view name, double error) {
+      root["functions"][std::string(name)] = error;
+    });
+  }
+  return root.dump(1) + "\n";
+}
+
+}  // namespace goldenrule::contract

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/contract/format.hpp"
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace goldenrule::contract {
+namespace {
+
+constexpr std::array<FormatInfo, kFormats> kTable{{{"f32", 24, -126, 127},
+                                                   {"tf32", 11, -126, 127},
+                                                   {"f16", 11, -14, 15},
+                                                   {"bf16", 8, -126, 127},
+                                                   {"any16", 8, -17, 127}}};
+
+}  // namespace
+
+const FormatInfo& info(Format format) { return kTable[static_cast<std::size_t>(format)]; }
+
+std::optional<Format> parse_format(std::string_view name) {
+  for (std::size_t i = 0; i < kTable.size(); ++i) {
+    if (kTable[i].name == name) return static_cast<Format>(i);
+  }
+  return std::nullopt;
+}
+
+double unit_roundoff(Format format) { return std::ldexp(1.0, -info(format).significand_bits); }
+
+double round_to(Format format, double x) {
+  if (!std::isfinite(x) || x == 0.0) return x;
+  const FormatInfo& f = info(format);
+  const double spacing = 2.0 * half_ulp(f, x);
+  // x / spacing < 2^53 and spacing is a power of two: both operations are exact but nearbyint.
+  const double rounded = std::nearbyint(x / spacing) * spacing;
+  const double largest = std::ldexp(2.0 - std::ldexp(1.0, 1 - f.significand_bits), f.max_exponent);
+  if (std::fabs(rounded) > largest) {
+    return std::copysign(std::numeric_limits<double>::infinity(), x);
+  }
+  return std::copysign(rounded, x);
+}
+
+}  // namespace goldenrule::contract

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/delta/budget/grant.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "fixtures/call/dtype.hpp"
+#include "fixtures/call/plan.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
+#include "reference/delta/budget/running_grant.hpp"
+#include "reference/delta/budget/spread.hpp"
+
+namespace goldenrule::delta {
+namespace {
+
+using contract::Kind;
+
+double largest_finite(const call::Tensor& x) {
+  std::vector<double> largest(parallel::range_count(x.size()), 0.0);
+  parallel::for_each_range(x.size(), [&](std::size_t part, std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) {
+      const double y = std::fabs(x[i]);
+      if (std::isfinite(y)) largest[part] = std::max(largest[part], y);
+    }
+  });
+  return largest.empty() ? 0.0 : std::ranges::max(largest);
+}
+
+// Up to 2^-126 in each of the K + 1 numbers that meet in an element, times the largest number that
+// they multiply.
+double flushed(const call::Record& record, const call::Dims& dims) {
+  double largest = 1.0;
+  for (const char* name : {"v", "initial_state"}) {
+    const call::Tensor* x = record.find_input(name);
+    if (x != nullptr) largest = std::max(largest, largest_finite(*x));
+  }
+  return static_cast<double>(dims.K + 1) * 0x1p-126 * largest;
+}
+
+}  // namespace
+
+bool is_emulated(const call::Record& record, const contract::Contract& contract) {
+  if (contract.kind == Kind::kIdeal) return false;
+  return contract.kind == Kind::kChunked || record.mode == call::Mode::kPrefill;
+}
+
+verdict::Grant empty_grant(const verdict::Exact& exact, double multiple,
+                           verdict::GrantDetail detail) {
+  verdict::Grant grant;
+  grant.given = true;
+  grant.multiple = multiple;
+  grant.spread.assign(exact.golden.size(), 0.0F);
+  if (detail == verdict::GrantDetail::kTerms) {
+    grant.sigma.assign(exact.golden.size(), 0.0F);
+    grant.bias.assign(exact.golden.size(), 0.0F);
+  }
+  return grant;
+}
+
+void store_grant(verdict::Grant& to, std::size_t at, double sigma, double bias) {
+  to.spread[at] = call::f32_not_below(to.multiple * sigma + bias);
+  if (to.sigma.empty()) return;
+  to.sigma[at] = call::f32_not_below(sigma);
+  to.bias[at] = call::f32_not_below(bias);
+}
+
+void grant(const call::Record& record, const contract::Contract& contract,
+           verdict::GrantDetail detail, verdict::Expectations& expected) {
+  for (auto& [name, e] : expected.outputs) {
+    e.grant = {};
+    e.grant.given = contract.kind == Kind::kIdeal;
+  }
+  if (contract.kind == Kind::kIdeal) return;
+  const call::Plan plan = call::make_plan(record, expected.outputs.contains("intermediate_states"),
+                                          expected.outputs.contains("final_state"));
+  if (is_emulated(record, contract)) {
+    grant_by_emulation(record, plan, contract, detail, expected);
+  } else {
+    grant_running_errors(record, plan, contract, detail, expected);
+  }
+  const double lost = flushed(record, plan.dims);
+  for (auto& [name, e] : expected.outputs) e.grant.flushed = lost;
+}
+
+}  // namespace goldenrule::delta

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/delta/budget/noise_table.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "fixtures/random/philox.hpp"
+
+namespace goldenrule::delta {
+
+const double* noise_table() {
+  static const std::vector<double> table = [] {
+    const random::Stream stream(0, "roundings");
+    std::vector<double> x(kNoiseTable + kNoiseRun);
+    for (std::int64_t i = 0; i < kNoiseTable / 2; ++i) {
+      x[static_cast<std::size_t>(i)] = stream.uniform(i, -1.0, 1.0);
+      x[static_cast<std::size_t>(i + kNoiseTable / 2)] = -x[static_cast<std::size_t>(i)];
+    }
+    std::copy_n(x.begin(), kNoiseRun, x.begin() + kNoiseTable);
+    return x;
+  }();
+  return table.data();
+}
+
+}  // namespace goldenrule::delta

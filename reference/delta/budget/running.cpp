@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/delta/budget/running.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/delta/budget/perturbed_lane.hpp"
+
+namespace goldenrule::delta {
+namespace {
+
+// How far a kernel's alpha, beta and norms may be off at one token.
+struct TokenErrors {
+  double alpha = 0.0;          // absolute
+  double largest_alpha = 0.0;  // of the kernel: errors of earlier tokens travel with it
+  double beta = 0.0;           // relative
+};
+
+// 0 times a bound that is infinite is 0: what is erased carries no error.
+double times(double x, double bound) { return x == 0.0 ? 0.0 : x * bound; }
+
+// The error of softplus is absolute, so with a large exp(A_log) it is no small one of log alpha:
+// alpha (e^x - 1), x = exp(A_log) times the error, and no more than 1, since neither alpha leaves
+// [0, 1]; where softplus is too small for a kernel to see, x is |log alpha| itself. The other
+// errors of log alpha are relative ones of at most 745, where alpha > 0.
+double alpha_by_softplus(const contract::FunctionErrors& f, const TokenBounds& b) {
+  const double x = softplus_error(f, b.softplus_slope, b.log_alpha_max);
+  if (x == 0.0) return 0.0;
+  const bool seen = b.log_alpha_max >= b.softplus_slope * 0x1p-24;
+  const double first_order = seen ? b.by_softplus * f.softplus : b.by_log_alpha;
+  return std::min(first_order * (std::expm1(x) / x), 1.0);
+}
+
+TokenErrors token_errors(const contract::Contract& c, const TokenBounds& b) {
+  const contract::FunctionErrors& f = c.functions;
+  const double relative = b.by_exp * f.exp + b.by_log_alpha * f.log_alpha + b.by_logit * f.logit +
+                          b.by_gate * c.unit_at(contract::Point::kGate);
+  const double alpha = relative + alpha_by_softplus(f, b);
+  return {.alpha = alpha,
+          // A softplus that is too small makes alpha larger, but not larger than 1.
+          .largest_alpha = std::min(b.alpha_max + alpha, std::max(b.alpha_max, 1.0) + relative),
+          .beta = (b.beta_computed ? f.sigmoid + b.beta_logit * f.logit : 0.0) +
+                  c.unit_at(contract::Point::kBeta)};
+}
+
+double squared(double x) { return x * x; }
+
+// Squared roundings, in units of u^2/3, that reach the state along k^ (per ||k^||^2 or k_i^2):
+// those of p, its products and the rounded k^ in them; of v - p, of beta; of k^ d and the rounded
+// k^.
+template <class Norms>
+double along_k2(double n, double beta, const Norms& norms, std::size_t c) {
+  const double p = norms.predicted[c];
+  const double d = norms.delta[c];
+  return beta * beta * (n / 3 * p * p + (n / 6 + 2) * norms.predicted2[c]) + 4 * d * d;
+}
+
+// The same of elements of k^ rounded to a narrower format, in units of that u^2/3: in the sum p and
+// in k^ d.
+template <class Norms>
+double rounded_key2(double beta, const Norms& norms, std::size_t c) {
+  return beta * beta * norms.predicted2[c] + squared(norms.delta[c]);
+}
+
+// Systematic errors that reach the state along k^ (per ||k^|| or |k_i|).
+template <class Norms>
+double along_k_bias(const contract::FunctionErrors& f, const TokenErrors& errors, double beta,
+                    const Norms& norms, std::size_t c) {
+  const double d = std::fabs(norms.delta[c]);
+  return f.norm * (d + beta * std::fabs(norms.predicted[c])) + errors.beta * d;
+}
+
+}  // namespace
+
+double deviation_multiple(std::int64_t n) {
+  return std::sqrt(2.0 *
+                   std::log(2.0 * static_cast<double>(std::max<std::int64_t>(n, 1)) / kFalseAlarm));
+}
+
+RunningError::RunningError(const contract::Contract& contract, const Lane<double>& lane,
+                           const RecurrentTile<double>& start)
+    : contract_(&contract),
+      lane_(&lane),
+      element_(static_cast<std::size_t>(lane.K * kColumns)),
+      state_(element_.size()) {
+  for (std::int64_t i = 0; i < lane.K; ++i) {
+    for (int c = 0; c < start.columns(); ++c) {
+      const double z = start.state(i, c);
+      norm_[static_cast<std::size_t>(c)] += z * z;
+      state_[static_cast<std::size_t>(i * kColumns + c)] = z;
+    }
+  }
+  for (double& norm : norm_) norm = std::sqrt(norm);
+}
+
+void RunningError::advance(std::int64_t t, const ColumnNorms<double>& norms,
+                           const RecurrentTile<double>& tile) {
+  // The elements first: they need the column's sigma and bias of the token before.
+  advance_elements(t, norms, tile);
+  const TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
+  const contract::FunctionErrors& f = contract_->functions;
+  const TokenErrors errors = token_errors(*contract_, b);
+  const auto n = static_cast<double>(lane_->K);
+  const double u2 = contract_->unit_roundoff * contract_->unit_roundoff / 3.0;
+  const double key2 = squared(contract_->unit_at(contract::Point::kKey)) / 3.0;
+  const double query2 = squared(contract_->unit_at(contract::Point::kQuery)) / 3.0;
+  const double transport = b.spectral * errors.largest_alpha;
+  const double k2 = b.k_norm * b.k_norm;
+  const double q2 = b.q_norm * b.q_norm;
+  for (std::size_t c = 0; c < norm_.size(); ++c) {
+    const double decayed2 = b.alpha_max * b.alpha_max * norm_[c] * norm_[c];
+    const double o = norms.output[c];
+    const double local2 = decayed2 + k2 * along_k2(n, b.beta, norms, c) + norms.state2[c];
+    variance_[c] = times(transport * transport, variance_[c]) + u2 * local2 +
+                   key2 * k2 * rounded_key2(b.beta, norms, c);
+    bias_[c] = times(transport, bias_[c]) + b.spectral * errors.alpha * norm_[c] +
+               b.k_norm * along_k_bias(f, errors, b.beta, norms, c);
+    output_[c] = {.sigma = std::sqrt(q2 * variance_[c] +
+                                     u2 * (n / 3 * o * o + (n / 6 + 2) * norms.output2[c]) +
+                                     query2 * norms.output2[c]),
+                  .bias = b.q_norm * bias_[c] + (f.norm + contract_->unit_roundoff) * std::fabs(o)};
+    norm_[c] = std::sqrt(norms.state2[c]);
+  }
+  clip_elements(tile.columns());
+}
+
+void RunningError::advance_elements(std::int64_t t, const ColumnNorms<double>& norms,
+                                    const RecurrentTile<double>& tile) {
+  const TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
+  const contract::FunctionErrors& f = contract_->functions;
+  const TokenErrors errors = token_errors(*contract_, b);
+  const auto n = static_cast<double>(lane_->K);
+  const double u2 = contract_->unit_roundoff * contract_->unit_roundoff / 3.0;
+  const double key2 = squared(contract_->unit_at(contract::Point::kKey)) / 3.0;
+  const double widest = errors.largest_alpha;
+  for (std::int64_t i = 0; i < lane_->K; ++i) {
+    const double k = std::fabs(lane_->k_row(t)[i]);
+    const double alpha = std::fabs(lane_->alpha_at(t, i));
+    const double kernel_alpha = std::min(alpha + errors.alpha, widest);
+    const double reach = b.beta * k * b.k_norm;
+    for (int column = 0; column < tile.columns(); ++column) {
+      const auto c = static_cast<std::size_t>(column);
+      const auto at = static_cast<std::size_t>(i * kColumns + column);
+      Spread& element = element_[at];
+      const double z = tile.state(i, column);
+      const double decayed = alpha * state_[at];
+      const double local2 = decayed * decayed + k * k * along_k2(n, b.beta, norms, c) + z * z;
+      const double moved =
+          times(kernel_alpha, element.sigma) + times(reach * widest, std::sqrt(variance_[c]));
+      element.sigma =
+          std::sqrt(moved * moved + u2 * local2 + key2 * k * k * rounded_key2(b.beta, norms, c));
+      element.bias = times(kernel_alpha, element.bias) + times(reach * widest, bias_[c]) +
+                     errors.alpha * (std::fabs(state_[at]) + reach * norm_[c]) +
+                     k * along_k_bias(f, errors, b.beta, norms, c);
+      state_[at] = z;
+    }
+  }
+}
+
+// The norm of a column's error bounds each of its elements.
+void RunningError::clip_elements(int columns) {
+  for (int column = 0; column < columns; ++column) {
+    const auto c = static_cast<std::size_t>(column);
+    const double sigma = std::sqrt(variance_[c]);
+    for (std::int64_t i = 0; i < lane_->K; ++i) {
+      Spread& element = element_[static_cast<std::size_t>(i * kColumns + column)];
+      element.sigma = std::min(element.sigma, sigma);
+      element.bias = std::min(element.bias, bias_[c]);
+    }
+  }
+}
+
+Spread RunningError::state(std::int64_t i, int column) const {
+  return element_[static_cast<std::size_t>(i * kColumns + column)];
+}
+
+}  // namespace goldenrule::delta

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/delta/budget/running_grant.hpp"
+
+#include <cmath>
+
+#include "reference/delta/budget/grant.hpp"
+#include "reference/delta/budget/running.hpp"
+#include "reference/delta/oracle/tile_walk.hpp"
+
+namespace goldenrule::delta {
+namespace {
+
+// The outputs that the tiles of a call write; states that nobody asked for are absent.
+struct Targets {
+  verdict::Expected* o = nullptr;
+  verdict::Expected* final_state = nullptr;
+  verdict::Expected* intermediate_states = nullptr;
+};
+
+void store(verdict::Expected& to, std::size_t at, const Spread& s) {
+  if (std::isfinite(to.exact.golden[at])) store_grant(to.grant, at, s.sigma, s.bias);
+}
+
+class RunningTile {
+ public:
+  RunningTile(const contract::Contract& contract, const TileStart<double>& start,
+              const call::Dims& dims, const StateIndex& index, const Targets& targets)
+      : job_(start.job),
+        dims_(&dims),
+        index_(&index),
+        targets_(&targets),
+        first_column_(start.first_column),
+        error_(contract, start.lane, start.tile) {}
+
+  void token(std::int64_t t, std::int64_t row, const RecurrentTile<double>& tile) {
+    error_.advance(t, tile.norms()[static_cast<std::size_t>(row)], tile);
+    const std::int64_t base =
+        ((job_.sequence->first_token + t) * dims_->HV + job_.head) * dims_->V + first_column_;
+    for (int c = 0; c < tile.columns(); ++c) {
+      store(*targets_->o, static_cast<std::size_t>(base + c), error_.output(c));
+    }
+  }
+
+  void snapshot(const call::Snapshot& s, const RecurrentTile<double>& tile) {
+    verdict::Expected& to = s.target == call::Target::kFinalState ? *targets_->final_state
+                                                                  : *targets_->intermediate_states;
+    for (std::int64_t i = 0; i < dims_->K; ++i) {
+      for (int c = 0; c < tile.columns(); ++c) {
+        store(to, (*index_)(s.block, job_.head, i, first_column_ + c), error_.state(i, c));
+      }
+    }
+  }
+
+ private:
+  LaneJob job_;
+  const call::Dims* dims_;
+  const StateIndex* index_;
+  const Targets* targets_;
+  std::int64_t first_column_;
+  RunningError error_;
+};
+
+}  // namespace
+
+void grant_running_errors(const call::Record& record, const call::Plan& plan,
+                          const contract::Contract& contract, verdict::GrantDetail detail,
+                          verdict::Expectations& expected) {
+  const auto target = [&](const char* name) -> verdict::Expected* {
+    const auto found = expected.outputs.find(name);
+    if (found == expected.outputs.end()) return nullptr;
+    verdict::Expected& e = found->second;
+    e.grant = empty_grant(e.exact, deviation_multiple(std::ssize(e.exact.golden)), detail);
+    return &e;
+  };
+  const Targets targets{target("o"), target("final_state"), target("intermediate_states")};
+  const TileWalk<double> walk(record, plan);
+  const auto make = [&](const TileStart<double>& start) {
+    return RunningTile(contract, start, plan.dims, walk.index(), targets);
+  };
+  walk.run({.phase = "budget", .detail = Detail::kSums, .tokens_at_once = 1}, make,
+           [](const LaneJob&, const RunningTile&) {});
+}
+
+}  // namespace goldenrule::delta

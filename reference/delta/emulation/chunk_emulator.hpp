@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A chunked kernel as its contract declares it: the chunk form of rule/forms.hpp in double, with a
+// rounding at every point of the contract's table, fp32 arithmetic everywhere else, and nothing
+// more. The inverse is exact up to the rounding of its result: a contract declares storage, never
+// an unstable algorithm. Where no operand is rounded to less than fp32 it is forward substitution
+// in fp32.
+//
+// Modes. kNearest rounds to nearest as hardware does and so reproduces what an honest kernel
+// computes; before each rounding the number is moved by up to four units of 2^-24, since the fp32
+// sum that a kernel rounds depends on its order of summation; other numbers are rounded to fp32.
+// kRandom replaces each rounding error
+// by a fresh one, uniform over half an ulp to either side of the value: the spread of the results
+// over runs is the spread that the declared roundings cause, including every correlation that the
+// algorithm introduces (one rounded key reaches all value columns and all later tokens).
+// kTruncated moves every operand that is rounded to tf32 half an ulp towards zero, the mean of what
+// truncation does to it, and nothing else: tensor cores drop the bits that tf32 does not have, so
+// this error is no random one. kExact rounds nothing.
+//
+// Sums. A product of n terms x_i with sum p takes, in any order of summation and on top of a number
+// c in the accumulator, errors of the variance (running.hpp)
+//
+//   u^2/3 [ n (c^2 + |c p| + p^2/3) + (n/6 + 2) sum x_i^2 ]
+//     <= u^2/3 [ sqrt(n) (|c| + |p|/2) + sqrt(n/3) |p| + sqrt(n/6 + 2) sqrt(sum x_i^2) ]^2,
+//
+// the first where operands are fp32, the second, which needs no root for each element, where they
+// are rounded further; c only where a kernel may accumulate onto it. The sum of squares is computed
+// where operands are fp32 and where one of them is triangular (a row of T says which tokens there
+// are). Elsewhere, with operands that are rounded further, it is bounded by sqrt(sum a_i^4 sum
+// b_i^4): a small part of the budget, unless nothing else errs. A value that no point rounds is
+// still the result of a few fp32 operations, four of them: it errs by 2u, uniform.
+//
+// The cumulated gate. Kernels form decays as exp of differences of an fp32 running sum G. Its error
+// is |G| 2^-24 relative to 1 in the decay, which matters after one token of log alpha = -2661 even
+// for decays between later tokens. Summed in sequence, G takes a rounding at each token, and these
+// add up; summed in a tree, or in fp64 and rounded once, each G has an error of its own. Both are
+// there: token i carries the factor f_i = exp(sum_{l<=i} e_l + e'_i), and D_ij becomes
+// D_ij f_i / f_j.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "fixtures/random/philox.hpp"
+#include "reference/contract/contract.hpp"
+#include "reference/delta/budget/noise_table.hpp"
+#include "reference/delta/rule/forms.hpp"
+
+namespace goldenrule::delta {
+
+enum class RoundingMode : std::uint8_t { kNearest, kRandom, kTruncated, kExact };
+
+/// The roundings of one run. Random ones come from a counter-based generator: the k-th rounding of
+/// a run is a function of (seed, stream, k).
+class Rounder {
+ public:
+  Rounder(const contract::Contract& contract, RoundingMode mode, std::uint64_t seed,
+          std::uint64_t stream)
+      : contract_(&contract),
+        mode_(mode),
+        seed_(seed),
+        stream_(stream),
+        places_(random::Stream(seed, "arithmetic").bits(static_cast<std::int64_t>(stream))) {}
+
+  /// Rounds `count` numbers in place as the contract does at `point`.
+  void apply(contract::Point point, double* x, std::int64_t count);
+  void apply(contract::Point point, Matrix<double>& x) { apply(point, x.data(), x.size()); }
+
+  /// An error of a sum of magnitude `magnitude` stored at `point`.
+  [[nodiscard]] double error(contract::Point point, double magnitude);
+
+  [[nodiscard]] bool rounds(contract::Point point) const {
+    return contract_->at(point).has_value();
+  }
+
+  /// Unit roundoff of the random errors of sums; 0 where there are none in this mode.
+  [[nodiscard]] double of_sums() const {
+    return mode_ == RoundingMode::kRandom ? contract_->unit_roundoff : 0.0;
+  }
+  /// Whether sums are rounded to the nearest fp32 number instead.
+  [[nodiscard]] bool rounds_sums() const {
+    return mode_ == RoundingMode::kNearest && contract_->unit_roundoff > 0.0;
+  }
+
+  /// What a few fp32 operations do to each number.
+  void apply_arithmetic(double* x, std::int64_t count);
+
+  /// Calls f(first, count, noise) for parts of [0, total), noise uniform on (-1, 1).
+  template <class F>
+  void for_each_noise(std::int64_t total, F&& f) {
+    for (std::int64_t first = 0; first < total; first += kNoiseRun) {
+      f(first, std::min(kNoiseRun, total - first), places_.three(noise_table())[0]);
+    }
+  }
+
+ private:
+  [[nodiscard]] double uniform();  // on (-1, 1)
+
+  const contract::Contract* contract_;
+  RoundingMode mode_;
+  std::uint64_t seed_, stream_;
+  std::uint64_t block_ = 0;
+  std::array<std::uint32_t, 4> bits_{};
+  int left_ = 0;        // bytes that remain in bits_
+  NoisePlaces places_;  // of whole arrays, which take many more numbers
+};
+
+/// Runs one lane. `v` is [tokens,V], `initial` [K,V]; the contract must be chunked.
+[[nodiscard]] FormResult<double> emulate_chunks(const Lane<double>& lane, const Matrix<double>& v,
+                                                const Matrix<double>& initial,
+                                                const contract::Contract& contract,
+                                                Rounder& rounder);
+
+}  // namespace goldenrule::delta

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mistakes in the delta rule itself and in the inverse of its chunk form.
+#include <array>
+
+#include "reference/calls/inputs.hpp"
+#include "reference/delta/mistakes/gates.hpp"
+#include "reference/delta/mistakes/tables.hpp"
+#include "reference/delta/mistakes/variant.hpp"
+#include "reference/delta/rule/gate.hpp"
+
+namespace goldenrule::delta {
+namespace {
+
+using call::BetaForm;
+using call::Record;
+using call::TensorMap;
+
+bool always(const Record&) { return true; }
+bool has_beta_logit(const Record& r) { return r.convention.beta != BetaForm::kDirect; }
+bool is_chunked(const Record& r, std::int64_t tokens) {
+  return calls::is_prefill(r) && calls::longest_sequence(r) >= tokens;
+}
+
+TensorMap no_delta(const Record& r, const calls::Kernel&) {
+  return run_lanes(r, step_variant({.delta = false}));
+}
+
+TensorMap beta_ignored(const Record& r, const calls::Kernel& kernel) {
+  return kernel(with_beta(r, [](double, double) { return 1.0; }));
+}
+
+TensorMap beta_sigmoid_twice(const Record& r, const calls::Kernel& kernel) {
+  const double range = r.convention.beta == BetaForm::kSigmoid2 ? 2.0 : 1.0;
+  return kernel(with_beta(r, [&](double, double beta) { return range * sigmoid(beta); }));
+}
+
+TensorMap beta_raw_logit(const Record& r, const calls::Kernel& kernel) {
+  return kernel(with_beta(r, [](double b, double) { return b; }));
+}
+
+TensorMap beta_half(const Record& r, const calls::Kernel& kernel) {
+  return kernel(with_beta(r, [](double, double beta) { return 0.5 * beta; }));
+}
+
+TensorMap beta_doubled(const Record& r, const calls::Kernel& kernel) {
+  return kernel(with_beta(r, [](double, double beta) { return 2.0 * beta; }));
+}
+
+TensorMap read_before_update(const Record& r, const calls::Kernel&) {
+  return run_lanes(r, step_variant({.read_updated = false}));
+}
+
+TensorMap delta_diagonal(const Record& r, const calls::Kernel&) {
+  return run_lanes(r, chunk_variant({.inverse = Inverse::kDiagonal}));
+}
+
+TensorMap inverse_truncated(const Record& r, const calls::Kernel&) {
+  return run_lanes(r, chunk_variant({.inverse = Inverse::kFirstOrder}));
+}
+
+TensorMap inverse_fp16_neumann(const Record& r, const calls::Kernel&) {
+  return run_lanes(r, chunk_variant({.chunk = 16, .inverse = Inverse::kNeumannFp16}));
+}
+
+bool beta_bf16_applies(const Record& r) {
+  return has_beta_logit(r) || call::info(r.inputs.at("beta").dtype()).significand_bits > 8;
+}
+TensorMap beta_bf16(const Record& r, const calls::Kernel& kernel) {
+  return kernel(
+      with_beta(r, [](double, double beta) { return call::round_to(call::DType::kBF16, beta); }));
+}
+
+constexpr calls::Meant kBetaOnce[] = {{"beta", "sigmoid2", "sigmoid"}};
+constexpr calls::Meant kBetaTwice[] = {{"beta", "sigmoid", "sigmoid2"}};
+constexpr calls::Meant kBetaLogit[] = {{"beta", "direct", "sigmoid"}};
+
+constexpr std::string_view kGroup = "Delta rule";
+constexpr std::array kTable{
+    calls::Mistake{"no_delta", kGroup,
+                   "the prediction S^T k is not subtracted from v: plain gated linear attention",
+                   always, no_delta},
+    calls::Mistake{"beta_ignored", kGroup, "beta is taken as 1", always, beta_ignored},
+    calls::Mistake{"beta_sigmoid_twice", kGroup,
+                   "beta goes through a sigmoid once more than it should", always,
+                   beta_sigmoid_twice, kBetaLogit},
+    calls::Mistake{"beta_raw_logit", kGroup, "the logit b is used as beta, without its sigmoid",
+                   has_beta_logit, beta_raw_logit},
+    calls::Mistake{"beta_bf16",
+                   kGroup,
+                   "beta is rounded to bf16",
+                   beta_bf16_applies,
+                   beta_bf16,
+                   {},
+                   calls::kRounds},
+    calls::Mistake{"beta_half", kGroup, "beta is sigmoid(b) where the call says 2 sigmoid(b)",
+                   [](const Record& r) { return r.convention.beta == BetaForm::kSigmoid2; },
+                   beta_half, kBetaOnce},
+    calls::Mistake{"beta_doubled", kGroup,
+                   "beta is doubled, as for eigenvalues below 0, where the call does not say so",
+                   [](const Record& r) { return r.convention.beta != BetaForm::kSigmoid2; },
+                   beta_doubled, kBetaTwice},
+    calls::Mistake{"read_before_update", kGroup,
+                   "o is read from the state before the token's decay and update", always,
+                   read_before_update},
+    calls::Mistake{
+        "delta_diagonal", kGroup,
+        "the matrix A of a chunk keeps its diagonal beta <k, k>: every write is damped by its "
+        "own key",
+        [](const Record& r) { return is_chunked(r, 1); }, delta_diagonal},
+    calls::Mistake{"inverse_truncated", kGroup,
+                   "the inverse (I + A)^-1 of a chunk is cut off after its first order, I - A",
+                   [](const Record& r) { return is_chunked(r, 3); }, inverse_truncated},
+    calls::Mistake{
+        "inverse_fp16_neumann", kGroup,
+        "the inverse of a 16-token chunk is the product (I - L)(I + L^2)(I + L^4)(I + L^8) in "
+        "fp16, which cancels or overflows for near-collinear keys",
+        [](const Record& r) { return is_chunked(r, 2); }, inverse_fp16_neumann},
+};
+
+}  // namespace
+
+std::span<const calls::Mistake> delta_mistakes() { return kTable; }
+
+}  // namespace goldenrule::delta

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mistakes in the norm of q and k and in the scale.
+#include <array>
+#include <cmath>
+
+#include "reference/calls/inputs.hpp"
+#include "reference/delta/mistakes/tables.hpp"
+#include "reference/delta/rule/gate.hpp"
+
+namespace goldenrule::delta {
+namespace {
+
+using call::QkNorm;
+using call::Record;
+using call::TensorMap;
+
+double scale_of(const Record& r) { return call::resolved_scale(r.convention, call::validate(r).K); }
+TensorMap with_scale(const Record& r, const calls::Kernel& kernel, std::optional<double> scale) {
+  Record changed = calls::without_outputs(r);
+  changed.convention.scale = scale;
+  return kernel(changed);
+}
+TensorMap with_norm(const Record& r, const calls::Kernel& kernel, QkNorm norm) {
+  Record changed = calls::without_outputs(r);
+  changed.convention.qk_l2norm = norm;
+  return kernel(changed);
+}
+bool has_norm(const Record& r) { return r.convention.qk_l2norm != QkNorm::kNone; }
+bool is_inside_root(const Record& r) { return r.convention.qk_l2norm == QkNorm::kRsqrtSumEps; }
+
+// Replaces each row x of `name` by f(x).
+template <class F>
+void change_rows(Record& r, const char* name, std::int64_t K, F&& f) {
+  const call::Tensor given = r.inputs.at(name);
+  std::vector<double> values = given.to_doubles();
+  for (std::size_t row = 0; row < values.size(); row += static_cast<std::size_t>(K)) {
+    f(std::span(values).subspan(row, static_cast<std::size_t>(K)));
+  }
+  r.inputs[name] = call::Tensor(call::DType::kF64, given.shape(), values);
+}
+
+bool scale_missing_applies(const Record& r) { return scale_of(r) != 1.0; }
+TensorMap scale_missing(const Record& r, const calls::Kernel& kernel) {
+  return with_scale(r, kernel, 1.0);
+}
+
+bool scale_twice_applies(const Record& r) { return scale_of(r) != 1.0 && scale_of(r) != 0.0; }
+TensorMap scale_twice(const Record& r, const calls::Kernel& kernel) {
+  return with_scale(r, kernel, scale_of(r) * scale_of(r));
+}
+
+bool is_zero_scale(const Record& r) { return r.convention.scale == 0.0; }
+TensorMap scale_zero_default(const Record& r, const calls::Kernel& kernel) {
+  return with_scale(r, kernel, std::nullopt);
+}
+
+bool has_own_scale(const Record& r) {
+  return scale_of(r) != call::resolved_scale({}, call::validate(r).K);
+}
+TensorMap scale_ignored(const Record& r, const calls::Kernel& kernel) {
+  return with_scale(r, kernel, std::nullopt);
+}
+
+TensorMap l2_ignored(const Record& r, const calls::Kernel& kernel) {
+  return with_norm(r, kernel, QkNorm::kNone);
+}
+
+TensorMap l2_eps_outside(const Record& r, const calls::Kernel& kernel) {
+  return with_norm(r, kernel, QkNorm::kNormPlusEps);
+}
+
+bool max_form_applies(const Record& r) {
+  return has_norm(r) && r.convention.qk_l2norm != QkNorm::kMaxNormEps;
+}
+TensorMap l2_max_form(const Record& r, const calls::Kernel& kernel) {
+  return with_norm(r, kernel, QkNorm::kMaxNormEps);
+}
+
+// Only the rows of `name` are normalised.
+TensorMap with_one_norm(const Record& r, const calls::Kernel& kernel, const char* name) {
+  Record changed = calls::without_outputs(r);
+  change_rows(changed, name, call::validate(r).K, [&](std::span<double> x) {
+    double sum = 0.0;
+    for (const double y : x) sum += y * y;
+    const double divisor = norm_divisor(r.convention, sum);
+    for (double& y : x) y /= divisor;
+  });
+  changed.convention.qk_l2norm = QkNorm::kNone;
+  return kernel(changed);
+}
+TensorMap l2_k_only(const Record& r, const calls::Kernel& kernel) {
+  return with_one_norm(r, kernel, "k");
+}
+TensorMap l2_q_only(const Record& r, const calls::Kernel& kernel) {
+  return with_one_norm(r, kernel, "q");
+}
+
+// Where the rows already have length 1 a norm is no mistake. Such rows in 8 bits are off by 2^-9.
+bool unasked_applies(const Record& r) {
+  if (has_norm(r)) return false;
+  constexpr double kOff = 0x1p-7;
+  call::Convention norm = r.convention;
+  norm.qk_l2norm = QkNorm::kRsqrtSumEps;
+  const std::int64_t K = call::validate(r).K;
+  for (const char* name : {"q", "k"}) {
+    const call::Tensor& x = r.inputs.at(name);
+    for (std::int64_t row = 0; row < x.size(); row += K) {
+      double sum = 0.0;
+      for (std::int64_t i = row; i < row + K; ++i) sum += x[i] * x[i];
+      if (sum > 0.0 && std::fabs(norm_divisor(norm, sum) - 1.0) > kOff) return true;
+    }
+  }
+  return false;
+}
+TensorMap l2_unasked(const Record& r, const calls::Kernel& kernel) {
+  return with_norm(r, kernel, QkNorm::kRsqrtSumEps);
+}
+
+// x * rsqrt(sum(x * x) + eps) with every result rounded to bf16, the sum accumulated in fp32.
+TensorMap norm_bf16(const Record& r, const calls::Kernel& kernel) {
+  const auto bf16 = [](double x) { return call::round_to(call::DType::kBF16, x); };
+  Record changed = calls::without_outputs(r);
+  const std::int64_t K = call::validate(r).K;
+  for (const char* name : {"q", "k"}) {
+    change_rows(changed, name, K, [&](std::span<double> x) {
+      double sum = 0.0;
+      for (const double y : x) sum += bf16(y * y);
+      sum = bf16(sum);
+      const double inverse = bf16(1.0 / norm_divisor(r.convention, sum));
+      for (double& y : x) y = bf16(y * inverse);
+    });
+  }
+  changed.convention.qk_l2norm = QkNorm::kNone;
+  return kernel(changed);
+}
+
+TensorMap norm_to_bf16(const Record& r, const calls::Kernel& kernel) {
+  Record changed = calls::without_outputs(r);
+  for (const char* name : {"q", "k"}) {
+    change_rows(changed, name, call::validate(r).K, [&](std::span<double> x) {
+      double sum = 0.0;
+      for (const double y : x) sum += y * y;
+      const double divisor = norm_divisor(r.convention, sum);
+      for (double& y : x) y = call::round_to(call::DType::kBF16, y / divisor);
+    });
+  }
+  changed.convention.qk_l2norm = QkNorm::kNone;
+  return kernel(changed);
+}
+
+bool has_own_eps(const Record& r) {
+  return has_norm(r) && r.convention.l2_eps != call::Convention{}.l2_eps;
+}
+TensorMap l2_eps_ignored(const Record& r, const calls::Kernel& kernel) {
+  Record changed = calls::without_outputs(r);
+  changed.convention.l2_eps = call::Convention{}.l2_eps;
+  return kernel(changed);
+}
+
+constexpr calls::Meant kScaleOne[] = {{"scale", "", "1"}};
+constexpr calls::Meant kNoNorm[] = {{"qk_l2norm", "", "none"}};
+constexpr calls::Meant kNorm[] = {{"qk_l2norm", "none", "rsqrt_sum_eps"}};
+constexpr calls::Meant kEpsOutside[] = {{"qk_l2norm", "", "norm_plus_eps"}};
+constexpr calls::Meant kMaxForm[] = {{"qk_l2norm", "", "max_norm_eps"}};
+constexpr calls::Meant kUsualEps[] = {{"l2_eps", "", "1e-6"}};
+
+constexpr std::string_view kGroup = "Normalization and scale";
+constexpr std::array kTable{
+    calls::Mistake{"scale_missing", kGroup, "q is not scaled", scale_missing_applies, scale_missing,
+                   kScaleOne},
+    calls::Mistake{"scale_twice", kGroup, "q is scaled twice", scale_twice_applies, scale_twice},
+    calls::Mistake{"scale_zero_default", kGroup, "a scale of 0 is read as `use K^-0.5`",
+                   is_zero_scale, scale_zero_default},
+    calls::Mistake{"scale_ignored", kGroup, "the scale of the call is not used, K^-0.5 is",
+                   has_own_scale, scale_ignored},
+    calls::Mistake{"l2_ignored", kGroup, "q and k are not normalised", has_norm, l2_ignored,
+                   kNoNorm},
+    calls::Mistake{"l2_unasked", kGroup, "q and k are normalised where the call does not say so",
+                   unasked_applies, l2_unasked, kNorm},
+    calls::Mistake{
+        "l2_eps_outside", kGroup,
+        "the eps of the norm stands outside the root: x / (n + eps) for x / sqrt(n^2 + eps)",
+        is_inside_root, l2_eps_outside, kEpsOutside},
+    calls::Mistake{"l2_max_form", kGroup,
+                   "the norm is x / max(n, eps) (torch F.normalize) where the call adds the eps",
+                   max_form_applies, l2_max_form, kMaxForm},
+    calls::Mistake{"l2_k_only", kGroup, "k is normalised, q is not", has_norm, l2_k_only},
+    calls::Mistake{"l2_q_only", kGroup, "q is normalised, k is not", has_norm, l2_q_only},
+    calls::Mistake{"l2_eps_ignored", kGroup, "the eps of the call is not used in the norm, 1e-6 is",
+                   has_own_eps, l2_eps_ignored, kUsualEps},
+    calls::Mistake{"norm_bf16",
+                   kGroup,
+                   "q and k are normalised in bf16 arithmetic",
+                   has_norm,
+                   norm_bf16,
+                   {},
+                   calls::kRounds},
+    calls::Mistake{"norm_bf16",
+                   kGroup,
+                   "the normalised q and k are rounded to bf16",
+                   has_norm,
+                   norm_to_bf16,
+                   {},
+                   calls::kRounds},
+};
+
+}  // namespace
+
+std::span<const calls::Mistake> norm_mistakes() { return kTable; }
+
+}  // namespace goldenrule::delta

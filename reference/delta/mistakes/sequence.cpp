@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mistakes in the state, in chunks and in the packing of sequences. Where a chunk size matters it
+// is 64, that of the prefill kernels.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "reference/calls/inputs.hpp"
+#include "reference/calls/outputs.hpp"
+#include "reference/calls/segments.hpp"
+#include "reference/delta/mistakes/tables.hpp"
+#include "reference/delta/mistakes/variant.hpp"
+
+namespace goldenrule::delta {
+namespace {
+
+using call::Record;
+using call::TensorMap;
+
+constexpr std::int64_t kChunk = 64;
+
+bool has_initial_state(const Record& r) { return r.find_input("initial_state") != nullptr; }
+
+std::vector<std::int64_t> sequence_bounds(const Record& r) {
+  return r.inputs.at("cu_seqlens").to_integers();
+}
+
+// Whether f(first, end) holds for some sequence of a prefill call.
+template <class F>
+bool any_sequence(const Record& r, F&& f) {
+  if (!calls::is_prefill(r)) return false;
+  const std::vector<std::int64_t> bounds = sequence_bounds(r);
+  for (std::size_t n = 1; n < bounds.size(); ++n) {
+    if (f(bounds[n - 1], bounds[n])) return true;
+  }
+  return false;
+}
+
+std::int64_t block_size(const call::Dims& d) { return d.HV * d.state_size(); }
+
+// Blocks of final_state that the call writes.
+std::vector<bool> written_blocks(const call::Plan& plan) {
+  std::vector<bool> written(static_cast<std::size_t>(plan.dims.slots), false);
+  for (const call::Sequence& s : plan.sequences) {
+    for (const call::Snapshot& snapshot : s.snapshots) {
+      if (snapshot.target == call::Target::kFinalState) {
+        written[static_cast<std::size_t>(snapshot.block)] = true;
+      }
+    }
+  }
+  return written;
+}
+bool writes_states(const Record& r) {
+  const std::vector<bool> written = written_blocks(call::make_plan(r, false));
+  return std::ranges::find(written, true) != written.end();
+}
+
+TensorMap initial_state_ignored(const Record& r, const calls::Kernel& kernel) {
+  const call::Plan plan = call::make_plan(r, false);
+  const call::Tensor given = r.inputs.at("initial_state");
+  Record changed = calls::without_outputs(r);
+  calls::change_input(changed, "initial_state", [](std::int64_t, double) { return 0.0; });
+  TensorMap outputs = kernel(changed);
+  const std::vector<bool> written = written_blocks(plan);
+  std::vector<std::int64_t> untouched;
+  for (std::int64_t block = 0; block < plan.dims.slots; ++block) {
+    untouched.push_back(written[static_cast<std::size_t>(block)] ? -1 : block);
+  }
+  calls::copy_blocks(given, block_size(plan.dims), untouched, outputs.at("final_state"));
+  return outputs;
+}
+
+TensorMap state_carry_dropped(const Record& r, const calls::Kernel& kernel) {
+  const call::Plan plan = call::make_plan(r, false);
+  std::vector<calls::Segment> pieces;
+  std::vector<std::int64_t> last;  // piece that holds the end of each sequence
+  for (const call::Sequence& s : plan.sequences) {
+    std::int64_t done = 0;
+    do {
+      const std::int64_t count = std::min(kChunk, s.token_count - done);
+      pieces.push_back({s.first_token + done, count, done == 0 ? s.start_block : -1});
+      done += count;
+    } while (done < s.token_count);
+    last.push_back(std::ssize(pieces) - 1);
+  }
+  TensorMap parts = calls::run_segments(r, kernel, pieces);
+  call::Tensor states = calls::unwritten_tensor(call::output_shape(r, plan.dims, "final_state"));
+  calls::copy_blocks(parts.at("final_state"), block_size(plan.dims), last, states);
+  parts["final_state"] = std::move(states);
+  return parts;  // o: the pieces cover the packed tokens in order
+}
+
+TensorMap state_not_written(const Record& r, const calls::Kernel& kernel) {
+  TensorMap outputs = kernel(r);
+  const call::Tensor before = outputs.at("final_state");
+  call::TensorMap state{{"final_state", before}};
+  calls::drop_outputs(r, state, [](const calls::OutputPlace&) { return true; });
+  outputs["final_state"] = state.at("final_state");
+  return outputs;
+}
+
+// One sequence after the other, each from where the one before it ended.
+TensorMap state_leaks(const Record& r, const calls::Kernel& kernel) {
+  const call::Plan plan = call::make_plan(r, false);
+  const call::Dims& d = plan.dims;
+  TensorMap outputs{
+      {"o", calls::unwritten_tensor(call::output_shape(r, d, "o"))},
+      {"final_state", calls::unwritten_tensor(call::output_shape(r, d, "final_state"))}};
+  const std::int64_t row = d.HV * d.V;
+  std::optional<call::Tensor> carried;
+  for (std::int64_t n = 0; n < std::ssize(plan.sequences); ++n) {
+    const call::Sequence& s = plan.sequences[static_cast<std::size_t>(n)];
+    const calls::Segment segment{s.first_token, s.token_count, carried ? 0 : s.start_block};
+    const TensorMap part =
+        calls::run_segments(r, kernel, std::span(&segment, 1), carried ? &*carried : nullptr);
+    for (std::int64_t i = 0; i < row * s.token_count; ++i) {
+      outputs.at("o").set(s.first_token * row + i, part.at("o")[i]);
+    }
+    for (std::int64_t i = 0; i < block_size(d); ++i) {
+      outputs.at("final_state").set(n * block_size(d) + i, part.at("final_state")[i]);
+    }
+    carried = part.at("final_state");
+  }
+  return outputs;
+}
+
+// Prefill: each sequence without the tokens beyond keep(count). What is left out is not written.
+template <class F>
+TensorMap shortened(const Record& r, const calls::Kernel& kernel, F&& keep) {
+  const call::Plan plan = call::make_plan(r, false);
+  const call::Dims& d = plan.dims;
+  std::vector<calls::Segment> kept;
+  for (const call::Sequence& s : plan.sequences) {
+    kept.push_back({s.first_token, keep(s.token_count), s.start_block});
+  }
+  const TensorMap parts = calls::run_segments(r, kernel, kept);
+  call::Tensor o = calls::unwritten_tensor(call::output_shape(r, d, "o"));
+  const std::int64_t row = d.HV * d.V;
+  std::int64_t from = 0;
+  for (const calls::Segment& s : kept) {
+    for (std::int64_t i = 0; i < s.count * row; ++i)
+      o.set(s.first * row + i, parts.at("o")[from++]);
+  }
+  return {{"o", std::move(o)}, {"final_state", calls::widened(parts.at("final_state"))}};
+}
+
+// MTP: what belongs to the last token of each row is not written, and a final state that should
+// stand after it is the one before it.
+TensorMap last_token_dropped(const Record& r, const calls::Kernel& kernel) {
+  if (calls::is_prefill(r)) {
+    return shortened(r, kernel,
+                     [](std::int64_t count) { return std::max<std::int64_t>(count - 1, 0); });
+  }
+  const call::Plan plan = call::make_plan(r, true);
+  const call::Dims& d = plan.dims;
+  const bool scatter = r.find_input("ssm_state_indices") != nullptr;
+  TensorMap outputs = kernel(r);
+  const call::Tensor states = outputs.at("intermediate_states");
+  std::vector<bool> ends(static_cast<std::size_t>(d.slots), false);
+  for (const call::Sequence& s : plan.sequences) {
+    for (const call::Snapshot& snapshot : s.snapshots) {
+      if (snapshot.target == call::Target::kFinalState && snapshot.after == d.T) {
+        ends[static_cast<std::size_t>(snapshot.block)] = true;
+      }
+    }
+  }
+  calls::change_outputs(r, outputs,
+                        [&](const call::Tensor& before, const calls::OutputPlace& p, double x) {
+                          if (!p.is_state) return p.block % d.T == d.T - 1 ? p.unwritten : x;
+                          const bool intermediate = before.shape().size() == states.shape().size();
+                          if (intermediate) return p.block % d.T == d.T - 1 ? p.unwritten : x;
+                          if (!ends[static_cast<std::size_t>(p.block)]) return x;
+                          if (scatter) return p.unwritten;
+                          const std::int64_t earlier = p.sequence * d.T + d.T - 2;
+                          return states[earlier * block_size(d) + p.index % block_size(d)];
+                        });
+  return outputs;
+}
+
+TensorMap tail_chunk_dropped(const Record& r, const calls::Kernel& kernel) {
+  return shortened(r, kernel, [](std::int64_t count) { return count - count % kChunk; });
+}
+
+// o of a sequence is causal and stays right; its final state has seen what follows in the buffer.
+TensorMap tail_chunk_unmasked(const Record& r, const calls::Kernel& kernel) {
+  const call::Plan plan = call::make_plan(r, false);
+  std::vector<calls::Segment> longer;
+  for (const call::Sequence& s : plan.sequences) {
+    const std::int64_t full = (s.token_count + kChunk - 1) / kChunk * kChunk;
+    longer.push_back(
+        {s.first_token, std::min(full, plan.dims.tokens - s.first_token), s.start_block});
+  }
+  TensorMap outputs = kernel(r);
+  outputs["final_state"] = calls::run_segments(r, kernel, longer).at("final_state");
+  return outputs;
+}
+
+TensorMap token_shifted(const Record& r, const calls::Kernel& kernel) {
+  const call::Plan plan = call::make_plan(r, false);
+  std::vector<std::int64_t> source(static_cast<std::size_t>(plan.dims.tokens));
+  for (const call::Sequence& s : plan.sequences) {
+    for (std::int64_t t = 0; t < s.token_count; ++t) {
+      source[static_cast<std::size_t>(s.first_token + t)] =
+          s.first_token + std::max<std::int64_t>(t - 1, 0);
+    }
+  }
+  return kernel(calls::with_tokens(r, source));
+}
+
+bool is_finite(const call::Tensor& t, std::int64_t first, std::int64_t count) {
+  for (std::int64_t i = first; i < first + count; ++i) {
+    if (!std::isfinite(t[i])) return false;
+  }
+  return true;
+}
+
+// Tokens beyond a tail are multiplied by 0, and 0 * NaN is NaN: the rows of the tail chunk and the
+// final state. A NaN in v reaches its channel, one in k all of them.
+bool neighbour_applies(const Record& r) {
+  if (!any_sequence(
+          r, [](std::int64_t first, std::int64_t end) { return (end - first) % kChunk != 0; })) {
+    return false;
+  }
+  const call::Tensor& v = r.inputs.at("v");
+  const call::Tensor& k = r.inputs.at("k");
+  return !is_finite(v, 0, v.size()) || !is_finite(k, 0, k.size());
+}
+TensorMap neighbour_nan(const Record& r, const calls::Kernel& kernel) {
+  const call::Plan plan = call::make_plan(r, false);
+  const call::Dims& d = plan.dims;
+  const call::Tensor& v = r.inputs.at("v");
+  const call::Tensor& k = r.inputs.at("k");
+  std::vector<bool> poisoned(plan.sequences.size() * static_cast<std::size_t>(d.HV * d.V), false);
+  const auto at = [&](std::int64_t sequence, std::int64_t head, std::int64_t value) {
+    return static_cast<std::size_t>((sequence * d.HV + head) * d.V + value);
+  };
+  for (std::int64_t n = 0; n < std::ssize(plan.sequences); ++n) {
+    const call::Sequence& s = plan.sequences[static_cast<std::size_t>(n)];
+    const std::int64_t end = s.first_token + s.token_count;
+    const std::int64_t beyond = (kChunk - s.token_count % kChunk) % kChunk;
+    for (std::int64_t token = end; token < std::min(end + beyond, d.tokens); ++token) {
+      for (std::int64_t j = 0; j < d.HV; ++j) {
+        const std::int64_t qk = token * d.H + d.qk_head(r.convention.head_map, j);
+        const bool all = !is_finite(k, qk * d.K, d.K);
+        for (std::int64_t x = 0; x < d.V; ++x) {
+          if (all || !std::isfinite(v[(token * d.HV + j) * d.V + x])) poisoned[at(n, j, x)] = true;
+        }
+      }
+    }
+  }
+  TensorMap outputs = kernel(r);
+  calls::change_outputs(
+      r, outputs, [&](const call::Tensor&, const calls::OutputPlace& p, double x) {
+        const call::Sequence& s = plan.sequences[static_cast<std::size_t>(p.sequence)];
+        const std::int64_t tail = s.first_token + s.token_count / kChunk * kChunk;
+        const bool reached = p.is_state || p.block >= tail;
+        return reached && poisoned[at(p.sequence, p.head, p.value)] ? calls::kUnwritten : x;
+      });
+  return outputs;
+}
+
+TensorMap zero_length_uninitialised(const Record& r, const calls::Kernel& kernel) {
+  const call::Plan plan = call::make_plan(r, false);
+  TensorMap outputs = kernel(r);
+  calls::drop_outputs(r, outputs, [&](const calls::OutputPlace& p) {
+    return p.is_state && plan.sequences[static_cast<std::size_t>(p.sequence)].token_count == 0;
+  });
+  return outputs;
+}
+
+bool keeps_f32_state(const Record& r) {
+  const call::Tensor* initial = r.find_input("initial_state");
+  return initial == nullptr || call::info(initial->dtype()).significand_bits >= 24;
+}
+TensorMap state_bf16_each_token(const Record& r, const calls::Kernel&) {
+  return run_lanes(r, step_variant({.round_state_bf16 = true}));
+}
+
+TensorMap state_bf16_before_read(const Record& r, const calls::Kernel&) {
+  return run_lanes(r, step_variant({.round_state_bf16 = true, .read_rounded = true}));
+}
+
+// Once, on its way out; states in between are as they were.
+TensorMap final_state_bf16(const Record& r, const calls::Kernel& kernel) {
+  TensorMap outputs = kernel(r);
+  TensorMap final{{"final_state", std::move(outputs.at("final_state"))}};
+  calls::change_outputs(r, final, [](const call::Tensor&, const calls::OutputPlace&, double x) {
+    return call::round_to(call::DType::kBF16, x);
+  });
+  outputs["final_state"] = std::move(final.at("final_state"));
+  return outputs;
+}
+
+// Kernels that update a pool in place and are run again on the same buffers (an autotuner, a
+// replayed graph): what the second run leaves.
+bool stale_applies(const Record& r) {
+  if (calls::is_prefill(r)) return false;
+  const call::Plan plan = call::make_plan(r, false);
+  const std::vector<bool> written = written_blocks(plan);
+  return std::ranges::any_of(plan.sequences, [&](const call::Sequence& s) {
+    return !s.padded && s.token_count > 0 && written[static_cast<std::size_t>(s.start_block)];
+  });
+}
+TensorMap stale_state(const Record& r, const calls::Kernel& kernel) {
+  Record second = calls::without_outputs(r);
+  second.inputs["initial_state"] = kernel(r).at("final_state");
+  return kernel(second);
+}
+
+constexpr std::string_view kGroup = "State, chunks, sequences";
+constexpr std::array kTable{
+    calls::Mistake{"initial_state_ignored", kGroup,
+                   "sequences start from zero whatever initial_state holds", has_initial_state,
+                   initial_state_ignored},
+    calls::Mistake{
+        "state_carry_dropped", kGroup,
+        "the state is not carried from one chunk of 64 tokens to the next",
+        [](const Record& r) { return calls::is_prefill(r) && calls::longest_sequence(r) > kChunk; },
+        state_carry_dropped},
+    calls::Mistake{"state_not_written", kGroup,
+                   "the final state is not calls::stored: a pool keeps its old content",
+                   writes_states, state_not_written},
+    calls::Mistake{
+        "state_leaks", kGroup, "a sequence starts from the final state of the sequence before it",
+        [](const Record& r) { return calls::is_prefill(r) && call::validate(r).rows > 1; },
+        state_leaks},
+    calls::Mistake{"last_token_dropped", kGroup,
+                   "the loop ends one token early: the last token is neither read nor written",
+                   [](const Record& r) {
+                     return r.mode != call::Mode::kDecode && calls::longest_sequence(r) > 1;
+                   },
+                   last_token_dropped},
+    calls::Mistake{
+        "tail_chunk_dropped", kGroup, "tokens beyond the last full chunk of 64 are not processed",
+        [](const Record& r) {
+          return any_sequence(
+              r, [](std::int64_t first, std::int64_t end) { return (end - first) % kChunk != 0; });
+        },
+        tail_chunk_dropped},
+    calls::Mistake{
+        "tail_chunk_unmasked", kGroup,
+        "the last chunk of 64 is not cut off at the end of its sequence: tokens of the next "
+        "one enter the final state",
+        [](const Record& r) {
+          const std::int64_t tokens = call::validate(r).tokens;
+          return any_sequence(r, [&](std::int64_t first, std::int64_t end) {
+            return (end - first) % kChunk != 0 && end < tokens;
+          });
+        },
+        tail_chunk_unmasked},
+    calls::Mistake{"token_shifted", kGroup,
+                   "every token reads the inputs of the token before it, the first its own",
+                   [](const Record& r) { return calls::longest_sequence(r) > 1; }, token_shifted},
+    calls::Mistake{
+        "neighbour_nan", kGroup,
+        "tokens beyond the end of a sequence are masked by multiplication with 0, which a NaN "
+        "in the next sequence survives",
+        neighbour_applies, neighbour_nan},
+    calls::Mistake{"zero_length_uninitialised", kGroup,
+                   "the final state of a sequence without tokens is not written",
+                   [](const Record& r) {
+                     return any_sequence(
+                         r, [](std::int64_t first, std::int64_t end) { return first == end; });
+                   },
+                   zero_length_uninitialised},
+    calls::Mistake{"state_bf16_each_token",
+                   kGroup,
+                   "the state is rounded to bf16 after every token where an fp32 state is declared",
+                   keeps_f32_state,
+                   state_bf16_each_token,
+                   {},
+                   calls::kRounds},
+    calls::Mistake{
+        "state_bf16_each_token",
+        kGroup,
+        "the state is rounded to bf16 at every token, before o is read from it, where an fp32 "
+        "state is declared",
+        keeps_f32_state,
+        state_bf16_before_read,
+        {},
+        calls::kRounds},
+    calls::Mistake{"final_state_bf16",
+                   kGroup,
+                   "the final state is rounded to bf16 on its way to an fp32 output",
+                   keeps_f32_state,
+                   final_state_bf16,
+                   {},
+                   calls::kRounds},
+    calls::Mistake{
+        "stale_state", kGroup,
+        "the call ran twice on a pool that it updates in place, as an autotuner does: the "
+        "update is applied twice",
+        stale_applies, stale_state},
+};
+
+}  // namespace
+
+std::span<const calls::Mistake> sequence_mistakes() { return kTable; }
+
+}  // namespace goldenrule::delta

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parts of the table, one per heading of the documentation; table.cpp joins them.
+#pragma once
+
+#include <span>
+
+#include "reference/calls/mistake.hpp"
+
+namespace goldenrule::delta {
+
+[[nodiscard]] std::span<const calls::Mistake> gate_mistakes();
+[[nodiscard]] std::span<const calls::Mistake> delta_mistakes();
+[[nodiscard]] std::span<const calls::Mistake> norm_mistakes();
+[[nodiscard]] std::span<const calls::Mistake> miscall_mistakes();
+[[nodiscard]] std::span<const calls::Mistake> layout_mistakes();
+[[nodiscard]] std::span<const calls::Mistake> sequence_mistakes();
+[[nodiscard]] std::span<const calls::Mistake> pool_mistakes();
+[[nodiscard]] std::span<const calls::Mistake> tile_mistakes();
+[[nodiscard]] std::span<const calls::Mistake> type_mistakes();
+
+}  // namespace goldenrule::delta

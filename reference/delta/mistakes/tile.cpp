@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mistakes in tiles, tails and the distribution of work. A kernel's tile of channels is 128; where
+// there are fewer the tail begins at the largest power of two below, as with smaller tiles.
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "reference/calls/inputs.hpp"
+#include "reference/calls/outputs.hpp"
+#include "reference/delta/mistakes/tables.hpp"
+
+namespace goldenrule::delta {
+namespace {
+
+using call::Record;
+using call::TensorMap;
+
+constexpr std::int64_t kTile = 128;
+
+// The first index of `extent` that a kernel without tail handling misses; extent: none.
+std::int64_t tail_begin(std::int64_t extent) {
+  if (extent > kTile) return kTile;
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(extent)));
+}
+bool has_value_tail(const Record& r) {
+  const std::int64_t V = call::validate(r).V;
+  return tail_begin(V) < V;
+}
+
+TensorMap v_tail_unwritten(const Record& r, const calls::Kernel& kernel) {
+  const std::int64_t begin = tail_begin(call::validate(r).V);
+  TensorMap outputs = kernel(r);
+  calls::drop_outputs(r, outputs, [&](const calls::OutputPlace& p) { return p.value >= begin; });
+  return outputs;
+}
+
+// A load that wraps: tail channels hold the results of the first ones.
+TensorMap v_tail_garbage(const Record& r, const calls::Kernel& kernel) {
+  const call::Dims d = call::validate(r);
+  const std::int64_t begin = tail_begin(d.V);
+  const bool vk = r.convention.state_layout == call::StateLayout::kVK;
+  TensorMap outputs = kernel(r);
+  calls::change_outputs(r, outputs,
+                        [&](const call::Tensor& before, const calls::OutputPlace& p, double x) {
+                          if (p.value < begin) return x;
+                          const std::int64_t back = p.value - (p.value - begin) % begin;
+                          return before[p.index - back * (p.is_state && vk ? d.K : 1)];
+                        });
+  return outputs;
+}
+
+bool has_key_tail(const Record& r) {
+  const std::int64_t K = call::validate(r).K;
+  return tail_begin(K) < K;
+}
+TensorMap k_tail_ignored(const Record& r, const calls::Kernel& kernel) {
+  const std::int64_t K = call::validate(r).K;
+  Record changed = calls::without_outputs(r);
+  for (const char* name : {"q", "k"}) {
+    calls::change_input(changed, name,
+                        [&](std::int64_t i, double x) { return i % K >= tail_begin(K) ? 0.0 : x; });
+  }
+  return kernel(changed);
+}
+
+// (row, head) tiles that a grid of equal shares leaves over: 132 blocks (the multiprocessors of an
+// H200), or with fewer tiles the largest power of two of them.
+std::int64_t shared_tiles(const call::Dims& d) {
+  constexpr std::int64_t kBlocks = 132;
+  const std::int64_t tiles = d.rows * d.HV;
+  if (tiles == 0) return 0;
+  const std::int64_t blocks =
+      tiles > kBlocks
+          ? kBlocks
+          : static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(tiles)));
+  return tiles / blocks * blocks;
+}
+bool has_remainder(const Record& r) {
+  const call::Dims d = call::validate(r);
+  return shared_tiles(d) < d.rows * d.HV;
+}
+TensorMap remainder_tiles_dropped(const Record& r, const calls::Kernel& kernel) {
+  const call::Dims d = call::validate(r);
+  const std::int64_t end = shared_tiles(d);
+  TensorMap outputs = kernel(r);
+  calls::drop_outputs(
+      r, outputs, [&](const calls::OutputPlace& p) { return p.sequence * d.HV + p.head >= end; });
+  return outputs;
+}
+
+bool has_head_tail(const Record& r) {
+  const std::int64_t HV = call::validate(r).HV;
+  return tail_begin(HV) < HV;
+}
+TensorMap head_tail_unwritten(const Record& r, const calls::Kernel& kernel) {
+  const std::int64_t begin = tail_begin(call::validate(r).HV);
+  TensorMap outputs = kernel(r);
+  calls::drop_outputs(r, outputs, [&](const calls::OutputPlace& p) { return p.head >= begin; });
+  return outputs;
+}
+
+// The offset of a row, or of a packed sequence, is forgotten: all read the tokens of the first.
+TensorMap batch_first_only(const Record& r, const calls::Kernel& kernel) {
+  const call::Plan plan = call::make_plan(r, false);
+  std::vector<std::int64_t> source(static_cast<std::size_t>(plan.dims.tokens));
+  for (const call::Sequence& s : plan.sequences) {
+    for (std::int64_t t = 0; t < s.token_count; ++t) {
+      source[static_cast<std::size_t>(s.first_token + t)] = t;
+    }
+  }
+  return kernel(calls::with_tokens(r, source));
+}
+
+constexpr std::int64_t kFragmentRows = 16;
+TensorMap row_modulo(const Record& r, const calls::Kernel& kernel) {
+  constexpr double kOff = 1.03;
+  TensorMap outputs = kernel(r);
+  calls::change_outputs(r, outputs,
+                        [&](const call::Tensor&, const calls::OutputPlace& p, double x) {
+                          return p.value % kFragmentRows == kFragmentRows - 1 ? kOff * x : x;
+                        });
+  return outputs;
+}
+
+// o as rows of V: element 0 of every 32 is the one of the row before.
+TensorMap lane_zero_stale(const Record& r, const calls::Kernel& kernel) {
+  constexpr std::int64_t kLanes = 32;
+  const std::int64_t V = call::validate(r).V;
+  TensorMap outputs = kernel(r);
+  calls::change_outputs(r, outputs,
+                        [&](const call::Tensor& before, const calls::OutputPlace& p, double x) {
+                          const bool stale = !p.is_state && p.value % kLanes == 0 && p.index >= V;
+                          return stale ? before[p.index - V] : x;
+                        });
+  return outputs;
+}
+
+constexpr std::string_view kGroup = "Tiles and tails";
+constexpr std::array kTable{
+    calls::Mistake{
+        "v_tail_unwritten", kGroup,
+        "value channels beyond the last full tile (128, or the power of two below V) are not "
+        "written",
+        has_value_tail, v_tail_unwritten},
+    calls::Mistake{
+        "v_tail_garbage", kGroup,
+        "value channels beyond the last full tile hold the results of the first channels",
+        has_value_tail, v_tail_garbage},
+    calls::Mistake{
+        "k_tail_ignored", kGroup,
+        "key channels beyond the last full tile (128, or the power of two below K) are not "
+        "summed",
+        has_key_tail, k_tail_ignored},
+    calls::Mistake{
+        "remainder_tiles_dropped", kGroup,
+        "blocks take equal shares of the (row, head) tiles and nobody takes the remainder",
+        has_remainder, remainder_tiles_dropped},
+    calls::Mistake{
+        "head_tail_unwritten", kGroup,
+        "value heads beyond the last full group (the power of two below HV) are not written",
+        has_head_tail, head_tail_unwritten},
+    calls::Mistake{"batch_first_only", kGroup,
+                   "every row or sequence reads the tokens of the first one",
+                   [](const Record& r) {
+                     const call::Dims d = call::validate(r);
+                     return d.rows > 1 && d.tokens > 1;
+                   },
+                   batch_first_only},
+    calls::Mistake{"row_modulo", kGroup, "every 16th value channel is off by 3 %",
+                   [](const Record& r) { return call::validate(r).V >= kFragmentRows; },
+                   row_modulo},
+    calls::Mistake{"lane_zero_stale", kGroup,
+                   "the first of every 32 value channels of o is the one of the row before",
+                   [](const Record& r) {
+                     const call::Dims d = call::validate(r);
+                     return d.tokens * d.HV > 1;
+                   },
+                   lane_zero_stale},
+};
+
+}  // namespace
+
+std::span<const calls::Mistake> tile_mistakes() { return kTable; }
+
+}  // namespace goldenrule::delta

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/delta/oracle/evaluate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "fixtures/call/plan.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
+#include "reference/delta/oracle/certificate.hpp"
+#include "reference/delta/oracle/tile_walk.hpp"
+
+namespace goldenrule::delta {
+namespace {
+
+using scalar::Precision;
+using verdict::EvaluationOptions;
+using verdict::Exact;
+using verdict::Expectations;
+using verdict::Touch;
+
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+// `inner` axes are those of one row and head.
+Exact allocate(call::Shape shape, std::size_t inner) {
+  Exact e;
+  e.shape = std::move(shape);
+  const auto n = static_cast<std::size_t>(call::element_count(e.shape));
+  for (std::size_t i = e.shape.size() - inner; i < e.shape.size(); ++i) {
+    e.block *= static_cast<std::size_t>(e.shape[i]);
+  }
+  e.touched.assign(n / e.block, Touch::kKept);
+  e.golden.assign(n, 0.0);
+  e.radius.assign(n, 0.0F);
+  return e;
+}
+
+// The outputs of a call and what happens to them beside the rule: slots that nobody writes, rows of
+// padded requests, sequences without tokens.
+class Outputs {
+ public:
+  Outputs(const call::Record& record, const call::Plan& plan, const EvaluationOptions& options,
+          const CallInputs& inputs)
+      : dims_(plan.dims), inputs_(inputs) {
+    const auto make = [&](const char* name, std::size_t inner) {
+      Exact& e = expected.outputs[name].exact;
+      e = allocate(call::output_shape(record, dims_, name), inner);
+      return &e;
+    };
+    o = make("o", 1);
+    if (options.certify) o->reach2.assign(o->touched.size(), 0.0);
+    if (options.final_state) {
+      final_state_ = make("final_state", 2);
+      keep_untouched();
+    }
+    if (plan.has_intermediate_states) {
+      intermediate_ = make("intermediate_states", 2);
+      mark_undefined(plan);
+    }
+    for (const call::Sequence& sequence : plan.sequences) {
+      mark_touched(sequence);
+      if (sequence.padded || sequence.token_count == 0) copy_start_states(sequence);
+    }
+  }
+
+  [[nodiscard]] Exact& target(call::Target t) const {
+    return t == call::Target::kFinalState ? *final_state_ : *intermediate_;
+  }
+
+  Expectations expected;
+  Exact* o = nullptr;
+
+ private:
+  // Slots that nobody writes keep their content; it is exact.
+  void keep_untouched() {
+    if (inputs_.initial_state.empty()) return;
+    std::vector<double>& golden = final_state_->golden;
+    parallel::for_each_range(
+        std::ssize(golden), [&](std::size_t, std::int64_t first, std::int64_t last) {
+          inputs_.initial_state.read(first, last - first, golden.data() + first);
+        });
+  }
+
+  // Nothing writes the intermediate rows of a padded row.
+  void mark_undefined(const call::Plan& plan) {
+    const auto row = static_cast<std::size_t>(dims_.T * dims_.HV * dims_.state_size());
+    for (std::size_t b = 0; b < plan.sequences.size(); ++b) {
+      if (!plan.sequences[b].padded) continue;
+      intermediate_->undefined.resize(intermediate_->golden.size(), false);
+      std::fill_n(intermediate_->undefined.begin() + static_cast<std::ptrdiff_t>(b * row), row,
+                  true);
+    }
+  }
+
+  void mark_touched(const call::Sequence& sequence) {
+    const auto heads = static_cast<std::size_t>(dims_.HV);
+    const auto mark = [&](Exact& e, std::int64_t row, bool computed) {
+      std::fill_n(
+          e.touched.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row) * heads),
+          heads, computed ? Touch::kComputed : Touch::kCopied);
+    };
+    for (std::int64_t t = 0; t < sequence.token_count; ++t) {
+      mark(*o, sequence.first_token + t, !sequence.padded);
+    }
+    for (const call::Snapshot& s : sequence.snapshots) {
+      mark(target(s.target), s.block, !sequence.padded && s.after > 0);
+    }
+  }
+
+  // Zero tokens: every snapshot is the start state.
+  void copy_start_states(const call::Sequence& sequence) {
+    for (const call::Snapshot& s : sequence.snapshots) {
+      const auto n = static_cast<std::size_t>(dims_.HV * dims_.state_size());
+      for (std::size_t i = 0; i < n; ++i) {
+        target(s.target).golden[static_cast<std::size_t>(s.block) * n + i] =
+            sequence.start_block < 0
+                ? 0.0
+                : inputs_.initial_state[static_cast<std::size_t>(sequence.start_block) * n + i];
+      }
+    }
+  }
+
+  const call::Dims& dims_;
+  const CallInputs& inputs_;
+  Exact* final_state_ = nullptr;
+  Exact* intermediate_ = nullptr;
+};
+
+// Stores the values of one tile with their radius.
+template <class S>
+class ExactTile {
+ public:
+  ExactTile(const TileStart<S>& start, const call::Dims& dims, const StateIndex& index,
+            const CallInputs& inputs, const EvaluationOptions& options, const Outputs& outputs)
+      : job_(start.job),
+        lane_(&start.lane),
+        dims_(&dims),
+        index_(&index),
+        outputs_(&outputs),
+        first_column_(start.first_column) {
+    const int columns = start.tile.columns();
+    for (int c = 0; c < columns; ++c) {
+      first_nonfinite_[static_cast<std::size_t>(c)] = first_nonfinite(start, inputs, columns, c);
+    }
+    if (!options.certify) return;
+    certificate_.emplace(start.lane, start.norm2);
+    reach2.reserve(static_cast<std::size_t>(job_.sequence->token_count));
+  }
+
+  void token(std::int64_t t, std::int64_t row, const RecurrentTile<S>& tile) {
+    const std::int64_t base =
+        ((job_.sequence->first_token + t) * dims_->HV + job_.head) * dims_->V + first_column_;
+    if (certificate_) {
+      const ColumnNorms<S>& norms = tile.norms()[static_cast<std::size_t>(row)];
+      certificate_->advance(t, norms);
+      reach2.push_back(
+          reach_squared(lane_->bounds[static_cast<std::size_t>(t)].q_norm, norms, tile.columns()));
+    }
+    for (int c = 0; c < tile.columns(); ++c) {
+      store(*outputs_->o, static_cast<std::size_t>(base + c), tile.output(row, c),
+            certificate_ ? certificate_->output_radius(c) : kUnbounded,
+            t + 1 >= first_nonfinite_[static_cast<std::size_t>(c)]);
+    }
+  }
+
+  void snapshot(const call::Snapshot& s, const RecurrentTile<S>& tile) {
+    Exact& to = outputs_->target(s.target);
+    for (std::int64_t i = 0; i < dims_->K; ++i) {
+      for (int c = 0; c < tile.columns(); ++c) {
+        store(to, (*index_)(s.block, job_.head, i, first_column_ + c), tile.state(i, c),
+              certificate_ ? certificate_->state_radius(c) : kUnbounded,
+              s.after >= first_nonfinite_[static_cast<std::size_t>(c)]);
+      }
+    }
+  }
+
+  std::vector<double> reach2;  // the tile's part of Exact::reach2, for each token
+
+ private:
+  // ||q^||^2 ||S column||^2 / K, over the columns: the squared size for a q of that length in a
+  // random direction.
+  [[nodiscard]] double reach_squared(double q_norm, const ColumnNorms<S>& norms,
+                                     int columns) const {
+    double sum = 0.0;
+    for (int c = 0; c < columns; ++c) {
+      const double one = q_norm * q_norm * norms.state2[static_cast<std::size_t>(c)] /
+                         static_cast<double>(dims_->K);
+      if (std::isfinite(one)) sum += one;
+    }
+    return sum;
+  }
+
+  // The number of tokens after which column `c` has met an input that is NaN or Inf: 0 where the
+  // start state holds one.
+  std::int64_t first_nonfinite(const TileStart<S>& start, const CallInputs& inputs, int columns,
+                               int c) const {
+    const bool finite = std::isfinite(start.norm2[static_cast<std::size_t>(c)]);
+    if (!finite && !is_finite_start(inputs, first_column_ + c)) return 0;
+    for (std::int64_t t = 0; t < start.lane.first_nonfinite; ++t) {
+      if (!std::isfinite(start.v[static_cast<std::size_t>(t * columns + c)])) return t + 1;
+    }
+    return start.lane.first_nonfinite + 1;
+  }
+
+  [[nodiscard]] bool is_finite_start(const CallInputs& inputs, std::int64_t column) const {
+    for (std::int64_t i = 0; i < dims_->K; ++i) {
+      const std::size_t at = (*index_)(job_.sequence->start_block, job_.head, i, column);
+      if (!std::isfinite(inputs.initial_state[at])) return false;
+    }
+    return true;
+  }
+
+  static void store(Exact& to, std::size_t at, const S& x, double radius, bool met_nonfinite) {
+    const double golden = scalar::to_double(x);
+    to.golden[at] = golden;
+    if (!std::isfinite(golden)) {
+      if (!met_nonfinite) to.radius[at] = std::numeric_limits<float>::infinity();
+      return;
+    }
+    // A tier wider than double is rounded once more here.
+    if constexpr (scalar::Tier<S>::kPrecision != Precision::kDouble) {
+      radius += std::fabs(golden) * 0x1p-53 + 0x1p-1074;
+    }
+    to.radius[at] = call::f32_not_below(std::isnan(radius) ? kUnbounded : radius);
+  }
+
+  LaneJob job_;
+  const Lane<S>* lane_;
+  const call::Dims* dims_;
+  const StateIndex* index_;
+  const Outputs* outputs_;
+  std::int64_t first_column_;
+  std::array<std::int64_t, static_cast<std::size_t>(kTileColumns<S>)> first_nonfinite_{};
+  std::optional<Certificate<S>> certificate_;
+};
+
+template <class S>
+Expectations run(const call::Record& record, const call::Plan& plan,
+                 const EvaluationOptions& options) {
+  const TileWalk<S> walk(record, plan);
+  Outputs outputs(record, plan, options, walk.inputs());
+  outputs.expected.precision = scalar::Tier<S>::kPrecision;
+  const auto make = [&](const TileStart<S>& start) {
+    return ExactTile<S>(start, plan.dims, walk.index(), walk.inputs(), options, outputs);
+  };
+  const auto finish = [&](const LaneJob& job, const ExactTile<S>& tile) {
+    for (std::size_t t = 0; t < tile.reach2.size(); ++t) {
+      const std::int64_t token = job.sequence->first_token + static_cast<std::int64_t>(t);
+      outputs.o->reach2[static_cast<std::size_t>(token * plan.dims.HV + job.head)] +=
+          tile.reach2[t];
+    }
+  };
+  walk.run({.phase = "oracle", .detail = options.certify ? Detail::kNorms : Detail::kValues}, make,
+           finish);
+  return std::move(outputs.expected);
+}
+
+}  // namespace
+
+Expectations evaluate(const call::Record& record, Precision precision,
+                      const EvaluationOptions& options) {
+  const call::Plan plan = call::make_plan(record, options.intermediate_states, options.final_state);
+  switch (precision) {
+    case Precision::kDouble:
+      return run<double>(record, plan, options);
+    case Precision::kQuad:
+      return run<scalar::Quad>(record, plan, options);
+    case Precision::kMulti:
+      return run<scalar::Multi>(record, plan, options);
+  }
+  return {};  // unreachable: every value is handled above
+}
+
+}  // namespace goldenrule::delta

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/delta/oracle/memory.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "reference/delta/rule/lane.hpp"
+#include "reference/scalar/tier.hpp"
+
+namespace goldenrule::delta {
+namespace {
+
+constexpr double kMebibyte = 1 << 20;
+constexpr double kProcess = 48 * kMebibyte;    // program, libraries, tables
+constexpr double kPerThread = 8 * kMebibyte;   // stack, states and chunks of one lane's columns
+constexpr double kPerElement = 8 + 4 + 4;      // Expected: golden, radius, spread
+constexpr double kPerBlock = 1 + 8;            // Expected: touched, reach2
+constexpr double kPerSequence = 256;           // plan entry, snapshot, slots
+constexpr double kPerKeptState = 32;           // snapshot of intermediate_states
+constexpr double kLaneBatch = 64 * kMebibyte;  // oracle/evaluate.cpp
+constexpr double kLaneMatrices = 6;            // oracle/spread.cpp, [tokens, V] in double
+constexpr double kExplanationPerElement = 200;
+
+double elements(const call::Shape& shape) {
+  double count = 1.0;
+  for (const std::int64_t extent : shape) count *= static_cast<double>(extent);
+  return count;
+}
+
+const call::Shape* find(const verdict::Shapes& shapes, const char* name) {
+  const auto it = shapes.find(name);
+  return it == shapes.end() ? nullptr : &it->second;
+}
+
+struct Extents {
+  double tokens, rows, HV, K, V, gates;
+};
+
+// Those of a call, or zeros.
+Extents extents_of(const verdict::Declared& call) {
+  const call::Shape* q = find(call.inputs, "q");
+  const call::Shape* v = find(call.inputs, "v");
+  const bool prefill = call.mode == call::Mode::kPrefill;
+  const std::size_t rank = prefill ? 3 : 4;
+  if (q == nullptr || v == nullptr || q->size() != rank || v->size() != rank) return {};
+  const auto extent = [](std::int64_t n) { return static_cast<double>(n); };
+  Extents e{.tokens = prefill ? extent((*v)[0]) : extent((*v)[0]) * extent((*v)[1]),
+            .rows = extent((*v)[0]),
+            .HV = extent((*v)[rank - 2]),
+            .K = extent(q->back()),
+            .V = extent(v->back()),
+            .gates = 1.0};
+  if (prefill) {
+    const call::Shape* bounds = find(call.inputs, "cu_seqlens");
+    e.rows = bounds == nullptr ? 1.0 : elements(*bounds);
+  }
+  if (call.op == call::Op::kKda) e.gates = e.K;
+  return e;
+}
+
+// Prepared lanes of one token in a tier whose numbers have `scalar` bytes.
+double lane_token(const Extents& e, double scalar) {
+  return (2 * e.K + e.gates + 1) * scalar + e.gates * 8 + sizeof(TokenBounds);
+}
+
+}  // namespace
+
+verdict::Need memory_needed(const verdict::Declared& call, int threads) {
+  const Extents e = extents_of(call);
+  const bool prefill = call.mode == call::Mode::kPrefill;
+  double states = 0.0;
+  double largest = e.tokens * e.HV * e.V;
+  for (const char* name : {"final_state", "intermediate_states"}) {
+    const call::Shape* shape = find(call.outputs, name);
+    if (shape == nullptr) continue;
+    states += elements(*shape);
+    largest = std::max(largest, elements(*shape));
+  }
+  const double judged = e.tokens * e.HV * e.V + states;
+  // A lane has at most all tokens of a prefill, and those of one row elsewhere.
+  const double longest = prefill ? e.tokens : e.tokens / std::max(e.rows, 1.0);
+  const double tile = 8 + 8 * 8 + 8;  // v, reach2 and o of eight columns of a token
+  const double widest = lane_token(e, sizeof(scalar::Multi)) + e.V;
+  const double lanes =
+      std::min(e.tokens * e.HV * widest, kLaneBatch + longest * widest) + threads * longest * tile;
+  const double beside = std::min<double>(threads, e.rows * e.HV);
+  const double spread = prefill ? std::min(beside * longest, e.HV * e.tokens) *
+                                      (2 * lane_token(e, sizeof(double)) + kLaneMatrices * 8 * e.V)
+                                : 0.0;
+  const double comparison = 4 * largest;
+  const double plan =
+      e.rows * kPerSequence + (call.mode == call::Mode::kMtp ? e.tokens * kPerKeptState : 0.0);
+  const double expectation = judged * kPerElement + e.tokens * e.HV * kPerBlock + states / 8;
+  const double work = std::max({lanes, spread, comparison});
+  const double reading = call.file_bytes + 2 * call.tensor_bytes;
+  verdict::Need need;
+  need.verdict = kProcess + threads * kPerThread +
+                 std::max(reading, call.tensor_bytes + plan + expectation + work);
+  need.explanation = judged * kExplanationPerElement + call.tensor_bytes;
+  return need;
+}
+
+}  // namespace goldenrule::delta

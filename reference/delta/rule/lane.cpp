@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/delta/rule/lane.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fixtures/call/operation.hpp"
+#include "reference/delta/rule/gate.hpp"
+
+namespace goldenrule::delta {
+namespace {
+
+// Second-order terms of the first-order bounds of lane.hpp, and the rounding of the bounds
+// themselves (a few hundred double operations on positive numbers).
+constexpr double kSafety = 1.0 + 0x1p-6;
+
+// Rounding of a tier's number to double, and of a few double operations around it.
+constexpr double kRounded = 1.0 + 0x1p-50;
+
+// The power of two by which a row is divided before its squares are summed: 1 unless squares would
+// leave the range of double, and 1 where they vanish beside eps.
+double row_scale(const call::Convention& c, const double* x, std::int64_t K) {
+  double largest = 0.0;
+  for (std::int64_t i = 0; i < K; ++i) largest = std::max(largest, std::fabs(x[i]));
+  const bool large = largest > 0x1p400 && std::isfinite(largest);
+  const bool small = largest < 0x1p-400 && largest > 0.0 && c.l2_eps < 0x1p-700;
+  return large || small ? std::ldexp(1.0, std::ilogb(largest)) : 1.0;
+}
+
+// Normalises row `x` into `out` and returns an upper bound of the exact norm.
+template <class S>
+double normalise(const call::Convention& c, const double* x, std::int64_t K, const S& scale,
+                 double error, S* out) {
+  S divisor(1);
+  if (c.qk_l2norm != call::QkNorm::kNone) {
+    const S unit(row_scale(c, x, K));
+    S sum(0);
+    for (std::int64_t i = 0; i < K; ++i) {
+      const S y = S(x[i]) / unit;
+      sum += y * y;
+    }
+    divisor = norm_divisor(c, sum, unit);
+  }
+  double norm2 = 0.0;
+  for (std::int64_t i = 0; i < K; ++i) {
+    out[i] = scale * (S(x[i]) / divisor);
+    const double y = scalar::to_double(out[i]);
+    norm2 += y * y;
+  }
+  const double summation = static_cast<double>(K + 8) * 0x1p-53;
+  return std::sqrt(norm2) * (1.0 + summation + 2.0 * error);
+}
+
+bool all_finite(const double* x, std::int64_t n) {
+  return std::all_of(x, x + n, [](double y) { return std::isfinite(y); });
+}
+
+// max(bound, x), but a NaN stays: std::max would drop it.
+void raise(double& bound, double x) {
+  if (!(x <= bound)) bound = x;
+}
+
+struct GateHeadInputs {
+  const double* x;        // [gates] a or g of this token, or null
+  const double* A_log;    // scalar or null
+  const double* dt_bias;  // [gates] or null
+};
+
+template <class S>
+void prepare_gates(const call::Convention& c, const GateHeadInputs& in, Lane<S>& lane,
+                   std::int64_t t) {
+  TokenBounds& bounds = lane.bounds[static_cast<std::size_t>(t)];
+  bounds.alpha_max = 0.0;
+  for (std::int64_t i = 0; i < lane.gates; ++i) {
+    const GateValue<S> value =
+        gate<S>(c, in.x == nullptr ? 0.0 : in.x[i], in.A_log == nullptr ? 0.0 : *in.A_log,
+                in.dt_bias == nullptr ? 0.0 : in.dt_bias[i]);
+    const auto at = static_cast<std::size_t>(t * lane.gates + i);
+    lane.alpha[at] = value.alpha;
+    const double alpha = std::fabs(scalar::to_double(value.alpha));
+    lane.log_alpha[at] = value.exact ? std::log(alpha) : value.log_alpha;
+    const double error = alpha_error(value) * kSafety;
+    raise(bounds.alpha_error, error);
+    // weighted: alpha = 0 silences even an infinite log alpha, since it erases the state.
+    if (value.exact) {
+      raise(bounds.alpha_max, alpha);
+      if (c.gate == call::Gate::kLinear) raise(bounds.by_gate, alpha);
+      continue;
+    }
+    const double upper = alpha * kRounded + error;
+    raise(bounds.alpha_max, value.at_most_one ? std::min(upper, 1.0) : upper);
+    raise(bounds.by_exp, alpha);
+    raise(bounds.by_log_alpha, weighted(alpha, std::fabs(value.log_alpha)));
+    raise(bounds.by_gate, weighted(alpha, std::fabs(value.log_alpha)));
+    raise(bounds.by_softplus, weighted(alpha, value.softplus_slope));
+    raise(bounds.by_logit, weighted(alpha, value.logit_slope));
+    if (alpha == 0.0) continue;
+    raise(bounds.softplus_slope, value.softplus_slope);
+    raise(bounds.log_alpha_max, std::fabs(value.log_alpha));
+  }
+}
+
+template <class S>
+bool is_finite_token(const double* q, const double* k, const GateHeadInputs& gates,
+                     const Lane<S>& lane, double b) {
+  return std::isfinite(b) && all_finite(q, lane.K) && all_finite(k, lane.K) &&
+         (gates.x == nullptr || all_finite(gates.x, lane.gates)) &&
+         (gates.A_log == nullptr || std::isfinite(*gates.A_log)) &&
+         (gates.dt_bias == nullptr || all_finite(gates.dt_bias, lane.gates));
+}
+
+// ||I - beta k k^T||_2: the eigenvalues are 1 and 1 - beta ||k||^2, and the latter is monotone in
+// ||k||^2, so its extremes are 1 (k = 0) and the value at the upper bound of the norm.
+double spectral_bound(double beta, const TokenBounds& bounds) {
+  const double reach = beta * bounds.k_norm * bounds.k_norm * (kRounded + bounds.beta_error);
+  const double edge = std::fabs(1.0 - reach);
+  return std::isnan(edge) || edge > 1.0 ? edge * kRounded : 1.0;
+}
+
+}  // namespace
+
+CallInputs::CallInputs(const call::Record& record)
+    : q(record.find_input("q")),
+      k(record.find_input("k")),
+      v(record.find_input("v")),
+      b(record.find_input(record.convention.beta == call::BetaForm::kDirect ? "beta" : "b")),
+      initial_state(record.find_input("initial_state")) {
+  // Only what the gate reads: validate() has checked the shapes of exactly these.
+  const call::Gate gate = record.convention.gate;
+  if (call::has_logit_gate(record.convention)) {
+    gate_input = Input(record.find_input("a"));
+    A_log = Input(record.find_input("A_log"));
+    dt_bias = Input(record.find_input("dt_bias"));
+  } else if (gate != call::Gate::kNone) {
+    gate_input = Input(record.find_input("g"));
+  }
+}
+
+template <class S>
+Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims, const CallInputs& inputs,
+                     std::int64_t first, std::int64_t count, std::int64_t head) {
+  using Tier = scalar::Tier<S>;
+  constexpr double u = Tier::kUnitRoundoff;
+  const call::Convention& c = record.convention;
+  const std::int64_t K = dims.K;
+  const std::int64_t qk_head = dims.qk_head(c.head_map, head);
+  const std::int64_t gate_head = c.gate_head == call::GateHead::kV ? head : qk_head;
+
+  Lane<S> lane;
+  lane.tokens = count;
+  lane.K = K;
+  lane.gates = call::gate_channels(record, K);
+  lane.q.resize(static_cast<std::size_t>(count * K));
+  lane.k.resize(static_cast<std::size_t>(count * K));
+  lane.alpha.resize(static_cast<std::size_t>(count * lane.gates));
+  lane.log_alpha.resize(lane.alpha.size());
+  lane.beta.resize(static_cast<std::size_t>(count));
+  lane.bounds.resize(static_cast<std::size_t>(count));
+  lane.k_error =
+      c.qk_l2norm == call::QkNorm::kNone ? 0.0 : (static_cast<double>(K + 1) / 2 + 4) * u * kSafety;
+  lane.q_error = lane.k_error + u;
+
+  const S one(1);
+  const S scale(call::resolved_scale(c, K));
+  const double beta_error =
+      c.beta == call::BetaForm::kDirect ? 0.0 : (Tier::kFunctionError + 3 * u) * kSafety;
+  lane.first_nonfinite = count;
+  std::vector<double> q_row, k_row, gate_row, amplitude, bias_row;
+  const auto read_if_given = [](const Input& input, std::int64_t from, std::int64_t n,
+                                std::vector<double>& row) {
+    return input.empty() ? nullptr : input.read(from, n, row);
+  };
+  const double* A_log = read_if_given(inputs.A_log, gate_head, 1, amplitude);
+  const double* dt_bias =
+      read_if_given(inputs.dt_bias, gate_head * lane.gates, lane.gates, bias_row);
+  for (std::int64_t t = 0; t < count; ++t) {
+    const std::int64_t token = first + t;
+    const auto row = static_cast<std::size_t>(t * K);
+    const std::int64_t qk_offset = (token * dims.H + qk_head) * K;
+    TokenBounds& bounds = lane.bounds[static_cast<std::size_t>(t)];
+    const double* q = inputs.q.read(qk_offset, K, q_row);
+    const double* k = inputs.k.read(qk_offset, K, k_row);
+    bounds.q_norm = normalise(c, q, K, scale, lane.q_error, &lane.q[row]);
+    bounds.k_norm = normalise(c, k, K, one, lane.k_error, &lane.k[row]);
+    const std::int64_t vt = token * dims.HV + head;
+    const GateHeadInputs gates{
+        .x = read_if_given(inputs.gate_input, vt * lane.gates, lane.gates, gate_row),
+        .A_log = A_log,
+        .dt_bias = dt_bias};
+    prepare_gates<S>(c, gates, lane, t);
+    const double b = inputs.b[static_cast<std::size_t>(vt)];
+    if (lane.first_nonfinite == count && !is_finite_token(q, k, gates, lane, b)) {
+      lane.first_nonfinite = t;
+    }
+    const S beta = beta_value<S>(c.beta, b);
+    lane.beta[static_cast<std::size_t>(t)] = beta;
+    bounds.beta = std::fabs(scalar::to_double(beta));
+    bounds.beta_error = beta_error;
+    bounds.spectral = spectral_bound(scalar::to_double(beta), bounds);
+    if (c.beta != call::BetaForm::kDirect) {
+      bounds.beta_computed = true;
+      bounds.beta_logit = weighted(sigmoid(-b), std::fabs(b));
+    }
+  }
+  return lane;
+}
+
+template Lane<double> prepare_lane(const call::Record&, const call::Dims&, const CallInputs&,
+                                   std::int64_t, std::int64_t, std::int64_t);
+template Lane<scalar::Quad> prepare_lane(const call::Record&, const call::Dims&, const CallInputs&,
+                                         std::int64_t, std::int64_t, std::int64_t);
+template Lane<scalar::Multi> prepare_lane(const call::Record&, const call::Dims&, const CallInputs&,
+                                          std::int64_t, std::int64_t, std::int64_t);
+
+}  // namespace goldenrule::delta

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/delta/rule/recurrent.hpp"
+
+namespace goldenrule::delta {
+namespace {
+
+constexpr int W = kTileVectors;
+
+template <class S>
+using VectorOf = typename scalar::Tier<S>::Vector;
+
+// Columns of doubles: what leading() of a column vector gives.
+template <class S>
+using NormOf = decltype(scalar::leading(std::declval<const VectorOf<S>&>()));
+
+template <class S>
+GOLDENRULE_INLINE void store(const NormOf<S> (&from)[W], typename ColumnNorms<S>::Row& to) {
+  constexpr int lanes = scalar::Tier<S>::kLanes;
+  for (int w = 0; w < W; ++w) {
+    for (int lane = 0; lane < lanes; ++lane) {
+      if constexpr (lanes == 1) {
+        to[static_cast<std::size_t>(w)] = from[w];
+      } else {
+        to[static_cast<std::size_t>(w * lanes + lane)] = from[w][lane];
+      }
+    }
+  }
+}
+
+template <class S>
+GOLDENRULE_INLINE void store_leading(const VectorOf<S> (&from)[W],
+                                     typename ColumnNorms<S>::Row& to) {
+  NormOf<S> norms[W];
+  for (int w = 0; w < W; ++w) norms[w] = scalar::leading(from[w]);
+  store<S>(norms, to);
+}
+
+// One token on one tile. `v` and `o` are [W].
+template <class S, Detail kDetail>
+GOLDENRULE_INLINE void step(const Lane<S>& lane, std::int64_t t, const VectorOf<S>* v,
+                            VectorOf<S>* state, VectorOf<S>* o, ColumnNorms<S>* norms) {
+  using Vector = VectorOf<S>;
+  using Norm = NormOf<S>;
+  const std::int64_t K = lane.K;
+  const S* k = lane.k_row(t);
+  const S* q = lane.q_row(t);
+  const S* alpha = lane.alpha.data() + t * lane.gates;
+  const std::int64_t gate_step = lane.gates == 1 ? 0 : 1;
+
+  Vector predicted[W];
+  Norm predicted2[W];
+  for (int w = 0; w < W; ++w) {
+    predicted[w] = scalar::broadcast_column(S(0));
+    predicted2[w] = Norm{};
+  }
+  for (std::int64_t i = 0; i < K; ++i) {
+    const Vector a = scalar::broadcast_column(alpha[i * gate_step]);
+    const Vector ki = scalar::broadcast_column(k[i]);
+    for (int w = 0; w < W; ++w) {
+      const Vector decayed = state[i * W + w] * a;
+      state[i * W + w] = decayed;
+      const Vector product = decayed * ki;
+      predicted[w] += product;
+      if constexpr (kDetail == Detail::kSums) {
+        predicted2[w] += scalar::leading(product) * scalar::leading(product);
+      }
+    }
+  }
+
+  const Vector beta = scalar::broadcast_column(lane.beta[static_cast<std::size_t>(t)]);
+  Vector delta[W];
+  for (int w = 0; w < W; ++w) delta[w] = beta * (v[w] - predicted[w]);
+
+  Vector output[W];
+  Norm output2[W];
+  Norm state2[W];
+  for (int w = 0; w < W; ++w) {
+    output[w] = scalar::broadcast_column(S(0));
+    output2[w] = Norm{};
+    state2[w] = Norm{};
+  }
+  for (std::int64_t i = 0; i < K; ++i) {
+    const Vector ki = scalar::broadcast_column(k[i]);
+    const Vector qi = scalar::broadcast_column(q[i]);
+    for (int w = 0; w < W; ++w) {
+      const Vector updated = state[i * W + w] + ki * delta[w];
+      state[i * W + w] = updated;
+      const Vector product = updated * qi;
+      output[w] += product;
+      if constexpr (kDetail != Detail::kValues) {
+        state2[w] += scalar::leading(updated) * scalar::leading(updated);
+      }
+      if constexpr (kDetail == Detail::kSums) {
+        output2[w] += scalar::leading(product) * scalar::leading(product);
+      }
+    }
+  }
+  for (int w = 0; w < W; ++w) o[w] = output[w];
+
+  if constexpr (kDetail != Detail::kValues) {
+    store<S>(state2, norms->state2);
+    store_leading<S>(delta, norms->delta);
+  }
+  if constexpr (kDetail == Detail::kSums) {
+    store_leading<S>(predicted, norms->predicted);
+    store<S>(predicted2, norms->predicted2);
+    store_leading<S>(output, norms->output);
+    store<S>(output2, norms->output2);
+  }
+}
+
+template <class S>
+struct Run {
+  const Lane<S>* lane;
+  const double* v;  // offset to the first column of the tile
+  std::int64_t v_stride;
+  int columns;
+  std::int64_t begin, end;
+  VectorOf<S>* state;
+  VectorOf<S>* output;
+  ColumnNorms<S>* norms;
+};
+
+template <class S, Detail kDetail>
+GOLDENRULE_INLINE void run_tokens(const Run<S>& r) {
+  constexpr int lanes = scalar::Tier<S>::kLanes;
+  for (std::int64_t t = r.begin; t < r.end; ++t) {
+    VectorOf<S> v[W];
+    for (int w = 0; w < W; ++w) v[w] = scalar::broadcast_column(S(0));
+    for (int c = 0; c < r.columns; ++c) {
+      scalar::set_lane(v[c / lanes], c % lanes, S(r.v[t * r.v_stride + c]));
+    }
+    const std::int64_t row = t - r.begin;
+    step<S, kDetail>(*r.lane, t, v, r.state, r.output + row * W,
+                     kDetail == Detail::kValues ? nullptr : r.norms + row);
+  }
+}
+
+template <class S>
+GOLDENRULE_INLINE void run_detail(const Run<S>& r, Detail detail) {
+  switch (detail) {
+    case Detail::kValues:
+      return run_tokens<S, Detail::kValues>(r);
+    case Detail::kNorms:
+      return run_tokens<S, Detail::kNorms>(r);
+    case Detail::kSums:
+      return run_tokens<S, Detail::kSums>(r);
+  }
+}
+
+// target_clones needs ordinary functions: one for each tier that is vectorised.
+GOLDENRULE_VECTOR_CLONES void run(const Run<double>& r, Detail detail) { run_detail(r, detail); }
+GOLDENRULE_VECTOR_CLONES void run(const Run<scalar::Quad>& r, Detail detail) {
+  run_detail(r, detail);
+}
+void run(const Run<scalar::Multi>& r, Detail detail) { run_detail(r, detail); }
+
+}  // namespace
+
+template <class S>
+RecurrentTile<S>::RecurrentTile(const Lane<S>& lane, const double* v, std::int64_t v_stride,
+                                std::int64_t first_column, int columns)
+    : lane_(&lane),
+      v_(v),
+      v_stride_(v_stride),
+      first_column_(first_column),
+      columns_(columns),
+      state_(static_cast<std::size_t>(lane.K * W), scalar::broadcast_column(S(0))) {}
+
+template <class S>
+void RecurrentTile<S>::set_state(std::int64_t i, int c, const S& x) {
+  constexpr int lanes = scalar::Tier<S>::kLanes;
+  scalar::set_lane(state_[static_cast<std::size_t>(i * W + c / lanes)], c % lanes, x);
+}
+
+template <class S>
+S RecurrentTile<S>::state(std::int64_t i, int c) const {
+  constexpr int lanes = scalar::Tier<S>::kLanes;
+  return scalar::get_lane(state_[static_cast<std::size_t>(i * W + c / lanes)], c % lanes);
+}
+
+template <class S>
+void RecurrentTile<S>::advance(std::int64_t begin, std::int64_t end, Detail detail) {
+  const auto count = static_cast<std::size_t>(end - begin);
+  output_.resize(count * static_cast<std::size_t>(W));
+  if (detail != Detail::kValues) norms_.resize(count);
+  run({lane_, v_ + first_column_, v_stride_, columns_, begin, end, state_.data(), output_.data(),
+       norms_.data()},
+      detail);
+}
+
+template <class S>
+S RecurrentTile<S>::output(std::int64_t t, int c) const {
+  constexpr int lanes = scalar::Tier<S>::kLanes;
+  return scalar::get_lane(output_[static_cast<std::size_t>(t * W + c / lanes)], c % lanes);
+}
+
+template class RecurrentTile<double>;
+template class RecurrentTile<scalar::Quad>;
+template class RecurrentTile<scalar::Multi>;
+
+}  // namespace goldenrule::delta

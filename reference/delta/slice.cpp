@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/delta/slice.hpp"
+
+#include "reference/delta/budget/default_contract.hpp"
+#include "reference/delta/budget/grant.hpp"
+#include "reference/delta/capture_mistakes.hpp"
+#include "reference/delta/emulation/emulate.hpp"
+#include "reference/delta/mistakes/permitted_by.hpp"
+#include "reference/delta/mistakes/table.hpp"
+#include "reference/delta/oracle/evaluate.hpp"
+#include "reference/delta/oracle/memory.hpp"
+
+namespace goldenrule::delta {
+
+const verdict::Slice& slice() {
+  static const verdict::Slice slice{.evaluate = evaluate,
+                                    .grant = grant,
+                                    .emulate = emulate_unstored,
+                                    .mistakes = mistakes,
+                                    .capture_mistakes = capture_mistakes,
+                                    .permitted_by = permitted_by,
+                                    .default_contract = default_contract,
+                                    .memory_needed = memory_needed};
+  return slice;
+}
+
+}  // namespace goldenrule::delta

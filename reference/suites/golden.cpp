@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/suites/golden.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "reference/calls/kernel.hpp"
+#include "reference/delta/oracle/stages.hpp"
+#include "reference/suites/slices.hpp"
+#include "reference/verdict/budget.hpp"
+
+namespace goldenrule::suites {
+std::string generator_name() { return std::string("goldenrule ") + GOLDENRULE_VERSION; }
+
+scalar::Precision golden_precision(const cases::Case& c) {
+  return cases::step_count(c) <= kMultiSteps ? scalar::Precision::kMulti : scalar::Precision::kQuad;
+}
+
+void compute_golden(schema::Fixture& fixture, scalar::Precision precision) {
+  verdict::Expectations evaluation =
+      slice_of(fixture.record.op).evaluate(fixture.record, precision, {});
+  fixture.precision_bits = scalar::bits_of(precision);
+  fixture.golden.clear();
+  for (auto& [name, e] : evaluation.outputs) {
+    verdict::Exact& exact = e.exact;
+    for (std::size_t i = 0; i < exact.undefined.size(); ++i) {
+      if (exact.undefined[i]) exact.golden[i] = std::numeric_limits<double>::quiet_NaN();
+    }
+    fixture.golden[name] = {.value = call::Tensor(call::DType::kF64, exact.shape, exact.golden),
+                            .radius = exact.max_radius()};
+  }
+}
+
+std::int64_t stored_stages(const schema::Fixture& fixture) {
+  const auto a = fixture.stages.find("A");
+  return a == fixture.stages.end() || a->second.shape().empty() ? 0 : a->second.shape().back();
+}
+
+std::optional<scalar::Precision> stored_precision(const schema::Fixture& fixture) {
+  using scalar::Precision;
+  for (const Precision p : {Precision::kDouble, Precision::kQuad, Precision::kMulti}) {
+    if (scalar::bits_of(p) == fixture.precision_bits) return p;
+  }
+  return std::nullopt;
+}
+
+std::map<std::string, call::TensorMap> compute_budgets(
+    const schema::Fixture& fixture, const std::vector<contract::Contract>& contracts) {
+  if (contracts.empty()) return {};
+  const call::Record& record = fixture.record;
+  const verdict::Slice& slice = slice_of(record.op);
+  verdict::Expectations expected = slice.evaluate(
+      record, scalar::Precision::kDouble,
+      {.certify = false, .intermediate_states = fixture.golden.contains("intermediate_states")});
+  for (const auto& [name, golden] : fixture.golden) {
+    expected.outputs.at(name).exact.golden = golden.value.to_doubles();
+  }
+  std::map<std::string, call::TensorMap> budgets;
+  for (const contract::Contract& contract : contracts) {
+    slice.grant(record, contract, verdict::GrantDetail::kSpread, expected);
+    call::TensorMap& of_contract = budgets[contract.name];
+    for (const auto& [name, golden] : fixture.golden) {
+      const verdict::Expected& e = expected.outputs.at(name);
+      const call::DType type = calls::stored_type(record, contract::Contract(), name);
+      const verdict::Budget budget(name, type, e, contract);
+      if (!budget.given()) continue;
+      call::Tensor& tensor =
+          of_contract.emplace(name, call::Tensor(call::DType::kF32, e.exact.shape)).first->second;
+      for (std::int64_t i = 0; i < tensor.size(); ++i) {
+        const float granted = call::f32_not_below(budget(static_cast<std::size_t>(i)));
+        tensor.set(i, static_cast<double>(granted));
+      }
+    }
+  }
+  return budgets;
+}
+
+schema::Fixture make_fixture(const cases::Case& c, scalar::Precision precision,
+                             const Extras& extras) {
+  schema::Fixture fixture;
+  fixture.record = cases::make_record(c);
+  fixture.generator = generator_name();
+  fixture.family = c.family;
+  fixture.seed = static_cast<std::int64_t>(c.seed);
+  compute_golden(fixture, precision);
+  if (extras.stages > 0) fixture.stages = delta::chunk_stages(fixture.record, extras.stages);
+  fixture.budgets = compute_budgets(fixture, extras.contracts);
+  return fixture;
+}
+
+}  // namespace goldenrule::suites

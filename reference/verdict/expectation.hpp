@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an output of a call must be: the exact result with its certified radius, which depends on
+// the call alone, and what one contract grants a kernel beside it. An operation's oracle gives the
+// first and its budget the second (slice.hpp); verdicts and explanations read both and know nothing
+// of the operation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fixtures/call/tensor.hpp"
+#include "reference/scalar/tier.hpp"
+
+namespace goldenrule::verdict {
+
+/// What the call does to a block, the elements of one row (token, slot, kept state) and value head.
+enum class Touch : std::uint8_t {
+  kKept,      ///< no sequence writes it: a slot that nobody names keeps its content
+  kCopied,    ///< written without the rule: zero tokens, the zero output of a padded row
+  kComputed,  ///< by the rule
+};
+
+/// The exact result of one output tensor; vectors are per element in storage order.
+/// |golden - exact result| <= radius for every element; a radius of infinity says that the tier
+/// could not bound its error. Where the exact result is not finite because an input is not (NaN or
+/// Inf reaches it), golden is not finite and radius is 0; where all inputs are finite and the tier
+/// overflowed, golden is not finite and radius is infinite.
+struct Exact {
+  call::Shape shape;
+  std::vector<double> golden;   ///< the exact result rounded to double
+  std::vector<float> radius;    ///< rounded up
+  std::vector<bool> undefined;  ///< elements that no kernel writes; empty: all are defined
+  std::size_t block = 1;        ///< elements of one row and value head, which are contiguous
+  std::vector<Touch> touched;   ///< per block
+  /// Of o, with a certificate, per block: the squared size that the elements have for a q of the
+  /// same length in a random direction, summed over the block. Empty: the values themselves say how
+  /// large they are.
+  std::vector<double> reach2;
+
+  [[nodiscard]] bool is_defined(std::size_t i) const { return undefined.empty() || !undefined[i]; }
+  [[nodiscard]] double max_radius() const {
+    float largest = 0.0F;
+    for (const float r : radius) largest = r > largest ? r : largest;
+    return static_cast<double>(largest);
+  }
+};
+
+/// Which outputs are evaluated, and whether with a certificate.
+struct EvaluationOptions {
+  bool certify = true;              ///< false: radius is left at infinity, reach2 empty
+  bool final_state = true;          ///< computes it
+  bool intermediate_states = true;  ///< computes them where the call has them
+};
+
+/// What one contract grants one output tensor, beside half an ulp of storage: vectors per element.
+struct Grant {
+  bool given = false;         ///< false: the contract says nothing about this tensor
+  std::vector<float> spread;  ///< multiple sigma + bias, rounded up; empty: nothing
+  double multiple = 0.0;      ///< how many sigmas
+  std::vector<float> sigma;   ///< one standard deviation of its roundings (GrantDetail::kTerms)
+  std::vector<float> bias;    ///< its systematic errors, linearly added (GrantDetail::kTerms)
+  /// What a kernel may lose that flushes subnormal fp32 numbers to zero.
+  double flushed = 0.0;
+};
+
+/// How much of a grant is filled in.
+enum class GrantDetail : std::uint8_t { kSpread, kTerms };
+
+/// One output as a verdict reads it: what is exact, and what one contract grants beside it.
+struct Expected {
+  Exact exact;
+  Grant grant;
+};
+
+/// All outputs of a call that were evaluated.
+struct Expectations {
+  scalar::Precision precision = scalar::Precision::kDouble;
+  std::map<std::string, Expected> outputs;
+};
+
+}  // namespace goldenrule::verdict

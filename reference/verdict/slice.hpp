@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What one family of operations gives to the parts that know none: how its calls are evaluated,
+// what a contract grants, how an honest kernel under it is emulated, and what its authors get
+// wrong. Verdicts, explanations, relations, suites and reports take a slice and the call; a new
+// operation is a row in fixtures/call/operation.cpp and one slice (reference/delta/slice.hpp).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fixtures/call/record.hpp"
+#include "reference/calls/mistake.hpp"
+#include "reference/contract/contract.hpp"
+#include "reference/verdict/expectation.hpp"
+#include "reference/verdict/memory.hpp"
+
+namespace goldenrule::verdict {
+
+struct Judgement;  // verdict.hpp
+
+struct Slice {
+  /// The exact outputs of a call in one tier; nothing is granted. Throws Error for a call that
+  /// makes no sense; bitwise independent of the thread count.
+  Expectations (*evaluate)(const call::Record& record, scalar::Precision precision,
+                           const EvaluationOptions& options);
+  /// Fills in what `contract` grants the outputs in `expected`, the evaluation of this record.
+  void (*grant)(const call::Record& record, const contract::Contract& contract, GrantDetail detail,
+                Expectations& expected);
+  /// The outputs, in f64, of an honest kernel under `contract`; `seed` chooses its freedoms.
+  call::TensorMap (*emulate)(const call::Record& record, const contract::Contract& contract,
+                             std::uint64_t seed);
+  /// The known mistakes of its kernels, in the order of the documentation.
+  std::span<const calls::Mistake> (*mistakes)();
+  /// What the person who captured a failing record may have done wrong, what accounts for its
+  /// failures first. Costs a few verdicts at most.
+  std::vector<calls::CaptureMistake> (*capture_mistakes)(const Judgement& judgement);
+  /// Why `contract` permits the mistake of this name; empty where it does not.
+  std::string (*permitted_by)(std::string_view mistake, const contract::Contract& contract);
+  /// The contract that a call implies by its mode and the types of its tensors.
+  const contract::Contract& (*default_contract)(const call::Record& record);
+  /// Memory that judging takes, from the shapes alone.
+  Need (*memory_needed)(const Declared& call, int threads);
+};
+
+/// The exact outputs of a call and what `contract` grants beside them.
+[[nodiscard]] inline Expectations expect(const Slice& slice, const call::Record& record,
+                                         const contract::Contract& contract,
+                                         scalar::Precision precision,
+                                         const EvaluationOptions& options = {},
+                                         GrantDetail detail = GrantDetail::kSpread) {
+  Expectations expected = slice.evaluate(record, precision, options);
+  slice.grant(record, contract, detail, expected);
+  return expected;
+}
+
+}  // namespace goldenrule::verdict
