@@ -33,10 +33,74 @@ TEST_CASE("a line with a placement is a fixed point, and wrong words are refused
   CHECK_THROWS_AS(static_cast<void>(parse_live(std::string(line) + " gaps=1")), Error);
 }
 
+/// The arguments that a line leads to, seen by a kernel that does nothing else.
+template <class F>
+void look_at_arguments(const std::string& words, F&& look) {
+  const LiveCase c =
+      parse_live("op=gdn mode=mtp B=3 T=2 H=1 HV=2 K=16 V=12 slots=padded index=i32 " + words);
+  LiveCall live(make_record(c), c.placement, Memory::kHost);
+  live.launch(nullptr, [&](const goldenrule_gpu_recurrent_args* args, char*, std::size_t) {
+    look(*args);
+    return GOLDENRULE_GPU_OK;
+  });
+}
+
+TEST_CASE("each word of a placement reaches the kernel") {
+  using Args = goldenrule_gpu_recurrent_args;
+  const auto padded_row = [](const Args& a) {
+    return static_cast<const std::int32_t*>(a.state_indices.data)[2];
+  };
+  const auto address = [](const goldenrule_gpu_tensor& t) {
+    return reinterpret_cast<std::uintptr_t>(t.data) % 16;
+  };
+  look_at_arguments("", [&](const Args& a) {
+    CHECK(padded_row(a) == -1);
+    CHECK(a.q.stride[2] == 16);
+    CHECK(a.beta.stride[1] == 2);
+    CHECK(a.state.stride[1] == 12 * 16);
+    CHECK(a.intermediate_rows == 2);
+    CHECK(a.intermediate_states.data != nullptr);
+    CHECK(a.final_state.data == nullptr);
+    CHECK(a.flags == 0);
+    CHECK(address(a.state) == 0);
+  });
+  look_at_arguments("gap=3 shift=1 spare=2 stray=1 separate=1 dependent=1", [&](const Args& a) {
+    CHECK(padded_row(a) >= a.slots);
+    CHECK(a.q.stride[2] == 19);
+    CHECK(a.beta.stride[2] == 4);
+    CHECK(a.beta.stride[1] == 2 * 4 + 3);
+    CHECK(a.state.stride[2] == 19);
+    CHECK(a.intermediate_rows == 4);
+    CHECK(a.intermediate_states.stride[0] == 4 * a.intermediate_states.stride[1] + 3);
+    CHECK(a.final_state.data != nullptr);
+    CHECK(a.flags == GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH);
+    CHECK(address(a.state) == 4);
+    CHECK(address(a.q) == 2);
+  });
+  look_at_arguments("gap=8 kept=0", [&](const Args& a) {
+    CHECK(a.state.stride[2] == 16);  // gaps of whole vectors lie between heads
+    CHECK(a.state.stride[1] == 12 * 16 + 8);
+    CHECK(a.intermediate_states.data == nullptr);
+  });
+}
+
+TEST_CASE("each change of a record changes what it says") {
+  const std::string line = "op=gdn mode=mtp B=3 T=2 H=1 HV=2 K=16 V=12 accepted=mixed change=";
+  const call::Record none = record_of(line + "no_tokens");
+  CHECK(none.inputs.at("q").shape() == call::Shape{3, 0, 1, 16});
+  CHECK(none.inputs.at("accepted_tokens").to_integers() == std::vector<std::int64_t>{0, 0, 0});
+  const call::Record extreme = record_of(line + "extreme_gates io=f32");
+  const std::vector<double> a = extreme.inputs.at("a").to_doubles();
+  CHECK(std::ranges::find(a, -100) != a.end());
+  CHECK(record_of(line + "gates_f16").inputs.at("A_log").dtype() == call::DType::kF16);
+  CHECK(record_of(line + "gates_f32").inputs.at("b").dtype() == call::DType::kF32);
+  CHECK(record_of(line + "gates_bf16").inputs.at("dt_bias").dtype() == call::DType::kBF16);
+}
+
 // Every case is a case, and shares of all lists can be judged: right outputs pass, none is left
 // without a verdict.
 TEST_CASE("cases of every list are placed, run and judged") {
-  constexpr std::size_t kEvery = 37, kMostElements = 1 << 20;
+  constexpr std::size_t kEvery = 67, kMostElements = 1 << 20;
   for (const CaseList& list : case_lists()) {
     const std::vector<LiveCase> cases = parse_list(list.lines);
     CHECK(cases.size() > 10);

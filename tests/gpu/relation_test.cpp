@@ -2,28 +2,16 @@
 //
 // The relations of reference/relations on the live kernels. A row's bits do not depend on where in
 // the batch it stands, so what may demand the same bits does.
-#include "reference/relations/relation.hpp"
-
 #include <set>
 
 #include "tests/gpu/gpu_test.hpp"
+#include "tests/relations/support.hpp"
 #include "tools/gpu_run/record_call.hpp"
 
 namespace goldenrule::test {
 namespace {
 
 using relations::Outcome;
-
-std::string to_text(const Outcome& outcome) {
-  std::string text(outcome.relation);
-  for (const relations::Finding& f : outcome.findings) {
-    text += "; " + f.tensor + ": " + std::to_string(f.violations) + " elements, worst at " +
-            verdict::to_string(f.coordinates) + ": expected " + std::to_string(f.worst.golden) +
-            ", actual " + std::to_string(f.worst.value) + ", bound " +
-            std::to_string(f.worst.budget);
-  }
-  return text;
-}
 
 void check_relations(const std::string& lines) {
   REQUIRE_GPU();
@@ -37,7 +25,7 @@ void check_relations(const std::string& lines) {
     };
     const bounds::Contract& contract = bounds::find_contract(gpu::contract_of(record));
     for (const Outcome& outcome : relations::check_all(record, kernel, contract, options)) {
-      CHECK_MESSAGE(outcome.holds(), to_text(outcome));
+      CHECK_MESSAGE(outcome.holds(), relations::test::to_text(outcome));
       tried.insert(outcome.relation);
       compared += outcome.compared;
     }

@@ -4,8 +4,10 @@
 // a call (its inputs and conventions) to its outputs; put the launch of yours in the place of
 // `Decode`. Relations are called with changed calls: other rows, heads, slots, NaN among the
 // inputs, one decode call after the other for MTP.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 #include "fixtures/cases/case.hpp"
