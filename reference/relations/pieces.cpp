@@ -217,11 +217,11 @@ constexpr std::array kTable{
              },
              in_pieces<Mode::kPrefill, halves>},
     Relation{"as_prefill", "one prefill of all rows", Demand::kBudget,
-             is_other_mode<Mode::kPrefill>, in_pieces<Mode::kPrefill, whole>},
+             is_other_mode<Mode::kPrefill>, in_pieces<Mode::kPrefill, whole>, Mode::kPrefill},
     Relation{"as_decode", "one decode call after the other, token by token", Demand::kBudget,
-             is_other_mode<Mode::kDecode>, in_pieces<Mode::kDecode, pieces_of<1>>},
+             is_other_mode<Mode::kDecode>, in_pieces<Mode::kDecode, pieces_of<1>>, Mode::kDecode},
     Relation{"as_mtp", "MTP calls of up to 16 tokens, one after the other", Demand::kBudget,
-             is_other_mode<Mode::kMtp>, in_pieces<Mode::kMtp, pieces_of<16>>},
+             is_other_mode<Mode::kMtp>, in_pieces<Mode::kMtp, pieces_of<16>>, Mode::kMtp},
 };
 
 }  // namespace

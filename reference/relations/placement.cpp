@@ -90,6 +90,34 @@ void heads_permuted(Trial& trial) {
   trial.claim_pairs(other, pairs);
 }
 
+// A value channel is a column of the state with a v of its own: where it stands is a place too.
+void values_reversed(Trial& trial) {
+  const Run& base = trial.base();
+  const call::Dims& d = base.plan.dims;
+  Record changed = base.record;
+  call::for_each_input(changed, d, [&](const auto&, const auto& axes, call::Tensor& tensor) {
+    if (const auto value = call::find_axis(axes, call::Axis::kValue)) {
+      tensor = call::take(tensor, *value, reversed(d.V));
+    }
+  });
+  const Run other = trial.run(std::move(changed));
+  Pairs pairs;
+  for (std::int64_t n = 0; n < d.rows; ++n) {
+    pair_sequences(base, n, other, n, call::all_indices(d.HV), pairs);
+  }
+  for (auto& [name, list] : pairs) {
+    const bool keys_inside =
+        name != "o" && base.record.convention.state_layout == call::StateLayout::kVK;
+    const auto below = static_cast<std::size_t>(keys_inside ? d.K : 1);
+    const auto V = static_cast<std::size_t>(d.V);
+    for (Pair& p : list) {
+      const std::size_t value = p.other / below % V;
+      p.other += (V - 1 - value) * below - value * below;
+    }
+  }
+  trial.claim_pairs(other, pairs);
+}
+
 // The pad slot keeps its number: it has a meaning.
 std::vector<std::int64_t> other_slots(const Record& r, std::int64_t slots) {
   std::vector<std::int64_t> order = call::all_indices(slots);
@@ -153,6 +181,13 @@ constexpr std::array kTable{
           return d.HV > 1 && d.tokens > 0;
         },
         heads_permuted},
+    Relation{"values_reversed", "the value channels of v and of the states in reverse order",
+             Demand::kSameBitsIfInvariant,
+             [](const Record& r, const contract::Contract&) {
+               const call::Dims d = call::validate(r);
+               return d.V > 1 && d.tokens > 0;
+             },
+             values_reversed},
     Relation{"slots_permuted", "the slots of the pool in reverse order, all indices with them",
              Demand::kSameBits,
              [](const Record& r, const contract::Contract&) {

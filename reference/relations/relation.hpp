@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,6 +48,8 @@ struct Relation {
   bool (*applies)(const call::Record& record, const contract::Contract& contract);
   /// Makes the transformed calls and claims what must correspond (trial.hpp).
   void (*state)(Trial& trial);
+  /// The mode of the transformed calls; absent: that of the original.
+  std::optional<call::Mode> mode = {};
 };
 
 /// Every relation, in the order of the documentation.
@@ -77,6 +80,8 @@ struct Outcome {
 struct Options {
   /// The bits of a row and head do not depend on where in the batch it stands.
   bool batch_invariant = true;
+  /// What the kernel serves: check_all leaves out relations whose calls have another mode.
+  std::vector<call::Mode> modes = {call::Mode::kDecode, call::Mode::kMtp, call::Mode::kPrefill};
 };
 
 /// Tries one relation that applies. `kernel` is called with the record and with transformed ones:
@@ -88,7 +93,7 @@ struct Options {
                             const Kernel& kernel, const contract::Contract& contract,
                             Options options = {});
 
-/// Tries every relation that applies.
+/// Tries every relation that applies and whose calls the kernel serves.
 [[nodiscard]] std::vector<Outcome> check_all(const call::Record& record, const Kernel& kernel,
                                              const contract::Contract& contract,
                                              Options options = {});

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <vector>
 
 #include "reference/relations/tables.hpp"
@@ -38,6 +39,8 @@ std::vector<Outcome> check_all(const call::Record& record, const Kernel& kernel,
   Trial trial(record, kernel, contract, options);
   std::vector<Outcome> outcomes;
   for (const Relation& relation : table()) {
+    const call::Mode mode = relation.mode.value_or(record.mode);
+    if (std::ranges::find(options.modes, mode) == options.modes.end()) continue;
     if (relation.applies(record, contract)) outcomes.push_back(outcome_of(relation, trial));
   }
   return outcomes;

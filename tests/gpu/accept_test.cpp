@@ -19,8 +19,11 @@ namespace {
 using call::DType;
 
 /// Never followed: validation does not read device memory.
-void* no_memory(const std::string& /*name*/, const call::Tensor& /*tensor*/) {
-  return reinterpret_cast<void*>(std::uintptr_t{0x7f0000000000});
+goldenrule_gpu_tensor no_memory(const std::string& /*name*/, const call::Tensor& /*tensor*/) {
+  return {.data = reinterpret_cast<void*>(std::uintptr_t{0x7f0000000000}),
+          .stride = {},
+          .dtype = 0,
+          .reserved = 0};
 }
 
 goldenrule_gpu_status validate(call::Record record, std::string& message) {

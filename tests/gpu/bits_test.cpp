@@ -1,327 +1,266 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Claims about bits: exact worlds, repeatability, independence of the rest of the batch, of poison
-// and of the kernel that served the call, isolation of NaN, replayed graphs.
-#include <cmath>
-#include <cstdint>
+// Claims about bits that are these kernels' own, beyond the relations that any kernel keeps:
+// repeatability, independence of poison, alignment and of the kernel that served the call, of how
+// many tokens follow, replayed graphs; what erases, and what stays.
 #include <cstring>
 #include <limits>
-#include <utility>
 
+#include "fixtures/call/plan.hpp"
+#include "fixtures/call/take.hpp"
+#include "reference/calls/rows.hpp"
 #include "tests/gpu/gpu_test.hpp"
+#include "tests/gpu/judge.hpp"
 
 namespace goldenrule::test {
 namespace {
 
-TEST_CASE("exact worlds are exact to the bit") {
-  REQUIRE_GPU();
-  for_each_family([](Case c) {
-    c.values = Values::kExact;
-    c.gate = Gate::kLinear;
-    c.beta = BetaForm::kDirect;
-    c.norm = QkNorm::kNone;
-    for (const std::int64_t K : {128, 64, 96, 256}) {
-      for (const std::int64_t T : {1, 2}) {
-        c.K = K;
-        c.T = T;
-        const Scenario s(c);
-        Expected expected = expect(s);
-        // No tolerance but the one rounding of the store.
-        for (auto& [tensor, type] :
-             {std::pair{&expected.o, c.io}, std::pair{&expected.final_state, c.state}}) {
-          for (std::size_t i = 0; i < tensor->value.size(); ++i) {
-            tensor->value[i] = call::round_to(type, tensor->value[i]);
-            tensor->tolerance[i] = 0;
-          }
-        }
-        LiveCall live(s);
-        live.launch();
-        live.synchronize();
-        const std::string complaint = live.judge(expected);
-        CHECK_MESSAGE(complaint.empty(), c.name() << ": " << complaint);
-      }
-    }
-  });
+using call::Record;
+using call::Tensor;
+using call::TensorMap;
+using Indices = std::vector<std::int64_t>;
+
+Indices range(std::int64_t begin, std::int64_t end) {
+  Indices indices;
+  for (std::int64_t i = begin; i < end; ++i) indices.push_back(i);
+  return indices;
+}
+
+/// o, states between tokens and final state of row b; slots are rows.
+TensorMap row_of(const TensorMap& outputs, std::int64_t b) {
+  TensorMap row;
+  for (const auto& [name, tensor] : outputs) row[name] = call::take(tensor, 0, std::span(&b, 1));
+  return row;
+}
+
+Record first_rows(const Record& record, std::int64_t count) {
+  return calls::select_rows(record, call::make_plan(record, false), range(0, count));
 }
 
 TEST_CASE("another poison gives the same bits") {
   REQUIRE_GPU();
-  for_each_family([](Case c) {
-    if (!c.kda) c.gap = 3;
-    if (!c.kda) c.K = 100;
-    c.B = 9;
-    c.T = c.kda ? 5 : 1;
-    c.slots = Slots::kPadded;
-    c.separate_final = true;
-    c.intermediates = c.T > 1;
-    const Expected expected = expect(Scenario(c));
-    const auto written = [&](std::uint64_t poison) {
-      const Scenario s(c, poison);
-      LiveCall live(s);
-      live.launch();
-      live.synchronize();
-      const Outputs out = live.outputs();
-      Bytes bytes;
-      const auto keep = [&](const HostTensor& tensor, const ExpectedTensor& e, const Bytes& from) {
-        for (std::size_t i = 0; i < e.value.size(); ++i) {
-          if (e.written[i] == 0) continue;
-          const std::size_t at = tensor.offset(static_cast<std::int64_t>(i));
-          bytes.insert(bytes.end(), &from[at], &from[at] + call::info(tensor.dtype()).bytes);
-        }
-      };
-      keep(s.o, expected.o, out.o);
-      keep(s.final_state, expected.final_state, out.final_state);
-      if (c.intermediates) keep(s.intermediates, expected.intermediates, out.intermediates);
-      return bytes;
-    };
-    const Bytes first = written(1);
-    REQUIRE(!first.empty());
-    int different = 0;
-    for (std::uint64_t run = 0; run < 6; ++run) different += written(run) != first ? 1 : 0;
-    CHECK(different == 0);
-  });
+  for (const char* line : {"op=gdn mode=mtp B=9 T=1 K=100 H=2 HV=4 V=128 slots=padded kept=0 gap=3",
+                           "op=kda mode=mtp B=9 T=5 K=128 H=2 HV=4 V=128 slots=padded kept=0",
+                           "op=kda mode=mtp B=9 T=5 K=128 H=2 HV=4 V=128 slots=permuted"}) {
+    for_each_case(std::string(line) + " state_layout={vk,kv} state={f32,bf16} separate=1",
+                  [](const LiveCase& c, const Record& record) {
+                    const TensorMap first = outputs_of(record, c.placement);
+                    for (std::int64_t seed = 2; seed < 8; ++seed) {
+                      Placement other = c.placement;
+                      other.poison = seed;
+                      CHECK(difference(first, outputs_of(record, other)) == "");
+                    }
+                  });
+  }
 }
 
 TEST_CASE("100 runs give the same bits") {
   REQUIRE_GPU();
-  for_each_family([](Case c) {
-    c.B = 70;
-    c.separate_final = true;  // so that each run starts from the same states
-    c.T = c.kda ? 5 : 1;
-    LiveCall live{Scenario(c)};
-    live.launch();
-    live.synchronize();
-    const Outputs first = live.outputs();
-    int different = 0;
-    for (int run = 0; run < 100; ++run) {
-      live.launch();
-      live.synchronize();
-      different += live.outputs() == first ? 0 : 1;
-    }
-    CHECK(different == 0);
-  });
-}
-
-/// Bytes of o and of the state of row b.
-Bytes row_bits(const Case& c, std::int64_t b, const Outputs& out) {
-  const std::size_t o_row = out.o.size() / static_cast<std::size_t>(c.B);
-  const std::size_t s_row = out.final_state.size() / static_cast<std::size_t>(c.B);
-  const auto at = static_cast<std::ptrdiff_t>(b);
-  Bytes bytes(out.o.begin() + at * static_cast<std::ptrdiff_t>(o_row),
-              out.o.begin() + (at + 1) * static_cast<std::ptrdiff_t>(o_row));
-  bytes.insert(bytes.end(), out.final_state.begin() + at * static_cast<std::ptrdiff_t>(s_row),
-               out.final_state.begin() + (at + 1) * static_cast<std::ptrdiff_t>(s_row));
-  return bytes;
+  for_each_case(kFamilies + "mode=mtp B=70 T={1,5} H=2 HV=4 K=128 V=128 kept=0 separate=1",
+                [](const LiveCase& c, const Record& record) {
+                  LiveCall live(record,
+                                c.placement);  // separate: each run starts from the same states
+                  live.launch();
+                  live.synchronize();
+                  const TensorMap first = live.outputs();
+                  int different = 0;
+                  for (int run = 0; run < 100; ++run) {
+                    live.launch();
+                    live.synchronize();
+                    different += difference(first, live.outputs()).empty() ? 0 : 1;
+                  }
+                  CHECK(different == 0);
+                });
 }
 
 /// Whether the tensor cores serve this case of K = 128 and aligned bf16: their sums have another
 /// order than those of all other kernels.
-bool by_matrices(const Case& c) { return !c.kda && c.K == 128 && c.T >= 2 && c.T <= 8; }
+bool by_matrices(const Record& record, std::int64_t T) {
+  return record.op == call::Op::kGatedDeltaRule && call::validate(record).K == 128 && T >= 2 &&
+         T <= 8;
+}
 
-/// The same row 0 in another batch: the values of a tensor are a function of position, and row 0
-/// comes first.
 TEST_CASE("a row does not depend on the batch, nor on the alignment") {
   REQUIRE_GPU();
-  for_each_family([](Case c) {
-    for (const std::int64_t T : {1, 6, 9}) {
-      c.T = T;
-      c.B = 1;
-      const Bytes alone = row_bits(c, 0, outputs_of(c));
-      for (const std::int64_t B : {2, 40, 70}) {
-        c.B = B;
-        CHECK_MESSAGE(row_bits(c, 0, outputs_of(c)) == alone, c.name());
-      }
-      c.B = 1;
-      if (!by_matrices(c)) {
-        c.shift = 1;  // off every alignment: the general kernel
-        CHECK_MESSAGE(row_bits(c, 0, outputs_of(c)) == alone, c.name());
-      }
-      c.shift = 0;
-      c.dependent = true;
-      CHECK_MESSAGE(row_bits(c, 0, outputs_of(c)) == alone, c.name());
-      c.dependent = false;
-    }
-  });
+  for_each_case(kFamilies + "mode=mtp B=70 T={1,6,9} H=2 HV=4 K=128 V=128 kept=0",
+                [](const LiveCase& c, const Record& record) {
+                  const Record one = first_rows(record, 1);
+                  const TensorMap alone = row_of(outputs_of(one, c.placement), 0);
+                  const auto same = [&](const Record& r, Placement placement) {
+                    placement.kept = 0;
+                    return difference(alone, row_of(outputs_of(r, placement), 0));
+                  };
+                  for (const std::int64_t B : {2, 40, 70}) {
+                    CHECK(same(first_rows(record, B), {}) == "");
+                  }
+                  // Off every alignment: the general kernel.
+                  if (!by_matrices(record, c.call.T)) CHECK(same(one, {.shift = 1}) == "");
+                  CHECK(same(one, {.dependent = 1}) == "");
+                });
 }
 
 TEST_CASE("a row does not depend on how many heads keep all their states") {
   REQUIRE_GPU();
-  for_each_family([](Case c) {
-    if (c.kda) return;
-    c.T = 4;
-    c.intermediates = true;
-    c.B = 1;
-    const Bytes alone = row_bits(c, 0, outputs_of(c));
-    const std::string kept = std::string(c.layout == StateLayout::kVK ? "vk_" : "kv_") +
-                             (c.state == DType::kBF16 ? "bf16" : "f32") + "_head_kept_r128x8";
-    const std::uint64_t before = hits_by_name().at(kept);
-    c.B = 270;  // 1,080 heads
-    CHECK_MESSAGE(row_bits(c, 0, outputs_of(c)) == alone, c.name());
-    CHECK_MESSAGE(hits_by_name().at(kept) > before, kept);
-  });
+  for_each_case(
+      "op=gdn mode=mtp B=270 T=4 H=2 HV=4 K=128 V=128 state_layout={vk,kv} "
+      "state={f32,bf16}",
+      [](const LiveCase&, const Record& record) {
+        const auto before = hits_by_name();
+        const TensorMap alone = row_of(outputs_of(first_rows(record, 1)), 0);
+        const auto between = hits_by_name();
+        CHECK(difference(alone, row_of(outputs_of(record), 0)) == "");  // 1,080 heads
+        int served_both = 0;
+        for (const auto& [name, hits] : hits_by_name()) {
+          served_both += hits > between.at(name) && between.at(name) > before.at(name) ? 1 : 0;
+        }
+        CHECK_MESSAGE(served_both == 0, "one kernel served both: nothing was compared");
+      });
 }
 
-template <class F>
-void for_each_fp32_case(F&& f) {
-  for (const bool kda : {false, true}) {
-    for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
-      for (const std::int64_t K : {128, 100}) {
-        Case c;
-        c.kda = kda;
-        c.layout = layout;
-        c.K = K;
-        c.B = 1;
-        c.T = 11;
-        f(c);
-      }
-    }
+/// The first `count` tokens as a call of their own.
+Record prefix(Record record, std::int64_t count) {
+  take_inputs(record, call::Axis::kToken, range(0, count));
+  return record;
+}
+
+/// The bits of the first `count` tokens of o and of the states after them; B = 1.
+TensorMap past(const TensorMap& outputs, std::int64_t count) {
+  TensorMap first;
+  for (const char* name : {"o", "intermediate_states"}) {
+    first[name] = call::take(outputs.at(name), 1, range(0, count));
   }
-}
-
-/// The first c.T tokens of `whole`, as a case of their own.
-Scenario prefix(const Case& c, const Scenario& whole, std::int64_t first = 0) {
-  Scenario part(c);
-  for (HostTensor Scenario::*tensor :
-       {&Scenario::q, &Scenario::k, &Scenario::v, &Scenario::gate, &Scenario::beta}) {
-    Bytes& to = (part.*tensor).bytes();
-    const std::size_t token = to.size() / static_cast<std::size_t>(c.T);
-    std::memcpy(to.data(), (whole.*tensor).bytes().data() + static_cast<std::size_t>(first) * token,
-                to.size());
-  }
-  return part;
-}
-
-Outputs run(const Scenario& s) {
-  LiveCall live(s);
-  live.launch();
-  live.synchronize();
-  return live.outputs();
+  return first;
 }
 
 TEST_CASE("MTP gives a token the same bits however many follow") {
   REQUIRE_GPU();
-  for_each_fp32_case([](Case c) {
-    c.intermediates = true;
-    const Scenario whole(c);
-    const Outputs all_tokens = run(whole);
-    Case eight = c;
-    eight.T = 8;
-    const Outputs first_eight = run(prefix(eight, whole));
-    for (const std::int64_t T : {1, 2, 7, 8, 9}) {
-      Case some = c;
-      some.T = T;
-      const Outputs& all = by_matrices(some) ? first_eight : all_tokens;
-      const Outputs out = run(prefix(some, whole));
-      const auto same = [&](const Bytes& part, const Bytes& of) {
-        return !part.empty() && std::memcmp(part.data(), of.data(), part.size()) == 0;
-      };
-      CHECK_MESSAGE(same(out.o, all.o), some.name());
-      CHECK_MESSAGE(same(out.intermediates, all.intermediates), some.name());
-      // The state after the last token is what is kept after it.
-      const std::size_t state = out.final_state.size();
-      CHECK_MESSAGE(
-          std::memcmp(out.final_state.data(),
-                      all.intermediates.data() + (static_cast<std::size_t>(T) - 1) * state,
-                      state) == 0,
-          some.name());
-    }
-  });
-}
-
-/// Both are within their budget of the exact result, so within two of each other.
-TEST_CASE("MTP is repeated decode") {
-  REQUIRE_GPU();
-  for_each_fp32_case([](const Case& c) {
-    const Scenario whole(c);
-    const Outputs at_once = run(whole);
-    const Expected expected = expect(whole);
-    Case one = c;
-    one.T = 1;
-    Bytes o, state = whole.state.bytes();
-    for (std::int64_t t = 0; t < c.T; ++t) {
-      Scenario step = prefix(one, whole, t);
-      step.state.bytes() = state;
-      const Outputs out = run(step);
-      o.insert(o.end(), out.o.begin(), out.o.end());
-      state = out.final_state;
-    }
-    Scenario stepwise = whole, together = whole;
-    stepwise.o.bytes() = o;
-    stepwise.state.bytes() = state;
-    together.o.bytes() = at_once.o;
-    together.state.bytes() = at_once.final_state;
-    const auto outside = [](const HostTensor& a, const HostTensor& b, const ExpectedTensor& e) {
-      std::int64_t count = 0;
-      for (std::int64_t i = 0; i < a.count(); ++i) {
-        const double difference = std::abs(a.get(i) - b.get(i));
-        count += difference <= 2 * e.tolerance[static_cast<std::size_t>(i)] ? 0 : 1;
-      }
-      return count;
-    };
-    CHECK_MESSAGE(outside(stepwise.o, together.o, expected.o) == 0, c.name());
-    CHECK_MESSAGE(outside(stepwise.state, together.state, expected.final_state) == 0, c.name());
-  });
-}
-
-TEST_CASE("NaN and infinity stay in their row") {
-  REQUIRE_GPU();
-  for_each_family([](Case c) {
-    for (const std::int64_t K : {128, 60}) {
-      c.K = K;
-      c.B = 3;
-      c.T = 2;
-      const Outputs clean = outputs_of(c);
-      for (HostTensor Scenario::*tensor : {&Scenario::q, &Scenario::k, &Scenario::v,
-                                           &Scenario::gate, &Scenario::beta, &Scenario::state}) {
-        for (const double bad :
-             {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-          Scenario s(c);
-          HostTensor& x = s.*tensor;
-          const std::int64_t row = x.count() / c.B;
-          for (std::int64_t i = row; i < 2 * row; ++i) x.set(i, bad);
-          LiveCall live(s);
-          live.launch();
-          live.synchronize();
-          const Outputs out = live.outputs();
-          CHECK(row_bits(c, 0, out) == row_bits(c, 0, clean));
-          CHECK(row_bits(c, 2, out) == row_bits(c, 2, clean));
-          // Otherwise the test would not see a kernel that ignores the tensor.
-          CHECK(row_bits(c, 1, out) != row_bits(c, 1, clean));
+  for_each_case(
+      "op={gdn,kda} mode=mtp B=1 T=11 H=2 HV=4 K={128,100} V=128 state_layout={vk,kv}",
+      [](const LiveCase&, const Record& record) {
+        const TensorMap all = outputs_of(record);
+        const TensorMap eight = outputs_of(prefix(record, 8));
+        for (const std::int64_t T : {1, 2, 7, 8, 9}) {
+          const TensorMap some = outputs_of(prefix(record, T));
+          const TensorMap& whole = by_matrices(record, T) ? eight : all;
+          CHECK(difference(past(some, T), past(whole, T)) == "");
+          // The state after the last token is what is kept after it.
+          const Tensor last = call::take(whole.at("intermediate_states"), 1, range(T - 1, T));
+          CHECK(first_difference("state", last.bytes(), some.at("final_state").bytes()) == "");
         }
-      }
-    }
+      });
+}
+
+TEST_CASE("an accepted count is a shorter call") {
+  REQUIRE_GPU();
+  for_each_case(
+      kFamilies + "mode=mtp B=4 T=6 H=1 HV=2 K={128,60} V=37 accepted=mixed",
+      [](const LiveCase&, const Record& record) {
+        const TensorMap outputs = outputs_of(record);
+        const Indices accepted = record.inputs.at("accepted_tokens").to_integers();
+        for (std::int64_t b = 0; b < 4; ++b) {
+          const std::int64_t n = accepted[static_cast<std::size_t>(b)];
+          if (n == 0) continue;
+          const TensorMap row = row_of(outputs, b);
+          const Tensor state = call::take(row.at("intermediate_states"), 1, range(n - 1, n));
+          CHECK(first_difference("state", state.bytes(), row.at("final_state").bytes()) == "");
+        }
+      });
+}
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+TEST_CASE("a token sees nothing of the tokens behind it, wherever these begin") {
+  REQUIRE_GPU();
+  for_each_case(kFamilies + "mode=mtp B=1 T=8 H=1 HV=2 K={128,60} V=37",
+                [](const LiveCase&, const Record& record) {
+                  const TensorMap clean = outputs_of(record);
+                  for (const std::int64_t begin : {1, 5, 7}) {
+                    Record other = record;
+                    for (const char* name : {"q", "k", "v", "a", "b"}) {
+                      Tensor& t = other.inputs.at(name);
+                      calls::change(t, [&](std::int64_t i, double x) {
+                        return i / (t.size() / 8) >= begin ? kNaN : x;
+                      });
+                    }
+                    const TensorMap poisoned = outputs_of(other);
+                    CHECK(difference(past(clean, begin), past(poisoned, begin)) == "");
+                    CHECK(difference(past(clean, begin + 1), past(poisoned, begin + 1)) != "");
+                  }
+                });
+}
+
+/// Tensor by tensor, and infinity too: the relation `neighbour_nan` poisons all at once.
+TEST_CASE("NaN and infinity in one tensor stay in their row") {
+  REQUIRE_GPU();
+  for_each_case(kFamilies + "mode=mtp B=3 T=2 H=2 HV=4 K={128,60} V=128 kept=0",
+                [](const LiveCase& c, const Record& record) {
+                  const TensorMap clean = outputs_of(record, c.placement);
+                  for (const char* name : {"q", "k", "v", "a", "b", "initial_state"}) {
+                    for (const double bad : {kNaN, std::numeric_limits<double>::infinity()}) {
+                      Record other = record;
+                      Tensor& t = other.inputs.at(name);
+                      const std::int64_t row = t.size() / 3;
+                      calls::change(
+                          t, [&](std::int64_t i, double x) { return i / row == 1 ? bad : x; });
+                      const TensorMap out = outputs_of(other, c.placement);
+                      for (const std::int64_t b : {0, 2}) {
+                        CHECK(difference(row_of(clean, b), row_of(out, b)) == "");
+                      }
+                      // Otherwise the test would not see a kernel that ignores the tensor.
+                      CHECK(difference(row_of(clean, 1), row_of(out, 1)) != "");
+                    }
+                  }
+                });
+}
+
+TEST_CASE("alpha = 0 erases; with beta = 0 and no gate the state stays, bit for bit") {
+  REQUIRE_GPU();
+  const std::string shape = "mode=mtp B=2 T=2 H=1 HV=2 K={128,60} V=37 ";
+  for_each_case(kFamilies + shape + "gate=linear", [](const LiveCase&, Record record) {
+    const TensorMap kept = outputs_of(record);
+    Tensor& g = record.inputs.at("g");
+    const std::int64_t token = g.size() / 4;  // the first one of both rows
+    calls::change(g, [&](std::int64_t i, double x) { return i / token % 2 == 0 ? 0.0 : x; });
+    Record other = record;
+    calls::change(other.inputs.at("initial_state"),
+                  [](std::int64_t, double x) { return -1e3 * x; });
+    CHECK(difference(outputs_of(record), outputs_of(other)) == "");
+    CHECK(difference(outputs_of(record), kept) != "");
+  });
+  for_each_case(kFamilies + shape + "gate=none beta=direct", [](const LiveCase&, Record record) {
+    calls::change(record.inputs.at("beta"), [](std::int64_t, double) { return 0.0; });
+    CHECK(first_difference("state", record.inputs.at("initial_state").bytes(),
+                           outputs_of(record).at("final_state").bytes()) == "");
   });
 }
 
 TEST_CASE("a replayed graph follows the slots and counts of the moment") {
   REQUIRE_GPU();
-  for (const bool dependent : {false, true}) {
-    Case c;
-    c.B = 4;
-    c.T = 3;
-    c.slots = Slots::kPermuted;
-    c.accepted = true;
-    c.separate_final = true;
-    c.dependent = dependent;
-    Scenario s(c);
-    LiveCall live(s);
-    const gpu::Stream stream = gpu::make_stream();
-    const gpu::GraphExec graph =
-        gpu::capture(stream.get(), [&](cudaStream_t at) { live.launch(at); });
-    gpu::check_cuda(cudaGraphLaunch(graph.get(), stream.get()), "cudaGraphLaunch");
-    live.synchronize();
-    CHECK(live.judge(expect(s)) == "");
-
-    for (std::int64_t b = 0; b < c.B; ++b) {
-      s.state_indices.set(b, static_cast<double>(b == 2 ? -1 : 2 * (c.B - b)));
-      s.accepted.set(b, static_cast<double>(c.T - b));
-    }
-    s.accepted.set(3, 2);
-    live.reset(s);
-    gpu::check_cuda(cudaGraphLaunch(graph.get(), stream.get()), "cudaGraphLaunch");
-    live.synchronize();
-    CHECK(live.judge(expect(s)) == "");
-  }
+  for_each_case(
+      "op=gdn mode=mtp B=4 T=3 H=2 HV=4 K=128 V=128 P=11 slots=permuted accepted=mixed separate=1 "
+      "dependent={0,1}",
+      [](const LiveCase& c, Record record) {
+        LiveCall live(record, c.placement);
+        const gpu::Stream stream = gpu::make_stream();
+        const gpu::GraphExec graph =
+            gpu::capture(stream.get(), [&](cudaStream_t at) { live.launch(at); });
+        const auto replay_and_judge = [&] {
+          gpu::check_cuda(cudaGraphLaunch(graph.get(), stream.get()), "cudaGraphLaunch");
+          live.synchronize();
+          CHECK(live.stray_write() == "");
+          record.outputs = live.outputs();
+          Tally tally;
+          CHECK(judge(record, false, tally) == "");
+          record.outputs.clear();
+        };
+        replay_and_judge();
+        for (std::int64_t b = 0; b < 4; ++b) {
+          record.inputs.at("state_indices").set(b, static_cast<double>(b == 2 ? -1 : 2 * (4 - b)));
+          record.inputs.at("accepted_tokens").set(b, static_cast<double>(b == 3 ? 2 : 3 - b));
+        }
+        live.reset(record);
+        replay_and_judge();
+      });
 }
 
 }  // namespace

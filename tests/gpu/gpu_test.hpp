@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every GPU test needs: a way to say that there is no GPU, and a loop over cases that counts.
+// What every GPU test needs: a way to say that there is no GPU, and loops over lines.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "tests/gpu/live_call.hpp"
 
@@ -22,19 +21,15 @@
 
 namespace goldenrule::test {
 
-/// Calls f for both operations, layouts and state types.
+/// Both operations, layouts and state types.
+inline const std::string kFamilies = "op={gdn,kda} state_layout={vk,kv} state={f32,bf16} ";
+
+/// Calls f(case, its record) for every case of a line with braces.
 template <class F>
-void for_each_family(F&& f) {
-  for (const bool kda : {false, true}) {
-    for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
-      for (const DType state : {DType::kF32, DType::kBF16}) {
-        Case c;
-        c.kda = kda;
-        c.layout = layout;
-        c.state = state;
-        f(c);
-      }
-    }
+void for_each_case(const std::string& line, F&& f) {
+  for (const LiveCase& c : parse_list(line)) {
+    CAPTURE(canonical(c));
+    f(c, make_record(c));
   }
 }
 
@@ -45,18 +40,6 @@ inline std::map<std::string, std::uint64_t> hits_by_name() {
     hits[goldenrule_gpu_dispatch_name(i)] += goldenrule_gpu_dispatch_entry_hits(i);
   }
   return hits;
-}
-
-/// Runs all cases; the first complaints are printed, and an empty list fails.
-inline void check_cases(const std::vector<Case>& cases) {
-  REQUIRE(!cases.empty());
-  int failures = 0;
-  for (const Case& c : cases) {
-    const std::string complaint = run_case(c);
-    if (!complaint.empty() && ++failures <= 5) MESSAGE(complaint);
-  }
-  std::printf("%zu cases, %d failed\n", cases.size(), failures);
-  CHECK(failures == 0);
 }
 
 }  // namespace goldenrule::test

@@ -5,8 +5,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "tests/gpu/random.hpp"
-
 namespace goldenrule::test {
 namespace {
 
@@ -14,6 +12,14 @@ std::string hex(std::byte b) {
   char text[8];
   std::snprintf(text, sizeof text, "0x%02x", static_cast<unsigned>(b));
   return text;
+}
+
+/// splitmix64 of seed and position: cheap, and the same whatever the order.
+std::uint64_t random_bits(std::uint64_t seed, std::uint64_t i) {
+  std::uint64_t x = (seed * 0x9e3779b97f4a7c15ULL + i + 1) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+  return x ^ x >> 31;
 }
 
 }  // namespace
@@ -33,33 +39,42 @@ GuardedBuffer::GuardedBuffer(std::string name, std::size_t bytes, std::uint64_t 
     : name_(std::move(name)),
       size_(bytes),
       shift_(shift),
-      redzone_(memory == Memory::kGuarded ? kRedzone : 0),
-      image_(make_poison(memory == Memory::kGuarded ? bytes + 2 * kRedzone : 0, seed)),
-      memory_(gpu::allocate_device(memory == Memory::kGuarded ? image_.size() : bytes + shift)) {
-  if (image_.empty()) return;
-  gpu::check_cuda(cudaMemcpy(memory_.get(), image_.data(), image_.size(), cudaMemcpyHostToDevice),
-                  "upload");
+      redzone_(memory == Memory::kBare ? 0 : kRedzone),
+      image_(make_poison(memory == Memory::kBare ? 0 : bytes + 2 * kRedzone, seed)) {
+  if (memory == Memory::kHost) {
+    host_ = image_;
+    memory_ = host_.data();
+    return;
+  }
+  device_ = gpu::allocate_device(memory == Memory::kBare ? bytes + shift : image_.size());
+  memory_ = static_cast<std::byte*>(device_.get());
+  if (!image_.empty()) copy(memory_, image_.data(), image_.size());
 }
 
-void* GuardedBuffer::data() const {
-  return static_cast<std::byte*>(memory_.get()) + redzone_ + shift_;
+void GuardedBuffer::copy(void* to, const void* from, std::size_t count) const {
+  if (!host_.empty()) {
+    std::memcpy(to, from, count);
+  } else {
+    gpu::check_cuda(cudaMemcpy(to, from, count, cudaMemcpyDefault), name_.c_str());
+  }
 }
+
+void* GuardedBuffer::data() const { return memory_ + redzone_ + shift_; }
 
 void GuardedBuffer::upload(std::span<const std::byte> bytes) {
-  gpu::check_cuda(cudaMemcpy(data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice), "upload");
+  copy(data(), bytes.data(), bytes.size());
 }
 
 Bytes GuardedBuffer::download() const {
   Bytes bytes(size_);
-  gpu::check_cuda(cudaMemcpy(bytes.data(), data(), size_, cudaMemcpyDeviceToHost), "download");
+  copy(bytes.data(), data(), size_);
   return bytes;
 }
 
 std::string GuardedBuffer::violation() const {
   Bytes now(image_.size());
   if (now.empty()) return "";
-  gpu::check_cuda(cudaMemcpy(now.data(), memory_.get(), now.size(), cudaMemcpyDeviceToHost),
-                  "download");
+  copy(now.data(), memory_, now.size());
   const std::size_t begin = redzone_ + shift_, end = begin + size_;
   for (std::size_t i = 0; i < now.size(); ++i) {
     if ((i >= begin && i < end) || now[i] == image_[i]) continue;

@@ -25,6 +25,7 @@ enum class Memory {
   kGuarded,  ///< poisoned, between two redzones
   kBare,     ///< exactly its bytes, uninitialised: redzones would hide from memcheck the accesses
              ///< that lie in them, and poison from initcheck what nobody wrote
+  kHost,     ///< guarded, in the host's memory: for tests of the harness without a device
 };
 
 class GuardedBuffer {
@@ -41,19 +42,18 @@ class GuardedBuffer {
 
   void upload(std::span<const std::byte> bytes);
   [[nodiscard]] Bytes download() const;
-  /// What a guarded buffer held when it was made.
-  [[nodiscard]] std::span<const std::byte> poison() const {
-    return {image_.data() + redzone_ + shift_, size_};
-  }
-
   /// "" if both redzones are intact, else one line: buffer, side, first byte, expected, actual.
   [[nodiscard]] std::string violation() const;
 
  private:
+  void copy(void* to, const void* from, std::size_t count) const;
+
   std::string name_;
   std::size_t size_, shift_, redzone_;
   Bytes image_;  // what was in the memory, redzones included, when it was made
-  gpu::DeviceMemory memory_;
+  gpu::DeviceMemory device_;
+  Bytes host_;
+  std::byte* memory_ = nullptr;
 };
 
 /// "" if equal, else one line naming the first byte that differs. `where` is put in front.

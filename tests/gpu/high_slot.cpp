@@ -9,24 +9,20 @@ constexpr std::size_t kSlotBytes = std::size_t{32} * 128 * 128 * 4;
 constexpr std::size_t kPoolBytes = kSlotBytes * kSlots;
 constexpr std::size_t kSlack = 256;  // for a pool that is off its alignment
 
-Scenario scenario_of(Case c) {
-  c.B = 1;
-  c.H = 16;
-  c.HV = 32;
-  c.K = c.V = 128;
-  c.state = DType::kF32;
-  c.slots = Slots::kPermuted;
-  return Scenario(c);
+std::span<const std::byte> start_state(const call::Record& record) {
+  return record.inputs.at("initial_state").bytes().first(kSlotBytes);
 }
 
 /// The call with its row's state in `slot` of a pool of zeros; what is in the slot and in o after
 /// it.
-Bytes run_in_slot(const Scenario& s, std::int64_t slot, Kernel kernel, void* memory) {
-  std::byte* pool = static_cast<std::byte*>(memory) + s.c.shift * std::int64_t{sizeof(float)};
+Bytes run_in_slot(const LiveCase& c, std::int64_t slot, const Kernel& kernel, void* memory) {
+  const call::Record record = make_record(c);
+  std::byte* pool =
+      static_cast<std::byte*>(memory) + c.placement.shift * std::int64_t{sizeof(float)};
   std::byte* at = pool + kSlotBytes * static_cast<std::size_t>(slot);
-  gpu::check_cuda(cudaMemcpy(at, s.state.bytes().data(), kSlotBytes, cudaMemcpyHostToDevice),
+  gpu::check_cuda(cudaMemcpy(at, start_state(record).data(), kSlotBytes, cudaMemcpyHostToDevice),
                   "upload");
-  LiveCall live(s);
+  LiveCall live(record, c.placement);
   live.args().state.data = pool;
   live.args().slots = kSlots;
   const auto index = static_cast<std::int32_t>(slot);
@@ -37,7 +33,8 @@ Bytes run_in_slot(const Scenario& s, std::int64_t slot, Kernel kernel, void* mem
   live.synchronize();
   Bytes result(kSlotBytes);
   gpu::check_cuda(cudaMemcpy(result.data(), at, kSlotBytes, cudaMemcpyDeviceToHost), "result");
-  const Bytes o = live.outputs().o;
+  const call::TensorMap outputs = live.outputs();
+  const std::span<const std::byte> o = outputs.at("o").bytes();
   result.insert(result.end(), o.begin(), o.end());
   return result;
 }
@@ -50,22 +47,22 @@ bool has_room_for_high_slot() {
   return free > kPoolBytes + (std::size_t{1} << 30);
 }
 
-std::string high_slot_complaint(Case c, Kernel kernel) {
-  const Scenario s = scenario_of(c);
+std::string high_slot_complaint(const LiveCase& c, const Kernel& kernel) {
   const gpu::DeviceMemory pool = gpu::allocate_device(kPoolBytes + kSlack);
   Bytes results[2];
   for (const std::int64_t slot : {kLow, kHigh}) {
     gpu::check_cuda(cudaMemset(pool.get(), 0, kPoolBytes + kSlack), "cudaMemset");
-    results[slot == kHigh ? 1 : 0] = run_in_slot(s, slot, kernel, pool.get());
+    results[slot == kHigh ? 1 : 0] = run_in_slot(c, slot, kernel, pool.get());
   }
-  const std::span state(s.state.bytes().data(), kSlotBytes);
-  if (first_difference("", state, results[0]).empty()) return "the low slot was not written";
+  const call::Record record = make_record(c);
+  if (first_difference("", start_state(record), results[0]).empty())
+    return "the low slot was not written";
   return first_difference("high slot", results[0], results[1]);
 }
 
-void run_in_high_slot(Case c, Kernel kernel) {
+void run_in_high_slot(const LiveCase& c, const Kernel& kernel) {
   const gpu::DeviceMemory pool = gpu::allocate_device(kPoolBytes + kSlack);
-  static_cast<void>(run_in_slot(scenario_of(c), kHigh, kernel, pool.get()));
+  static_cast<void>(run_in_slot(c, kHigh, kernel, pool.get()));
 }
 
 }  // namespace goldenrule::test

@@ -3,111 +3,112 @@
 // What only the device can see: slots and counts of any value. A call with them may have no defined
 // result, but it touches nothing outside its buffers, and no slot that no index names. And calls
 // that the host refuses write nothing at all.
-#include <algorithm>
+#include <cstring>
 #include <functional>
 #include <limits>
-#include <set>
+#include <string_view>
 
+#include "fixtures/random/philox.hpp"
 #include "tests/gpu/gpu_test.hpp"
-#include "tests/gpu/random.hpp"
 
 namespace goldenrule::test {
 namespace {
 
+const char* const kIndices[] = {"state_indices", "output_state_indices", "ssm_state_indices",
+                                "num_accepted_tokens", "accepted_tokens"};
+
 /// Slots, counts, and what lies around them and around the ends of the types.
-std::int64_t hostile(const Scenario& s, std::uint64_t seed, std::uint64_t i) {
+std::vector<std::int64_t> hostile_values(const call::Dims& d, bool wide) {
   using Wide = std::numeric_limits<std::int64_t>;
   using Narrow = std::numeric_limits<std::int32_t>;
-  const std::int64_t values[] = {0,
-                                 1,
-                                 s.c.T,
-                                 s.c.T + 1,
-                                 s.pool - 1,
-                                 s.pool,
-                                 s.pool + 1,
-                                 -1,
-                                 -2,
-                                 Narrow::max(),
-                                 Narrow::min(),
-                                 s.c.wide_indices ? Wide::max() : 2,
-                                 s.c.wide_indices ? Wide::min() : 3,
-                                 s.c.wide_indices ? std::int64_t{1} << 32 : 1};  // 0 in 32 bits
-  return values[random_bits(seed, i) % std::size(values)];
+  std::vector<std::int64_t> values{0,           1,  d.T, d.T + 1,       d.slots - 1,  d.slots,
+                                   d.slots + 1, -1, -2,  Narrow::max(), Narrow::min()};
+  if (wide) values.insert(values.end(), {Wide::max(), Wide::min(), std::int64_t{1} << 32});
+  return values;
 }
 
 /// Not by way of double, which cannot hold the largest.
-void set_integer(HostTensor& tensor, std::int64_t i, std::int64_t x) {
-  std::byte* to = &tensor.bytes()[tensor.offset(i)];
+void set_integer(call::Tensor& tensor, std::int64_t i, std::int64_t x) {
+  const std::size_t bytes = call::info(tensor.dtype()).bytes;
   const auto narrow = static_cast<std::int32_t>(x);
-  if (tensor.dtype() == DType::kI64) {
-    std::copy_n(reinterpret_cast<const std::byte*>(&x), sizeof x, to);
-  } else {
-    std::copy_n(reinterpret_cast<const std::byte*>(&narrow), sizeof narrow, to);
-  }
+  const void* from = bytes == sizeof x ? static_cast<const void*>(&x) : &narrow;
+  std::memcpy(&tensor.bytes()[static_cast<std::size_t>(i) * bytes], from, bytes);
 }
 
-/// Everything may be written but the slots of the pool that no index names.
-Expected unnamed_slots_stay(const Scenario& s, const std::set<std::int64_t>& named) {
-  Expected e;
-  e.o = ExpectedTensor(s.o.count());
-  e.final_state = ExpectedTensor(s.state.count());
-  e.intermediates = ExpectedTensor(s.intermediates.count());
-  std::ranges::fill(e.o.written, 1);
-  std::ranges::fill(e.intermediates.written, 1);
-  const std::size_t block = e.final_state.written.size() / static_cast<std::size_t>(s.pool);
-  for (const std::int64_t slot : named) {
-    if (slot < 0 || slot >= s.pool || slot == s.c.pad_slot) continue;
-    std::fill_n(e.final_state.written.begin() +
-                    static_cast<std::ptrdiff_t>(block * static_cast<std::size_t>(slot)),
-                block, 1);
+/// Hostile numbers in every index tensor. Everything may be written then but the slots of the pool
+/// that no index names.
+WriteSet make_hostile(call::Record& record, std::uint64_t seed) {
+  const call::Dims d = call::validate(record);
+  WriteSet writes{
+      .o = true,
+      .final_state = std::vector<bool>(static_cast<std::size_t>(d.slots)),
+      .intermediate_states = std::vector<bool>(static_cast<std::size_t>(d.tokens), true)};
+  for (const char* name : kIndices) {
+    const auto it = record.inputs.find(name);
+    if (it == record.inputs.end()) continue;
+    const auto values = hostile_values(d, it->second.dtype() == call::DType::kI64);
+    const random::Stream stream(seed, name);
+    for (std::int64_t i = 0; i < it->second.size(); ++i) {
+      const std::int64_t x = values[stream.bits(i) % values.size()];
+      set_integer(it->second, i, x);
+      const bool slot = std::string_view(name).ends_with("state_indices");
+      if (slot && x >= 0 && x < d.slots && x != record.convention.pad_slot) {
+        writes.final_state[static_cast<std::size_t>(x)] = true;
+      }
+    }
   }
-  return e;
+  return writes;
 }
 
 TEST_CASE("any slot and any count: nothing outside the buffers is touched") {
   REQUIRE_GPU();
   int calls = 0;
-  for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
-    for (const std::int64_t K : {128, 60}) {
-      for (const Slots slots : {Slots::kPermuted, Slots::kOutput, Slots::kScatter}) {
-        for (const bool wide : {false, true}) {
-          for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-            Case c;
-            c.layout = layout;
-            c.state = seed % 2 == 0 ? DType::kF32 : DType::kBF16;
-            c.K = K;
-            c.V = 64;
-            c.H = c.HV = 1;
-            c.B = 7;
-            c.T = seed % 3 == 0 ? 1 : 4;
-            c.slots = slots;
-            c.wide_indices = wide;
-            c.accepted = slots != Slots::kScatter;
-            c.pad_slot = seed == 5 ? 2 : -1;
-            Scenario s(c);
-            std::set<std::int64_t> named;
-            std::uint64_t stream = seed * 64;
-            for (HostTensor* tensor : {&s.state_indices, &s.output_state_indices,
-                                       &s.ssm_state_indices, &s.num_accepted, &s.accepted}) {
-              ++stream;
-              for (std::int64_t i = 0; i < tensor->count(); ++i) {
-                const std::int64_t x = hostile(s, stream, static_cast<std::uint64_t>(i));
-                set_integer(*tensor, i, x);
-                if (tensor != &s.num_accepted && tensor != &s.accepted) named.insert(x);
-              }
-            }
-            LiveCall live(s);
-            live.launch();
-            live.synchronize();
-            const std::string complaint = live.stray_write(unnamed_slots_stay(s, named));
-            CHECK_MESSAGE(complaint.empty(), c.name() << ": " << complaint);
-            ++calls;
-          }
-        }
-      }
-    }
-  }
+  const std::string shape =
+      "op=gdn mode=mtp B=7 T={1,4} H=1 HV=1 K={128,60} V=64 state_layout={vk,kv} state={f32,bf16} "
+      "index={i32,i64} pad_slot={-1,2} seed={1,2,3} kept=0 ";
+  for_each_case(shape + "slots={permuted,separate} accepted=mixed\n" + shape + "slots=scatter",
+                [&](const LiveCase& c, call::Record record) {
+                  const WriteSet writes = make_hostile(record, c.call.seed);
+                  LiveCall live(record, c.placement);
+                  live.launch();
+                  live.synchronize();
+                  CHECK(live.stray_write(writes) == "");
+                  ++calls;
+                });
   std::printf("%d hostile calls\n", calls);
+}
+
+TEST_CASE("the checking kernel reports what only the device can see") {
+  REQUIRE_GPU();
+  call::Record record = record_of(
+      "op=gdn mode=mtp B=6 T=1 H=2 HV=4 K=128 V=128 slots=separate accepted=mixed index=i32");
+  call::Tensor& start = record.inputs.at("state_indices");
+  call::Tensor& output = record.inputs.at("output_state_indices");
+  call::Tensor& accepted = record.inputs.at("accepted_tokens");
+  start.set(2, 1000);
+  output.set(4, -9);
+  output.set(5, output[1]);
+  output.set(0, start[3]);
+  for (std::int64_t b = 0; b < 6; ++b) accepted.set(b, b == 3 ? 7 : 1);
+  LiveCall live(record, {.kept = 0});
+  GuardedBuffer report("report", sizeof(goldenrule_gpu_index_report), 3);
+  REQUIRE(goldenrule_gpu_recurrent_check(&live.args(),
+                                         static_cast<goldenrule_gpu_index_report*>(report.data()),
+                                         nullptr, 0) == GOLDENRULE_GPU_OK);
+  live.synchronize();
+  goldenrule_gpu_index_report r;
+  std::memcpy(&r, report.download().data(), sizeof r);
+  CHECK(r.start_out_of_range == 1);
+  CHECK(r.first_start_out_of_range == 2);
+  CHECK(r.output_out_of_range == 1);
+  CHECK(r.first_output_out_of_range == 4);
+  CHECK(r.written_twice == 1);
+  CHECK(r.first_written_twice == 5);
+  CHECK(r.read_after_write == 1);
+  CHECK(r.first_read_after_write == 3);
+  CHECK(r.count_out_of_range == 1);
+  CHECK(r.first_count_out_of_range == 3);
+  CHECK(report.violation().empty());
 }
 
 TEST_CASE("a refused call launches nothing and writes nothing") {
@@ -121,17 +122,12 @@ TEST_CASE("a refused call launches nothing and writes nothing") {
       [](Args& a) { a.o.stride[0] = a.o.stride[1] = a.o.stride[2] = 1; },
       [](Args& a) { a.k.data = static_cast<char*>(a.k.data) + 1; },
   };
-  Case c;
-  c.T = 2;
-  c.intermediates = true;
-  const Scenario s(c);
-  Expected nothing;
-  nothing.o = ExpectedTensor(s.o.count());
-  nothing.final_state = ExpectedTensor(s.state.count());
-  nothing.intermediates = ExpectedTensor(s.intermediates.count());
+  const call::Record record = record_of("op=gdn mode=mtp B=2 T=2 H=2 HV=4 K=128 V=128");
+  const WriteSet nothing{
+      .o = false, .final_state = std::vector<bool>(2), .intermediate_states = std::vector<bool>(4)};
   const std::uint64_t hits = goldenrule_gpu_dispatch_hits();
   for (const auto& spoil : spoils) {
-    LiveCall live(s);
+    LiveCall live(record);
     Args args = live.args();
     spoil(args);
     char message[256] = "";

@@ -2,81 +2,154 @@
 #include "tests/gpu/live_call.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <utility>
 
-namespace goldenrule::test {
+#include "fixtures/call/error.hpp"
+#include "fixtures/call/operation.hpp"
+#include "fixtures/call/plan.hpp"
+#include "fixtures/random/philox.hpp"
+#include "tools/gpu_run/record_call.hpp"
 
-LiveCall::LiveCall(const Scenario& scenario, Memory memory) : s_(scenario), memory_(memory) {
-  const Case& c = s_.c;
-  goldenrule_gpu_recurrent_args& a = args_;
-  goldenrule_gpu_recurrent_defaults(&a);
-  a.op = c.kda ? GOLDENRULE_GPU_KDA : GOLDENRULE_GPU_GATED_DELTA_RULE;
-  a.state_layout = static_cast<std::int32_t>(c.layout);
-  a.gate_kind = static_cast<std::int32_t>(c.gate);
-  a.beta_kind = static_cast<std::int32_t>(c.beta);
-  a.qk_norm = static_cast<std::int32_t>(c.norm);
-  a.head_map = static_cast<std::int32_t>(c.head_map);
-  a.gate_head = static_cast<std::int32_t>(c.gate_head);
-  a.disable_state_update = c.disable_update ? 1 : 0;
-  a.flags = c.dependent ? GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH : 0;
-  a.B = c.B;
-  a.T = c.T;
-  a.H = c.H;
-  a.HV = c.HV;
-  a.K = c.K;
-  a.V = c.V;
-  a.slots = s_.pool;
-  a.intermediate_rows = c.T + c.extra_rows;
-  a.pad_slot = c.pad_slot;
-  a.scale = s_.scale;
-  a.l2_eps = c.l2_eps;
-  a.q = place(s_.q, "q");
-  a.k = place(s_.k, "k");
-  a.v = place(s_.v, "v");
-  a.gate = place(s_.gate, "gate");
-  a.A_log = place(s_.A_log, "A_log");
-  a.dt_bias = place(s_.dt_bias, "dt_bias");
-  a.beta = place(s_.beta, "beta");
-  a.o = place(s_.o, "o");
-  a.state = place(s_.state, "state");
-  a.final_state = place(s_.final_state, "final_state");
-  a.intermediate_states = place(s_.intermediates, "intermediate_states");
-  a.state_indices = place(s_.state_indices, "state_indices");
-  a.output_state_indices = place(s_.output_state_indices, "output_state_indices");
-  a.ssm_state_indices = place(s_.ssm_state_indices, "ssm_state_indices");
-  a.num_accepted_tokens = place(s_.num_accepted, "num_accepted_tokens");
-  a.accepted_tokens = place(s_.accepted, "accepted_tokens");
+namespace goldenrule::test {
+namespace {
+
+using call::Axis;
+using call::Record;
+using call::Tensor;
+
+const call::TensorRow& row_of(const Record& record, const std::string& name) {
+  const call::TensorRow* row = call::find_row(record, call::Group::kInput, name);
+  return row != nullptr ? *row : *call::find_row(record, call::Group::kOutput, name);
 }
 
-goldenrule_gpu_tensor LiveCall::place(const HostTensor& tensor, const char* name) {
-  if (!tensor.present()) return {};
-  const std::size_t shift = static_cast<std::size_t>(s_.c.shift) * call::info(tensor.dtype()).bytes;
-  auto buffer = std::make_unique<GuardedBuffer>(
-      name, tensor.bytes().size(), s_.poison * 1000 + 100 + slots_.size(), shift, memory_);
-  const bool only_written = is_output(&tensor) && &tensor != &s_.state;
-  if (memory_ == Memory::kGuarded || !only_written) buffer->upload(tensor.bytes());
-  goldenrule_gpu_tensor t{.data = buffer->data(),
-                          .stride = {},
-                          .dtype = static_cast<std::int32_t>(tensor.dtype()),
-                          .reserved = 0};
-  // Also the stride of a contiguous last axis, where the interface has an entry for none: ignored.
-  for (std::size_t i = 0; i < std::min<std::size_t>(4, tensor.strides().size()); ++i) {
-    t.stride[i] = tensor.strides()[i];
+/// Axes at the end between which there is no gap: none where the last axis counts heads, and the
+/// whole state where gaps are whole vectors, so that the fast kernels see them too.
+std::size_t dense_axes(const std::vector<Axis>& axes, std::int64_t gap) {
+  const bool state = call::find_axis(axes, Axis::kKey) && call::find_axis(axes, Axis::kValue);
+  if (state) return gap % 8 == 0 ? 2 : 1;
+  return axes.back() == Axis::kValueHead || axes.back() == Axis::kQkHead ? 0 : 1;
+}
+
+/// Slots outside the pool in the place of the pad slot, which mean the same.
+void use_stray_slots(Record& record) {
+  const std::int64_t slots = call::validate(record).slots;
+  for (const char* name : {"state_indices", "output_state_indices", "ssm_state_indices"}) {
+    const auto it = record.inputs.find(name);
+    if (it == record.inputs.end()) continue;
+    for (std::int64_t i = 0; i < it->second.size(); ++i) {
+      if (it->second[i] != static_cast<double>(record.convention.pad_slot)) continue;
+      it->second.set(i, static_cast<double>(i % 2 == 0 ? slots + i : -7 - i));
+    }
   }
-  slots_.push_back({&tensor, std::move(buffer)});
+}
+
+/// Blocks of a target that the plan writes.
+std::vector<bool> written_blocks(const call::Plan& plan, call::Target target, std::int64_t count) {
+  std::vector<bool> written(static_cast<std::size_t>(count), false);
+  for (const call::Sequence& sequence : plan.sequences) {
+    for (const call::Snapshot& s : sequence.snapshots) {
+      if (s.target == target) written[static_cast<std::size_t>(s.block)] = true;
+    }
+  }
+  return written;
+}
+
+}  // namespace
+
+void Layout::for_each_run(
+    const std::function<void(std::size_t, std::size_t, std::size_t)>& f) const {
+  std::size_t outer = shape.size();
+  std::int64_t run = 1;
+  for (; outer > 0 && outer + 2 > shape.size() && strides[outer - 1] == run; --outer) {
+    run *= shape[outer - 1];
+  }
+  const std::int64_t count = call::element_count(shape);
+  for (std::int64_t first = 0; first < count; first += run) {
+    std::int64_t i = first / run, at = 0;
+    for (std::size_t axis = outer; axis-- > 0;) {
+      at += i % shape[axis] * strides[axis];
+      i /= shape[axis];
+    }
+    f(static_cast<std::size_t>(first), static_cast<std::size_t>(at), static_cast<std::size_t>(run));
+  }
+}
+
+Layout layout_of(const Record& record, const std::string& name, const Tensor& tensor,
+                 const Placement& placement) {
+  const call::TensorRow& row = row_of(record, name);
+  const std::vector<Axis> axes = call::axes_of(record, row);
+  const bool gaps = row.storage == call::Storage::kFloat && axes.size() > 1;
+  const std::int64_t gap = gaps ? placement.gap : 0;
+  const std::size_t dense = dense_axes(axes, gap);
+  Layout layout{
+      .shape = tensor.shape(), .strides = tensor.shape(), .size = dense == 0 ? 1 + gap : 1};
+  for (std::size_t axis = axes.size(); axis-- > 0;) {
+    const std::int64_t spare = name == "intermediate_states" && axis == 1 ? placement.spare : 0;
+    layout.strides[axis] = layout.size;
+    layout.size = std::max<std::int64_t>(1, layout.size * (layout.shape[axis] + spare)) +
+                  (axis + dense <= axes.size() ? gap : 0);
+  }
+  return layout;
+}
+
+WriteSet writes_of(const Record& record) {
+  const call::Plan plan = call::make_plan(record, record.mode == call::Mode::kMtp);
+  return {.o = true,
+          .final_state = written_blocks(plan, call::Target::kFinalState, plan.dims.slots),
+          .intermediate_states = written_blocks(plan, call::Target::kIntermediateStates,
+                                                plan.dims.rows * plan.dims.T)};
+}
+
+LiveCall::LiveCall(Record record, const Placement& placement, Memory memory)
+    : record_(std::move(record)), placement_(placement), memory_(memory) {
+  record_.outputs = gpu::make_outputs(
+      record_, placement.separate != 0 ? gpu::Update::kSeparate : gpu::Update::kInPlace);
+  if (placement.kept == 0) record_.outputs.erase("intermediate_states");
+  Record given = record_;
+  if (placement.stray != 0) use_stray_slots(given);
+  args_ = gpu::make_args(
+      given, [this](const std::string& name, const Tensor& tensor) { return place(name, tensor); });
+  args_.intermediate_rows += placement.spare;
+  if (placement.dependent != 0) args_.flags |= GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH;
+}
+
+goldenrule_gpu_tensor LiveCall::place(const std::string& name, const Tensor& tensor) {
+  const std::size_t bytes = call::info(tensor.dtype()).bytes;
+  Placed placed{.name = name,
+                .layout = layout_of(record_, name, tensor, placement_),
+                .dtype = tensor.dtype(),
+                .image = {},
+                .buffer = nullptr};
+  // The poison of a tensor depends on nothing but its name and the seed: runs can be compared.
+  const std::uint64_t seed = random::fnv1a(name) + static_cast<std::uint64_t>(placement_.poison);
+  placed.image = make_poison(static_cast<std::size_t>(placed.layout.size) * bytes, seed);
+  placed.buffer =
+      std::make_unique<GuardedBuffer>(name, placed.image.size(), ~seed,
+                                      static_cast<std::size_t>(placement_.shift) * bytes, memory_);
+  fill(placed, tensor);
+  goldenrule_gpu_tensor t{};
+  t.data = placed.buffer->data();
+  // Also the stride of a contiguous last axis, where the interface has an entry for none: ignored.
+  const std::size_t axes = std::min<std::size_t>(std::size(t.stride), tensor.shape().size());
+  std::copy_n(placed.layout.strides.begin(), axes, t.stride);
+  placed_.push_back(std::move(placed));
   return t;
 }
 
-const GuardedBuffer* LiveCall::find(const HostTensor& tensor) const {
-  const auto it = std::ranges::find(slots_, &tensor, &Slot::host);
-  return it == slots_.end() ? nullptr : it->buffer.get();
+void LiveCall::fill(Placed& placed, const Tensor& tensor) {
+  const std::size_t bytes = call::info(placed.dtype).bytes;
+  if (memory_ == Memory::kBare && record_.outputs.contains(placed.name)) return;
+  if (!only_written(placed.name)) {
+    placed.layout.for_each_run([&](std::size_t from, std::size_t to, std::size_t count) {
+      std::copy_n(&tensor.bytes()[from * bytes], count * bytes, &placed.image[to * bytes]);
+    });
+  }
+  placed.buffer->upload(placed.image);
 }
 
-void LiveCall::launch(cudaStream_t stream, Kernel kernel) {
+void LiveCall::launch(cudaStream_t stream, const Kernel& kernel) {
   args_.stream = stream;
-  char message[256];
+  char message[256] = "";
   const goldenrule_gpu_status status = kernel(&args_, message, sizeof message);
   if (status != GOLDENRULE_GPU_OK) {
     throw Error(ErrorKind::kArgument, "goldenrule_gpu_recurrent", "ok",
@@ -84,91 +157,75 @@ void LiveCall::launch(cudaStream_t stream, Kernel kernel) {
   }
 }
 
-void LiveCall::synchronize() const { gpu::check_cuda(cudaDeviceSynchronize(), "kernel"); }
-
-Outputs LiveCall::outputs() const {
-  const auto bytes = [&](const HostTensor& tensor) {
-    const GuardedBuffer* buffer = find(tensor);
-    return buffer == nullptr ? Bytes{} : buffer->download();
-  };
-  return {bytes(s_.o), bytes(final_tensor()), bytes(s_.intermediates)};
+void LiveCall::synchronize() const {
+  if (memory_ != Memory::kHost) gpu::check_cuda(cudaDeviceSynchronize(), "kernel");
 }
 
-void LiveCall::reset(const Scenario& scenario) {
-  s_ = scenario;
-  for (Slot& slot : slots_) slot.buffer->upload(slot.host->bytes());
+void LiveCall::reset(const Record& record) {
+  Record given = record;
+  if (placement_.stray != 0) use_stray_slots(given);
+  for (Placed& placed : placed_) {
+    const Tensor* input = given.find_input(placed.name);
+    fill(placed, input != nullptr ? *input : given.inputs.at("initial_state"));
+  }
+  record_.inputs = record.inputs;
 }
 
-std::string LiveCall::stray_write(const Expected& expected) const {
-  for (const Slot& slot : slots_) {
-    if (std::string complaint = slot.buffer->violation(); !complaint.empty()) return complaint;
-    const HostTensor& tensor = *slot.host;
-    Bytes now = slot.buffer->download();
-    if (is_output(&tensor)) {
-      const ExpectedTensor& e = &tensor == &s_.o               ? expected.o
-                                : &tensor == &s_.intermediates ? expected.intermediates
-                                                               : expected.final_state;
-      for (std::size_t i = 0; i < e.written.size(); ++i) {
-        if (e.written[i] == 0) continue;
-        const std::size_t at = tensor.offset(static_cast<std::int64_t>(i));
-        std::copy_n(&tensor.bytes()[at], call::info(tensor.dtype()).bytes, &now[at]);
-      }
+call::TensorMap LiveCall::outputs() const {
+  call::TensorMap outputs;
+  for (const Placed& placed : placed_) {
+    const bool final = placed.name == final_name();
+    if (!final && !only_written(placed.name)) continue;
+    Tensor& tensor = outputs[final ? "final_state" : placed.name];
+    tensor = Tensor(placed.dtype, placed.layout.shape);
+    const std::size_t bytes = call::info(placed.dtype).bytes;
+    const Bytes now = placed.buffer->download();
+    placed.layout.for_each_run([&](std::size_t to, std::size_t from, std::size_t count) {
+      std::copy_n(&now[from * bytes], count * bytes, &tensor.bytes()[to * bytes]);
+    });
+  }
+  return outputs;
+}
+
+std::string LiveCall::stray_write(const WriteSet& writes) const {
+  const call::Dims d = call::validate(record_);
+  const auto block = static_cast<std::size_t>(d.HV * d.state_size());
+  for (const Placed& placed : placed_) {
+    if (std::string complaint = placed.buffer->violation(); !complaint.empty()) return complaint;
+    const bool final = placed.name == final_name();
+    const bool output = final || only_written(placed.name);
+    const std::vector<bool>& written = final ? writes.final_state : writes.intermediate_states;
+    const std::size_t bytes = call::info(placed.dtype).bytes;
+    Bytes now = placed.buffer->download();
+    if (output) {
+      placed.layout.for_each_run([&](std::size_t first, std::size_t at, std::size_t count) {
+        if (placed.name == "o" ? !writes.o : !written[first / block]) return;
+        std::copy_n(&placed.image[at * bytes], count * bytes, &now[at * bytes]);
+      });
     }
-    const char* what = is_output(&tensor) ? " (unwritten)" : " (input)";
-    std::string complaint = first_difference(slot.buffer->name() + what, tensor.bytes(), now);
+    std::string complaint =
+        first_difference(placed.name + (output ? " (unwritten)" : " (input)"), placed.image, now);
     if (!complaint.empty()) return complaint;
   }
   return "";
 }
 
-std::string LiveCall::wrong_value(const Expected& expected) const {
-  worst_ = 0;
-  for (const auto& [tensor, e] :
-       {std::pair{&s_.o, &expected.o}, std::pair{&final_tensor(), &expected.final_state},
-        std::pair{&s_.intermediates, &expected.intermediates}}) {
-    if (!tensor->present()) continue;
-    const GuardedBuffer& buffer = *find(*tensor);
-    const Bytes now = buffer.download();
-    for (std::size_t i = 0; i < e->value.size(); ++i) {
-      if (e->written[i] == 0) continue;
-      const double y =
-          call::decode(tensor->dtype(), &now[tensor->offset(static_cast<std::int64_t>(i))]);
-      const double error = std::abs(y - e->value[i]);
-      if (!(error <= e->tolerance[i])) {
-        char text[200];
-        std::snprintf(text, sizeof text, ": element %zu: expected %.9g within %.3g, actual %.9g", i,
-                      e->value[i], e->tolerance[i], y);
-        return buffer.name() + text;
-      }
-      if (e->tolerance[i] > 0) worst_ = std::max(worst_, error / e->tolerance[i]);
-    }
+call::TensorMap outputs_of(const Record& record, const Placement& placement, Memory memory,
+                           const Kernel& kernel) {
+  LiveCall live(record, placement, memory);
+  live.launch(nullptr, kernel);
+  live.synchronize();
+  const std::string complaint = live.stray_write();
+  if (complaint.empty()) return live.outputs();
+  throw Error(ErrorKind::kArgument, record.case_line, "no stray write", complaint);
+}
+
+std::string difference(const call::TensorMap& a, const call::TensorMap& b) {
+  for (const auto& [name, tensor] : a) {
+    std::string text = first_difference(name, tensor.bytes(), b.at(name).bytes());
+    if (!text.empty()) return text;
   }
   return "";
-}
-
-std::string LiveCall::judge(const Expected& expected) const {
-  std::string complaint = stray_write(expected);
-  return complaint.empty() ? wrong_value(expected) : complaint;
-}
-
-std::string run_case(const Case& c) {
-  try {
-    const Scenario scenario(c);
-    LiveCall live(scenario);
-    live.launch();
-    live.synchronize();
-    const std::string complaint = live.judge(expect(scenario));
-    return complaint.empty() ? "" : c.name() + ": " + complaint;
-  } catch (const Error& e) {
-    return c.name() + ": " + e.what();
-  }
-}
-
-Outputs outputs_of(const Case& c, std::uint64_t poison_seed) {
-  LiveCall live(Scenario(c, poison_seed));
-  live.launch();
-  live.synchronize();
-  return live.outputs();
 }
 
 }  // namespace goldenrule::test

@@ -1,78 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A scenario on the device, every tensor in a guarded buffer, and its judgement.
+// A record (fixtures/call) in memory as a placement asks for it, every tensor in a guarded buffer,
+// launched through the C interface. What a call wrote that it should not have is found here; what
+// it computed is judged like any capture (judge.hpp).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "fixtures/call/record.hpp"
 #include "gpu/goldenrule_gpu.h"
-#include "tests/gpu/expected.hpp"
 #include "tests/gpu/guarded_buffer.hpp"
-#include "tests/gpu/scenario.hpp"
+#include "tests/gpu/placement.hpp"
 
 namespace goldenrule::test {
 
-/// The outputs of a call as they lie in memory.
-struct Outputs {
-  Bytes o, final_state, intermediates;
-  bool operator==(const Outputs&) const = default;
-};
+/// The library's entry point, or what stands in for it.
+using Kernel =
+    std::function<goldenrule_gpu_status(const goldenrule_gpu_recurrent_args*, char*, std::size_t)>;
 
-/// The library's entry point, or a kernel that the tests plant a mistake in.
-using Kernel = goldenrule_gpu_status (*)(const goldenrule_gpu_recurrent_args*, char*, std::size_t);
+/// Where the elements of a tensor lie: at sum of index * stride, in `size` elements of memory. What
+/// is between them belongs to nobody.
+struct Layout {
+  call::Shape shape, strides;
+  std::int64_t size = 0;
+
+  /// Calls f(first element, its place, count) for runs of elements that lie side by side, none of
+  /// which reaches beyond the last two axes: a block of states is whole runs.
+  void for_each_run(const std::function<void(std::size_t, std::size_t, std::size_t)>& f) const;
+};
+[[nodiscard]] Layout layout_of(const call::Record& record, const std::string& name,
+                               const call::Tensor& tensor, const Placement& placement);
+
+/// Which blocks [HV,state] a call may write, and whether o.
+struct WriteSet {
+  bool o = true;
+  std::vector<bool> final_state, intermediate_states;
+};
+/// By the plan of the call.
+[[nodiscard]] WriteSet writes_of(const call::Record& record);
 
 class LiveCall {
  public:
-  /// Bare memory: tensors that are only written are left uninitialised.
-  explicit LiveCall(const Scenario& scenario, Memory memory = Memory::kGuarded);
+  /// Bare memory: what is only written is left uninitialised.
+  explicit LiveCall(call::Record record, const Placement& placement = {},
+                    Memory memory = Memory::kGuarded);
 
   [[nodiscard]] goldenrule_gpu_recurrent_args& args() { return args_; }
 
-  /// Launches on `stream` and does not wait. Throws Error with the message of a refusal.
-  void launch(cudaStream_t stream = nullptr, Kernel kernel = goldenrule_gpu_recurrent);
+  /// Launches and does not wait. Throws Error with the status and the message of a refusal.
+  void launch(cudaStream_t stream = nullptr, const Kernel& kernel = goldenrule_gpu_recurrent);
   void synchronize() const;
+  /// Gives all buffers the contents of another record of the same shapes; addresses stay.
+  void reset(const call::Record& record);
 
-  [[nodiscard]] Outputs outputs() const;
-  /// Gives all buffers the contents of another scenario of the same case; addresses stay.
-  void reset(const Scenario& scenario);
+  /// As a capture has them, final_state also where the pool was updated in place; poison where the
+  /// kernel wrote nothing.
+  [[nodiscard]] call::TensorMap outputs() const;
 
   /// "" or the first trace of a write that should not be: a touched redzone, a changed input, a
-  /// changed byte of an output that nobody should have written.
-  [[nodiscard]] std::string stray_write(const Expected& expected) const;
-  /// "" or the first element outside its tolerance.
-  [[nodiscard]] std::string wrong_value(const Expected& expected) const;
-  /// "" or the first complaint of both.
-  [[nodiscard]] std::string judge(const Expected& expected) const;
-  /// Largest error / tolerance over all elements of the last judge.
-  [[nodiscard]] double worst() const { return worst_; }
+  /// changed byte of an output that is no element or lies in a block that nobody writes.
+  [[nodiscard]] std::string stray_write() const { return stray_write(writes_of(record_)); }
+  [[nodiscard]] std::string stray_write(const WriteSet& writes) const;
 
  private:
-  struct Slot {
-    const HostTensor* host;
+  struct Placed {
+    std::string name;
+    Layout layout;
+    call::DType dtype;
+    Bytes image;  // what was in the buffer before the call
     std::unique_ptr<GuardedBuffer> buffer;
   };
-  goldenrule_gpu_tensor place(const HostTensor& tensor, const char* name);
-  [[nodiscard]] const GuardedBuffer* find(const HostTensor& tensor) const;
-  [[nodiscard]] const HostTensor& final_tensor() const {
-    return s_.final_state.present() ? s_.final_state : s_.state;
+  goldenrule_gpu_tensor place(const std::string& name, const call::Tensor& tensor);
+  void fill(Placed& placed, const call::Tensor& tensor);
+  [[nodiscard]] bool only_written(const std::string& name) const {
+    return name == "o" || name == "intermediate_states";
   }
-  [[nodiscard]] bool is_output(const HostTensor* tensor) const {
-    return tensor == &s_.o || tensor == &s_.intermediates || tensor == &final_tensor();
+  [[nodiscard]] const char* final_name() const {
+    return placement_.separate != 0 ? "final_state" : "initial_state";
   }
 
-  Scenario s_;
+  call::Record record_;  // outputs: what make_outputs gives
+  Placement placement_;
   Memory memory_;
-  std::vector<Slot> slots_;
+  std::vector<Placed> placed_;
   goldenrule_gpu_recurrent_args args_{};
-  mutable double worst_ = 0;
 };
 
-/// Builds, runs and judges a case: "" or its name and the complaint.
-[[nodiscard]] std::string run_case(const Case& c);
+/// The outputs of one call, launched and waited for. Throws Error on a refusal or a stray write.
+[[nodiscard]] call::TensorMap outputs_of(const call::Record& record,
+                                         const Placement& placement = {},
+                                         Memory memory = Memory::kGuarded,
+                                         const Kernel& kernel = goldenrule_gpu_recurrent);
 
-/// Outputs of one run, for bit comparisons.
-[[nodiscard]] Outputs outputs_of(const Case& c, std::uint64_t poison_seed = 1);
+/// "" or the first output of `a` of which not all bits are those of `b`, with the place.
+[[nodiscard]] std::string difference(const call::TensorMap& a, const call::TensorMap& b);
 
 }  // namespace goldenrule::test

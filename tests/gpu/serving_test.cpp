@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 
+#include "fixtures/random/philox.hpp"
 #include "tests/gpu/gpu_test.hpp"
-#include "tests/gpu/random.hpp"
+#include "tests/gpu/judge.hpp"
 
 namespace goldenrule::test {
 namespace {
@@ -16,12 +16,9 @@ namespace {
 TEST_CASE("1,000 decode steps: no miss, no allocation") {
   REQUIRE_GPU();
   REQUIRE(goldenrule_gpu_initialize(nullptr, 0) == GOLDENRULE_GPU_OK);
-  Case c;
-  c.B = 48;
-  c.HV = 8;
-  c.slots = Slots::kPermuted;
-  Scenario s(c);
-  LiveCall live(s);
+  const call::Record record =
+      record_of("op=gdn mode=decode B=48 H=2 HV=8 K=128 V=128 P=99 slots=permuted index=i32");
+  LiveCall live(record);
   const gpu::Stream stream = gpu::make_stream();
   live.launch(stream.get());
   live.synchronize();
@@ -30,14 +27,15 @@ TEST_CASE("1,000 decode steps: no miss, no allocation") {
   const std::uint64_t misses = goldenrule_gpu_dispatch_misses();
   std::size_t free_before = 0, free_after = 0, total = 0;
   gpu::check_cuda(cudaMemGetInfo(&free_before, &total), "cudaMemGetInfo");
-  std::vector<std::int32_t> slots(static_cast<std::size_t>(c.B));
+  std::vector<std::int32_t> slots(48);
   std::vector<double> us;
+  const random::Stream sizes(5, "batch sizes");
   constexpr int kSteps = 1000;
   for (int step = 0; step < kSteps; ++step) {
     const auto n = static_cast<std::uint64_t>(step);
-    live.args().B = 1 + static_cast<std::int64_t>(random_bits(5, n) % 48);
+    live.args().B = 1 + static_cast<std::int64_t>(sizes.bits(step) % 48);
     for (std::size_t b = 0; b < slots.size(); ++b) {
-      slots[b] = static_cast<std::int32_t>((n * 7 + b) % static_cast<std::uint64_t>(s.pool));
+      slots[b] = static_cast<std::int32_t>((n * 7 + b) % 99);
     }
     gpu::check_cuda(
         cudaMemcpyAsync(live.args().state_indices.data, slots.data(),
@@ -62,8 +60,8 @@ TEST_CASE("a launch does not wait for the stream") {
   REQUIRE_GPU();
   // Only the first call of a process may wait, where nothing has loaded the kernels before.
   REQUIRE(goldenrule_gpu_initialize(nullptr, 0) == GOLDENRULE_GPU_OK);
-  const Case c;
-  LiveCall live{Scenario(c)};
+  call::Record record = record_of("op=gdn mode=decode B=2 H=2 HV=4 K=128 V=128");
+  LiveCall live(record);
   const gpu::Stream stream = gpu::make_stream();
   std::atomic<bool> open{false};
   gpu::check_cuda(
@@ -76,29 +74,21 @@ TEST_CASE("a launch does not wait for the stream") {
   open = true;
   open.notify_all();
   gpu::check_cuda(cudaStreamSynchronize(stream.get()), "kernel");
-  CHECK(live.judge(expect(Scenario(c))) == "");
+  CHECK(live.stray_write() == "");
+  record.outputs = live.outputs();
+  Tally tally;
+  CHECK(judge(record, false, tally) == "");
 }
 
 TEST_CASE("every entry of the dispatch table is reached") {
   REQUIRE_GPU();
   const std::map<std::string, std::uint64_t> before = hits_by_name();
-  for_each_family([](Case c) {
-    for (const std::int64_t K : {48, 96, 128, 200}) {
-      for (const std::int64_t T : {1, 2, 9}) {
-        for (const std::int64_t B : {1, 160}) {
-          c.K = K;
-          c.T = T;
-          c.B = B;
-          static_cast<void>(outputs_of(c));
-        }
-      }
-    }
-    c.K = 128;
-    c.T = 4;
-    c.B = 270;
-    c.intermediates = true;
-    static_cast<void>(outputs_of(c));
-  });
+  const auto run = [](const LiveCase& c, const call::Record& record) {
+    static_cast<void>(outputs_of(record, c.placement));
+  };
+  for_each_case(kFamilies + "mode=mtp B={1,160} T={1,2,9} H=2 HV=4 K={48,96,128,200} V=128 kept=0",
+                run);
+  for_each_case(kFamilies + "mode=mtp B=270 T=4 H=2 HV=4 K=128 V=128", run);
   for (const auto& [name, hits] : hits_by_name()) CHECK_MESSAGE(hits > before.at(name), name);
 }
 

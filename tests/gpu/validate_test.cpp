@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "fixtures/random/philox.hpp"
 #include "gpu/goldenrule_gpu.h"
-#include "tests/gpu/random.hpp"
 
 namespace goldenrule::test {
 namespace {
@@ -256,33 +256,20 @@ TEST_CASE("an empty call has no pointers") {
 
 TEST_CASE("arguments of any value: an answer, never a crash") {
   // Whole words of the aggregate take values that are extreme for some field of it.
-  const std::int64_t values[] = {0,
-                                 1,
-                                 -1,
-                                 2,
-                                 3,
-                                 7,
-                                 16,
-                                 17,
-                                 128,
-                                 256,
-                                 257,
-                                 1 << 20,
-                                 1 << 24,
-                                 0x7fffffff,
-                                 -0x80000000LL,
-                                 std::int64_t{1} << 31,
-                                 std::int64_t{1} << 40,
-                                 std::numeric_limits<std::int64_t>::max(),
-                                 std::numeric_limits<std::int64_t>::min()};
+  using Wide = std::numeric_limits<std::int64_t>;
+  const std::vector<std::int64_t> values{
+      0,         1,           -1,         2,       3,       7,          16,           17,
+      128,       256,         257,        1 << 20, 1 << 24, 0x7fffffff, -(1LL << 31), 1LL << 31,
+      1LL << 40, Wide::max(), Wide::min()};
   constexpr std::size_t kWords = sizeof(Args) / sizeof(std::int64_t);
   int refused = 0;
   for (std::uint64_t run = 0; run < 200'000; ++run) {
     Args a = good();
-    for (std::uint64_t i = 0; i <= run % 3; ++i) {
-      const std::uint64_t bits = random_bits(run, i);
+    const random::Stream stream(run, "arguments");
+    for (std::int64_t i = 0; i <= static_cast<std::int64_t>(run % 3); ++i) {
+      const std::uint64_t bits = stream.bits(i);
       const std::size_t word = 1 + bits % (kWords - 1);  // struct_size stays
-      const std::int64_t value = values[(bits >> 32) % std::size(values)];
+      const std::int64_t value = values[(bits >> 32) % values.size()];
       std::memcpy(reinterpret_cast<char*>(&a) + word * sizeof value, &value, sizeof value);
     }
     char message[256] = "";

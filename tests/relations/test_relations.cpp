@@ -68,6 +68,20 @@ TEST_CASE("the emulated kernel of every contract keeps every relation") {
   }
 }
 
+TEST_CASE("a kernel is given no calls of modes that it does not serve") {
+  const Kernel decode_only = [](const call::Record& r) {
+    REQUIRE(r.mode == call::Mode::kDecode);
+    return verdict::exact_outputs(delta::slice(), r);
+  };
+  const auto outcomes = check_all(record_of(kPools[0]), decode_only, contract::find_contract("ideal"),
+                                  {.modes = {call::Mode::kDecode}});
+  CHECK(outcomes.size() == 9);  // all but split, as_decode (it is one), the futures of one token
+  for (const Outcome& outcome : outcomes) {
+    CHECK(outcome.relation != "as_prefill");
+    CHECK(outcome.relation != "as_mtp");
+  }
+}
+
 TEST_CASE("one element that is off is found, with its place and both values") {
   const call::Record record = record_of(kPools[0]);
   const contract::Contract& contract = contract::find_contract("recurrent_f32");

@@ -54,7 +54,7 @@ void run(call::Record& record) {
                   : cudaMemcpy(address, t.bytes().data(), t.bytes().size(), cudaMemcpyHostToDevice),
         name.c_str());
     addresses[name] = address;
-    return address;
+    return goldenrule_gpu_tensor{.data = address, .stride = {}, .dtype = 0, .reserved = 0};
   });
   char message[256];
   const goldenrule_gpu_status status = goldenrule_gpu_recurrent(&args, message, sizeof message);

@@ -116,7 +116,7 @@ goldenrule_gpu_recurrent_args make_args(const call::Record& record, const Place&
     if (name == nullptr) return;
     const auto it = from.find(name);
     if (it == from.end()) return;
-    to.data = place(name, it->second);
+    to = place(name, it->second);
     to.dtype = static_cast<std::int32_t>(it->second.dtype());
   };
   put(a.q, "q", record.inputs);

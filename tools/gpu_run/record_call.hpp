@@ -13,8 +13,10 @@
 
 namespace goldenrule::gpu {
 
-/// The device address of a tensor of the record; `name` is its name there ("initial_state").
-using Place = std::function<void*(const std::string& name, const call::Tensor& tensor)>;
+/// Where a tensor of the record lies on the device: address and strides (all 0: dense); the type is
+/// filled in by make_args. `name` is its name in the record ("initial_state").
+using Place =
+    std::function<goldenrule_gpu_tensor(const std::string& name, const call::Tensor& tensor)>;
 
 /// Where the final states go.
 enum class Update {
@@ -28,7 +30,7 @@ enum class Update {
 /// writes keep their content. Throws Error as call::validate does, and Error(kValue) for prefill.
 [[nodiscard]] call::TensorMap make_outputs(const call::Record& record, Update update);
 
-/// The arguments of the call, dense tensors, no stream; `place` is called once for every tensor
+/// The arguments of the call, no stream; `place` is called once for every tensor
 /// that the kernel is given. record.outputs is what make_outputs returned. Throws likewise.
 [[nodiscard]] goldenrule_gpu_recurrent_args make_args(const call::Record& record,
                                                       const Place& place);

@@ -41,7 +41,7 @@ __device__ void load_tokens(const Args& a, int64_t b, int64_t h, int K, Shared& 
   }
 }
 
-/// sum of state[i] x[i], in eight chains as the error bound of the tests assumes.
+/// sum of state[i] x[i], in eight chains.
 __device__ float dot(const float* state, const float* x, int K) {
   float sums[8] = {};
   for (int first = 0; first < K; first += 8) {

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/gpu/case_lists.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "fixtures/call/error.hpp"
+
+namespace goldenrule::test {
+namespace {
+
+constexpr std::array kLists{
+    CaseList{"every K", R"(
+op={gdn,kda} mode=mtp B=2 T={1,3} H=1 HV=2 K={1,16,32,60,64,80,96,100,128,136,160,192,255,256} V={128,33} state_layout={vk,kv} state={f32,bf16} index=i32 kept=0
+)"},
+    CaseList{"every V", R"(
+op={gdn,kda} mode=mtp B=2 T=1 H=1 HV=2 K={128,60} V={8,32,64,100,128,136,192,256,320} state_layout={vk,kv} state={f32,bf16} kept=0
+op={gdn,kda} mode=mtp B=2 T=2 H=1 HV=2 K={128,60} V={1,3,17,31,33,63,65,127,129,255} state_layout={vk,kv} state={f32,bf16} kept=0
+)"},
+    CaseList{"every T and head group", R"(
+op={gdn,kda} mode=mtp B=2 T=1 H=2 HV=4 K=128 V=64 state_layout={vk,kv} state={f32,bf16} kept=0 change=no_tokens
+op={gdn,kda} mode=mtp B=2 T={1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16} H=2 HV=4 K=128 V=64 state_layout={vk,kv} state={f32,bf16} kept=0
+op={gdn,kda} mode=mtp B=2 T=2 H=3 HV={3,6,9,12,24} K=128 V=32 state_layout={vk,kv} state={f32,bf16} head_map={grouped,tiled} gate_head={v,qk} kept=0
+)"},
+    CaseList{"every gate, beta and norm", R"(
+op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,sigmoid2,direct} kept=0
+# Keys and queries so small that the eps of the norm shows.
+op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,sigmoid2,direct} kept=0 family=I change=extreme_gates
+op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} qk_l2norm={max_norm_eps,norm_plus_eps} l2_eps={1e-06,0.01} kept=0 family={A,I}
+op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} gate={softplus,bounded} softplus_beta=2 softplus_threshold=3 lower_bound=-2.5 kept=0
+op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} qk_l2norm=none scale=0.25 kept=0
+)"},
+    CaseList{"exact worlds", R"(
+op={gdn,kda} mode=mtp B=2 T={1,2,8} H=2 HV=4 K={64,96,100,128,256} V=128 state_layout={vk,kv} state={f32,bf16} gate={linear,none} beta=direct qk_l2norm=none scale=1 family=K
+)"},
+    CaseList{"every type of q, k, v, o and gates", R"(
+op={gdn,kda} mode=mtp B=2 T={1,4} H=2 HV=4 K={128,64,60} V=128 io={f32,f16,bf16} state_layout={vk,kv} state={f32,bf16} kept=0 change={gates_f32,gates_f16,gates_bf16}
+)"},
+    CaseList{"strides with gaps and misaligned data", R"(
+op={gdn,kda} mode=mtp B=2 T=3 H=2 HV=4 K={128,100} V=128 state_layout={vk,kv} state={f32,bf16} slots=permuted index=i32 gap={1,2,4,8,24} shift={0,1,2,4}
+)"},
+    CaseList{"correlated keys, batches on both sides of the choice of the kernel", R"(
+op={gdn,kda} mode=mtp B={1,15,17,33,67} T={1,5} H=2 HV=4 K=128 V=128 state_layout={vk,kv} state={f32,bf16} slots=permuted index=i32 family=B999 kept=0
+)"},
+    CaseList{"slots of one token", R"(
+op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={none,identity,permuted,padded,separate,separate_padded,scatter,scatter_padded} pad_slot={-1,0} kept=0
+op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={padded,separate_padded,scatter_padded} pad_slot={-1,0} stray=1 kept=0
+# Two tiles and more for each block of the streaming kernel.
+op={gdn,kda} mode=mtp B=600 T=1 H=1 HV=1 K=128 V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded} kept=0
+op={gdn,kda} mode=mtp B=600 T=1 H=1 HV=1 K=128 V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={permuted,padded,separate} accepted=mixed separate=1 kept=0
+op={gdn,kda} mode=mtp B=600 T=1 H=1 HV=1 K=128 V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots=scatter_padded separate={0,1} stray=1 pad_slot=0 kept=0
+)"},
+    CaseList{"slots of several tokens", R"(
+op=gdn mode=mtp B=5 T={4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={none,permuted,padded,separate,separate_padded,scatter,scatter_padded} pad_slot={-1,0} kept=0
+op=gdn mode=mtp B=5 T={4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={padded,separate_padded,scatter_padded} pad_slot={-1,0} stray=1 kept={0,1}
+op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,permuted,padded,separate,separate_padded} pad_slot={-1,0} kept={0,1} change=no_tokens
+)"},
+    CaseList{"intermediate states, accepted counts, disabled updates", R"(
+op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,permuted,padded,separate,separate_padded,scatter,scatter_padded} pad_slot={-1,0}
+op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,permuted,padded,separate,separate_padded} pad_slot={-1,0} accepted=mixed separate=1 kept=0
+op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={scatter,scatter_padded} separate=1 kept=0
+op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded,scatter_padded} pad_slot={-1,0} disable_state_update=1 kept=0
+op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded,scatter_padded} pad_slot={-1,0} disable_state_update=1 spare=2
+op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded} accepted=mixed separate=1 kept={0,1} change=no_tokens
+op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded} disable_state_update=1 spare=2 change=no_tokens
+)"},
+    // The suites keep to small shapes; these are what the tuned kernels take: K = 128, whole tiles
+    // of V, bf16 tokens. Every family of values, every T of the matrix kernel, every way to keep a
+    // state.
+    CaseList{"tuned shapes", R"(
+op=gdn mode=mtp B=3 T=8 H=1 HV=2 K=128 V=64 state_layout={vk,kv} slots=permuted family={A,B75,B95,B999,B16,B64,C000,C050,C0999,C100,Dslow,Dprod,Dbound,Dzero,Dmixed,Derase,E,F,G,H,I,J17,J20p,J20m,J100,production}
+op=gdn mode=mtp B=3 T=5 H=1 HV=2 K=128 V=64 state_layout={vk,kv} state=bf16 slots=permuted family={A,B95,C050,C100,Dslow,Dzero,Derase,E,G,I,J17,J20p,J100,production}
+op=gdn mode=mtp B=2 T={2,3,4,5,6,7,8,9,16} H=1 HV=2 K=128 V={32,64} state_layout={vk,kv} state={f32,bf16} slots=permuted
+op=gdn mode=mtp B=4 T={2,4,8} H=1 HV=2 K=128 V=64 state_layout={vk,kv} slots=scatter
+op=gdn mode=mtp B=5 T=4 H=1 HV=2 K=128 V=64 slots=scatter_padded pad_slot={-1,0}
+op=gdn mode=mtp B=5 T={2,8} H=1 HV=2 K=128 V=64 state_layout={vk,kv} state={f32,bf16} slots={none,padded} accepted=mixed
+op=gdn mode=mtp B=4 T=4 H=1 HV=2 K=128 V=64 slots={identity,separate,separate_padded} accepted={none,mixed}
+op=gdn mode=mtp B=3 T=4 H=1 HV=2 K=128 V=64 slots={none,permuted,padded} disable_state_update=1
+op=gdn mode=mtp B=2 T=4 H=1 HV=2 K=128 V=64 gate={softplus,bounded,log,log2,linear,none} seed=2
+op=gdn mode=mtp B=2 T=4 H=2 HV=8 K=128 V=128 head_map={grouped,tiled} seed=3
+op={gdn,kda} mode=decode B=3 H=1 HV=2 K=128 V={32,64} state_layout={vk,kv} state={f32,bf16} slots=permuted family={A,E,I,J17,J20p,J100,production}
+op=kda mode=mtp B=2 T={4,8} H=1 HV=2 K=128 V=64 state_layout={vk,kv} state={f32,bf16} slots=permuted family={A,Dzero,E,J100}
+)"},
+    // Every kernel of the dispatch table, tails of K and V, slots of every kind; small, because a
+    // sanitized kernel is a hundred times slower.
+    CaseList{"sanitizer", R"(
+op={gdn,kda} mode=mtp B=3 T=1 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded kept=0
+op={gdn,kda} mode=mtp B=3 T=1 H=1 HV=2 K={60,136} V=37 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded kept=0
+op={gdn,kda} mode=mtp B=3 T=1 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} slots=padded kept=0 gap=3
+op={gdn,kda} mode=mtp B=3 T=3 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=scatter_padded kept=0
+op={gdn,kda} mode=mtp B=3 T=3 H=1 HV=2 K={60,136} V=37 state_layout={vk,kv} state={f32,bf16} index=i32 slots=scatter_padded kept=0
+op={gdn,kda} mode=mtp B=3 T=3 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} slots=scatter_padded kept=0 gap=3
+op={gdn,kda} mode=mtp B=3 T=10 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded
+op={gdn,kda} mode=mtp B=3 T=10 H=1 HV=2 K={60,136} V=37 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded
+op={gdn,kda} mode=mtp B=3 T=10 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} slots=padded gap=3
+# Tall tiles.
+op={gdn,kda} mode=mtp B=70 T={1,2} H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=separate_padded kept=0
+op={gdn,kda} mode=mtp B=3 T=8 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded
+)"},
+    // What the kernels with a planted mistake serve (planted/kernels.hpp); with this seed no row of
+    // a permutation owns slot 0.
+    CaseList{"planted", R"(
+op=gdn mode=decode B=5 H=1 HV=2 K={128,60} V={128,100,20} P=13 index=i32 slots={none,permuted,padded} change=gates_f32 seed=4
+)"},
+};
+
+}  // namespace
+
+std::span<const CaseList> case_lists() { return kLists; }
+
+const CaseList& case_list(std::string_view name) {
+  const auto* it = std::ranges::find(kLists, name, &CaseList::name);
+  if (it != kLists.end()) return *it;
+  throw Error(ErrorKind::kArgument, "case list", "the name of one", std::string(name));
+}
+
+}  // namespace goldenrule::test
