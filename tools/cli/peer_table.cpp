@@ -8,6 +8,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "reference/mistakes/kernels.hpp"
 #include "reference/oracle/evaluate.hpp"
@@ -99,7 +103,10 @@ Missed try_peer(const Peer& peer) {
   return missed;
 }
 
-std::string listed(const std::vector<std::string_view>& names) {
+// Rows of one name are ways to make one mistake: the name is said once.
+std::string listed(std::vector<std::string_view> names) {
+  std::set<std::string_view> said;
+  std::erase_if(names, [&](std::string_view name) { return !said.insert(name).second; });
   return names.empty() ? "none" : fmt::format("`{}`", fmt::join(names, "`, `"));
 }
 
