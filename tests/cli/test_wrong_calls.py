@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Length: a table of changes to one call, and the two loops over it.
 """Real kernels that were called wrongly on purpose: a right capture passes, a wrong one is named.
 At the end, calls that are written down in a form which cannot be read: the refusal says what to do.
 

@@ -26,6 +26,8 @@ run(${CMAKE_COMMAND} -S ${SOURCE} -B ${work}/build -G Ninja -DCMAKE_BUILD_TYPE=$
 run(${CMAKE_COMMAND} --build ${work}/build)
 run(${work}/build/consumer ${work}/one_step.h5)
 message(STATUS "${text}")
+run(${work}/build/matrix)
+message(STATUS "${text}")
 # It was written by hand, from no case line: digests are verified, values cannot be recomputed.
 run_expecting(2 ${work}/prefix/bin/goldenrule verify ${work}/one_step.h5)
 message(STATUS "${text}")
