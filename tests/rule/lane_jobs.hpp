@@ -12,6 +12,7 @@
 
 #include "fixtures/cases/suite.hpp"
 #include "reference/rule/forms.hpp"
+#include "reference/rule/recurrent.hpp"
 
 namespace goldenrule::rule::test {
 
