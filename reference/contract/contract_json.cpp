@@ -233,11 +233,12 @@ class ContractReader {
 
   void read_functions(const json& value, FunctionErrors& f) const {
     if (!value.is_object()) fail(ErrorKind::kType, "functions", "an object", value.type_name());
-    for (const auto& [key, entry] : value.items()) {
+    for (const auto& item : value.items()) {
+      const std::string& key = item.key();
       bool found = false;
       for_each_function(f, [&](std::string_view name, double& field) {
         if (name != key) return;
-        field = error("functions." + key, entry);
+        field = error("functions." + key, item.value());
         found = true;
       });
       if (!found) {

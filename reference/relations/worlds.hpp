@@ -4,9 +4,9 @@
 // it can form is a number of its types, in whatever order it adds.
 //
 // A key has m = 4^e entries +-2^-e and zeros elsewhere; the keys of a block of m channels are rows
-// of one Hadamard matrix, so two keys are equal, opposite in nothing, or orthogonal: k_s . k_t is 1
-// or 0. Beta is 1, alpha is 0 or 1 (per block of channels where gates are per channel), v and the
-// start state are integers of magnitude at most a. Then
+// of one Hadamard matrix, so any two keys are equal or orthogonal: k_s . k_t is 1 or 0. Beta is 1,
+// alpha is 0 or 1 (per block of channels where gates are per channel), v and the start state are
+// integers of magnitude at most a. Then
 //
 //   d_t = v_t - k_t . S' = v_t - k_t . S_0' - sum_s (k_t . k_s) d_s    is a multiple of 2^-e,
 //   S_t = S' + k_t d_t^T                                               ... of 2^-2e,

@@ -78,7 +78,8 @@ void withhold_verdict(TensorReport& report, const contract::Contract& contract) 
 std::int64_t count_nonfinite(const call::Record& record) {
   const parallel::Phase phase("inputs");
   std::int64_t count = 0;
-  for (const auto& [name, tensor] : record.inputs) {
+  for (const auto& input : record.inputs) {
+    const call::Tensor& tensor = input.second;
     if (!call::info(tensor.dtype()).is_float) continue;
     std::vector<std::int64_t> counts(parallel::range_count(tensor.size()));
     parallel::for_each_range(tensor.size(),

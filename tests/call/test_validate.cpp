@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
+// Length: a table, one row per refusal.
+//
 // What validate() refuses: one row per way in which presence, type, rank or extents can be wrong.
 #include <doctest/doctest.h>
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
+// Length: one test per family, all over the same helpers.
+//
 // Each family has, in the filled tensors, the property that it is named after.
 #include <doctest/doctest.h>
 

@@ -5,7 +5,8 @@ A capture is a fixture whose golden values, rounded to the storage type of the k
 under /outputs: the most accurate kernel there can be. A test then changes one thing in it. None of
 this uses the project's own Python module, which is under test elsewhere.
 
-Environment: GOLDENRULE (the program), GOLDENRULE_CAPTURES_DIR (real captures; may be empty).
+Environment: GOLDENRULE (the program), GOLDENRULE_CAPTURES_DIR (real captures: those of the
+repository where it is not set).
 """
 
 import decimal
@@ -24,7 +25,8 @@ import h5py
 import numpy as np
 
 PROGRAM = os.environ.get("GOLDENRULE", "goldenrule")
-CAPTURES = Path(os.environ.get("GOLDENRULE_CAPTURES_DIR", ""))
+REPOSITORY = Path(__file__).resolve().parents[2]
+CAPTURES = Path(os.environ.get("GOLDENRULE_CAPTURES_DIR") or REPOSITORY / "fixtures/captures/public")
 SKIPPED = 77  # SKIP_RETURN_CODE of the CTest entries
 
 # Small, and with everything that a mode can have: a padded row, slots that nobody touches, a
@@ -215,6 +217,12 @@ def reseal_dataset(_, item):
         data = np.empty(item.shape, f"V{item.id.get_type().get_size()}")
         item.id.read(h5py.h5s.ALL, h5py.h5s.ALL, data, item.id.get_type())
         item.attrs["sha256"] = hashlib.sha256(data.tobytes()).hexdigest()
+
+
+def needs_captures(*names):
+    """Skips a test where CAPTURES lacks one of its files: the repository has only small ones."""
+    missing = [name for name in names if not (CAPTURES / name).is_file()]
+    return unittest.skipIf(missing, f"{CAPTURES} has no {', '.join(missing)}")
 
 
 class CommandLineTest(unittest.TestCase):

@@ -2,11 +2,10 @@
 """The end of a failing report of `check` and `diff`: where it fails and which mistake it is."""
 
 import json
-import unittest
 
 import numpy as np
 
-from support import CAPTURES, DECODE, PREFILL, CommandLineTest, main, put, run
+from support import CAPTURES, DECODE, PREFILL, CommandLineTest, main, needs_captures, put, run
 
 
 def unscaled(file):
@@ -84,9 +83,8 @@ class ExplainTest(Reports):
             self.assertNotIn("pattern", text)
 
 
-@unittest.skipUnless((CAPTURES / "README.md").is_file() and any(CAPTURES.glob("*.h5")),
-                     "no captures: GOLDENRULE_CAPTURES_DIR names no folder with them")
 class RealCapturesTest(Reports):
+    @needs_captures("sglang_mtp_vk.h5")
     def test_intermediate_states_by_slot(self):
         text, case = self.case(1, "check", CAPTURES / "sglang_mtp_vk.h5")
         self.assertEqual(case["pattern"],
@@ -108,8 +106,6 @@ CPU = CAPTURES / "cpu"
 CONTRACT = ("--contract", "recurrent_f32")
 
 
-@unittest.skipUnless(any(CPU.glob("sab_*.h5")),
-                     "no captures of CPU software beside those of GOLDENRULE_CAPTURES_DIR")
 class CpuCapturesTest(Reports):
     """Real software with one mistake put in, and honest chunk kernels under a contract that is too
     narrow for them: the answer is the right name or none."""
@@ -121,7 +117,9 @@ class CpuCapturesTest(Reports):
         return next((e["mistake"] for e in case["explanation"] if e["explains"]), None)
 
     def test_every_sabotaged_capture(self):
-        for path in sorted(CPU.glob("sab_*.h5")):
+        sabotaged = sorted(CPU.glob("sab_*.h5"))
+        self.assertGreaterEqual(len(sabotaged), 3)
+        for path in sabotaged:
             with self.subTest(path.name):
                 name = path.stem.removeprefix("sab_")
                 text, case = self.case(1, "check", *CONTRACT, path)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Length: one test per lie, over the same forged files.
 """Files that lie: fixtures whose digests all fit, and candidates and contracts that help themselves.
 
 `verify` says that a fixture is not what its case line says, `diff` that its golden values are not

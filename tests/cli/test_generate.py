@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Length: the tests share one generated suite, which is the expensive part.
 """`goldenrule generate` and `list`: the files of a suite, their bytes, and what interrupts it."""
 
 import hashlib

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Length: the recurrence in NumPy and the files that are made with it belong together.
 """A pass means that the kernel is right: files that try to be passed without being right.
 
 Every file here is written by the test, its honest outputs by a plain recurrence in NumPy. Each case

@@ -28,6 +28,8 @@ run(${work}/build/consumer ${work}/one_step.h5)
 message(STATUS "${text}")
 run(${work}/build/own_kernel)
 message(STATUS "${text}")
+run(${work}/build/matrix)
+message(STATUS "${text}")
 # It was written by hand, from no case line: digests are verified, values cannot be recomputed.
 run_expecting(2 ${work}/prefix/bin/goldenrule verify ${work}/one_step.h5)
 message(STATUS "${text}")

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Length: one file, so that the check of the oracle can be read, copied and run alone.
 """The delta rule a second time, in another language and another arithmetic.
 
 Why: the oracle judges every kernel, so something has to judge the oracle. This file is written

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Length: one file that runs alone; each implementation is called once, with its sabotages beside it.
 """Real implementations of the delta rule, called as their users call them, and judged.
 
     python3 real_software.py PROGRAM FOLDER [--contract NAME]... [--only TEXT] [--no-explain]

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Length: a table of shapes, one row per refusal, and the comparison with the program.
 """tools/python/goldenrule_capture.py: shapes and values that it takes, brings to its table, refuses.
 
 Run directly, with an interpreter that has h5py and NumPy; tests that need torch are skipped without

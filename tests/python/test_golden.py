@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# Length: one file, so that the check of the oracle can be read, copied and run alone.
 """Are the golden values of a fixture right? An answer that shares nothing with the oracle.
 
     test_golden.py PATH... [--min-cases 30] [--work N]   judge /golden of fixtures (files, folders)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
+// Length: one test per way to ask for something, over one watcher of the kernel.
+//
 // Files that ask for something: to read another file, to run a plug-in, to take all memory. Each
 // is refused before anything is read; for those that name another file, the kernel itself (inotify)
 // says that the file was not opened.

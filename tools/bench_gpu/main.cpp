@@ -123,7 +123,7 @@ Ceilings print_ceilings(cudaStream_t stream, int replays, int multiprocessors) {
   Ceilings best;
   std::printf("streaming ceilings, TB/s (read + written)\n  %-10s %9s %9s %9s %9s\n", "bytes",
               "in place", "read", "write", "copy");
-  for (const std::size_t mib : {2, 8, 32, 128, 512, 2048}) {
+  for (const std::size_t mib : {2u, 8u, 32u, 128u, 512u, 2048u}) {
     const std::size_t bytes = mib << 20;
     best.in_place = ceiling(Stream::kInPlace, bytes, stream, replays);
     best.read = ceiling(Stream::kRead, bytes, stream, replays);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# Length: one program: workers, judging beside them, and the replay of a line.
 """Calls real kernels on random honest inputs and has every call judged: none may be refused.
 
     campaign.py --program build/release/bin/goldenrule                  every peer that imports

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Length: everything that a seed determines, in the order in which it is drawn.
 """Draws random honest calls: everything of a call follows from the name of a peer and a seed.
 
 A peer lists `variants`, the choices that its compiler bakes into a kernel (heads, types, forms of

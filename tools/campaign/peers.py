@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Length: a list, one function per kernel.
 """The kernels that the campaign calls, each as its users call it and inside what it documents.
 
 A peer is a function of (module, call, x): the module that had to be imported, the drawn call, and

@@ -76,7 +76,7 @@ int contract(const std::string& name);
 /// The tables of the schema: operations with their tensors, conventions, contracts.
 int schema(bool json);
 
-/// The suites, or the case lines of one.
-int list(const std::string& suite);
+/// A table of the library (suites, families, contracts, mistakes), or the case lines of a suite.
+int list(const std::string& what, bool json);
 
 }  // namespace goldenrule::tools

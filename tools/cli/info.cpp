@@ -4,7 +4,6 @@
 #include <type_traits>
 
 #include "fixtures/call/text.hpp"
-#include "fixtures/cases/suite.hpp"
 #include "fixtures/schema/read.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
@@ -49,20 +48,6 @@ int info(const std::string& file) {
     fmt::print("  {:<34} {:<5} {:<22} {:>12} bytes, {:>12} stored, {} {}\n", d.path,
                call::info(d.dtype).name, call::to_string(d.shape), d.logical_bytes, d.storage_bytes,
                d.filters, d.digest.substr(0, 16));
-  }
-  return 0;
-}
-
-int list(const std::string& suite) {
-  if (suite.empty()) {
-    for (const std::string& name : cases::list_suites()) {
-      const cases::Suite s = cases::load_suite(name);
-      fmt::print("{:<12} {:>4} cases  {}\n", s.name, s.cases.size(), s.description);
-    }
-    return 0;
-  }
-  for (const cases::Case& c : cases::load_suite(suite).cases) {
-    fmt::print("{}\n", cases::canonical(c));
   }
   return 0;
 }

@@ -143,10 +143,13 @@ int run(int argc, char** argv) {
   sub->add_flag("--json", schema_json, "as JSON, for programs");
   sub->callback([&] { command = [&] { return tools::schema(schema_json); }; });
 
-  std::string suite;
-  sub = app.add_subcommand("list", "List the suites, or the case lines of one");
-  sub->add_option("suite", suite, "a suite");
-  sub->callback([&] { command = [&] { return tools::list(suite); }; });
+  std::string listed;
+  bool list_json = false;
+  sub = app.add_subcommand("list", "List suites, families, contracts or mistakes");
+  sub->add_option("what", listed,
+                  "suites (default), families, contracts, mistakes; or a suite: its case lines");
+  sub->add_flag("--json", list_json, "as JSON, for programs");
+  sub->callback([&] { command = [&] { return tools::list(listed, list_json); }; });
 
   try {
     app.parse(argc, argv);

@@ -4,6 +4,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "reference/suites/peer_table.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/progress.hpp"
@@ -11,7 +16,10 @@
 namespace goldenrule::tools {
 namespace {
 
-std::string listed(const std::vector<std::string_view>& names) {
+// Rows of one name are ways to make one mistake: the name is said once.
+std::string listed(std::vector<std::string_view> names) {
+  std::set<std::string_view> said;
+  std::erase_if(names, [&](std::string_view name) { return !said.insert(name).second; });
   return names.empty() ? "none" : fmt::format("`{}`", fmt::join(names, "`, `"));
 }
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Length: one file that users copy beside their kernel; it must need no other.
 """Writes captures of kernels for `goldenrule check`, and reads fixtures (schema goldenrule/1).
 
 In the test of a Triton kernel, ten lines:

@@ -123,7 +123,8 @@ TensorMap qk_swapped(const Record& r, const calls::Kernel& kernel) {
   return kernel(changed);
 }
 
-// In a pool state_not_written leaves the old states, in prefill zeros; here it is the other way.
+// The other state_not_written leaves old states in a pool and zeros in prefill; this one leaves
+// zeros in a pool and old states in prefill.
 bool elsewhere_applies(const Record& r) {
   return r.convention.disable_state_update == 0 &&
          (!calls::is_prefill(r) || r.find_input("initial_state") != nullptr);

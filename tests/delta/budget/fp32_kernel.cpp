@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: a whole fp32 kernel, every mode and gate, that shares no code with the library.
 #include "tests/delta/budget/fp32_kernel.hpp"
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
+// Length: one test per mistake whose outputs are known by other means.
+//
 // Each mistake changes some output of some call where it applies, and its outputs have the form
 // that the call prescribes. Some mistakes are held against results that are known without them.
 #include <doctest/doctest.h>

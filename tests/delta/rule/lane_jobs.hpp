@@ -12,6 +12,7 @@
 
 #include "fixtures/cases/suite.hpp"
 #include "reference/delta/rule/forms.hpp"
+#include "reference/delta/rule/recurrent.hpp"
 
 namespace goldenrule::delta::test {
 

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tables of the library by name: suites, input families, contracts, mistakes. What the tables
+// say of themselves is printed as it stands there. Where a mistake can be made is a question that
+// only the mistake answers, call by call: it is asked about every case of the suites that the kill
+// matrix runs.
+#include <fmt/format.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fixtures/call/operation.hpp"
+#include "fixtures/cases/families.hpp"
+#include "fixtures/cases/suite.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
+#include "reference/contract/contract.hpp"
+#include "reference/suites/slices.hpp"
+#include "tools/cli/commands.hpp"
+
+namespace goldenrule::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json suite_rows() {
+  Json rows = Json::array();
+  for (const std::string& name : cases::list_suites()) {
+    const cases::Suite s = cases::load_suite(name);
+    rows.push_back({{"name", s.name}, {"cases", s.cases.size()}, {"meaning", s.description}});
+  }
+  return rows;
+}
+
+Json case_rows(const std::string& suite) {
+  Json rows = Json::array();
+  for (const cases::Case& c : cases::load_suite(suite).cases) rows.push_back(cases::canonical(c));
+  return rows;
+}
+
+Json family_rows() {
+  Json rows = Json::array();
+  for (const cases::Family& f : cases::families()) {
+    rows.push_back({{"name", std::string(f.name)}, {"meaning", std::string(f.summary)}});
+  }
+  return rows;
+}
+
+Json contract_rows() {
+  Json rows = Json::array();
+  for (const contract::Contract& c : contract::contracts()) {
+    rows.push_back({{"name", c.name}, {"meaning", c.meaning}});
+  }
+  return rows;
+}
+
+using Place = std::pair<call::Op, call::Mode>;
+
+std::vector<bool> which_apply(const call::Record& record) {
+  std::vector<bool> applies;
+  for (const calls::Mistake& m : suites::mistakes()) applies.push_back(m.applies(record));
+  return applies;
+}
+
+// Elements of the token inputs: the large cases of the suites show no other mistakes.
+constexpr std::int64_t kSmall = std::int64_t{1} << 15;
+
+// For every row of the table of mistakes: the operations and modes in which it can be made.
+std::vector<std::set<Place>> places_of_mistakes() {
+  std::vector<cases::Case> asked;
+  for (const char* suite : {"boundary", "stress"}) {
+    for (cases::Case& c : cases::load_suite(suite).cases) {
+      if (cases::token_count(c) * c.HV * (c.K + c.V) <= kSmall) asked.push_back(std::move(c));
+    }
+  }
+  std::vector<std::set<Place>> places(suites::mistakes().size());
+  std::mutex changing;
+  parallel::for_each_index(std::ssize(asked), [&](std::int64_t i) {
+    call::Record record = cases::make_record(asked[static_cast<std::size_t>(i)]);
+    std::vector<bool> applies = which_apply(record);
+    // Some can be made only where an input is no number, which no case of a suite has.
+    call::Tensor& v = record.inputs.at("v");
+    if (v.size() > 0) {
+      v.set(v.size() - 1, std::numeric_limits<double>::quiet_NaN());
+      const std::vector<bool> with_nan = which_apply(record);
+      for (std::size_t row = 0; row < applies.size(); ++row) {
+        applies[row] = applies[row] || with_nan[row];
+      }
+    }
+    const std::lock_guard lock(changing);
+    for (std::size_t row = 0; row < places.size(); ++row) {
+      if (applies[row]) places[row].insert({record.op, record.mode});
+    }
+  });
+  return places;
+}
+
+Json mistake_rows() {
+  const std::vector<std::set<Place>> places = places_of_mistakes();
+  Json rows = Json::array();
+  for (std::size_t row = 0; row < places.size(); ++row) {
+    const calls::Mistake& m = suites::mistakes()[row];
+    Json where = Json::object();
+    for (const auto& [op, mode] : places[row]) {
+      where[std::string(call::name_of(op))].push_back(std::string(call::name_of(mode)));
+    }
+    rows.push_back({{"name", std::string(m.name)},
+                    {"group", std::string(m.group)},
+                    {"where", std::move(where)},
+                    {"meaning", std::string(m.meaning)}});
+  }
+  return rows;
+}
+
+// "decode mtp", with the operation before it where others differ: "kda prefill".
+std::string where_text(const Json& where) {
+  const auto joined = [](const Json& modes) {
+    std::vector<std::string> names;
+    for (const Json& mode : modes) names.push_back(mode.get<std::string>());
+    return fmt::format("{}", fmt::join(names, " "));
+  };
+  std::set<std::string> different;
+  std::vector<std::string> all;
+  for (const auto& [op, modes] : where.items()) {
+    different.insert(joined(modes));
+    all.push_back(fmt::format("{} {}", op, joined(modes)));
+  }
+  const bool everywhere = where.size() == call::operations().size();
+  return everywhere && different.size() == 1 ? *different.begin()
+                                             : fmt::format("{}", fmt::join(all, "; "));
+}
+
+void print_rows(const Json& rows) {
+  std::string group;
+  for (const Json& row : rows) {
+    if (row.is_string()) {
+      fmt::print("{}\n", row.get<std::string>());
+      continue;
+    }
+    const std::string name = row["name"], meaning = row["meaning"];
+    if (row.contains("cases")) {
+      fmt::print("{:<12} {:>4} cases  {}\n", name, row["cases"].get<std::size_t>(), meaning);
+    } else if (row.contains("where")) {
+      if (row["group"] != group) fmt::print("{}\n", group = row["group"]);
+      fmt::print("  {:<28} {}\n      {}\n", name, where_text(row["where"]), meaning);
+    } else {
+      fmt::print("{:<32} {}\n", name, meaning);
+    }
+  }
+}
+
+struct Table {
+  const char* name;
+  Json (*rows)();
+};
+constexpr std::array kTables{Table{"suites", suite_rows}, Table{"families", family_rows},
+                             Table{"contracts", contract_rows}, Table{"mistakes", mistake_rows}};
+
+}  // namespace
+
+int list(const std::string& what, bool json) {
+  Json rows;
+  for (const Table& table : kTables) {
+    if (what == table.name || (what.empty() && table.rows == suite_rows)) rows = table.rows();
+  }
+  if (rows.is_null()) rows = case_rows(what);
+  if (json) {
+    fmt::print("{}\n", rows.dump(2));
+  } else {
+    print_rows(rows);
+  }
+  return 0;
+}
+
+}  // namespace goldenrule::tools
