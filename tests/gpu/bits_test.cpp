@@ -153,7 +153,8 @@ TEST_CASE("a row does not depend on how many heads keep all their states") {
     c.B = 1;
     const Bytes alone = row_bits(c, 0, outputs_of(c));
     const std::string kept = std::string(c.layout == StateLayout::kVK ? "vk_" : "kv_") +
-                             (c.state == DType::kBF16 ? "bf16" : "f32") + "_head_kept_r128x8";
+                             (c.state == DType::kBF16 ? "bf16" : "f32") +
+                             "_head_few_write_bound_r128x8";
     const std::uint64_t before = hits_by_name().at(kept);
     c.B = 270;  // 1,080 heads
     CHECK_MESSAGE(row_bits(c, 0, outputs_of(c)) == alone, c.name());

@@ -39,7 +39,7 @@ std::string differing_output(const call::TensorMap& a, const call::TensorMap& b)
   return "";
 }
 
-/// The same arithmetic with functions as accurate as those of these kernels (gpu/kernels/gates.cuh:
+/// The same arithmetic with functions as accurate as those of these kernels (gpu/common/gates.cuh:
 /// expf, log1pf within 2 ulp = 4 u relative, +, x, / and sqrt u). softplus is max(y, 0) +
 /// log1p(e^-|y|): 4 u of the exponential, 4 u of log1p, two operations: relative, like the rate
 /// exp(A_log) 4 u and its product u beside it, so 15 u of log alpha and nothing absolute. The
