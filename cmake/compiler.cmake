@@ -19,7 +19,7 @@ target_compile_options(
     "$<$<AND:$<BOOL:${GOLDENRULE_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>")
 
 # The arithmetic of the reference is the arithmetic that is written: no contraction of a*b+c, no
-# reassociation, no flushed subnormals. tests/rule/test_arithmetic.cpp proves that these flags hold.
+# reassociation, no flushed subnormals. tests/delta/rule/test_arithmetic.cpp proves that these flags hold.
 add_library(goldenrule_fp_strict INTERFACE)
 target_compile_options(
   goldenrule_fp_strict

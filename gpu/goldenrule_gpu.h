@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The C interface of goldenrule's GPU kernels: decode and multi-token verify (MTP) of the gated
+ * The C interface of goldenrule's GPU kernels: decode and multi-token prediction (MTP) of the gated
  * delta rule (GDN) and of Kimi Delta Attention (KDA). Usable from C, C++, ctypes and dlopen.
  *
  * Why one aggregate: decode is MTP with T = 1, and KDA is GDN with one gate per key channel, so a
@@ -14,13 +14,18 @@
  *
  * All arithmetic is fp32; the state stays in fp32 registers over all T tokens and is rounded once
  * per store, o once. d_t and o_t come from the closed form of the rule over up to eight tokens
- * (gpu/kernels/relations.cuh), so a token has the same bits however many follow it, and MTP agrees
- * with repeated decode within the budget of both, not to the bit. A call allocates nothing, waits
- * for nothing, compiles nothing, needs no workspace and can be captured in a CUDA graph; slots and
- * counts are read on the device, so a replay follows what they hold then. The bits of a row do not
- * depend on the other rows, on B or on which specialization served the call.
+ * (gpu/recurrent/token_weights.cuh), so MTP agrees with repeated decode within the budget of both,
+ * not to the bit. Once goldenrule_gpu_initialize has run, a call allocates no memory of the device,
+ * waits for nothing and loads nothing; it needs no workspace and can be captured in a CUDA graph;
+ * slots and counts are read on the device, so a replay follows what they hold then.
  *
- * Extents: B rows, T tokens a row (0..16), H query/key heads, HV value heads (HV % H == 0),
+ * The bits of a row do not depend on the other rows, on B, or on flags. Those of a token do not
+ * depend on how many tokens follow it, nor on alignment, with one exception: the tensor cores serve
+ * GDN with K = 128, T = 2 to 8, q and k in bf16 aligned to four elements, and dense states aligned
+ * to 16 bytes. Their sums have another order, so a token has the same bits at any T from 2 to 8,
+ * and beside other T and other alignments it agrees within the budget of both.
+ *
+ * Extents: B rows, T tokens per row (0..16), H query/key heads, HV value heads (HV % H == 0),
  * K key dimension (1..256), V value dimension (>= 1), P pool slots.
  *
  * Rules on which kernels disagree:
@@ -110,7 +115,8 @@ typedef enum goldenrule_gpu_gate_head { /* which head indexes A_log and dt_bias 
 enum {
   /* Programmatic dependent launch (sm_90 and later): the launch may be scheduled while the
    * kernel before it in the stream drains. Until that one is complete it reads nothing but
-   * state_indices, to ask the L2 for states early; what it computes with is read afterwards. */
+   * state_indices, to ask the L2 for states early; what it computes with is read afterwards.
+   * With or without the flag, a dependent launch behind a call may begin when the call does. */
   GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH = 1
 };
 
@@ -176,6 +182,11 @@ typedef struct goldenrule_gpu_recurrent_args {
  * RSQRT_SUM_EPS with eps 1e-6, softplus 1 and 20, lower_bound -5, scale 1. */
 void goldenrule_gpu_recurrent_defaults(goldenrule_gpu_recurrent_args* args);
 
+/* The layout of goldenrule_gpu_recurrent_args for callers without a C compiler (ctypes): lines
+ * "name type offset" in the order of the struct, after a first line that ends with its size in
+ * bytes. Types: u64, i32, u32, i64, f64, tensor (goldenrule_gpu_tensor), pointer. */
+const char* goldenrule_gpu_recurrent_fields(void);
+
 /* Checks everything that the host can see and never reads device memory. On failure writes one
  * line naming argument, expected and actual into message[0..message_size); NULL is allowed. */
 goldenrule_gpu_status goldenrule_gpu_recurrent_validate(const goldenrule_gpu_recurrent_args* args,
@@ -189,9 +200,11 @@ size_t goldenrule_gpu_recurrent_workspace_size(const goldenrule_gpu_recurrent_ar
 goldenrule_gpu_status goldenrule_gpu_recurrent(const goldenrule_gpu_recurrent_args* args,
                                                char* message, size_t message_size);
 
-/* Loads every kernel of the current device, so that no later call does. Without it the first call
- * of a kernel loads it, which may wait for the device: call it once per device before a capture and
- * before launching on a stream that waits for the host. */
+/* Loads every kernel of the dispatch table on the current device, so that no later call of
+ * goldenrule_gpu_recurrent does. Without it the first such call loads them all, which may wait for
+ * the device and, where the library holds only PTX for it, compiles them: call it once per device
+ * before a capture and before launching on a stream that waits for the host. The kernel of
+ * goldenrule_gpu_recurrent_check is for debugging and loaded by its first call. */
 goldenrule_gpu_status goldenrule_gpu_initialize(char* message, size_t message_size);
 
 /* Debugging: what only the device can see. `report` is device memory of this layout, written by a
@@ -214,7 +227,8 @@ goldenrule_gpu_status goldenrule_gpu_recurrent_check(const goldenrule_gpu_recurr
 uint64_t goldenrule_gpu_dispatch_hits(void);
 uint64_t goldenrule_gpu_dispatch_misses(void);
 int32_t goldenrule_gpu_dispatch_size(void);
-/* Name ("vk_f32_head_k128_t1_r4w4c1") and hits of entry i, 0 <= i < size; NULL and 0 outside. */
+/* Name ("vk_f32_head_few_r64x2": 64 value rows per block of 2 warps) and hits of entry i, 0 <= i <
+ * size; NULL and 0 outside. */
 const char* goldenrule_gpu_dispatch_name(int32_t i);
 uint64_t goldenrule_gpu_dispatch_entry_hits(int32_t i);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The checks of one tensor of the aggregate: presence, type, alignment, strides. A tensor is
-// described by its extents; `inner` of them at the end are contiguous and have no stride.
+// described by its extents; those behind the first `strided` are contiguous and have no stride.
 #pragma once
 
 #include <array>

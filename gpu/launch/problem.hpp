@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first complaint about a call. Checks run in the order of the argument aggregate and the
-// first failure wins, so a message always names one argument, what was expected and what is there.
+// The first complaint about a call. Checks run one after the other and the first failure wins, so a
+// message always names one argument, what was expected and what is there.
 #pragma once
 
 #include <cstdint>

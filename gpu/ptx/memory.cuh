@@ -60,6 +60,22 @@ __device__ __forceinline__ void store_streaming_4(void* p, uint32_t x) {
   asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
 }
 
+/// Loads 32 bits into `word` where `kind` is kWord, else 16 bits into `half`; the other register
+/// keeps its content. By predicates, without a branch.
+template <uint32_t kWord>
+__device__ __forceinline__ void load_word_or_half(uint32_t& word, uint32_t& half, const void* p,
+                                                  uint32_t kind) {
+  asm volatile(
+      "{\n"
+      ".reg .pred is_word;\n"
+      "setp.eq.u32 is_word, %3, %4;\n"
+      "@is_word ld.global.u32 %0, [%2];\n"
+      "@!is_word ld.global.u16 %1, [%2];\n"
+      "}"
+      : "+r"(word), "+r"(half)
+      : "l"(p), "r"(kind), "n"(kWord));
+}
+
 /// Index i of an array of int32, or int64 if `wide`, as L2 has it: a later plain load of the same
 /// index must not find this value in L1.
 __device__ __forceinline__ int64_t load_relaxed_index(const void* data, bool wide, int64_t i) {

@@ -38,25 +38,27 @@ class Tensor(ctypes.Structure):
     ]
 
 
-class Args(ctypes.Structure):
-    """goldenrule_gpu_recurrent_args."""
+FIELD_TYPES = {
+    "u64": ctypes.c_uint64, "i32": ctypes.c_int32, "u32": ctypes.c_uint32, "i64": ctypes.c_int64,
+    "f64": ctypes.c_double, "tensor": Tensor, "pointer": ctypes.c_void_p,
+}
 
-    _fields_ = (
-        [("struct_size", ctypes.c_uint64)]
-        + [(name, ctypes.c_int32) for name in (
-            "op", "state_layout", "gate_kind", "beta_kind", "qk_norm", "head_map", "gate_head",
-            "disable_state_update")]
-        + [("flags", ctypes.c_uint32), ("reserved", ctypes.c_int32)]
-        + [(name, ctypes.c_int64) for name in (
-            "B", "T", "H", "HV", "K", "V", "slots", "intermediate_rows", "pad_slot")]
-        + [(name, ctypes.c_double) for name in (
-            "scale", "l2_eps", "softplus_beta", "softplus_threshold", "lower_bound")]
-        + [(name, Tensor) for name in (
-            "q", "k", "v", "gate", "A_log", "dt_bias", "beta", "o", "state", "final_state",
-            "intermediate_states", "state_indices", "output_state_indices", "ssm_state_indices",
-            "num_accepted_tokens", "accepted_tokens")]
-        + [("stream", ctypes.c_void_p)]
-    )
+
+def args_type(library):
+    """goldenrule_gpu_recurrent_args as the library describes it; a layout that Python would not
+    reproduce to the byte is refused, because the library writes into it."""
+    library.goldenrule_gpu_recurrent_fields.restype = ctypes.c_char_p
+    head, *lines = library.goldenrule_gpu_recurrent_fields().decode().split("\n")
+    fields = [line.split(" ") for line in lines]
+    layout = [(name, FIELD_TYPES[kind]) for name, kind, _ in fields]
+    args = type("Args", (ctypes.Structure,), {"_fields_": layout})
+    expected = {name: int(offset) for name, _, offset in fields}
+    actual = {name: getattr(args, name).offset for name in expected}
+    size = int(head.split(" ")[-1])
+    if actual != expected or ctypes.sizeof(args) != size:
+        raise RuntimeError(f"{head}: expected {size} bytes and offsets {expected}, "
+                           f"actual {ctypes.sizeof(args)} and {actual}")
+    return args
 
 
 class Case:
@@ -99,6 +101,7 @@ class Goldenrule:
     def __init__(self, torch, path):
         self.torch = torch
         self.library = ctypes.CDLL(path)
+        self.args_type = args_type(self.library)
         self.call("goldenrule_gpu_initialize")
 
     def call(self, function, *arguments):
@@ -107,7 +110,7 @@ class Goldenrule:
             raise RuntimeError(f"{function}: {message.value.decode()}")
 
     def launch(self, case, inputs, flags=0):
-        args = Args()
+        args = self.args_type()
         self.library.goldenrule_gpu_recurrent_defaults(ctypes.byref(args))
         args.op, args.state_layout, args.flags = case.op, int(case.kv), flags
         args.disable_state_update = int(not case.update)

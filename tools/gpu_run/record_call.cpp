@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/gpu_run/record_call.hpp"
 
+#include <string_view>
+
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
+#include "gpu/recurrent/args_fields.hpp"
 
 namespace goldenrule::gpu {
 namespace {
@@ -48,20 +51,17 @@ call::Dims dims_of(const call::Record& record) {
   return call::validate(record);
 }
 
-// Where the name in a record differs from the one in the C interface, the conventions choose.
-const char* gate_name(call::Gate gate) {
-  switch (gate) {
-    case call::Gate::kSoftplus:
-    case call::Gate::kBounded:
-      return "a";
-    case call::Gate::kLog:
-    case call::Gate::kLog2:
-    case call::Gate::kLinear:
-      return "g";
-    case call::Gate::kNone:
-      break;
-  }
-  return nullptr;
+// The name in a record of a tensor of the interface; empty: the kernel is not given it.
+std::string record_name(const call::Record& record, std::string_view tensor) {
+  const call::Convention& c = record.convention;
+  const bool logits = call::has_logit_gate(c);
+  if (tensor == "gate") return c.gate == call::Gate::kNone ? "" : logits ? "a" : "g";
+  if (tensor == "beta") return c.beta == call::BetaForm::kDirect ? "beta" : "b";
+  if (tensor == "state") return "initial_state";
+  const bool unused = (!logits && (tensor == "A_log" || tensor == "dt_bias")) ||
+                      (tensor == "num_accepted_tokens" &&
+                       record.inputs.find("ssm_state_indices") == record.inputs.end());
+  return unused ? "" : std::string(tensor);
 }
 
 void set_conventions(const call::Record& record, const call::Dims& d,
@@ -110,32 +110,16 @@ goldenrule_gpu_recurrent_args make_args(const call::Record& record, const Place&
   goldenrule_gpu_recurrent_args a;
   goldenrule_gpu_recurrent_defaults(&a);
   set_conventions(record, dims_of(record), a);
-  const bool logits = call::has_logit_gate(record.convention);
-  const bool direct = record.convention.beta == call::BetaForm::kDirect;
-  const auto put = [&](goldenrule_gpu_tensor& to, const char* name, const call::TensorMap& from) {
-    if (name == nullptr) return;
-    const auto it = from.find(name);
-    if (it == from.end()) return;
-    to = place(name, it->second);
-    to.dtype = static_cast<std::int32_t>(it->second.dtype());
-  };
-  put(a.q, "q", record.inputs);
-  put(a.k, "k", record.inputs);
-  put(a.v, "v", record.inputs);
-  put(a.gate, gate_name(record.convention.gate), record.inputs);
-  put(a.A_log, logits ? "A_log" : nullptr, record.inputs);
-  put(a.dt_bias, logits ? "dt_bias" : nullptr, record.inputs);
-  put(a.beta, direct ? "beta" : "b", record.inputs);
-  put(a.state, "initial_state", record.inputs);
-  put(a.state_indices, "state_indices", record.inputs);
-  put(a.output_state_indices, "output_state_indices", record.inputs);
-  put(a.ssm_state_indices, "ssm_state_indices", record.inputs);
-  const bool scatter = a.ssm_state_indices.data != nullptr;
-  put(a.num_accepted_tokens, scatter ? "num_accepted_tokens" : nullptr, record.inputs);
-  put(a.accepted_tokens, "accepted_tokens", record.inputs);
-  put(a.o, "o", record.outputs);
-  put(a.final_state, "final_state", record.outputs);
-  put(a.intermediate_states, "intermediate_states", record.outputs);
+  for (const recurrent::TensorField& tensor : recurrent::kTensors) {
+    const std::string name = record_name(record, tensor.field.name);
+    for (const call::TensorMap* from : {&record.inputs, &record.outputs}) {
+      const auto it = from->find(name);
+      if (it == from->end()) continue;
+      goldenrule_gpu_tensor& to = a.*tensor.field.member;
+      to = place(name, it->second);
+      to.dtype = static_cast<std::int32_t>(it->second.dtype());
+    }
+  }
   return a;
 }
 

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// alpha, beta and the L2 factor in fp32, with the accurate library functions (expf and log1pf
+// within 2 ulp, division and square root correctly rounded): the kernels wait for memory, so
+// accuracy is free here, and an error in one of these is common to a whole head or row.
+//
+// P is the parameters of any kernel group that names what is read here as goldenrule_gpu.h does.
+#pragma once
+
+#include "gpu/goldenrule_gpu.h"
+
+namespace goldenrule::gpu {
+
+/// log(1 + e^(beta x)) / beta, and x itself beyond the threshold. The form max(y,0) + log1p(e^-|y|)
+/// neither overflows (y > 88.7) nor loses the tail (log(1 + e^y) is 0 below -16.6).
+__device__ __forceinline__ float softplus(float x, float beta, float threshold) {
+  const float y = beta * x;
+  const float sum = fmaxf(y, 0.f) + log1pf(expf(-fabsf(y)));
+  const float soft = beta == 1.f ? sum : sum / beta;
+  return y > threshold ? x : soft;
+}
+
+/// 1 / (1 + e^-x); e^-x = inf gives 0.
+__device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
+
+template <class P>
+concept has_gate_rule = requires(const P& p) {
+  p.gate_kind;
+  p.softplus_beta;
+  p.softplus_threshold;
+  p.lower_bound;
+};
+template <class P>
+concept has_beta_rule = requires(const P& p) {
+  p.beta_kind;
+};
+template <class P>
+concept has_norm_rule = requires(const P& p) {
+  p.norm_kind;
+  p.l2_eps;
+};
+
+/// alpha from gate input x; `rate` = exp(A_log).
+template <has_gate_rule P>
+__device__ __forceinline__ float alpha_of(const P& p, float x, float rate, float dt_bias) {
+  switch (p.gate_kind) {
+    case GOLDENRULE_GPU_GATE_SOFTPLUS:
+      return expf(-rate * softplus(x + dt_bias, p.softplus_beta, p.softplus_threshold));
+    case GOLDENRULE_GPU_GATE_BOUNDED:
+      return expf(p.lower_bound * sigmoid(rate * (x + dt_bias)));
+    case GOLDENRULE_GPU_GATE_LOG:
+      return expf(x);
+    case GOLDENRULE_GPU_GATE_LOG2:
+      return exp2f(x);
+    case GOLDENRULE_GPU_GATE_LINEAR:
+      return x;
+    default:
+      return 1.f;
+  }
+}
+
+template <has_beta_rule P>
+__device__ __forceinline__ float beta_of(const P& p, float x) {
+  if (p.beta_kind == GOLDENRULE_GPU_BETA_DIRECT) return x;
+  const float s = sigmoid(x);
+  return p.beta_kind == GOLDENRULE_GPU_BETA_SIGMOID2 ? 2.f * s : s;
+}
+
+/// The factor that normalizes a vector with this sum of squares. One square root and one division
+/// for all kinds: a choice of numbers, not of code.
+template <has_norm_rule P>
+__device__ __forceinline__ float norm_factor(const P& p, float sum_of_squares) {
+  const auto is = [&](int kind) { return p.norm_kind == kind; };
+  const float root =
+      sqrtf(is(GOLDENRULE_GPU_NORM_RSQRT_SUM_EPS) ? sum_of_squares + p.l2_eps : sum_of_squares);
+  float norm = root;
+  if (is(GOLDENRULE_GPU_NORM_MAX_NORM_EPS)) norm = fmaxf(root, p.l2_eps);
+  if (is(GOLDENRULE_GPU_NORM_NORM_PLUS_EPS)) norm = root + p.l2_eps;
+  return is(GOLDENRULE_GPU_NORM_NONE) ? 1.f : 1.f / norm;
+}
+
+}  // namespace goldenrule::gpu

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The C entry points of the recurrent call. Nothing here allocates device memory or waits.
+#include <cuda_runtime_api.h>
+
+#include "gpu/launch/guard.hpp"
+#include "gpu/recurrent/check_indices.hpp"
+#include "gpu/recurrent/describe.hpp"
+#include "gpu/recurrent/resolve.hpp"
+#include "gpu/recurrent/table.hpp"
+
+namespace goldenrule::gpu::recurrent {
+namespace {
+
+void set_defaults(Args& args) {
+  args = {};
+  args.struct_size = sizeof(args);
+  for (const Choice& choice : kChoices) args.*choice.field.member = choice.initial;
+  for (const Extent& extent : kExtents) args.*extent.field.member = extent.initial;
+  for (const Number& number : kNumbers) args.*number.field.member = number.initial;
+}
+
+Problem check_and_launch(const Args* args) {
+  ResolvedCall call;
+  Problem problem = resolve(args, call);
+  if (!problem.ok() || call.plan.blocks == 0) return problem;
+  return kernels().launch(call.entry, call.plan, &call.params, args->stream);
+}
+
+Problem check_slots(const Args* args, goldenrule_gpu_index_report* device_report) {
+  if (device_report == nullptr) return null_problem("device_report");
+  CheckedCall call;
+  Problem problem = check_call(args, call);
+  if (!problem.ok()) return problem;
+  const bool in_place =
+      args->final_state.data == nullptr || args->final_state.data == args->state.data;
+  return cuda_problem(launch_check(call.params, static_cast<int>(args->B), in_place, device_report,
+                                   static_cast<cudaStream_t>(args->stream)),
+                      "launch");
+}
+
+}  // namespace
+}  // namespace goldenrule::gpu::recurrent
+
+using goldenrule::gpu::guarded;
+namespace recurrent = goldenrule::gpu::recurrent;
+
+extern "C" {
+
+void goldenrule_gpu_recurrent_defaults(goldenrule_gpu_recurrent_args* args) {
+  if (args != nullptr) recurrent::set_defaults(*args);
+}
+
+const char* goldenrule_gpu_recurrent_fields(void) { return recurrent::kDescription.text; }
+
+goldenrule_gpu_status goldenrule_gpu_recurrent_validate(const goldenrule_gpu_recurrent_args* args,
+                                                        char* message, size_t message_size) {
+  return guarded(message, message_size, [&] {
+    recurrent::CheckedCall call;
+    return recurrent::check_call(args, call);
+  });
+}
+
+size_t goldenrule_gpu_recurrent_workspace_size(const goldenrule_gpu_recurrent_args* /*args*/) {
+  return 0;
+}
+
+goldenrule_gpu_status goldenrule_gpu_recurrent(const goldenrule_gpu_recurrent_args* args,
+                                               char* message, size_t message_size) {
+  return guarded(message, message_size, [&] { return recurrent::check_and_launch(args); });
+}
+
+goldenrule_gpu_status goldenrule_gpu_recurrent_check(const goldenrule_gpu_recurrent_args* args,
+                                                     goldenrule_gpu_index_report* device_report,
+                                                     char* message, size_t message_size) {
+  return guarded(message, message_size,
+                 [&] { return recurrent::check_slots(args, device_report); });
+}
+
+}  // extern "C"

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which part of the work a block does: one head of one row of the batch, kBlockRows value rows.
+#pragma once
+
+#include "gpu/common/elements.cuh"
+#include "gpu/recurrent/params.hpp"
+
+namespace goldenrule::gpu::recurrent {
+
+/// The head of a row that a block works on.
+struct BlockPlace {
+  int b, hv, h;
+  int row0;  // first value row of the block
+};
+
+/// o = 0 for all tokens of the block's rows.
+template <class C>
+__device__ __forceinline__ void write_zeros(const Params& p, BlockPlace at) {
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < p.T * C::kBlockRows; i += C::kThreads) {
+    const int row = at.row0 + i % C::kBlockRows;
+    if (C::kExact || row < p.V) {
+      store_element(token_row(p.o, at.b, i / C::kBlockRows, at.hv) + row * element_size(p.o_type),
+                    p.o_type, 0.f);
+    }
+  }
+}
+
+/// The block of tile number `tile`, counted over rows of the batch, heads and rows of value.
+template <class C>
+__device__ __forceinline__ BlockPlace place_of(const Params& p, int tile) {
+  const int head = p.by_tiles.quotient(tile);
+  const int b = p.by_heads.quotient(head);
+  const int hv = head - b * p.HV;
+  const int in_group = p.by_group.quotient(hv);
+  return {.b = b,
+          .hv = hv,
+          .h = p.tiled_heads ? hv - in_group * p.group : in_group,
+          .row0 = (tile - head * p.tiles) * C::kBlockRows};
+}
+
+}  // namespace goldenrule::gpu::recurrent

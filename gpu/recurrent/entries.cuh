@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Builds the entries of one state format: which kernel template serves which key, with the shapes
+// of variants.hpp.
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "gpu/recurrent/decode.cuh"
+#include "gpu/recurrent/mtp.cuh"
+#include "gpu/recurrent/recurrent.cuh"
+#include "gpu/recurrent/table.hpp"
+
+namespace goldenrule::gpu::recurrent {
+
+/// E.g. vk_f32_head_few_r64x2: 64 value rows per block of 2 warps.
+constexpr EntryName name_of(const Key& key, int rows, int threads) {
+  EntryName name;
+  name << (key.format.kv ? "kv_" : "vk_") << (key.format.bf16 ? "bf16_" : "f32_");
+  if (key.exact) {
+    name << (key.channel_gate ? "channel_" : "head_") << kVariants[static_cast<int>(key.work)].name;
+  } else {
+    name << "general_k" << kGeneralK[key.general];
+  }
+  return name << "_r" << rows << "x" << threads / kWarp;
+}
+
+template <class C>
+constexpr Entry make_entry(const Key& key, void (*kernel)(Params), std::size_t shared_bytes,
+                           bool one_block_per_sm = false) {
+  return {.key = key,
+          .kernel = kernel,
+          .rows = C::kBlockRows,
+          .threads = C::kThreads,
+          .shared_bytes = static_cast<int>(shared_bytes),
+          .one_block_per_sm = one_block_per_sm,
+          .name = name_of(key, C::kBlockRows, C::kThreads)};
+}
+
+inline constexpr int kTokensPrepared = 8;
+
+template <StateFormat Format>
+struct Entries {
+  static constexpr Shapes kTuned = kShapes[index_of(Format)];
+
+  static constexpr Specialization exact_with(bool channel_gate, int tokens_per_round, Shape shape) {
+    return {.format = Format,
+            .channel_gate = channel_gate,
+            .exact = true,
+            .padded_k = kExactK,
+            .tokens_per_round = tokens_per_round,
+            .shape = shape};
+  }
+
+  template <Shape S>
+  static constexpr Entry mtp(const Key& key) {
+    using C = MtpConfig<Format, S>;
+    return make_entry<C>(key, &mtp_kernel<C>, sizeof(MtpStorage<C>), S.one_block_per_sm);
+  }
+  template <Specialization S>
+  static constexpr Entry recurrent(const Key& key) {
+    using C = Config<S>;
+    return make_entry<C>(key, &recurrent_kernel<C>, sizeof(RecurrentStorage<C>));
+  }
+
+  template <bool Channel, Work W, bool Large>
+  static constexpr Entry exact() {
+    constexpr Key kKey = {
+        .format = Format, .exact = true, .channel_gate = Channel, .work = W, .large = Large};
+    if constexpr (W == Work::kOneToken) {
+      using C = Config<exact_with(Channel, 1, kTuned.one[Large])>;
+      return make_entry<C>(kKey, &decode_kernel<C>, sizeof(DecodeStorage<C>));
+    } else if constexpr (W == Work::kFewTokens && !Channel) {
+      return mtp<kTuned.few[Large]>(kKey);
+    } else if constexpr (W == Work::kFewTokensWriteBound && !Channel) {
+      return mtp<kTuned.few_write_bound[Large]>(kKey);
+    } else {
+      // One gate per head comes here only with q and k that are not in bf16, or T > 8.
+      constexpr bool kTall = (Large || W == Work::kFewTokensWriteBound) && Channel;
+      return recurrent<exact_with(Channel, kTokensPrepared, kTuned.any[kTall])>(kKey);
+    }
+  }
+
+  template <int I>
+  static constexpr Entry general() {
+    constexpr int kPaddedK = kGeneralK[I];
+    return recurrent<Specialization{
+        .format = Format,
+        .channel_gate = true,
+        .exact = false,
+        .padded_k = kPaddedK,
+        .tokens_per_round = kTokensPrepared,
+        .shape = {.rows = kPaddedK > 128 ? 2 : 4, .warps = 4, .min_blocks = 2}}>(
+        {.format = Format, .general = I});
+  }
+
+  /// The entry at place I, as in Key::in_format.
+  template <std::size_t I>
+  static constexpr Entry entry() {
+    if constexpr (I < kExactEntries) {
+      return exact<I / (2 * kWorks) == 1, static_cast<Work>(I / 2 % kWorks), I % 2 == 1>();
+    } else {
+      return general<I - kExactEntries>();
+    }
+  }
+  template <std::size_t... I>
+  static constexpr FormatEntries entries(std::index_sequence<I...> /*places*/) {
+    return {entry<I>()...};
+  }
+  static constexpr FormatEntries kEntries = entries(std::make_index_sequence<kEntriesPerFormat>{});
+  static_assert(check_order(kEntries));
+};
+
+}  // namespace goldenrule::gpu::recurrent

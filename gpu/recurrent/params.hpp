@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a kernel is given: the arguments of goldenrule_gpu.h, validated and resolved, packed so that
+// the constant bank holds few lines (each first touch of a line is a miss, and a decode step at
+// B = 1 lasts two microseconds) and ordered by first use.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/common/divisor.hpp"
+#include "gpu/common/views.hpp"
+
+namespace goldenrule::gpu::recurrent {
+
+/// The most tokens that mtp.cuh takes: the columns of a matrix on the tensor cores.
+inline constexpr int kMtpTokens = 8;
+
+struct Params {
+  // Where am I, and from which slot do I start?
+  Divisor by_tiles;  // tiles: blocks per head, ceil(V / rows of a block)
+  Divisor by_heads;  // HV
+  Divisor by_group;  // HV / H for grouped heads, H for tiled ones
+  int32_t tiles, HV, group;
+  int32_t wave;  // blocks that the device holds at a time
+  int32_t T, K, V, slots;
+  int64_t pad_slot;
+  const void* state_indices;
+  const void* output_state_indices;
+  const void* ssm_state_indices;
+  const void* num_accepted_tokens;
+  const void* accepted_tokens;
+  int32_t ssm_row;  // strides of ssm_state_indices
+  int32_t ssm_token;
+  uint8_t wide_start, wide_output, wide_ssm, wide_num_accepted, wide_accepted;
+  uint8_t disable_state_update;
+  uint8_t tiled_heads;
+  uint8_t gate_by_qk_head;
+  uint8_t dependent;      // launched while the kernel in front may still run
+  uint8_t prefetch_next;  // each block asks for the states of the block one wave on
+  StateView state;
+  // The tokens.
+  TokenView q, k, v, gate, beta, o;
+  const void* A_log;
+  const void* dt_bias;
+  uint32_t A_log_stride, dt_bias_stride;  // in bytes
+  Element qk_type, v_type, gate_type, beta_type, o_type, A_log_type, dt_bias_type;
+  uint8_t gate_kind, beta_kind, norm_kind, channel_gate;
+  // Bytes of one asynchronous copy (16, 8 or 4) that the alignment of each tensor allows; 2: none.
+  uint8_t q_unit, k_unit, v_unit, gate_unit, dt_bias_unit, o_unit;
+  uint8_t vector_state;  // all states can be accessed in whole vectors of 16 bytes
+  uint8_t dense_heads, bf16_state, kv_layout;  // for the choice of the kernel only
+  float scale, l2_eps, softplus_beta, softplus_threshold, lower_bound;
+  // What is written.
+  StateView final_state;
+  StateView intermediate;  // block = row stride of B
+  int64_t intermediate_token;
+};
+
+}  // namespace goldenrule::gpu::recurrent

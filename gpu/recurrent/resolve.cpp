@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/recurrent/resolve.hpp"
+
+#include "gpu/launch/guard.hpp"
+#include "gpu/recurrent/check_args.hpp"
+#include "gpu/recurrent/pack.hpp"
+#include "gpu/recurrent/select.hpp"
+
+namespace goldenrule::gpu::recurrent {
+namespace {
+
+/// B = 0 has no effect, T = 0 only where a state moves elsewhere.
+bool has_effect(const Args& args) {
+  if (args.B == 0) return false;
+  if (args.T > 0) return true;
+  return args.disable_state_update == 0 &&
+         (args.final_state.data != nullptr || args.output_state_indices.data != nullptr);
+}
+
+/// Decode is bound by the memory, so the next wave's states are asked for ahead; but they must not
+/// push out of L2 what is on its way to memory (measured on an H200, whose L2 has 60 MB: a wave of
+/// 17 MB pays, one of 26 MB costs a quarter). MTP computes longer than it reads: nothing to gain.
+bool prefetches_next(const Params& params, const Entry& entry) {
+  constexpr std::int64_t kMost = std::int64_t{20} << 20;
+  const std::int64_t element = params.bf16_state != 0 ? 2 : 4;
+  return params.T == 1 && std::int64_t{params.wave} * entry.rows * params.K * element <= kMost;
+}
+
+}  // namespace
+
+Problem check_call(const Args* args, CheckedCall& call) {
+  if (args == nullptr) return null_problem("args");
+  Problem problem = check_scalars(*args);
+  if (!problem.ok()) return problem;
+  TensorStrides strides;
+  problem = check_tensors(*args, strides);
+  if (!problem.ok()) return problem;
+  call.params = pack(*args, strides);
+  return current_device(call.device);
+}
+
+Problem resolve(const Args* args, ResolvedCall& call) {
+  CheckedCall checked;
+  Problem problem = check_call(args, checked);
+  if (!problem.ok() || !has_effect(*args)) return problem;
+  problem = kernels().prepare(checked.device);
+  if (!problem.ok()) return problem;
+  const int multiprocessors = checked.device.multiprocessors;
+  Params& p = checked.params;
+  call.entry = table_index(select(p, {.rows = args->B, .multiprocessors = multiprocessors}));
+  const Entry& entry = table_entry(call.entry);
+  const bool wanted = (args->flags & GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH) != 0;
+  call.plan.dependent = wanted && checked.device.capability >= 90;
+  p.tiles = (p.V + entry.rows - 1) / entry.rows;
+  p.by_tiles = Divisor::of(p.tiles);
+  p.wave = kernels().resident_blocks(call.entry) * multiprocessors;
+  p.prefetch_next = prefetches_next(p, entry) ? 1 : 0;
+  p.dependent = call.plan.dependent ? 1 : 0;
+  call.plan.blocks = static_cast<unsigned>(args->B * args->HV * p.tiles);
+  call.params = p;
+  return problem;
+}
+
+}  // namespace goldenrule::gpu::recurrent

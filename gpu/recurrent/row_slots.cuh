@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which blocks of state a row of the batch reads and writes: the rules of goldenrule_gpu.h in one
+// place. Every slot that is read goes through checked_slot.
+#pragma once
+
+#include "gpu/common/slots.cuh"
+#include "gpu/recurrent/block.cuh"
+
+namespace goldenrule::gpu::recurrent {
+
+inline constexpr int kNever = -1;
+
+/// Where and when the state of a row is written back, apart from the scatter form.
+struct FinalWrite {
+  int64_t slot;  // kNoSlot: nothing to write
+  int after;     // after this many tokens; kNever if there is nothing to write
+};
+
+__device__ __forceinline__ int64_t ssm_slot(const Params& p, int b, int64_t t) {
+  const int64_t at = static_cast<int64_t>(b) * p.ssm_row + t * p.ssm_token;
+  return checked_slot(p, load_index(p.ssm_state_indices, p.wide_ssm, at));
+}
+
+/// kNoSlot: the row is padded. Without indices the slot is b, whatever the pad slot is.
+__device__ __forceinline__ int64_t start_slot(const Params& p, int b, uint2 requested) {
+  if (p.state_indices != nullptr) {
+    return checked_slot(p, index_from_bits(requested, p.wide_start));
+  }
+  if (p.ssm_state_indices != nullptr) {
+    const int64_t n = load_index(p.num_accepted_tokens, p.wide_num_accepted, b);
+    return n >= 1 && n <= p.T ? ssm_slot(p, b, n - 1) : kNoSlot;
+  }
+  return b;
+}
+
+/// start_slot of what copy_start_slot requested, the latest copies of this thread.
+__device__ __forceinline__ int64_t copied_start_slot(const Params& p, int b, const uint2& copied) {
+  // The wait stands behind a branch, or the compiler moves it ahead of loads that stand before it.
+  uint2 bits{};
+  if (p.state_indices != nullptr) {
+    ptx::wait_for_copies_but<0>();
+    bits = copied;
+  }
+  return start_slot(p, b, bits);
+}
+
+/// `start` is what start_slot returned. Not needed before the first token is done.
+__device__ __forceinline__ FinalWrite final_write(const Params& p, int b, int64_t start) {
+  if (p.disable_state_update != 0 || p.ssm_state_indices != nullptr || start == kNoSlot) {
+    return {kNoSlot, kNever};
+  }
+  int64_t slot = start;
+  int64_t after = p.T;
+  if (p.output_state_indices != nullptr) {
+    slot = checked_slot(p, load_index(p.output_state_indices, p.wide_output, b));
+  }
+  if (p.accepted_tokens != nullptr) after = load_index(p.accepted_tokens, p.wide_accepted, b);
+  if (slot == kNoSlot || after < 0 || after > p.T) return {kNoSlot, kNever};
+  return {slot, static_cast<int>(after)};
+}
+
+/// Whether the state after token t goes anywhere.
+__device__ __forceinline__ bool state_is_kept(const Params& p, int64_t scatter_slot, int t,
+                                              FinalWrite final) {
+  return p.intermediate.data != nullptr || scatter_slot != kNoSlot || final.after == t + 1;
+}
+
+/// Where the state after token t goes: beside an intermediate state at most one other.
+template <class State>
+struct Targets {
+  State* head[2] = {};  // nullptr: none
+  int outer[2];
+};
+
+template <class State>
+__device__ __forceinline__ Targets<State> targets_of(const Params& p, BlockPlace at,
+                                                     int64_t scatter_slot, int t,
+                                                     FinalWrite final) {
+  Targets<State> to;
+  to.outer[0] = p.intermediate.outer;
+  to.outer[1] = p.final_state.outer;
+  if (p.intermediate.data != nullptr) {
+    to.head[0] = state_head<State>(p.intermediate, at.b, at.hv) + t * p.intermediate_token;
+  }
+  const int64_t slot = scatter_slot != kNoSlot ? scatter_slot : final.slot;
+  if (scatter_slot != kNoSlot || final.after == t + 1) {
+    to.head[1] = state_head<State>(p.final_state, slot, at.hv);
+  }
+  return to;
+}
+
+/// Calls store(head, outer) for each target: one copy of the store code for all of them.
+template <class C, class Store>
+__device__ __forceinline__ void store_state(const Params& p, BlockPlace at, int64_t scatter_slot,
+                                            int t, FinalWrite final, Store&& store) {
+  const auto to = targets_of<typename C::State>(p, at, scatter_slot, t, final);
+#pragma unroll 1
+  for (int i = 0; i < 2; ++i) {
+    if (to.head[i] != nullptr) store(to.head[i], to.outer[i]);
+  }
+}
+
+/// How many tokens of the storage the state must follow: up to the last that is kept or carried on.
+template <class C>
+__device__ __forceinline__ int tokens_to_follow(const Params& p, int first, int count,
+                                                FinalWrite final) {
+  const bool scatters = p.ssm_state_indices != nullptr && p.disable_state_update == 0;
+  if (p.intermediate.data != nullptr || scatters || first + count < p.T) return count;
+  return final.after > first ? final.after - first : 0;
+}
+
+}  // namespace goldenrule::gpu::recurrent

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which entry of the table serves a call: a function of its shape, types and alignment, of B and of
+// the device, and of nothing that was asked before.
+#pragma once
+
+#include "gpu/recurrent/table.hpp"
+
+namespace goldenrule::gpu::recurrent {
+
+/// `params` as pack() returns them.
+[[nodiscard]] Key select(const Params& params, const Load& load);
+
+}  // namespace goldenrule::gpu::recurrent

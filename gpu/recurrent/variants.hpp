@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The variants of the recurrent kernels as data: what each serves, what it is called, and the
+// numbers that it is tuned by, chosen here and nowhere else (tools/bench_gpu/README.md measures).
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/recurrent/params.hpp"
+
+namespace goldenrule::gpu::recurrent {
+
+/// Storage type of the state (fp32 or bf16) and layout ([V,K] or [K,V]); one .cu file for each.
+struct StateFormat {
+  bool bf16 = false;
+  bool kv = false;
+
+  bool operator==(const StateFormat&) const = default;
+};
+inline constexpr int kStateFormats = 4;
+[[nodiscard]] constexpr int index_of(StateFormat format) {
+  return (format.bf16 ? 2 : 0) + (format.kv ? 1 : 0);
+}
+
+/// The shape of a block.
+struct Shape {
+  int rows;        ///< of a thread's register tile; for mtp.cuh: matrices of 16 rows per warp
+  int warps;       ///< of a block
+  int min_blocks;  ///< resident per multiprocessor; bounds the registers
+  int chunks =
+      1;  ///< register tiles that a thread works through, one after the other (decode only)
+  bool one_block_per_sm = false;  ///< one block per multiprocessor beats full occupancy
+};
+
+/// The tuned shapes of a state format, each for small and for large grids.
+struct Shapes {
+  Shape one[2], few[2], few_write_bound[2], any[2];
+};
+inline constexpr Shape kWholeHead = {
+    .rows = 1, .warps = 8, .min_blocks = 1, .one_block_per_sm = true};
+inline constexpr Shapes kShapes[kStateFormats] = {
+    // f32, [V,K]
+    {.one = {{2, 2, 8}, {4, 4, 3}},
+     .few = {{1, 2, 6}, {2, 2, 6}},
+     .few_write_bound = {kWholeHead, kWholeHead},
+     .any = {{2, 4, 4}, {4, 4, 4}}},
+    // f32, [K,V]
+    {.one = {{2, 4, 5}, {4, 4, 3}},
+     .few = {{1, 2, 6}, {2, 2, 6}},
+     .few_write_bound = {kWholeHead, kWholeHead},
+     .any = {{2, 4, 4}, {4, 4, 4}}},
+    // bf16, [V,K]
+    {.one = {{4, 2, 6}, {4, 2, 6, 2}},
+     .few = {{1, 2, 6}, {2, 2, 8}},
+     .few_write_bound = {kWholeHead, kWholeHead},
+     .any = {{2, 4, 4}, {4, 4, 4}}},
+    // bf16, [K,V]
+    {.one = {{4, 4, 4}, {4, 2, 6, 2}},
+     .few = {{1, 2, 6}, {2, 2, 8}},
+     .few_write_bound = {kWholeHead, kWholeHead},
+     .any = {{4, 4, 3}, {4, 4, 4}}}};
+
+/// What a kernel for K = 128 does; with one gate per channel the tensor cores do not serve, and the
+/// two kinds of few tokens are done as any tokens. The first that serves a call is chosen.
+enum class Work : std::uint8_t {
+  kOneToken,             ///< decode.cuh: q and k in bf16 or f16, aligned to four elements
+  kFewTokensWriteBound,  ///< as kFewTokens, with so many stored states that writing dominates
+  kFewTokens,            ///< mtp.cuh: 2 to 8, q and k in bf16, aligned to four elements
+  kAnyTokens,            ///< recurrent.cuh
+};
+
+/// What the choice depends on beside the parameters.
+struct Load {
+  std::int64_t rows;    ///< B
+  int multiprocessors;  ///< of the device
+};
+
+struct Variant {
+  Work work;
+  const char* name;
+  bool (*serves)(const Params&, const Load&);
+};
+
+constexpr bool reads_fours(const Params& p) {  // of two bytes
+  return p.q_unit >= 8 && p.k_unit >= 8;
+}
+constexpr bool serves_one(const Params& p, const Load& /*load*/) {
+  return p.T == 1 && reads_fours(p) && p.qk_type != Element::kF32;
+}
+constexpr bool serves_few(const Params& p, const Load& /*load*/) {
+  return p.T >= 2 && p.T <= kMtpTokens && reads_fours(p) && p.qk_type == Element::kBF16;
+}
+/// Writing is then all that counts, and it is fastest in few and long streams: whole heads, one per
+/// multiprocessor (measured on an H200 for T = 2, 4 and 8, fp32). Fewer heads than eight for each
+/// multiprocessor would leave some without work for long.
+constexpr bool serves_few_write_bound(const Params& p, const Load& load) {
+  const bool every_state = p.intermediate.data != nullptr ||
+                           (p.ssm_state_indices != nullptr && p.disable_state_update == 0);
+  return serves_few(p, load) && every_state && p.T >= 4 && p.V % 128 == 0 &&
+         load.rows * p.HV * (p.V / 128) >= std::int64_t{8} * load.multiprocessors;
+}
+constexpr bool serves_any(const Params& /*p*/, const Load& /*load*/) { return true; }
+
+inline constexpr Variant kVariants[] = {
+    {Work::kOneToken, "one", serves_one},
+    {Work::kFewTokensWriteBound, "few_write_bound", serves_few_write_bound},
+    {Work::kFewTokens, "few", serves_few},
+    {Work::kAnyTokens, "any", serves_any},
+};
+inline constexpr int kWorks = 4;
+static_assert(sizeof(kVariants) / sizeof(kVariants[0]) == kWorks);
+
+}  // namespace goldenrule::gpu::recurrent
