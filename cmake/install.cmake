@@ -17,7 +17,9 @@ install(TARGETS ${libraries} EXPORT goldenrule-targets)
 install(TARGETS goldenrule)
 
 install(DIRECTORY fixtures/call DESTINATION ${include_dir}/fixtures FILES_MATCHING PATTERN "*.hpp")
-install(DIRECTORY reference DESTINATION ${include_dir} FILES_MATCHING PATTERN "*.hpp")
+# tile_walk.hpp loops in parallel: it serves the library alone.
+install(DIRECTORY reference DESTINATION ${include_dir} FILES_MATCHING PATTERN "*.hpp"
+        PATTERN "tile_walk.hpp" EXCLUDE)
 install(FILES fixtures/schema/fixture.hpp fixtures/schema/read.hpp fixtures/schema/write.hpp
         DESTINATION ${include_dir}/fixtures/schema)
 install(FILES fixtures/cases/case.hpp fixtures/cases/families.hpp fixtures/cases/suite.hpp

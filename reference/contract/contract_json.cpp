@@ -4,11 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <vector>
 
 #include "fixtures/call/error.hpp"
@@ -17,7 +14,6 @@ namespace goldenrule::contract {
 namespace {
 
 using nlohmann::json;
-using nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 10> kKeys{"name",          "base",  "inherits", "meaning",
                                                  "kind",          "state", "chunk",    "form",
@@ -272,9 +268,6 @@ json parse_without_repetition(std::string_view text, const std::string& file) {
   return root;
 }
 
-// A contract with every key written out has less than two thousand.
-constexpr std::uintmax_t kMaxContractBytes = 1 << 20;
-
 }  // namespace
 
 Contract parse_contract(std::string_view text, const std::string& file) {
@@ -284,48 +277,6 @@ Contract parse_contract(std::string_view text, const std::string& file) {
                 root.is_discarded() ? "no JSON" : root.type_name());
   }
   return ContractReader(root, file).read();
-}
-
-Contract load_contract(const std::filesystem::path& file) {
-  const auto refuse = [&](const std::string& expected, const std::string& actual) {
-    throw Error(ErrorKind::kFile, file.string(), "contract", expected, actual);
-  };
-  // A FIFO would make us wait for ever, a device never ends.
-  std::error_code code;
-  const auto status = std::filesystem::status(file, code);
-  if (!std::filesystem::exists(status)) refuse("a readable file", "none");
-  if (!std::filesystem::is_regular_file(status)) refuse("a readable file", "not a regular file");
-  const std::uintmax_t size = std::filesystem::file_size(file, code);
-  if (!code && size > kMaxContractBytes) {
-    refuse("at most " + std::to_string(kMaxContractBytes) + " bytes", std::to_string(size));
-  }
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (code || !in) refuse("a readable file", "none");
-  return parse_contract(text.str(), file.string());
-}
-
-std::string to_json(const Contract& c) {
-  ordered_json root{{"name", c.name}, {"meaning", c.meaning}, {"kind", name_of(c.kind)}};
-  root["state"] = c.state_dtype ? ordered_json(call::info(*c.state_dtype).name) : nullptr;
-  if (c.kind == Kind::kChunked) {
-    root["chunk"] = c.chunk;
-    root["form"] = name_of(c.form);
-  }
-  if (c.kind != Kind::kIdeal) {
-    root["unit_roundoff"] = c.unit_roundoff;
-    ordered_json round = ordered_json::object();
-    for (std::size_t i = 0; i < kPoints; ++i) {
-      if (c.rounding[i])
-        round[std::string(name_of(static_cast<Point>(i)))] = info(*c.rounding[i]).name;
-    }
-    root["round"] = round;
-    for_each_function(c.functions, [&](std::string_view name, double error) {
-      root["functions"][std::string(name)] = error;
-    });
-  }
-  return root.dump(1) + "\n";
 }
 
 }  // namespace goldenrule::contract

@@ -2,317 +2,16 @@
 #include "reference/explain/diagnose.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <utility>
 
-#include "fixtures/parallel/observer.hpp"
-#include "reference/explain/match.hpp"
 #include "reference/explain/pattern.hpp"
-#include "reference/explain/scatter.hpp"
-#include "reference/explain/ties.hpp"
 
 namespace goldenrule::explain {
 namespace {
 
-// Visits of state elements (tokens x HV x K x V) that the screening of all hypotheses may take; at
-// about a nanosecond each this is a few seconds.
-constexpr std::int64_t kScreeningSteps = std::int64_t{8} << 30;
-// The same for one prediction with the spread of a chunk contract, which runs the call many times.
-constexpr std::int64_t kSpreadSteps = std::int64_t{1} << 28;
-// Candidates whose spread is worked out, and mistakes of which pairs are made.
-constexpr std::size_t kVerified = 12;
-constexpr std::size_t kVerifiedOfLarge = 3;
-constexpr std::size_t kPaired = 6;
 // Explanations that are reported, and near misses.
 constexpr std::size_t kReported = 5;
 constexpr std::size_t kNearMisses = 3;
-// An explanation says where the error comes from: what it leaves must be less than what it takes,
-// or a wide budget alone would explain.
-constexpr double kAccounted = 0.5;
-
-struct Candidate {
-  Hypothesis hypothesis;
-  Match match;
-  bool called_kernel = false;
-  bool only_ties_left = false;           // ties.hpp
-  std::optional<Prediction> prediction;  // of those that explain
-
-  [[nodiscard]] bool explains() const {
-    return (match.failing == 0 || only_ties_left) && match.accounted >= kAccounted;
-  }
-  // What an explanation takes for granted.
-  [[nodiscard]] int assumptions() const {
-    return (match.guessed > 0 ? 1 : 0) + (only_ties_left ? 2 : 0);
-  }
-};
-
-struct Scattered {
-  const calls::Mistake* mistake;
-  ScatterMatch match;
-};
-
-// Explanations by what they leave, those that take nothing for granted first; then by what they
-// account for. A count of elements within budget would favour mistakes whose own budget is wide.
-bool better(const Candidate& a, const Candidate& b) {
-  if (a.explains() != b.explains()) return a.explains();
-  if (!a.explains()) return a.match.accounted > b.match.accounted;
-  return std::pair(a.assumptions(), a.match.residual) <
-         std::pair(b.assumptions(), b.match.residual);
-}
-
-// The end of the time that a search may take.
-class Deadline {
- public:
-  explicit Deadline(const SearchLimit& limit) : limit_(limit) {}
-  [[nodiscard]] double elapsed() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-  [[nodiscard]] bool passed() const { return elapsed() >= limit_.seconds; }
-
- private:
-  SearchLimit limit_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-std::int64_t steps_of(const Capture& capture) {
-  const call::Dims d = call::validate(capture.call);
-  return (d.tokens + d.slots) * d.HV * d.state_size();
-}
-
-// A capture, or a cut of one, that hypotheses are compared with.
-struct Trial {
-  explicit Trial(Capture c)
-      : capture(std::make_unique<Capture>(std::move(c))), predictor(*capture), matcher(*capture) {}
-
-  std::unique_ptr<Capture> capture;  // its place does not change: it is referred to
-  Predictor predictor;
-  Matcher matcher;
-};
-
-std::optional<Candidate> evaluate(const Trial& trial, const Hypothesis& hypothesis, SpreadBy by) {
-  std::optional<Prediction> prediction = trial.predictor.predict(hypothesis, by);
-  if (!prediction) return std::nullopt;
-  Candidate candidate{.hypothesis = hypothesis,
-                      .match = trial.matcher.match(*prediction),
-                      .called_kernel = prediction->called_kernel,
-                      .prediction = {}};
-  candidate.prediction = std::move(prediction);
-  return candidate;
-}
-
-// The cuts that a capture too large for all hypotheses is screened on.
-std::vector<Capture> screening_cuts(const Capture& capture, std::span<const Failures> failures,
-                                    std::int64_t hypotheses) {
-  const call::Dims d = call::validate(capture.call);
-  const std::int64_t affordable = kScreeningSteps / 2 / std::max<std::int64_t>(hypotheses, 1);
-  std::vector<Capture> cuts;
-  // Half of the channels from where most fails, half from where least does.
-  std::vector<std::pair<std::int64_t, std::int64_t>> by_channel;  // failing, channel
-  for (std::int64_t v = 0; v < d.V; ++v) by_channel.emplace_back(0, v);
-  for (const Failures& f : failures) {
-    const Grid grid(capture.call, d, f.name);
-    for (std::int64_t i = 0; i < std::ssize(f.failing); ++i) {
-      by_channel[static_cast<std::size_t>(grid.value_of(i))].first +=
-          f.failing[static_cast<std::size_t>(i)];
-    }
-  }
-  std::ranges::stable_sort(by_channel, std::greater<>{},
-                           &std::pair<std::int64_t, std::int64_t>::first);
-  const std::int64_t per_channel = std::max<std::int64_t>(d.tokens * d.HV * d.K, 1);
-  const std::int64_t channels = std::clamp<std::int64_t>(affordable / per_channel, 2, d.V);
-  Cut columns;
-  for (std::int64_t i = 0; i < channels; ++i) {
-    const std::int64_t at = i % 2 == 0 ? i / 2 : d.V - 1 - i / 2;
-    columns.values.push_back(by_channel[static_cast<std::size_t>(at)].second);
-  }
-  std::ranges::sort(columns.values);
-  cuts.push_back(cut(capture, columns));
-  if (capture.call.mode == call::Mode::kPrefill) {
-    const std::int64_t per_token = d.HV * d.K * d.V;
-    const std::int64_t tokens =
-        std::max<std::int64_t>(affordable / per_token / std::max<std::int64_t>(d.rows, 1), 1);
-    cuts.push_back(cut(capture, {.values = {}, .sequences = -1, .tokens = tokens}));
-  }
-  return cuts;
-}
-
-class Search {
- public:
-  Search(Capture capture, std::span<const Failures> failures,
-         std::vector<const calls::Mistake*> mistakes, const Deadline& deadline)
-      : deadline_(deadline),
-        whole_(std::move(capture)),
-        mistakes_(std::move(mistakes)),
-        steps_(steps_of(*whole_.capture)),
-        screened_(steps_ > kScreeningSteps / std::max<std::int64_t>(std::ssize(mistakes_), 1)) {
-    if (!screened_) return;
-    for (Capture& part : screening_cuts(*whole_.capture, failures, std::ssize(mistakes_))) {
-      cuts_.emplace_back(std::move(part));
-    }
-  }
-
-  void run() {
-    std::vector<Hypothesis> singles;
-    for (const calls::Mistake* m : mistakes_) singles.push_back({m});
-    const std::vector<Candidate> promising =
-        screen(singles, "single mistakes", [] { return false; });
-    found_ = verify(promising);
-    const auto explained = [this] { return std::ranges::any_of(found_, &Candidate::explains); };
-    if (!explained()) scatter();
-    if (!explained() && scattered_.empty()) {
-      const auto stop = [this] {
-        stopped_ = stopped_ || deadline_.passed();
-        pairs_ += stopped_ ? 0 : 1;
-        return stopped_;
-      };
-      for (Candidate& pair : verify(screen(pairs_of(promising), "pairs of mistakes", stop))) {
-        if (pair.explains()) found_.push_back(std::move(pair));
-      }
-    }
-    std::ranges::stable_sort(found_, better);
-  }
-
-  [[nodiscard]] const Matcher& matcher() const { return whole_.matcher; }
-  /// Explanations and near misses, the best first.
-  [[nodiscard]] const std::vector<Candidate>& found() const { return found_; }
-  /// Mistakes that explain by how widely they err, the best profile first.
-  [[nodiscard]] const std::vector<Scattered>& scattered() const { return scattered_; }
-  [[nodiscard]] bool screened() const { return screened_; }
-  [[nodiscard]] std::int64_t pairs() const { return std::min(pairs_, possible_pairs_); }
-  [[nodiscard]] std::int64_t possible_pairs() const { return possible_pairs_; }
-  /// The time was over before all pairs were tried.
-  [[nodiscard]] bool stopped() const { return stopped_; }
-
- private:
-  // Mistakes inside the algorithm may amplify roundings; a mistake around the kernel does not.
-  void scatter() {
-    if (whole_.matcher.match_right_call().ratio < kFar) return;
-    parallel::Phase phase("mistakes that amplify roundings", std::ssize(self_made_));
-    const auto runs = static_cast<std::int64_t>(kScatterRuns * self_made_.size());
-    const bool whole = steps_ <= kScreeningSteps / std::max<std::int64_t>(runs, 1);
-    for (const calls::Mistake* m : self_made_) {
-      const Trial& trial = whole || !screened_ ? whole_ : cuts_.back();
-      const auto match = match_scatter(*trial.capture, {m});
-      if (match && match->explains()) scattered_.push_back({m, *match});
-      phase.advance();
-    }
-    std::ranges::stable_sort(scattered_, [](const Scattered& a, const Scattered& b) {
-      return a.match.profile > b.match.profile;
-    });
-  }
-
-  // Hypotheses that bring the outputs nearer to the capture, or a part of it, the best first. A
-  // part is a call of its own, so what explains the whole explains each part: the cheapest comes
-  // first, and what accounts for little there is not tried on the others. `stop` is asked before
-  // each hypothesis of the first part.
-  template <class Stop>
-  std::vector<Candidate> screen(std::vector<Hypothesis> hypotheses, const char* what,
-                                const Stop& stop) {
-    std::vector<Candidate> promising;
-    bool first = true;
-    const auto keep = [&](const Trial& part) {
-      const Match right = part.matcher.match_right_call();
-      if (right.failing == 0) return;
-      parallel::Phase phase(what, std::ssize(hypotheses));
-      std::vector<Hypothesis> left;
-      for (const Hypothesis& h : hypotheses) {
-        if (first && stop()) break;
-        phase.advance();
-        std::optional<Candidate> c = evaluate(part, h, SpreadBy::kScaling);
-        if (!c) continue;
-        if (h.size() == 1 && !c->called_kernel) note_self_made(h.front());
-        if (c->match.accounted >= kAccounted) left.push_back(h);
-        c->prediction.reset();
-        const bool nearer =
-            c->match.failing < right.failing || c->match.residual < 0.9 * right.residual;
-        if (!nearer) continue;
-        const auto seen = std::ranges::find(promising, h, &Candidate::hypothesis);
-        if (seen == promising.end()) {
-          promising.push_back(std::move(*c));
-        } else if (better(*c, *seen)) {
-          *seen = std::move(*c);
-        }
-      }
-      hypotheses = std::move(left);
-      first = false;
-    };
-    if (!screened_) keep(whole_);
-    for (auto part = cuts_.rbegin(); part != cuts_.rend(); ++part) keep(*part);
-    std::ranges::stable_sort(promising, better);
-    return promising;
-  }
-
-  void note_self_made(const calls::Mistake* m) {
-    if (std::ranges::find(self_made_, m) == self_made_.end()) self_made_.push_back(m);
-  }
-
-  // The first of them on the whole capture, with the spread of the mistaken call. What a hypothesis
-  // accounts for does not depend on the spread: those that cannot explain stay as they are.
-  std::vector<Candidate> verify(const std::vector<Candidate>& promising) {
-    const bool chunked = whole_.capture->contract->kind == contract::Kind::kChunked;
-    const bool affordable = !chunked || steps_ <= kSpreadSteps;
-    const SpreadBy by = affordable ? SpreadBy::kKernel : SpreadBy::kScaling;
-    const std::size_t most = screened_ ? kVerifiedOfLarge : kVerified;
-    std::vector<Candidate> verified;
-    for (std::size_t i = 0; i < promising.size() && i < most; ++i) {
-      const Candidate& candidate = promising[i];
-      if (!screened_ && candidate.match.accounted < kAccounted) {
-        verified.push_back(candidate);
-      } else if (auto c = evaluate(whole_, candidate.hypothesis, by)) {
-        const bool near = !c->explains() && c->match.accounted >= kAccounted;
-        c->only_ties_left =
-            near && only_ties_left(*whole_.capture, c->hypothesis, *c->prediction, c->match);
-        if (!c->explains()) c->prediction.reset();
-        verified.push_back(std::move(*c));
-        // Of a large capture one explanation is enough: each costs a run of the whole call.
-        if (screened_ && verified.back().explains()) break;
-      }
-    }
-    return verified;
-  }
-
-  // Ordered pairs of one promising mistake and any other.
-  std::vector<Hypothesis> pairs_of(const std::vector<Candidate>& promising) {
-    std::vector<Hypothesis> pairs;
-    const auto add = [&](const calls::Mistake* a, const calls::Mistake* b) {
-      if (a == b) return;
-      for (const Hypothesis& pair : {Hypothesis{a, b}, Hypothesis{b, a}}) {
-        if (std::ranges::find(pairs, pair) == pairs.end()) pairs.push_back(pair);
-      }
-    };
-    const std::size_t leading = std::min(kPaired, promising.size());
-    for (std::size_t i = 0; i < leading; ++i) {
-      for (std::size_t j = i + 1; j < promising.size(); ++j) {
-        add(promising[i].hypothesis.front(), promising[j].hypothesis.front());
-      }
-    }
-    for (std::size_t i = 0; i < leading; ++i) {
-      for (const calls::Mistake* m : mistakes_) add(promising[i].hypothesis.front(), m);
-    }
-    // No more than the singles have cost, twice.
-    const std::int64_t steps = screened_ ? kScreeningSteps / std::ssize(mistakes_) : steps_;
-    const auto affordable =
-        static_cast<std::size_t>(2 * kScreeningSteps / std::max<std::int64_t>(steps, 1));
-    if (pairs.size() > affordable) pairs.resize(affordable);
-    possible_pairs_ = std::ssize(pairs);
-    return pairs;
-  }
-
-  const Deadline& deadline_;
-  const Trial whole_;
-  const std::vector<const calls::Mistake*> mistakes_;
-  const std::int64_t steps_;
-  const bool screened_;
-  std::vector<Trial> cuts_;
-  std::int64_t pairs_ = 0, possible_pairs_ = 0;
-  bool stopped_ = false;
-  std::vector<const calls::Mistake*> self_made_;  // with an implementation of their own
-  std::vector<Candidate> found_;
-  std::vector<Scattered> scattered_;
-};
 
 Explanation explanation_of(const Hypothesis& hypothesis, const call::Record& record) {
   Explanation e;
@@ -402,9 +101,9 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
   }
   diagnosis.tried = std::ssize(applicable);
   if (applicable.empty()) return diagnosis;
-  Search search(std::move(capture), failures, std::move(applicable), deadline);
-  search.run();
-  for (const Scattered& s : search.scattered()) {
+  const Trial whole(std::move(capture));
+  const Found found = search(whole, failures, applicable, deadline);
+  for (const Scattered& s : found.scattered) {
     Explanation e = explanation_of({s.mistake}, record);
     e.residual_ratio = s.match.ratio;
     e.explains = true;
@@ -412,12 +111,12 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
     diagnosis.explanations.push_back(std::move(e));
   }
   if (diagnosis.explanations.empty()) {
-    diagnosis.explanations = report(record, search.matcher(), search.found(), failing);
+    diagnosis.explanations = report(record, whole.matcher, found.candidates, failing);
   }
-  diagnosis.pairs = search.pairs();
-  diagnosis.possible_pairs = search.possible_pairs();
-  diagnosis.screened = search.screened();
-  if (search.stopped()) diagnosis.stopped_after = deadline.elapsed();
+  diagnosis.pairs = found.pairs;
+  diagnosis.possible_pairs = found.possible_pairs;
+  diagnosis.screened = found.screened;
+  if (found.stopped) diagnosis.stopped_after = deadline.elapsed();
   return diagnosis;
 }
 

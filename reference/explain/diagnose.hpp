@@ -20,14 +20,13 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "reference/calls/mistake.hpp"
-#include "reference/explain/capture.hpp"
+#include "reference/explain/search.hpp"
 
 namespace goldenrule::explain {
 
@@ -60,11 +59,6 @@ struct Diagnosis {
   std::int64_t possible_pairs = 0;        ///< pairs that were to be tried
   bool screened = false;                  ///< hypotheses were first judged on a part of the capture
   std::optional<double> stopped_after{};  ///< seconds; pairs were left untried
-};
-
-/// How long a search may take. Single mistakes are always tried.
-struct SearchLimit {
-  double seconds = std::numeric_limits<double>::infinity();
 };
 
 /// Of a judged record with at least one output, among the mistakes in `table` (of the operation:

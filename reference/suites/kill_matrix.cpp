@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/suites/kill_matrix.hpp"
-#include "reference/delta/mistakes/table.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
@@ -13,15 +11,11 @@
 #include "fixtures/call/plan.hpp"
 #include "fixtures/cases/suite.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
+#include "reference/suites/case_judge.hpp"
 #include "reference/suites/slices.hpp"
-#include "reference/verdict/budget.hpp"
-#include "reference/verdict/kernels.hpp"
-#include "reference/verdict/verdict.hpp"
 
 namespace goldenrule::suites {
 namespace {
-
-constexpr std::uint64_t kEmulationSeed = 1;
 
 // A case and the column of the suite that it comes from.
 struct Entry {
@@ -82,79 +76,6 @@ std::optional<call::Record> poisoned(const call::Record& record) {
   }
   return std::nullopt;
 }
-
-struct Finding {
-  std::int64_t out_of_budget = 0, compared = 0;
-  double max_ratio = 0.0;
-  std::string worst_tensor;
-};
-
-// One record, judged many times against one expectation.
-class CaseJudge {
- public:
-  CaseJudge(const call::Record& record, const contract::Contract& contract)
-      : record_(record),
-        contract_(contract),
-        slice_(slice_of(record.op)),
-        exact_(verdict::exact_kernel(slice_)),
-        expected_(verdict::expect(slice_, record, contract, scalar::Precision::kDouble)) {}
-
-  [[nodiscard]] call::TensorMap exact_outputs() const {
-    return calls::stored(record_, contract_, exact_(record_));
-  }
-  [[nodiscard]] call::TensorMap emulated_outputs() const {
-    return calls::stored(record_, contract_, slice_.emulate(record_, contract_, kEmulationSeed));
-  }
-
-  [[nodiscard]] Finding judge(const call::TensorMap& outputs) const {
-    Finding found;
-    for (const auto& [name, tensor] : outputs) {
-      const auto report = verdict::judge(name, tensor, expected_.outputs.at(name), contract_);
-      found.out_of_budget += report.out_of_budget;
-      found.compared += report.compared;
-      if (report.max_ratio > found.max_ratio) {
-        found.max_ratio = report.max_ratio;
-        found.worst_tensor = name;
-      }
-    }
-    return found;
-  }
-
-  [[nodiscard]] Finding commit(const calls::Mistake& mistake) const {
-    const call::TensorMap wrong = mistake.commit(record_, exact_);
-    const call::TensorMap outputs = calls::stored(record_, contract_, wrong);
-    Finding found = judge(outputs);
-    if (found.out_of_budget == 0) found.max_ratio = deviation(wrong, outputs);
-    return found;
-  }
-
- private:
-  // What the mistake alone takes of the budget: before storage, whose rounding may fill it up.
-  [[nodiscard]] double deviation(const call::TensorMap& wrong,
-                                 const call::TensorMap& outputs) const {
-    double largest = 0.0;
-    for (const auto& [name, tensor] : wrong) {
-      const verdict::Expected& expected = expected_.outputs.at(name);
-      const verdict::Budget budget(name, outputs.at(name).dtype(), expected, contract_);
-      if (!budget.given()) continue;
-      for (std::int64_t i = 0; i < tensor.size(); ++i) {
-        const auto at = static_cast<std::size_t>(i);
-        if (!expected.exact.undefined.empty() && expected.exact.undefined[at]) continue;
-        const double error = std::fabs(tensor[i] - expected.exact.golden[at]);
-        if (std::isfinite(error)) {
-          largest = std::max(largest, verdict::ratio_of(error, budget(at)));
-        }
-      }
-    }
-    return largest;
-  }
-
-  const call::Record& record_;
-  const contract::Contract& contract_;
-  const verdict::Slice& slice_;
-  const calls::Kernel exact_;
-  const verdict::Expectations expected_;
-};
 
 class MatrixBuilder {
  public:

@@ -56,6 +56,15 @@ class OutputTest(CommandLineTest):
 
 
 class NamesTest(CommandLineTest):
+    def test_a_file_with_the_name_that_hdf5_is_given_is_in_nobodys_way(self):
+        path = self.capture(SMALL)
+        for name in ("goldenrule", "image"):
+            (self.folder / name).write_text("a file of another program")
+        for trust in ((), ("--trust",)):
+            result = run(*trust, "check", path, cwd=self.folder)
+            self.assertEqual(result.code, 0, result.out + result.err)
+        self.assertEqual((self.folder / "goldenrule").read_text(), "a file of another program")
+
     NAMES = (b"\x1b[2Jx.h5: EXACT.h5", b"two\nlines.h5", b"not utf8 \xff\xc0.h5", b"<&\">.h5",
              "right to left \u202e.h5".encode(), "umlaut \u00e4.h5".encode())
 

@@ -6,7 +6,7 @@ import re
 
 from support import REPOSITORY, CommandLineTest, main
 
-NAMES = (REPOSITORY / "tests/mistakes/names.txt").read_text().split()
+NAMES = (REPOSITORY / "tests/delta/mistakes/names.txt").read_text().split()
 MODES = {"decode", "mtp", "prefill"}
 
 

@@ -25,70 +25,102 @@ struct Rounds {
 };
 
 // Gate log, beta direct, one q/k head per value head, norm with the eps inside the root, [V,K].
+class Fp32Kernel {
+ public:
+  Fp32Kernel(const Record& record, const Rounds& rounds)
+      : rounds_(rounds),
+        q_(floats(record, "q")),
+        k_(floats(record, "k")),
+        v_(floats(record, "v")),
+        g_(floats(record, "g")),
+        beta_(floats(record, "beta")) {
+    const call::Dims d = call::validate(record);
+    K_ = static_cast<std::size_t>(d.K);
+    V_ = static_cast<std::size_t>(d.V);
+    H_ = static_cast<std::size_t>(d.HV);
+    scale_ = 1.0F / std::sqrt(static_cast<float>(K_));
+  }
+
+  static std::vector<float> floats(const Record& record, const char* name) {
+    const std::vector<double> x = record.inputs.at(name).to_doubles();
+    return {x.begin(), x.end()};
+  }
+
+  [[nodiscard]] std::size_t heads() const { return H_; }
+  [[nodiscard]] std::size_t state_size() const { return K_ * V_; }
+
+  /// Token t of head h: S becomes the state behind it, and its row of o is written.
+  void step(std::size_t t, std::size_t h, std::vector<float>& S, std::vector<double>& o) const {
+    const std::size_t row = t * H_ + h;
+    const auto kt = normalised(k_, row), qt = normalised(q_, row);
+    const float alpha = std::exp(rounds_.gate ? bf16(g_[row]) : g_[row]);
+    const float b = rounds_.beta ? bf16(beta_[row]) : beta_[row];
+    for (std::size_t x = 0; x < V_; ++x) {
+      float* const s = S.data() + x * K_;
+      float known = 0.0F;
+      for (std::size_t i = 0; i < K_; ++i) {
+        s[i] *= alpha;
+        known += s[i] * kt[i];
+      }
+      const float delta = b * (v_[row * V_ + x] - known);
+      for (std::size_t i = 0; i < K_; ++i) s[i] += kt[i] * delta;
+    }
+    if (rounds_.state_before_read) round_state(S);
+    for (std::size_t x = 0; x < V_; ++x) {
+      float sum = 0.0F;
+      for (std::size_t i = 0; i < K_; ++i) sum += S[x * K_ + i] * (qt[i] * scale_);
+      o[row * V_ + x] = static_cast<double>(sum);
+    }
+    if (rounds_.state_after_read) round_state(S);
+  }
+
+  void finish(std::vector<float>& S) const {
+    if (rounds_.final_state) round_state(S);
+  }
+
+ private:
+  static void round_state(std::vector<float>& S) {
+    for (float& x : S) x = bf16(x);
+  }
+
+  [[nodiscard]] std::vector<float> normalised(const std::vector<float>& x, std::size_t row) const {
+    float sum = 0.0F;
+    for (std::size_t i = 0; i < K_; ++i) sum += x[row * K_ + i] * x[row * K_ + i];
+    const float inverse = 1.0F / std::sqrt(sum + 1e-6F);
+    std::vector<float> y(K_);
+    for (std::size_t i = 0; i < K_; ++i) y[i] = x[row * K_ + i] * inverse;
+    return y;
+  }
+
+  Rounds rounds_;
+  std::vector<float> q_, k_, v_, g_, beta_;
+  std::size_t K_ = 0, V_ = 0, H_ = 0;
+  float scale_ = 0.0F;
+};
+
 Record fp32_capture(const std::string& line, const Rounds& rounds) {
   Record record = make_call(line);
   record.contract = "recurrent_f32";
-  const call::Dims d = call::validate(record);
-  const auto floats = [&](const char* name) {
-    const std::vector<double> x = record.inputs.at(name).to_doubles();
-    return std::vector<float>(x.begin(), x.end());
-  };
-  const auto q = floats("q"), k = floats("k"), v = floats("v"), g = floats("g"),
-             beta = floats("beta"), initial = floats("initial_state");
+  const Fp32Kernel kernel(record, rounds);
+  const call::Tensor& v = record.inputs.at("v");
+  const call::Tensor& initial = record.inputs.at("initial_state");
+  const std::vector<float> start = Fp32Kernel::floats(record, "initial_state");
   const auto bounds = record.inputs.at("cu_seqlens").to_integers();
-  std::vector<double> o(v.size());
-  std::vector<double> final_state(initial.size());
-  const auto K = static_cast<std::size_t>(d.K);
-  const auto V = static_cast<std::size_t>(d.V);
-  const auto H = static_cast<std::size_t>(d.HV);
-  const auto normalised = [&](const std::vector<float>& x, std::size_t row) {
-    float sum = 0.0F;
-    for (std::size_t i = 0; i < K; ++i) sum += x[row * K + i] * x[row * K + i];
-    const float inverse = 1.0F / std::sqrt(sum + 1e-6F);
-    std::vector<float> y(K);
-    for (std::size_t i = 0; i < K; ++i) y[i] = x[row * K + i] * inverse;
-    return y;
-  };
-  const float scale = 1.0F / std::sqrt(static_cast<float>(K));
+  std::vector<double> o(static_cast<std::size_t>(v.size()));
+  std::vector<double> final_state;
   for (std::size_t n = 0; n + 1 < bounds.size(); ++n) {
-    for (std::size_t h = 0; h < H; ++h) {
-      const std::size_t block = (n * H + h) * K * V;
-      std::vector<float> S(initial.begin() + static_cast<std::ptrdiff_t>(block),
-                           initial.begin() + static_cast<std::ptrdiff_t>(block + K * V));
-      const auto round_state = [&] {
-        for (float& x : S) x = bf16(x);
-      };
-      for (auto t = static_cast<std::size_t>(bounds[n]);
-           t < static_cast<std::size_t>(bounds[n + 1]); ++t) {
-        const std::size_t row = t * H + h;
-        const auto kt = normalised(k, row), qt = normalised(q, row);
-        const float alpha = std::exp(rounds.gate ? bf16(g[row]) : g[row]);
-        const float b = rounds.beta ? bf16(beta[row]) : beta[row];
-        for (std::size_t x = 0; x < V; ++x) {
-          float* const s = S.data() + x * K;
-          float known = 0.0F;
-          for (std::size_t i = 0; i < K; ++i) {
-            s[i] *= alpha;
-            known += s[i] * kt[i];
-          }
-          const float delta = b * (v[row * V + x] - known);
-          for (std::size_t i = 0; i < K; ++i) s[i] += kt[i] * delta;
-        }
-        if (rounds.state_before_read) round_state();
-        for (std::size_t x = 0; x < V; ++x) {
-          float sum = 0.0F;
-          for (std::size_t i = 0; i < K; ++i) sum += S[x * K + i] * (qt[i] * scale);
-          o[row * V + x] = static_cast<double>(sum);
-        }
-        if (rounds.state_after_read) round_state();
+    for (std::size_t h = 0; h < kernel.heads(); ++h) {
+      const auto block = start.begin() + std::ssize(final_state);
+      std::vector<float> S(block, block + static_cast<std::ptrdiff_t>(kernel.state_size()));
+      for (std::int64_t t = bounds[n]; t < bounds[n + 1]; ++t) {
+        kernel.step(static_cast<std::size_t>(t), h, S, o);
       }
-      if (rounds.final_state) round_state();
-      for (std::size_t i = 0; i < K * V; ++i) final_state[block + i] = static_cast<double>(S[i]);
+      kernel.finish(S);
+      final_state.insert(final_state.end(), S.begin(), S.end());
     }
   }
-  record.outputs["o"] = call::Tensor(call::DType::kF32, record.inputs.at("v").shape(), o);
-  record.outputs["final_state"] =
-      call::Tensor(call::DType::kF32, record.inputs.at("initial_state").shape(), final_state);
+  record.outputs["o"] = call::Tensor(call::DType::kF32, v.shape(), o);
+  record.outputs["final_state"] = call::Tensor(call::DType::kF32, initial.shape(), final_state);
   return record;
 }
 

@@ -58,9 +58,12 @@ std::string judge(const call::Record& record, bool exact, Tally& tally) {
   for (const verdict::TensorReport& t : report.tensors) {
     tally.elements += t.compared;
     ++tally.verdicts[std::string(verdict::name_of(t.verdict))];
-    if (t.compared > 0 && !(t.max_ratio <= tally.worst[t.name])) {
-      tally.worst[t.name] = t.max_ratio;
-      tally.worst_case[t.name] = record.case_line;
+    if (t.compared > 0) {
+      const auto [worst, first] = tally.worst.try_emplace(t.name, 0.0);
+      if (first || !(t.max_ratio <= worst->second)) {
+        worst->second = t.max_ratio;
+        tally.worst_case[t.name] = record.case_line;
+      }
     }
     if (complaint.empty() && !passes(record, t, exact)) complaint = describe(t);
   }

@@ -198,18 +198,21 @@ def last_token_repeated(torch, call, o, state):
 Planned = collections.namedtuple("Planned", "name source call make mode what")
 
 
-def plan():
-    """Every capture: its name, its source, how it is called, and the mistake in it."""
+def planned_capture(source, T, *, B=2, dtype="float32", gates="qwen", state=True, make=None,
+                    mode="prefill", mistake="", what=""):
+    short = {"float32": "f32", "bfloat16": "bf16"}[dtype]
+    name = f"{'sab_' + mistake + '_' if mistake else ''}{source}_{T}_{short}_{gates}"
+    if mode == "mtp":
+        name += "_mtp"
+    call = dict(B=B, T=T, dtype=dtype, gates=gates, state=state)
+    return Planned(name, source, call, make, mode, what)
+
+
+def honest_captures():
     planned = []
 
-    def add(source, T, *, B=2, dtype="float32", gates="qwen", state=True, make=None, mode="prefill",
-            mistake="", what=""):
-        short = {"float32": "f32", "bfloat16": "bf16"}[dtype]
-        name = f"{'sab_' + mistake + '_' if mistake else ''}{source}_{T}_{short}_{gates}"
-        if mode == "mtp":
-            name += "_mtp"
-        call = dict(B=B, T=T, dtype=dtype, gates=gates, state=state)
-        planned.append(Planned(name, source, call, make, mode, what))
+    def add(source, T, **options):
+        planned.append(planned_capture(source, T, **options))
 
     add("qwen3_next_recurrent", 1, B=3, mode="decode")
     add("qwen3_next_recurrent", 1, B=3, mode="decode", dtype="bfloat16", state=False)
@@ -234,9 +237,14 @@ def plan():
     add("fla_kda_recurrent", 100, gates="kimi")
     add("fla_kda_chunk", 64)
     add("fla_kda_chunk", 128, B=1, gates="kimi")  # takes whole chunks only
+    return planned
+
+
+def sabotaged_captures():
+    planned = []
 
     def sabotage(mistake, source, T, make, what, **options):
-        add(source, T, make=make, mistake=mistake, what=what, **options)
+        planned.append(planned_capture(source, T, make=make, mistake=mistake, what=what, **options))
 
     sabotage("g_bf16", "qwen3_next_chunk", 100, rounded_input("g"), "g rounded to bf16",
              gates="kimi")
@@ -283,6 +291,12 @@ def plan():
     sabotage("last_token_repeated", "fla_kda_recurrent", 5, changed_output(last_token_repeated),
              "the last o is that of the token before", gates="kimi")
     return planned
+
+
+def plan():
+    """Every capture: its name, its source, how it is called, and the mistake in it. The place of a
+    capture decides its seed."""
+    return honest_captures() + sabotaged_captures()
 
 
 # --- captures -------------------------------------------------------------------------------------

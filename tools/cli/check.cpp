@@ -16,6 +16,17 @@
 namespace goldenrule::tools {
 namespace {
 
+// What an element lacks in one file is no reason to lose the file's verdict.
+ShownTerms terms_of(const verdict::Judgement& judgement, const std::string& element) {
+  try {
+    return {.element = element,
+            .terms = verdict::terms_of(judgement, verdict::parse_element(element)),
+            .refusal = {}};
+  } catch (const Error& error) {
+    return {.element = element, .terms = {}, .refusal = "expected " + error.expected()};
+  }
+}
+
 FileReport check_file(const std::string& file, const CheckOptions& options) {
   FileReport result;
   result.file = file;
@@ -36,6 +47,9 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
       result.permit = find_permit(judgement);
     }
     if (options.blind) result.blindness = explain::find_blindness(judgement);
+    for (const std::string& element : options.terms) {
+      result.terms.push_back(terms_of(judgement, element));
+    }
     result.contract_origin = judgement.contract_origin;
     result.report = judgement.report;
   } catch (const Error& error) {
@@ -52,6 +66,7 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
 int check(const CheckOptions& options) {
   if (!options.contract.empty()) (void)named_contract(options.contract);
   (void)parse_precision(options.precision);
+  for (const std::string& element : options.terms) (void)verdict::parse_element(element);
   std::vector<std::string> inputs = options.files;
   inputs.push_back(options.contract);
   refuse_overwriting(inputs, options.json, options.junit);

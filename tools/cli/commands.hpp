@@ -20,8 +20,9 @@ struct CheckOptions {
   bool explain = true;      ///< ends a failing file with where it fails and why
   /// How long to look for the mistake; absent: ten times the verdict, or 5 s.
   std::optional<double> explain_seconds;
-  bool blind = false;             ///< adds what the capture cannot see
-  std::vector<std::string> only;  ///< the outputs to judge; empty: all that the call produces
+  bool blind = false;              ///< adds what the capture cannot see
+  std::vector<std::string> only;   ///< the outputs to judge; empty: all that the call produces
+  std::vector<std::string> terms;  ///< "o[1,3,0,7]": elements whose budget is shown term by term
 };
 int check(const CheckOptions& options);
 

@@ -31,28 +31,29 @@ std::string refuse_sign(const std::string& size) {
   return size.find('-') == std::string::npos ? "" : "a size has no sign: " + size;
 }
 
-int run(int argc, char** argv) {
-  CLI::App app{
-      "goldenrule: is the output of a delta-rule attention kernel right, and where is it wrong?\n"
-      "Exit codes: 0 everything passed, 1 something is out of budget, 2 something cannot be "
-      "judged"};
-  app.set_version_flag("--version", std::string("goldenrule ") + GOLDENRULE_VERSION);
-  app.require_subcommand(1);
-  app.fallthrough();
+// What the options of the program and of all its commands are read into.
+struct Options {
   bool trust = false;
-  app.add_flag("--trust", trust,
-               "read files in this process: a crafted one may end it (default: each in a child "
-               "process with limits)");
   std::uint64_t memory = 0;
-  CLI::Option* memory_option =
-      app.add_option("--memory", memory,
-                     "refuse calls that need more, as 500000000 or 4GiB (default: three quarters "
-                     "of what is available)")
-          ->transform(CLI::AsSizeValue(false))
-          ->transform(CLI::Validator(refuse_sign, "SIZE"));  // runs first
-  std::function<int()> command;
-
   tools::CheckOptions check;
+  tools::GenerateOptions generate;
+  std::string directory;  // verify
+  tools::DiffOptions diff;
+  tools::BudgetOptions budget;
+  tools::MutateOptions mutate;
+  bool peers = false;
+  std::string contract_name;
+  std::string file;  // info
+  bool schema_json = false;
+  std::string listed;
+  bool list_json = false;
+
+  /// The command that was chosen.
+  std::function<int()> command;
+};
+
+void add_check(CLI::App& app, Options& all) {
+  tools::CheckOptions& check = all.check;
   CLI::App* sub = app.add_subcommand("check", "Judge captures against the exact result");
   sub->add_option("files", check.files, "captures in schema goldenrule/1")->required();
   sub->add_option("--contract", check.contract,
@@ -63,6 +64,9 @@ int run(int argc, char** argv) {
   sub->add_option("--only", check.only, "judge these outputs and want no others")
       ->delimiter(',')
       ->allow_extra_args(false);
+  sub->add_option("--terms", check.terms,
+                  "show where the budget of an element comes from, as o[1,3,0,7] (repeatable)")
+      ->allow_extra_args(false);
   sub->add_option("--precision", check.precision, "auto, double, quad (106 bits), multi (168)");
   sub->add_option("--json", check.json, "write the report as JSON");
   sub->add_option("--junit", check.junit, "write the report as JUnit XML");
@@ -71,10 +75,13 @@ int run(int argc, char** argv) {
                   "stop looking for pairs of mistakes after this time (default: ten times the "
                   "verdict, at least 5)")
       ->check(CLI::NonNegativeNumber);
-  sub->callback([&] { command = [&] { return tools::check(check); }; });
+  sub->callback([&all] { all.command = [&all] { return tools::check(all.check); }; });
+}
 
-  tools::GenerateOptions generate;
-  sub = app.add_subcommand("generate", "Write golden fixtures of a suite or of one case line");
+void add_generate(CLI::App& app, Options& all) {
+  tools::GenerateOptions& generate = all.generate;
+  CLI::App* sub =
+      app.add_subcommand("generate", "Write golden fixtures of a suite or of one case line");
   sub->add_option("what", generate.what, "a suite (see list) or a case line")->required();
   sub->add_option("-o,--output", generate.directory, "directory")->required();
   sub->add_option("--shard", generate.shard, "I/N: the I-th of N even parts of the suite");
@@ -87,15 +94,20 @@ int run(int argc, char** argv) {
                   "add the budgets of these contracts: names or .json files, with commas between")
       ->delimiter(',')
       ->allow_extra_args(false);
-  sub->callback([&] { command = [&] { return tools::generate(generate); }; });
+  sub->callback([&all] { all.command = [&all] { return tools::generate(all.generate); }; });
+}
 
-  std::string directory;
-  sub = app.add_subcommand("verify", "Check digests and schema of fixtures and recompute them");
-  sub->add_option("directory", directory, "directory or file")->required();
-  sub->callback([&] { command = [&] { return tools::verify(directory); }; });
+void add_verify(CLI::App& app, Options& all) {
+  CLI::App* sub =
+      app.add_subcommand("verify", "Check digests and schema of fixtures and recompute them");
+  sub->add_option("directory", all.directory, "directory or file")->required();
+  sub->callback([&all] { all.command = [&all] { return tools::verify(all.directory); }; });
+}
 
-  tools::DiffOptions diff;
-  sub = app.add_subcommand("diff", "Judge a candidate's outputs as outputs of a fixture's call");
+void add_diff(CLI::App& app, Options& all) {
+  tools::DiffOptions& diff = all.diff;
+  CLI::App* sub =
+      app.add_subcommand("diff", "Judge a candidate's outputs as outputs of a fixture's call");
   sub->add_option("golden", diff.golden, "a fixture with /golden")->required();
   sub->add_option("candidate", diff.candidate, "a capture of the same inputs")->required();
   sub->add_option("--contract", diff.contract, "as in check");
@@ -105,17 +117,21 @@ int run(int argc, char** argv) {
   sub->add_flag("!--no-explain", diff.explain, "as in check");
   sub->add_option("--explain-seconds", diff.explain_seconds, "as in check")
       ->check(CLI::NonNegativeNumber);
-  sub->callback([&] { command = [&] { return tools::diff(diff); }; });
+  sub->callback([&all] { all.command = [&all] { return tools::diff(all.diff); }; });
+}
 
-  tools::BudgetOptions budget;
-  sub = app.add_subcommand("budget", "Show what each rounding point of a contract costs on a case");
-  sub->add_option("case", budget.case_line, "a case line")->required();
-  sub->add_option("--contract", budget.contract, "a name or a .json file");
-  sub->callback([&] { command = [&] { return tools::budget(budget); }; });
+void add_budget(CLI::App& app, Options& all) {
+  CLI::App* sub =
+      app.add_subcommand("budget", "Show what each rounding point of a contract costs on a case");
+  sub->add_option("case", all.budget.case_line, "a case line")->required();
+  sub->add_option("--contract", all.budget.contract, "a name or a .json file");
+  sub->callback([&all] { all.command = [&all] { return tools::budget(all.budget); }; });
+}
 
-  tools::MutateOptions mutate;
-  bool peers = false;
-  sub = app.add_subcommand("mutate", "Commit known mistakes: which of them do the suites see?");
+void add_mutate(CLI::App& app, Options& all) {
+  tools::MutateOptions& mutate = all.mutate;
+  CLI::App* sub =
+      app.add_subcommand("mutate", "Commit known mistakes: which of them do the suites see?");
   sub->add_option("--suite", mutate.matrix.suites, "suites or case lines")
       ->default_val(std::vector<std::string>{"boundary", "stress"});
   sub->add_option("--contract", mutate.contract, "as in check (default: by mode and state type)");
@@ -124,41 +140,72 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 20));
   sub->add_flag("--all", mutate.matrix.all, "every mistake on every case where it applies");
   sub->add_option("--json", mutate.json, "write the matrix as JSON");
-  sub->add_flag("--peers", peers, "instead: what the rules of other projects miss, as markdown");
-  sub->callback(
-      [&] { command = [&] { return peers ? tools::mutate_peers() : tools::mutate(mutate); }; });
+  sub->add_flag("--peers", all.peers,
+                "instead: what the rules of other projects miss, as markdown");
+  sub->callback([&all] {
+    all.command = [&all] { return all.peers ? tools::mutate_peers() : tools::mutate(all.mutate); };
+  });
+}
 
-  std::string contract_name;
-  sub = app.add_subcommand("contract", "Print a contract as JSON, or list the built-in ones");
-  sub->add_option("name", contract_name, "a built-in contract or a .json file");
-  sub->callback([&] { command = [&] { return tools::contract(contract_name); }; });
+void add_contract(CLI::App& app, Options& all) {
+  CLI::App* sub =
+      app.add_subcommand("contract", "Print a contract as JSON, or list the built-in ones");
+  sub->add_option("name", all.contract_name, "a built-in contract or a .json file");
+  sub->callback([&all] { all.command = [&all] { return tools::contract(all.contract_name); }; });
+}
 
-  std::string file;
-  sub = app.add_subcommand("info", "Show what a file holds");
-  sub->add_option("file", file, "a capture or fixture")->required();
-  sub->callback([&] { command = [&] { return tools::info(file); }; });
+void add_info(CLI::App& app, Options& all) {
+  CLI::App* sub = app.add_subcommand("info", "Show what a file holds");
+  sub->add_option("file", all.file, "a capture or fixture")->required();
+  sub->callback([&all] { all.command = [&all] { return tools::info(all.file); }; });
+}
 
-  bool schema_json = false;
-  sub = app.add_subcommand("schema", "Print the tensors and conventions of every operation");
-  sub->add_flag("--json", schema_json, "as JSON, for programs");
-  sub->callback([&] { command = [&] { return tools::schema(schema_json); }; });
+void add_schema(CLI::App& app, Options& all) {
+  CLI::App* sub =
+      app.add_subcommand("schema", "Print the tensors and conventions of every operation");
+  sub->add_flag("--json", all.schema_json, "as JSON, for programs");
+  sub->callback([&all] { all.command = [&all] { return tools::schema(all.schema_json); }; });
+}
 
-  std::string listed;
-  bool list_json = false;
-  sub = app.add_subcommand("list", "List suites, families, contracts or mistakes");
-  sub->add_option("what", listed,
+void add_list(CLI::App& app, Options& all) {
+  CLI::App* sub = app.add_subcommand("list", "List suites, families, contracts or mistakes");
+  sub->add_option("what", all.listed,
                   "suites (default), families, contracts, mistakes; or a suite: its case lines");
-  sub->add_flag("--json", list_json, "as JSON, for programs");
-  sub->callback([&] { command = [&] { return tools::list(listed, list_json); }; });
+  sub->add_flag("--json", all.list_json, "as JSON, for programs");
+  sub->callback(
+      [&all] { all.command = [&all] { return tools::list(all.listed, all.list_json); }; });
+}
 
+int run(int argc, char** argv) {
+  CLI::App app{
+      "goldenrule: is the output of a delta-rule attention kernel right, and where is it wrong?\n"
+      "Exit codes: 0 everything passed, 1 something is out of budget, 2 something cannot be "
+      "judged"};
+  app.set_version_flag("--version", std::string("goldenrule ") + GOLDENRULE_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();
+  Options all;
+  app.add_flag("--trust", all.trust,
+               "read files in this process: a crafted one may end it (default: each in a child "
+               "process with limits)");
+  CLI::Option* memory_option =
+      app.add_option("--memory", all.memory,
+                     "refuse calls that need more, as 500000000 or 4GiB (default: three quarters "
+                     "of what is available)")
+          ->transform(CLI::AsSizeValue(false))
+          ->transform(CLI::Validator(refuse_sign, "SIZE"));  // runs first
+  for (const auto add : {add_check, add_generate, add_verify, add_diff, add_budget, add_mutate,
+                         add_contract, add_info, add_schema, add_list}) {
+    add(app, all);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
-  if (trust) tools::trust_files();
-  if (memory_option->count() > 0) tools::limit_memory(memory);
-  return command();
+  if (all.trust) tools::trust_files();
+  if (memory_option->count() > 0) tools::limit_memory(all.memory);
+  return all.command();
 }
 
 // Exit codes are the program's own. A library that ends the process (the OpenMP runtime does so,

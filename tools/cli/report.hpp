@@ -11,9 +11,16 @@
 #include "reference/explain/blind.hpp"
 #include "reference/explain/diagnose.hpp"
 #include "reference/explain/permits.hpp"
-#include "reference/verdict/verdict.hpp"
+#include "reference/verdict/terms.hpp"
 
 namespace goldenrule::tools {
+
+/// The budget of one element term by term, or why this file has none.
+struct ShownTerms {
+  std::string element;  ///< as it was asked for
+  std::optional<verdict::Terms> terms{};
+  std::string refusal;
+};
 
 /// One judged file. Where it could not be read report.verdict is kError with the reason.
 struct FileReport {
@@ -22,6 +29,7 @@ struct FileReport {
   std::string contract_origin;  ///< how the contract was chosen, and what the file claims
   std::optional<explain::Diagnosis> diagnosis{};  ///< of a file that is out of budget
   std::optional<explain::Blindness> blindness{};  ///< what the file cannot see, where it was asked
+  std::vector<ShownTerms> terms{};                ///< of the elements that were asked for
   std::optional<explain::Permit> permit{};        ///< the tightest contract that the file keeps
 };
 

@@ -33,6 +33,23 @@ ordered_json named(const verdict::Coordinates& coordinates) {
   return names;
 }
 
+ordered_json terms_json(const ShownTerms& shown) {
+  if (!shown.terms) return {{"refused", shown.refusal}};
+  const verdict::Terms& t = *shown.terms;
+  return {{"coordinates", named(t.coordinates)},
+          {"value", number(t.value)},
+          {"golden", number(t.golden)},
+          {"radius", number(t.radius)},
+          {"kept", t.kept},
+          {"multiple", number(t.multiple)},
+          {"sigma", number(t.sigma)},
+          {"bias", number(t.bias)},
+          {"half_ulp", number(t.half_ulp)},
+          {"flushed", number(t.flushed)},
+          {"budget", number(t.budget)},
+          {"passes", t.passes}};
+}
+
 ordered_json worst_json(const TensorReport& t) {
   if (!t.worst) return nullptr;
   return {{"index", t.worst->index},         {"coordinates", named(t.worst->coordinates)},
@@ -154,6 +171,9 @@ std::string json_report(const std::vector<FileReport>& files) {
                                {"mistakes_tried", file.blindness->mistakes_tried},
                                {"conventions", conventions},
                                {"values_tried", file.blindness->values_tried}};
+    }
+    for (const ShownTerms& shown : file.terms) {
+      cases.back()["terms"][shown.element] = terms_json(shown);
     }
     if (file.permit) {
       cases.back()["permit"] = {{"contract", file.permit->contract},

@@ -101,6 +101,32 @@ std::string permit_lines(const FileReport& file) {
   return text;
 }
 
+// The sum that an element is compared with, a line per term.
+std::string terms_lines(const ShownTerms& shown, const verdict::CaseReport& report) {
+  if (!shown.terms) return fmt::format("  budget of {}: {}\n", shown.element, shown.refusal);
+  const verdict::Terms& t = *shown.terms;
+  std::string text =
+      fmt::format("  budget of {}: {}\n", shown.element, verdict::to_string(t.coordinates));
+  const auto line = [&](const char* name, double x, const std::string& what) {
+    text += fmt::format("      {:<10} {:>16.9g}  {}\n", name, x, what);
+  };
+  line("value", t.value, "");
+  line("exact", t.golden,
+       fmt::format("+- {:.3g}, certified with {} bits", t.radius, report.precision_bits));
+  line("error", std::fabs(t.value - t.golden), t.passes ? "passes" : "out of budget");
+  if (t.kept) {
+    line("budget", t.budget, "no sequence writes it: it must be what it was");
+    return text;
+  }
+  line("roundings", t.multiple * t.sigma,
+       fmt::format("{:.4g} standard deviations of {:.3g}", t.multiple, t.sigma));
+  line("functions", t.bias, "systematic errors, added up");
+  line("storage", t.half_ulp, "half an ulp where the value may lie");
+  line("flushing", t.flushed, "subnormal fp32 numbers that count as 0");
+  line("budget", t.budget, "their sum, by contract " + report.contract);
+  return text;
+}
+
 }  // namespace
 
 std::string text_report(const FileReport& file) {
@@ -128,6 +154,7 @@ std::string text_report(const FileReport& file) {
                   "tensor", "verdict", "type", "compared", "rms rel", "max abs", "err/budget",
                   "median", "NaN", "Inf", "unwritten");
   for (const TensorReport& t : report.tensors) text += tensor_lines(t);
+  for (const ShownTerms& shown : file.terms) text += terms_lines(shown, report);
   if (file.diagnosis) text += explanation_text(*file.diagnosis);
   if (file.permit) text += permit_lines(file);
   if (file.blindness) text += blind_lines(*file.blindness);

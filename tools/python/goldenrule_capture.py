@@ -215,16 +215,17 @@ def write_capture(path, *, op, mode, inputs, outputs, convention=None, source=""
     call.fit()
     for text in call.unused():
         warnings.warn(text, stacklevel=2)
+    _write_file(path, {"schema": SCHEMA, "op": op, "mode": mode,
+                       **{name: text for name, text in texts.items() if text}}, conventions, groups)
 
+
+def _write_file(path, attributes, conventions, groups):
+    """Writes the file beside its place first, and moves it there when it is complete."""
     partial = path + ".partial"
     try:
         with h5py.File(partial, "w", libver=("v110", "v110")) as file:
-            file.attrs["schema"] = SCHEMA
-            file.attrs["op"] = op
-            file.attrs["mode"] = mode
-            for name, text in texts.items():
-                if text:
-                    file.attrs[name] = text
+            for name, text in attributes.items():
+                file.attrs[name] = text
             group = file.create_group("convention")
             for name, value in conventions.items():
                 group.attrs[name] = value

@@ -10,7 +10,7 @@
 namespace goldenrule::delta {
 namespace {
 
-// One error of a function: a habit of `sign` and, in a random run, scatter.
+// One error of a function: a systematic error of `sign` and, in a random run, scatter.
 class FunctionScatter {
  public:
   FunctionScatter(const Perturbation& p, const char* name)

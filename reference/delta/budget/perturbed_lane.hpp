@@ -5,7 +5,8 @@
 //
 // Errors of functions. An error is a function of its argument, of unknown sign, at most as large as
 // the contract says. Two kinds cover what such a function can do to a sequence:
-//   - a habit: alpha, beta or the norm of k wrong by the full amount with one sign throughout;
+//   - a systematic error: alpha, beta or the norm of k wrong by the full amount with one sign
+//   throughout;
 //   - scatter: at every token (for alpha also at every key channel) a fresh error, uniform up to
 //     the full amount, and with one gate per channel a fixed one of each channel on top, since a
 //     channel may see the same argument at every token.
@@ -23,7 +24,7 @@ namespace goldenrule::delta {
 
 /// What is put into one run.
 struct Perturbation {
-  // Habits, as multiples of the contract's errors: -1, 0 or 1.
+  // Systematic errors, as multiples of the contract's errors: -1, 0 or 1.
   double alpha = 0.0, beta = 0.0, key = 0.0;
   bool random = false;  ///< scatter, and the roundings of the run: a function of (seed, stream)
   std::uint64_t seed = 0, stream = 0;

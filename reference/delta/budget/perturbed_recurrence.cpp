@@ -44,81 +44,106 @@ GOLDENRULE_INLINE Pack load(const double* p) {
   return x;
 }
 
-GOLDENRULE_VECTOR_CLONES void run_tile(const Tile& tile, std::uint64_t start) {
+// Sums over the K channels of a token, per column.
+struct Sums {
+  Pack value[kPacks], squares[kPacks];
+
+  // f(column, sum, sum of squares)
+  template <class F>
+  GOLDENRULE_INLINE void for_each(int columns, F&& f) const {
+    alignas(64) double x[kColumns];
+    alignas(64) double x2[kColumns];
+    std::memcpy(x, value, sizeof x);
+    std::memcpy(x2, squares, sizeof x2);
+    for (int c = 0; c < columns; ++c) f(c, x[c], x2[c]);
+  }
+};
+
+// Decays the state of the tile with rounded products; p = S'^T k^.
+GOLDENRULE_INLINE Sums decay(const Tile& tile, std::int64_t t, const double* table,
+                             NoisePlaces& places) {
   const Lane<double>& lane = *tile.lane;
-  const std::int64_t K = lane.K;
-  const auto n = static_cast<double>(K);
-  const double* table = noise_table();
+  const double* k = lane.k_row(t);
   const Pack u = broadcast(tile.u);
   const Pack one = broadcast(1.0);
+  Sums sum{};
+  for (std::int64_t i = 0; i < lane.K; ++i) {
+    const auto at = places.three(table);
+    const Pack a = broadcast(lane.alpha_at(t, i));
+    const Pack ki = broadcast(k[i]);
+    for (int w = 0; w < kPacks; ++w) {
+      const Pack decayed =
+          tile.state[i * kPacks + w] * a * (one + u * load(at[0] + w * kPackWidth));
+      tile.state[i * kPacks + w] = decayed;
+      const Pack product = decayed * ki;
+      sum.value[w] += product;
+      sum.squares[w] += product * product;
+    }
+  }
+  return sum;
+}
+
+// Adds k^ d^T, rounded, to the state; o.
+GOLDENRULE_INLINE Sums update(const Tile& tile, std::int64_t t, const double* d,
+                              const double* table, NoisePlaces& places) {
+  const Lane<double>& lane = *tile.lane;
+  const double* k = lane.k_row(t);
+  const double* q = lane.q_row(t);
+  const Pack u = broadcast(tile.u);
+  const Pack one = broadcast(1.0);
+  Pack delta[kPacks];
+  for (int w = 0; w < kPacks; ++w) delta[w] = load(d + w * kPackWidth);
+  Sums sum{};
+  for (std::int64_t i = 0; i < lane.K; ++i) {
+    const auto at = places.three(table);
+    const Pack ki = broadcast(k[i]);
+    const Pack qi = broadcast(q[i]);
+    for (int w = 0; w < kPacks; ++w) {
+      // The product and the rounded k in it; then the sum.
+      const Pack added =
+          ki * delta[w] * (one + u * (load(at[0] + w * kPackWidth) + load(at[1] + w * kPackWidth)));
+      const Pack z =
+          (tile.state[i * kPacks + w] + added) * (one + u * load(at[2] + w * kPackWidth));
+      tile.state[i * kPacks + w] = z;
+      const Pack product = z * qi;
+      sum.value[w] += product;
+      sum.squares[w] += product * product;
+    }
+  }
+  return sum;
+}
+
+GOLDENRULE_VECTOR_CLONES void run_tile(const Tile& tile, std::uint64_t start) {
+  const Lane<double>& lane = *tile.lane;
+  const auto n = static_cast<double>(lane.K);
+  const double* table = noise_table();
   NoisePlaces places(start);
-  alignas(64) double x[kColumns];
-  alignas(64) double squares[kColumns];
   alignas(64) double d[kColumns];
   for (std::int64_t t = 0; t < lane.tokens; ++t) {
-    const double* k = lane.k_row(t);
-    const double* q = lane.q_row(t);
-    Pack sum[kPacks];
-    Pack sum2[kPacks];
-    double kq = 0.0;
-    double kq2 = 0.0;
-    for (std::int64_t i = 0; i < K; ++i) {
-      const auto at = places.three(table);
-      const Pack a = broadcast(lane.alpha_at(t, i));
-      const Pack ki = broadcast(k[i]);
-      for (int w = 0; w < kPacks; ++w) {
-        const Pack decayed =
-            tile.state[i * kPacks + w] * a * (one + u * load(at[0] + w * kPackWidth));
-        tile.state[i * kPacks + w] = decayed;
-        const Pack product = decayed * ki;
-        sum[w] += product;
-        sum2[w] += product * product;
-      }
-      const double y = k[i] * q[i];
-      kq += y;
-      kq2 += y * y;
-    }
-    std::memcpy(x, sum, sizeof x);
-    std::memcpy(squares, sum2, sizeof squares);
+    const Sums predicted = decay(tile, t, table, places);
     const auto of_delta = places.three(table);
     const double beta = lane.beta[static_cast<std::size_t>(t)];
-    for (int c = 0; c < kColumns; ++c) {
-      const double p =
-          x[c] + rounding(tile.u, n / 3 * x[c] * x[c] + (n / 6 + 2) * squares[c], of_delta[0][c]);
+    predicted.for_each(kColumns, [&](int c, double x, double squares) {
+      const double p = x + rounding(tile.u, n / 3 * x * x + (n / 6 + 2) * squares, of_delta[0][c]);
       const double v = c < tile.columns ? (*tile.v)(t, tile.first + c) : 0.0;
       // v - p and beta, each rounded, and d again as the factor of k d.
       d[c] = beta * (v - p) * (1.0 + tile.u * __builtin_sqrt(2.0) * of_delta[1][c]);
-      sum[c / kPackWidth].set(c % kPackWidth, 0.0);
-      sum2[c / kPackWidth].set(c % kPackWidth, 0.0);
-    }
-    Pack delta[kPacks];
-    std::memcpy(delta, d, sizeof d);
-    for (std::int64_t i = 0; i < K; ++i) {
-      const auto at = places.three(table);
-      const Pack ki = broadcast(k[i]);
-      const Pack qi = broadcast(q[i]);
-      for (int w = 0; w < kPacks; ++w) {
-        // The product and the rounded k in it; then the sum.
-        const Pack added =
-            ki * delta[w] *
-            (one + u * (load(at[0] + w * kPackWidth) + load(at[1] + w * kPackWidth)));
-        const Pack z =
-            (tile.state[i * kPacks + w] + added) * (one + u * load(at[2] + w * kPackWidth));
-        tile.state[i * kPacks + w] = z;
-        const Pack product = z * qi;
-        sum[w] += product;
-        sum2[w] += product * product;
-      }
-    }
-    std::memcpy(x, sum, sizeof x);
-    std::memcpy(squares, sum2, sizeof squares);
+    });
+    const Sums output = update(tile, t, d, table, places);
     const auto of_output = places.three(table);
-    const double early = n / 3 * kq * kq + n / 6 * kq2 + 2 * kq * kq;
-    for (int c = 0; c < tile.columns; ++c) {
-      const double of_sum = n / 3 * x[c] * x[c] + (n / 6 + 2) * squares[c];
-      (*tile.o)(t, tile.first + c) =
-          x[c] + rounding(tile.u, of_sum + early * d[c] * d[c], of_output[0][c]);
+    double kq = 0.0;
+    double kq2 = 0.0;
+    for (std::int64_t i = 0; i < lane.K; ++i) {
+      const double y = lane.k_row(t)[i] * lane.q_row(t)[i];
+      kq += y;
+      kq2 += y * y;
     }
+    const double early = n / 3 * kq * kq + n / 6 * kq2 + 2 * kq * kq;
+    output.for_each(tile.columns, [&](int c, double x, double squares) {
+      const double of_sum = n / 3 * x * x + (n / 6 + 2) * squares;
+      (*tile.o)(t, tile.first + c) =
+          x + rounding(tile.u, of_sum + early * d[c] * d[c], of_output[0][c]);
+    });
   }
 }
 

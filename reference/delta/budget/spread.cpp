@@ -42,23 +42,23 @@ void to_sigma(Matrix<double>& squares, int runs) {
 
 // What errs the same way throughout, and whether the difference that the one before made is that of
 // the same function: then the larger of the two counts.
-struct Habit {
+struct SystematicError {
   Perturbation perturbation;
   bool opposite = false;
   RoundingMode mode = RoundingMode::kExact;
 };
 
-std::vector<Habit> habits_of(const contract::Contract& contract) {
-  std::vector<Habit> habits;
+std::vector<SystematicError> systematic_errors_of(const contract::Contract& contract) {
+  std::vector<SystematicError> errors;
   // Beside roundings of operands, errors of functions are noise of the random runs.
   if (!contract.has_coarse_operands() || contract.kind == contract::Kind::kRecurrent) {
-    habits = {{{.alpha = 1.0}}, {{.alpha = -1.0}, true}, {{.beta = 1.0}}, {{.key = 1.0}}};
+    errors = {{{.alpha = 1.0}}, {{.alpha = -1.0}, true}, {{.beta = 1.0}}, {{.key = 1.0}}};
   }
   if (std::ranges::find(contract.rounding, std::optional(contract::Format::kTF32)) !=
       contract.rounding.end()) {
-    habits.push_back({.perturbation = {}, .mode = RoundingMode::kTruncated});
+    errors.push_back({.perturbation = {}, .mode = RoundingMode::kTruncated});
   }
-  return habits;
+  return errors;
 }
 
 class SpreadEmulation {
@@ -68,7 +68,7 @@ class SpreadEmulation {
       : record_(record),
         dims_(plan.dims),
         contract_(contract),
-        habits_(habits_of(contract)),
+        systematic_(systematic_errors_of(contract)),
         runs_(runs_for(plan.dims)),
         inputs_(record),
         index_(record, plan.dims),
@@ -150,11 +150,11 @@ class SpreadEmulation {
                                        const Matrix<double>& start, const Form& exact) const {
     Form bias = zeros(exact);
     Form before = zeros(exact);
-    for (const Habit& habit : habits_) {
-      Form moved = run_kernel(lane, v, start, habit.perturbation, habit.mode);
+    for (const SystematicError& error : systematic_) {
+      Form moved = run_kernel(lane, v, start, error.perturbation, error.mode);
       moved.o = (moved.o - exact.o).cwiseAbs();
       moved.state = (moved.state - exact.state).cwiseAbs();
-      if (habit.opposite) {
+      if (error.opposite) {
         bias.o += (moved.o - before.o).cwiseMax(0.0);
         bias.state += (moved.state - before.state).cwiseMax(0.0);
       } else {
@@ -200,7 +200,7 @@ class SpreadEmulation {
   const call::Record& record_;
   const call::Dims& dims_;
   const contract::Contract& contract_;
-  const std::vector<Habit> habits_;
+  const std::vector<SystematicError> systematic_;
   const int runs_;
   const CallInputs inputs_;
   const StateIndex index_;

@@ -22,10 +22,10 @@
 // nor is the truncation of operands to tf32. One run for each (alpha too large and too small, where
 // they are large enough for the two to differ; beta; the norm of k; truncation) says exactly what
 // it does to each element: bias is the sum of the absolute differences, and the norm of q, which
-// only scales an output, adds itself. So any combination of habits is covered, and in full. Where
-// operands are rounded to 16 bits, errors of functions (2^-21) are below 2^-12 of those roundings
-// except where these have no effect: a state that is only decayed, a key of almost 0. There alpha
-// counts, and it is wrong by the full amount in every random run instead.
+// only scales an output, adds itself. So any combination of systematic errors is covered, and in
+// full. Where operands are rounded to 16 bits, errors of functions (2^-21) are below 2^-12 of those
+// roundings except where these have no effect: a state that is only decayed, a key of almost 0.
+// There alpha counts, and it is wrong by the full amount in every random run instead.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: one algorithm with its twenty rounding points, read beside rule/chunk_form.cpp.
 #include "reference/delta/emulation/chunk_emulator.hpp"
 
 #include <cmath>

@@ -15,8 +15,8 @@ class ChunkKernel {
  public:
   ChunkKernel(const Lane<double>& lane, const Matrix<double>& v, const Matrix<double>& initial,
               const contract::Contract& contract, std::uint64_t seed, std::uint64_t stream)
-      : habits_(seed),
-        lane_(kernel_lane(lane, contract, habits_)),
+      : choices_(seed),
+        lane_(kernel_lane(lane, contract, choices_)),
         v_(v.cast<float>()),
         chunk_(contract.chunk),
         state_(initial.cast<float>()),
@@ -36,15 +36,15 @@ class ChunkKernel {
   // start + sum_i a(i) b(i)
   template <class A, class B>
   float sum(std::int64_t n, float start, const A& a, const B& b) const {
-    if (habits_.tree) {
+    if (choices_.tree) {
       const float total = n == 0 ? 0.0F : tree(order_for(n), 0, n, a, b);
       return start + total;
     }
-    float total = habits_.onto ? start : 0.0F;
+    float total = choices_.onto ? start : 0.0F;
     for (const std::int64_t i : order_for(n)) {
-      total = add_product(habits_.fused, total, a(i), b(i));
+      total = add_product(choices_.fused, total, a(i), b(i));
     }
-    return habits_.onto ? total : start + total;
+    return choices_.onto ? total : start + total;
   }
 
   template <class A, class B>
@@ -92,9 +92,9 @@ class ChunkKernel {
       for (std::int64_t i = 0; i < c; ++i) {
         running += g(i, x);
         wide += static_cast<double>(g(i, x));
-        G(i, x) = habits_.cumulation == 2 ? static_cast<float>(wide) : running;
+        G(i, x) = choices_.cumulation == 2 ? static_cast<float>(wide) : running;
       }
-      if (habits_.cumulation != 1) continue;
+      if (choices_.cumulation != 1) continue;
       G.col(x) = g.col(x);  // a scan in log2(c) passes
       for (std::int64_t step = 1; step < c; step *= 2) {
         for (std::int64_t i = c - 1; i >= step; --i) G(i, x) += G(i - step, x);
@@ -165,7 +165,7 @@ class ChunkKernel {
       }
     }
     Matrix<float> v_new;
-    if (habits_.direct) {
+    if (choices_.direct) {
       Matrix<float> X = add(v, -1.0F, k_in, state_);
       for (std::int64_t i = 0; i < c; ++i) X.row(i) *= beta(i);
       v_new = product(T, X);
@@ -184,7 +184,7 @@ class ChunkKernel {
     return o;
   }
 
-  const KernelHabits habits_;
+  const KernelChoices choices_;
   const KernelLane lane_;
   const Matrix<float> v_;
   const std::int64_t chunk_;

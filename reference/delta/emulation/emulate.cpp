@@ -48,8 +48,8 @@ class Emulation {
       store_output(sequence, head, result.o);
       store_states(sequence, head, sequence.token_count, result.state);
     } else if (contract_.kind == contract::Kind::kChunked) {
-      const KernelHabits habits(seed_);
-      const auto moved = with_numbers_of(lane, kernel_lane(lane, unrounded_rows_, habits));
+      const KernelChoices choices(seed_);
+      const auto moved = with_numbers_of(lane, kernel_lane(lane, unrounded_rows_, choices));
       Rounder rounder(contract_, RoundingMode::kNearest, seed_, stream);
       const auto result = emulate_chunks(moved, v, start, contract_, rounder);
       store_output(sequence, head, result.o);

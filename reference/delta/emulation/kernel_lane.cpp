@@ -18,7 +18,7 @@ struct Gate {
 };
 
 Gate kernel_gate(const Lane<double>& lane, std::int64_t t, std::size_t at,
-                 const contract::Contract& c, const KernelHabits& h) {
+                 const contract::Contract& c, const KernelChoices& h) {
   const contract::FunctionErrors& f = c.functions;
   const TokenBounds& b = lane.bounds[static_cast<std::size_t>(t)];
   const double alpha = lane.alpha[at];
@@ -46,7 +46,7 @@ Gate kernel_gate(const Lane<double>& lane, std::int64_t t, std::size_t at,
 }  // namespace
 
 KernelLane kernel_lane(const Lane<double>& lane, const contract::Contract& contract,
-                       const KernelHabits& h) {
+                       const KernelChoices& h) {
   const contract::FunctionErrors& f = contract.functions;
   KernelLane kernel{.q = Matrix<float>(lane.tokens, lane.K),
                     .k = Matrix<float>(lane.tokens, lane.K),

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "reference/contract/contract.hpp"
-#include "reference/delta/emulation/kernel_habits.hpp"
+#include "reference/delta/emulation/kernel_choices.hpp"
 #include "reference/delta/rule/forms.hpp"
 
 namespace goldenrule::delta {
@@ -20,7 +20,7 @@ struct KernelLane {
 };
 
 [[nodiscard]] KernelLane kernel_lane(const Lane<double>& lane, const contract::Contract& contract,
-                                     const KernelHabits& habits);
+                                     const KernelChoices& choices);
 
 /// `lane` with these numbers in the place of the exact ones.
 [[nodiscard]] Lane<double> with_numbers_of(const Lane<double>& lane, const KernelLane& kernel);

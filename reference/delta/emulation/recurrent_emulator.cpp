@@ -16,8 +16,8 @@ class RecurrentEmulator {
  public:
   RecurrentEmulator(const Lane<double>& lane, const Matrix<double>& initial,
                     const contract::Contract& contract, std::uint64_t seed, std::uint64_t stream)
-      : habits_(seed),
-        lane_(kernel_lane(lane, contract, habits_)),
+      : choices_(seed),
+        lane_(kernel_lane(lane, contract, choices_)),
         state_(initial.cast<float>()),
         shuffle_(seed, "order/" + std::to_string(stream)) {}
 
@@ -41,7 +41,7 @@ class RecurrentEmulator {
     const bool one_gate = lane_.alpha.cols() == 1;
     const auto alpha = [&](std::int64_t i) { return lane_.alpha(t, one_gate ? 0 : i); };
     const float beta = lane_.beta[static_cast<std::size_t>(t)];
-    const bool late = one_gate && habits_.late_decay;
+    const bool late = one_gate && choices_.late_decay;
     const MatrixF before = state_;
     for (std::int64_t i = 0; i < K; ++i) state_.row(i) *= alpha(i);
     Row predicted =
@@ -49,12 +49,12 @@ class RecurrentEmulator {
     const Row delta = (v - predicted) * beta;
     for (std::int64_t i = 0; i < K; ++i) {
       for (std::int64_t c = 0; c < v.size(); ++c) {
-        state_(i, c) = add_product(habits_.fused, state_(i, c), k[i], delta(c));
+        state_(i, c) = add_product(choices_.fused, state_(i, c), k[i], delta(c));
       }
     }
-    if (one_gate && habits_.early_output) {
+    if (one_gate && choices_.early_output) {
       float kq = 0.0F;
-      for (const std::int64_t i : order_) kq = add_product(habits_.fused, kq, k[i], q[i]);
+      for (const std::int64_t i : order_) kq = add_product(choices_.fused, kq, k[i], q[i]);
       o.row(t) = contract_columns(before, q) * alpha(0) + delta * kq;
     } else {
       o.row(t) = contract_columns(state_, q);
@@ -63,11 +63,11 @@ class RecurrentEmulator {
 
   // sum_i state(i, :) x(i), in the order of this token.
   Row contract_columns(const MatrixF& state, const float* x) const {
-    if (habits_.tree) return tree_sum(state, x, 0, order_.size());
+    if (choices_.tree) return tree_sum(state, x, 0, order_.size());
     Row sum = Row::Zero(state.cols());
     for (const std::int64_t i : order_) {
       for (std::int64_t c = 0; c < sum.size(); ++c) {
-        sum(c) = add_product(habits_.fused, sum(c), state(i, c), x[i]);
+        sum(c) = add_product(choices_.fused, sum(c), state(i, c), x[i]);
       }
     }
     return sum;
@@ -82,7 +82,7 @@ class RecurrentEmulator {
     return tree_sum(state, x, begin, middle) + tree_sum(state, x, middle, end);
   }
 
-  const KernelHabits habits_;
+  const KernelChoices choices_;
   const KernelLane lane_;
   MatrixF state_;
   std::vector<std::int64_t> order_;

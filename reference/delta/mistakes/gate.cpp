@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
+// Length: a row and a function per mistake of the gate.
+//
 // Mistakes in the gate and the decay. Where several kernels erred in several ways under one name,
 // the function says which of them it commits.
 #include <algorithm>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
+// Length: a row and a function per mistake between tokens and sequences.
+//
 // Mistakes in the state, in chunks and in the packing of sequences. Where a chunk size matters it
 // is 64, that of the prefill kernels.
 #include <algorithm>

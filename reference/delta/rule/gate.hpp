@@ -93,63 +93,81 @@ template <class S, class F>
   return product;
 }
 
-/// `x` is a (softplus, bounded) or g (log, log2, linear); `A_log` and `dt_bias` where the gate
-/// reads them.
+/// alpha = exp(-exp(A_log) softplus(a + dt_bias)).
 template <class S>
-[[nodiscard]] GateValue<S> gate(const call::Convention& c, double x, double A_log, double dt_bias) {
+[[nodiscard]] GateValue<S> softplus_gate(const call::Convention& c, double x, double A_log,
+                                         double dt_bias) {
   using scalar::to_double;
   constexpr double u = scalar::Tier<S>::kUnitRoundoff;
   constexpr double f = scalar::Tier<S>::kFunctionError;
   GateValue<S> result;
+  const S logit = S(x) + S(dt_bias);
+  const S z = S(c.softplus_beta) * logit;
+  const double z_double = to_double(z);
+  const bool linear = z > S(c.softplus_threshold);
+  // Far below zero softplus leaves the range of double: its logarithm stands in for it.
+  const bool tiny = !linear && z_double < -200.0 && std::isfinite(z_double);
+  const S sp = linear ? logit : S(softplus(z) / S(c.softplus_beta));
+  const auto log_sp = [&]() -> S {
+    if (linear) return scalar::log(logit < S(0) ? S(-logit) : logit);
+    return log_softplus(z) - scalar::log(S(c.softplus_beta));
+  };
+  const double reach = 1 + std::max(-z_double, 0.0);  // |d ln softplus / d ln z|, 2u of z
+  const double sp_error = linear ? u : 2 * u * reach + 2 * f + 4 * u;
+  const GateProduct<S> m = gate_product<S>(A_log, tiny ? S(0x1p-1000) : sp, sp_error, log_sp);
+  const S g = -m.value;
+  result.alpha = scalar::exp(g);
+  result.log_alpha = to_double(g);
+  result.log_error = product_error(std::fabs(result.log_alpha), m.relative_error);
+  result.at_most_one = c.softplus_threshold >= 0.0;
+  result.softplus_slope = to_double(m.slope);
+  // d ln softplus / d ln z = z sigmoid(z) / softplus(z): 1 far above zero, |z| far below.
+  const double bend = linear              ? 1.0
+                      : z_double < -200.0 ? -z_double
+                                          : std::fabs(z_double) * sigmoid(z_double) /
+                                                (c.softplus_beta * to_double(sp));
+  result.logit_slope = weighted(std::fabs(result.log_alpha), bend);
+  return result;
+}
+
+/// alpha = exp(lower_bound sigmoid(exp(A_log) (a + dt_bias))).
+template <class S>
+[[nodiscard]] GateValue<S> bounded_gate(const call::Convention& c, double x, double A_log,
+                                        double dt_bias) {
+  using scalar::to_double;
+  constexpr double u = scalar::Tier<S>::kUnitRoundoff;
+  constexpr double f = scalar::Tier<S>::kFunctionError;
+  GateValue<S> result;
+  const S logit = S(x) + S(dt_bias);
+  const GateProduct<S> z = gate_product<S>(
+      A_log, logit, u, [&] { return scalar::log(logit < S(0) ? S(-logit) : logit); });
+  const S g = S(c.lower_bound) * sigmoid(z.value);
+  const double size = std::fabs(to_double(z.value));
+  result.alpha = scalar::exp(g);
+  result.log_alpha = to_double(g);
+  // |d sigmoid / dz| <= exp(-|z|), and z is off by at most its relative error r.
+  const double r = z.relative_error;
+  const double moved =
+      r <= 0.5 ? std::min(weighted(std::exp(-size * (1 - r)), size * r), 1.0) : 1.0;
+  result.log_error =
+      std::fabs(c.lower_bound) * (moved + 0x1p-1074) + std::fabs(result.log_alpha) * (f + 4 * u);
+  result.at_most_one = c.lower_bound <= 0.0;
+  result.logit_slope =
+      weighted(std::fabs(result.log_alpha), weighted(sigmoid(-to_double(z.value)), size));
+  return result;
+}
+
+/// `x` is a (softplus, bounded) or g (log, log2, linear); `A_log` and `dt_bias` where the gate
+/// reads them.
+template <class S>
+[[nodiscard]] GateValue<S> gate(const call::Convention& c, double x, double A_log, double dt_bias) {
+  constexpr double u = scalar::Tier<S>::kUnitRoundoff;
+  GateValue<S> result;
   switch (c.gate) {
-    case call::Gate::kSoftplus: {
-      const S logit = S(x) + S(dt_bias);
-      const S z = S(c.softplus_beta) * logit;
-      const double z_double = to_double(z);
-      const bool linear = z > S(c.softplus_threshold);
-      // Far below zero softplus leaves the range of double: its logarithm stands in for it.
-      const bool tiny = !linear && z_double < -200.0 && std::isfinite(z_double);
-      const S sp = linear ? logit : S(softplus(z) / S(c.softplus_beta));
-      const auto log_sp = [&]() -> S {
-        if (linear) return scalar::log(logit < S(0) ? S(-logit) : logit);
-        return log_softplus(z) - scalar::log(S(c.softplus_beta));
-      };
-      const double reach = 1 + std::max(-z_double, 0.0);  // |d ln softplus / d ln z|, 2u of z
-      const double sp_error = linear ? u : 2 * u * reach + 2 * f + 4 * u;
-      const GateProduct<S> m = gate_product<S>(A_log, tiny ? S(0x1p-1000) : sp, sp_error, log_sp);
-      const S g = -m.value;
-      result.alpha = scalar::exp(g);
-      result.log_alpha = to_double(g);
-      result.log_error = product_error(std::fabs(result.log_alpha), m.relative_error);
-      result.at_most_one = c.softplus_threshold >= 0.0;
-      result.softplus_slope = to_double(m.slope);
-      // d ln softplus / d ln z = z sigmoid(z) / softplus(z): 1 far above zero, |z| far below.
-      const double bend = linear              ? 1.0
-                          : z_double < -200.0 ? -z_double
-                                              : std::fabs(z_double) * sigmoid(z_double) /
-                                                    (c.softplus_beta * to_double(sp));
-      result.logit_slope = weighted(std::fabs(result.log_alpha), bend);
-      return result;
-    }
-    case call::Gate::kBounded: {
-      const S logit = S(x) + S(dt_bias);
-      const GateProduct<S> z = gate_product<S>(
-          A_log, logit, u, [&] { return scalar::log(logit < S(0) ? S(-logit) : logit); });
-      const S g = S(c.lower_bound) * sigmoid(z.value);
-      const double size = std::fabs(to_double(z.value));
-      result.alpha = scalar::exp(g);
-      result.log_alpha = to_double(g);
-      // |d sigmoid / dz| <= exp(-|z|), and z is off by at most its relative error r.
-      const double r = z.relative_error;
-      const double moved =
-          r <= 0.5 ? std::min(weighted(std::exp(-size * (1 - r)), size * r), 1.0) : 1.0;
-      result.log_error = std::fabs(c.lower_bound) * (moved + 0x1p-1074) +
-                         std::fabs(result.log_alpha) * (f + 4 * u);
-      result.at_most_one = c.lower_bound <= 0.0;
-      result.logit_slope =
-          weighted(std::fabs(result.log_alpha), weighted(sigmoid(-to_double(z.value)), size));
-      return result;
-    }
+    case call::Gate::kSoftplus:
+      return softplus_gate<S>(c, x, A_log, dt_bias);
+    case call::Gate::kBounded:
+      return bounded_gate<S>(c, x, A_log, dt_bias);
     case call::Gate::kLog:
       result.alpha = scalar::exp(S(x));
       result.log_alpha = x;

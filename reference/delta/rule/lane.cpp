@@ -136,16 +136,12 @@ CallInputs::CallInputs(const call::Record& record)
   }
 }
 
-template <class S>
-Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims, const CallInputs& inputs,
-                     std::int64_t first, std::int64_t count, std::int64_t head) {
-  using Tier = scalar::Tier<S>;
-  constexpr double u = Tier::kUnitRoundoff;
-  const call::Convention& c = record.convention;
-  const std::int64_t K = dims.K;
-  const std::int64_t qk_head = dims.qk_head(c.head_map, head);
-  const std::int64_t gate_head = c.gate_head == call::GateHead::kV ? head : qk_head;
+namespace {
 
+// A lane of `count` tokens before any is prepared.
+template <class S>
+Lane<S> empty_lane(const call::Record& record, std::int64_t K, std::int64_t count) {
+  constexpr double u = scalar::Tier<S>::kUnitRoundoff;
   Lane<S> lane;
   lane.tokens = count;
   lane.K = K;
@@ -156,15 +152,30 @@ Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims, const C
   lane.log_alpha.resize(lane.alpha.size());
   lane.beta.resize(static_cast<std::size_t>(count));
   lane.bounds.resize(static_cast<std::size_t>(count));
-  lane.k_error =
-      c.qk_l2norm == call::QkNorm::kNone ? 0.0 : (static_cast<double>(K + 1) / 2 + 4) * u * kSafety;
+  lane.k_error = record.convention.qk_l2norm == call::QkNorm::kNone
+                     ? 0.0
+                     : (static_cast<double>(K + 1) / 2 + 4) * u * kSafety;
   lane.q_error = lane.k_error + u;
+  lane.first_nonfinite = count;
+  return lane;
+}
 
+}  // namespace
+
+template <class S>
+Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims, const CallInputs& inputs,
+                     std::int64_t first, std::int64_t count, std::int64_t head) {
+  using Tier = scalar::Tier<S>;
+  constexpr double u = Tier::kUnitRoundoff;
+  const call::Convention& c = record.convention;
+  const std::int64_t K = dims.K;
+  const std::int64_t qk_head = dims.qk_head(c.head_map, head);
+  const std::int64_t gate_head = c.gate_head == call::GateHead::kV ? head : qk_head;
+  Lane<S> lane = empty_lane<S>(record, K, count);
   const S one(1);
   const S scale(call::resolved_scale(c, K));
   const double beta_error =
       c.beta == call::BetaForm::kDirect ? 0.0 : (Tier::kFunctionError + 3 * u) * kSafety;
-  lane.first_nonfinite = count;
   std::vector<double> q_row, k_row, gate_row, amplitude, bias_row;
   const auto read_if_given = [](const Input& input, std::int64_t from, std::int64_t n,
                                 std::vector<double>& row) {

@@ -35,77 +35,94 @@ GOLDENRULE_INLINE void store_leading(const VectorOf<S> (&from)[W],
   store<S>(norms, to);
 }
 
-// One token on one tile. `v` and `o` are [W].
+// What the two passes over the K channels of a token sum up, per column.
+template <class S>
+struct Sums {
+  VectorOf<S> value[W];
+  NormOf<S> squares[W];  // of the products (Detail::kSums)
+
+  GOLDENRULE_INLINE Sums() {
+    for (int w = 0; w < W; ++w) {
+      value[w] = scalar::broadcast_column(S(0));
+      squares[w] = NormOf<S>{};
+    }
+  }
+};
+
+// Decays the state and returns p = S'^T k^.
 template <class S, Detail kDetail>
-GOLDENRULE_INLINE void step(const Lane<S>& lane, std::int64_t t, const VectorOf<S>* v,
-                            VectorOf<S>* state, VectorOf<S>* o, ColumnNorms<S>* norms) {
+GOLDENRULE_INLINE Sums<S> decay(const Lane<S>& lane, std::int64_t t, VectorOf<S>* state) {
   using Vector = VectorOf<S>;
-  using Norm = NormOf<S>;
-  const std::int64_t K = lane.K;
   const S* k = lane.k_row(t);
-  const S* q = lane.q_row(t);
   const S* alpha = lane.alpha.data() + t * lane.gates;
   const std::int64_t gate_step = lane.gates == 1 ? 0 : 1;
-
-  Vector predicted[W];
-  Norm predicted2[W];
-  for (int w = 0; w < W; ++w) {
-    predicted[w] = scalar::broadcast_column(S(0));
-    predicted2[w] = Norm{};
-  }
-  for (std::int64_t i = 0; i < K; ++i) {
+  Sums<S> predicted;
+  for (std::int64_t i = 0; i < lane.K; ++i) {
     const Vector a = scalar::broadcast_column(alpha[i * gate_step]);
     const Vector ki = scalar::broadcast_column(k[i]);
     for (int w = 0; w < W; ++w) {
       const Vector decayed = state[i * W + w] * a;
       state[i * W + w] = decayed;
       const Vector product = decayed * ki;
-      predicted[w] += product;
+      predicted.value[w] += product;
       if constexpr (kDetail == Detail::kSums) {
-        predicted2[w] += scalar::leading(product) * scalar::leading(product);
+        predicted.squares[w] += scalar::leading(product) * scalar::leading(product);
       }
     }
   }
+  return predicted;
+}
 
-  const Vector beta = scalar::broadcast_column(lane.beta[static_cast<std::size_t>(t)]);
-  Vector delta[W];
-  for (int w = 0; w < W; ++w) delta[w] = beta * (v[w] - predicted[w]);
-
-  Vector output[W];
-  Norm output2[W];
-  Norm state2[W];
-  for (int w = 0; w < W; ++w) {
-    output[w] = scalar::broadcast_column(S(0));
-    output2[w] = Norm{};
-    state2[w] = Norm{};
-  }
-  for (std::int64_t i = 0; i < K; ++i) {
+// Adds k^ delta^T to the state, whose squared norms go to `state2`, and returns o.
+template <class S, Detail kDetail>
+GOLDENRULE_INLINE Sums<S> update(const Lane<S>& lane, std::int64_t t, const VectorOf<S>* delta,
+                                 VectorOf<S>* state, NormOf<S>* state2) {
+  using Vector = VectorOf<S>;
+  const S* k = lane.k_row(t);
+  const S* q = lane.q_row(t);
+  Sums<S> output;
+  for (std::int64_t i = 0; i < lane.K; ++i) {
     const Vector ki = scalar::broadcast_column(k[i]);
     const Vector qi = scalar::broadcast_column(q[i]);
     for (int w = 0; w < W; ++w) {
       const Vector updated = state[i * W + w] + ki * delta[w];
       state[i * W + w] = updated;
       const Vector product = updated * qi;
-      output[w] += product;
+      output.value[w] += product;
       if constexpr (kDetail != Detail::kValues) {
         state2[w] += scalar::leading(updated) * scalar::leading(updated);
       }
       if constexpr (kDetail == Detail::kSums) {
-        output2[w] += scalar::leading(product) * scalar::leading(product);
+        output.squares[w] += scalar::leading(product) * scalar::leading(product);
       }
     }
   }
-  for (int w = 0; w < W; ++w) o[w] = output[w];
+  return output;
+}
+
+// One token on one tile. `v` and `o` are [W].
+template <class S, Detail kDetail>
+GOLDENRULE_INLINE void step(const Lane<S>& lane, std::int64_t t, const VectorOf<S>* v,
+                            VectorOf<S>* state, VectorOf<S>* o, ColumnNorms<S>* norms) {
+  using Vector = VectorOf<S>;
+  const Sums<S> predicted = decay<S, kDetail>(lane, t, state);
+  const Vector beta = scalar::broadcast_column(lane.beta[static_cast<std::size_t>(t)]);
+  Vector delta[W];
+  for (int w = 0; w < W; ++w) delta[w] = beta * (v[w] - predicted.value[w]);
+  NormOf<S> state2[W];
+  for (int w = 0; w < W; ++w) state2[w] = NormOf<S>{};
+  const Sums<S> output = update<S, kDetail>(lane, t, delta, state, state2);
+  for (int w = 0; w < W; ++w) o[w] = output.value[w];
 
   if constexpr (kDetail != Detail::kValues) {
     store<S>(state2, norms->state2);
     store_leading<S>(delta, norms->delta);
   }
   if constexpr (kDetail == Detail::kSums) {
-    store_leading<S>(predicted, norms->predicted);
-    store<S>(predicted2, norms->predicted2);
-    store_leading<S>(output, norms->output);
-    store<S>(output2, norms->output2);
+    store_leading<S>(predicted.value, norms->predicted);
+    store<S>(predicted.squares, norms->predicted2);
+    store_leading<S>(output.value, norms->output);
+    store<S>(output.squares, norms->output2);
   }
 }
 

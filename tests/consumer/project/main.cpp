@@ -48,14 +48,14 @@ int main(int argc, char** argv) {
   fixture.record = one_step();
   for (const auto precision : {scalar::Precision::kDouble, scalar::Precision::kMulti}) {
     const verdict::Expectations result = delta::evaluate(fixture.record, precision, {});
-    if (result.outputs.at("o").golden != std::vector<double>{4.0}) return fail("o");
-    if (result.outputs.at("final_state").golden != std::vector<double>{2.0, 2.0}) {
+    if (result.outputs.at("o").exact.golden != std::vector<double>{4.0}) return fail("o");
+    if (result.outputs.at("final_state").exact.golden != std::vector<double>{2.0, 2.0}) {
       return fail("final_state");
     }
     for (const auto& [name, expected] : result.outputs) {
       fixture.golden[name] = {
-          .value = call::Tensor(call::DType::kF64, expected.shape, expected.golden),
-          .radius = expected.max_radius()};
+          .value = call::Tensor(call::DType::kF64, expected.exact.shape, expected.exact.golden),
+          .radius = expected.exact.max_radius()};
     }
   }
   schema::write_fixture(path, fixture);

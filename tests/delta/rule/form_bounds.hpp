@@ -29,6 +29,7 @@
 #pragma once
 
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "reference/delta/oracle/certificate.hpp"
@@ -123,6 +124,38 @@ FormBound closed_bound(const Lane<S>& lane, const Matrix<double>& v,
   return bound;
 }
 
+/// What the bound of one chunk takes from its tokens, in the letters of the formulas above.
+struct ChunkFactors {
+  Matrix<double> P;           ///< [c,c], lower triangle: the largest decay from token j to token i
+  Eigen::VectorXd E;          ///< the largest decay from the start of the chunk
+  Eigen::VectorXd transport;  ///< the growth of an error from there
+  Eigen::VectorXd q, k;       ///< norms
+  Eigen::VectorXd reach;      ///< beta ||k||
+
+  explicit ChunkFactors(std::span<const TokenBounds> tokens)
+      : P(Matrix<double>::Zero(std::ssize(tokens), std::ssize(tokens))),
+        E(std::ssize(tokens)),
+        transport(std::ssize(tokens)),
+        q(std::ssize(tokens)),
+        k(std::ssize(tokens)),
+        reach(std::ssize(tokens)) {
+    const std::int64_t c = std::ssize(tokens);
+    for (std::int64_t j = 0; j < c; ++j) {
+      const TokenBounds& token = tokens[static_cast<std::size_t>(j)];
+      double product = 1.0;
+      for (std::int64_t i = j; i < c; ++i) {
+        if (i > j) product *= tokens[static_cast<std::size_t>(i)].alpha_max;
+        P(i, j) = product;
+      }
+      E(j) = (j == 0 ? 1.0 : E(j - 1)) * token.alpha_max;
+      transport(j) = (j == 0 ? 1.0 : transport(j - 1)) * token.alpha_max * token.spectral;
+      q(j) = token.q_norm;
+      k(j) = token.k_norm;
+      reach(j) = token.beta * k(j);
+    }
+  }
+};
+
 /// `result` and `stages` are those of chunk_form<S> with chunks of C.
 template <class S>
 FormBound chunk_bound(const Lane<S>& lane, const Matrix<double>& v, const Matrix<double>& initial,
@@ -138,23 +171,10 @@ FormBound chunk_bound(const Lane<S>& lane, const Matrix<double>& v, const Matrix
   Eigen::RowVectorXd carried = Eigen::RowVectorXd::Zero(V);  // error norm of the state's columns
   for (std::int64_t first = 0, chunk = 0; first < lane.tokens; first += C, ++chunk) {
     const std::int64_t c = std::min(C, lane.tokens - first);
-    const auto token = [&](std::int64_t i) -> const TokenBounds& {
-      return lane.bounds[static_cast<std::size_t>(first + i)];
-    };
-    Matrix<double> P = Matrix<double>::Zero(c, c);
-    Eigen::VectorXd E(c), transport(c), reach(c), q(c), k(c);
-    for (std::int64_t j = 0; j < c; ++j) {
-      double product = 1.0;
-      for (std::int64_t i = j; i < c; ++i) {
-        if (i > j) product *= token(i).alpha_max;
-        P(i, j) = product;
-      }
-      E(j) = (j == 0 ? 1.0 : E(j - 1)) * token(j).alpha_max;
-      transport(j) = (j == 0 ? 1.0 : transport(j - 1)) * token(j).alpha_max * token(j).spectral;
-      q(j) = token(j).q_norm;
-      k(j) = token(j).k_norm;
-      reach(j) = token(j).beta * k(j);
-    }
+    const auto tokens = std::span<const TokenBounds>(lane.bounds)
+                            .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(c));
+    const ChunkFactors factors(tokens);
+    const auto& [P, E, transport, q, k, reach] = factors;
     const Matrix<double> T = doubles(stages.T.block(first, 0, c, c));
     const Matrix<double> A = doubles(stages.A.block(first, 0, c, c));
     const Matrix<double> v_new = doubles(stages.v_new.middleRows(first, c));
@@ -172,7 +192,7 @@ FormBound chunk_bound(const Lane<S>& lane, const Matrix<double>& v, const Matrix
     const Matrix<double> dT = T * (g<S>(c) * A + dA) * T;
     const Eigen::VectorXd dw = (dT + g<S>(2 * c + 3) * T) * reach.cwiseProduct(E);
     Matrix<double> beta_v = v.middleRows(first, c).cwiseAbs();
-    for (std::int64_t i = 0; i < c; ++i) beta_v.row(i) *= token(i).beta;
+    for (std::int64_t i = 0; i < c; ++i) beta_v.row(i) *= tokens[static_cast<std::size_t>(i)].beta;
     const Matrix<double> dv = (dT + g<S>(c + 2) * T) * beta_v + (dw + g<S>(K + 1) * w) * S_norm +
                               u * v_new + Matrix<double>::Constant(c, V, tiny);
     const Matrix<double> QK =

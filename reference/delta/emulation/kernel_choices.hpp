@@ -15,12 +15,12 @@
 namespace goldenrule::delta {
 
 /// The choices of one kernel; errors of functions as multiples of what the contract grants.
-struct KernelHabits {
+struct KernelChoices {
   bool tree, fused, late_decay, early_output, direct, onto;
   int cumulation;                                                   // 0: sequence, 1: tree, 2: fp64
   double exp, log_alpha, softplus, logit, sigmoid, norm_k, norm_q;  // on (-1, 1)
 
-  explicit KernelHabits(std::uint64_t seed) {
+  explicit KernelChoices(std::uint64_t seed) {
     const random::Stream stream(seed, "kernel");
     const auto coin = [&](std::int64_t i) { return stream.uniform(i) < 0.5; };
     const auto sign = [&](std::int64_t i) { return 2.0 * stream.uniform(i) - 1.0; };

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The search for the mistake behind a failing capture: single mistakes, then those that amplify
+// roundings, then pairs. A capture too large for all of them is first judged on parts of itself,
+// which are calls of their own: what explains the whole explains each part.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "reference/explain/capture.hpp"
+#include "reference/explain/failures.hpp"
+#include "reference/explain/match.hpp"
+#include "reference/explain/prediction.hpp"
+#include "reference/explain/scatter.hpp"
+
+namespace goldenrule::explain {
+
+/// How long a search may take. Single mistakes are always tried.
+struct SearchLimit {
+  double seconds = std::numeric_limits<double>::infinity();
+};
+
+/// An explanation says where the error comes from: what it leaves must be less than what it takes,
+/// or a wide budget alone would explain.
+inline constexpr double kAccounted = 0.5;
+
+struct Candidate {
+  Hypothesis hypothesis;
+  Match match;
+  bool called_kernel = false;
+  bool only_ties_left = false;           // ties.hpp
+  std::optional<Prediction> prediction;  // of those that explain
+
+  [[nodiscard]] bool explains() const {
+    return (match.failing == 0 || only_ties_left) && match.accounted >= kAccounted;
+  }
+  // What an explanation takes for granted.
+  [[nodiscard]] int assumptions() const {
+    return (match.guessed > 0 ? 1 : 0) + (only_ties_left ? 2 : 0);
+  }
+};
+
+struct Scattered {
+  const calls::Mistake* mistake;
+  ScatterMatch match;
+};
+
+/// The end of the time that a search may take.
+class Deadline {
+ public:
+  explicit Deadline(const SearchLimit& limit) : limit_(limit) {}
+  [[nodiscard]] double elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  [[nodiscard]] bool passed() const { return elapsed() >= limit_.seconds; }
+
+ private:
+  SearchLimit limit_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// A capture, or a cut of one, that hypotheses are compared with.
+struct Trial {
+  explicit Trial(Capture c)
+      : capture(std::make_unique<Capture>(std::move(c))), predictor(*capture), matcher(*capture) {}
+
+  std::unique_ptr<Capture> capture;  // its place does not change: it is referred to
+  Predictor predictor;
+  Matcher matcher;
+};
+
+struct Found {
+  std::vector<Candidate> candidates;  ///< explanations and near misses, the best first
+  std::vector<Scattered> scattered;   ///< that explain by how widely they err, best profile first
+  bool screened = false;              ///< hypotheses were first judged on a part of the capture
+  std::int64_t pairs = 0, possible_pairs = 0;  ///< that were tried, that were to be tried
+  bool stopped = false;                        ///< the time was over before all pairs were tried
+};
+
+/// `whole` is a failing capture, `failures` its failures, `mistakes` those that can be made in it.
+[[nodiscard]] Found search(const Trial& whole, std::span<const Failures> failures,
+                           const std::vector<const calls::Mistake*>& mistakes,
+                           const Deadline& deadline);
+
+}  // namespace goldenrule::explain
