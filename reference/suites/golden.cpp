@@ -64,8 +64,8 @@ std::map<std::string, call::TensorMap> compute_budgets(
       if (!budget.given()) continue;
       call::Tensor& tensor =
           of_contract.emplace(name, call::Tensor(call::DType::kF32, e.exact.shape)).first->second;
-      // Granted is what belongs to the double evaluation, as in a verdict; half an ulp lies where the
-      // stored golden value is.
+      // Granted is what belongs to the double evaluation, as in a verdict; half an ulp lies where
+      // the stored golden value is.
       std::vector<double> values = golden.value.to_doubles();
       std::swap(e.exact.golden, values);
       for (std::int64_t i = 0; i < tensor.size(); ++i) {
