@@ -50,7 +50,7 @@ std::vector<Failures> find_failures(const call::Record& record, const contract::
     Failures f{.name = name, .failing = {}, .count = 0, .compared = 0};
     f.failing.assign(expected.exact.golden.size(), 0);
     for (std::size_t i = 0; i < f.failing.size(); ++i) {
-      if (!expected.exact.undefined.empty() && expected.exact.undefined[i]) continue;
+      if (!expected.exact.is_defined(i)) continue;
       const double granted = std::isfinite(expected.exact.golden[i]) ? budget(i) : 0.0;
       if (!verdict::is_bounded(expected, i, granted)) continue;
       ++f.compared;

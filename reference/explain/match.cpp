@@ -208,7 +208,7 @@ ComparedOutput::ComparedOutput(const std::string& output_name, const call::Tenso
       in_budgets(captured.size()),
       elements(captured.size(), Element::kUndefined) {
   for (std::size_t i = 0; i < captured.size(); ++i) {
-    if (!expected->exact.undefined.empty() && expected->exact.undefined[i]) continue;
+    if (!expected->exact.is_defined(i)) continue;
     const double right = budget(i);
     in_budgets[i] = std::isfinite(right) ? static_cast<float>(right) : 1.0F;
     if (!std::isfinite(expected->exact.radius[i])) continue;

@@ -189,7 +189,7 @@ class ScatterMatcher {
       const BlockSigma sigma(square, first, block, runs);
       const double growth = growth_[head_of(e, name, first)];
       for (std::size_t i = first; i < first + block; ++i) {
-        if (!e.exact.undefined.empty() && e.exact.undefined[i]) continue;
+        if (!e.exact.is_defined(i)) continue;
         const double error = std::fabs(output[static_cast<std::int64_t>(i)] - e.exact.golden[i]);
         const double s = sigma(i);
         const double right = budget(i) + static_cast<double>(e.exact.radius[i]);
@@ -216,7 +216,7 @@ class ScatterMatcher {
       double block_expected = 0.0;
       bool fails = false;
       for (std::size_t i = first; i < first + block; ++i) {
-        if (!e.exact.undefined.empty() && e.exact.undefined[i]) continue;
+        if (!e.exact.is_defined(i)) continue;
         const double y = output[static_cast<std::int64_t>(i)];
         const double error = std::fabs(y - e.exact.golden[i]);
         const double s = sigma(i);

@@ -75,7 +75,7 @@ Grants Trial::granted(const Run& run) const {
     const double multiple = expected.grant.sigma.empty() ? delta::deviation_multiple(std::ssize(to))
                                                          : expected.grant.multiple;
     for (std::size_t i = 0; i < to.size(); ++i) {
-      if (!expected.exact.undefined.empty() && expected.exact.undefined[i]) continue;
+      if (!expected.exact.is_defined(i)) continue;
       const double sigma =
           expected.grant.sigma.empty() ? 0.0 : static_cast<double>(expected.grant.sigma[i]);
       const double spread = budget.spread(i);

@@ -62,7 +62,7 @@ double CaseJudge::deviation(const call::TensorMap& wrong, const call::TensorMap&
     if (!budget.given()) continue;
     for (std::int64_t i = 0; i < tensor.size(); ++i) {
       const auto at = static_cast<std::size_t>(i);
-      if (!expected.exact.undefined.empty() && expected.exact.undefined[at]) continue;
+      if (!expected.exact.is_defined(at)) continue;
       const double error = std::fabs(tensor[i] - expected.exact.golden[at]);
       if (std::isfinite(error)) {
         largest = std::max(largest, verdict::ratio_of(error, budget(at)));

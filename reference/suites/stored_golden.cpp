@@ -51,7 +51,7 @@ std::optional<Error> disagreement(const std::string& name, const schema::GoldenT
     const auto refuse = [&](const std::string& what) {
       return refusal(name, call::unravel(expected.shape, i), what, value);
     };
-    if (!expected.undefined.empty() && expected.undefined[at]) {
+    if (!expected.is_defined(at)) {
       if (!std::isnan(value)) return refuse("NaN, since no kernel writes this element");
     } else if (!std::isfinite(exact)) {
       if (std::isfinite(value)) return refuse("NaN or Inf, as recomputed");
@@ -70,8 +70,7 @@ std::optional<Error> disagreement(const std::string& name, const schema::GoldenT
 // Inputs that are not finite, or an overflow in this tier: the two look alike.
 bool has_nonfinite(const verdict::Exact& expected) {
   for (std::size_t i = 0; i < expected.golden.size(); ++i) {
-    const bool undefined = !expected.undefined.empty() && expected.undefined[i];
-    if (!undefined && !std::isfinite(expected.golden[i])) return true;
+    if (expected.is_defined(i) && !std::isfinite(expected.golden[i])) return true;
   }
   return false;
 }

@@ -66,7 +66,7 @@ class Part {
   // Whether the element has a finite expectation to be compared with.
   bool visit(std::int64_t i, double y) {
     const auto at = static_cast<std::size_t>(i);
-    if (!expected_.exact.undefined.empty() && expected_.exact.undefined[at]) {
+    if (!expected_.exact.is_defined(at)) {
       ++report_.undefined;
       return false;
     }
