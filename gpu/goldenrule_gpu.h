@@ -275,8 +275,8 @@ typedef struct goldenrule_gpu_prefill_args {
   int64_t N;     /* sequences */
   int64_t H, HV, K, V;
   int64_t slots;            /* P, of state and final_state; at least N without state_indices */
-  int64_t checkpoint_rows;  /* first extent of checkpoints */
-  int64_t checkpoint_every; /* 1 and more; 0 beside checkpoint_offsets and without checkpoints */
+  int64_t checkpoint_rows;  /* first extent of checkpoints; 0: none, all about them is ignored */
+  int64_t checkpoint_every; /* 1 and more; 0 beside checkpoint_offsets */
   int64_t pad_slot;         /* usually -1 */
 
   double scale; /* multiplies q^; taken literally, 0 included */
@@ -297,12 +297,12 @@ typedef struct goldenrule_gpu_prefill_args {
   goldenrule_gpu_tensor state;       /* [P,HV,V,K] or [P,HV,K,V], f32 or bf16; optional (= 0) */
   goldenrule_gpu_tensor final_state; /* likewise; absent: state is updated in place. One of the two
                                         is there unless disable_state_update is 1 */
-  goldenrule_gpu_tensor checkpoints; /* [rows,HV,..], same dtype; optional */
+  goldenrule_gpu_tensor checkpoints; /* [rows,HV,..], same dtype */
 
   goldenrule_gpu_tensor cu_seqlens;           /* [N+1] i32 or i64 */
   goldenrule_gpu_tensor state_indices;        /* [N] i32 or i64; absent: sequence n uses slot n */
   goldenrule_gpu_tensor output_state_indices; /* [N]; absent: the start slot */
-  goldenrule_gpu_tensor cu_checkpoints;       /* [N+1]; there with checkpoints */
+  goldenrule_gpu_tensor cu_checkpoints;       /* [N+1] */
   goldenrule_gpu_tensor checkpoint_offsets;   /* [rows]; absent: see checkpoint_every */
   goldenrule_gpu_tensor start_positions;      /* [N]; absent: 0. Not beside checkpoint_offsets */
 
