@@ -11,14 +11,16 @@ constexpr int kPaddedK[] = {64, 128, 256};
 constexpr int kKernels = 3;
 
 /// Whatever the states are: the tile is fp32 and as for layout vk.
+constexpr recurrent::Specialization specialization(int padded_k) {
+  return {.format = {},
+          .channel_gate = true,
+          .exact = false,
+          .padded_k = padded_k,
+          .tokens_per_round = 8,
+          .shape = {.rows = padded_k > 128 ? 2 : 4, .warps = 4, .min_blocks = 2}};
+}
 template <int I>
-using ConfigOf = recurrent::Config<recurrent::Specialization{
-    .format = {},
-    .channel_gate = true,
-    .exact = false,
-    .padded_k = kPaddedK[I],
-    .tokens_per_round = 8,
-    .shape = {.rows = kPaddedK[I] > 128 ? 2 : 4, .warps = 4, .min_blocks = 2}}>;
+using ConfigOf = recurrent::Config<specialization(kPaddedK[I])>;
 
 struct Entry {
   void (*kernel)(Params) = nullptr;

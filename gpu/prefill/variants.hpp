@@ -7,6 +7,8 @@
 //
 // serves() sees shape, types, alignment and flags, and the kind of the device. It does not ask for
 // N, total or the number of multiprocessors: the bits of a sequence would depend on its neighbours.
+// Code for sm_90a runs on devices of capability 9.0 and on no others: its serves(), and runs_on of
+// its kernels, ask for exactly that.
 #pragma once
 
 #include <cstddef>

@@ -52,7 +52,7 @@ TEST_CASE("prefill sequences together and apart: the same bits") {
 /// Long enough for whatever is chosen by length; eight of them fill a device.
 TEST_CASE("prefill a long sequence alone and among eight: the same bits") {
   REQUIRE_GPU();
-  for_each_case("op={gdn,kda} mode=prefill lens=8x4100 H=2 HV=8 K=128 V=128 h0=1 never_split={0,1}",
+  for_each_case("op={gdn,kda} mode=prefill lens=8x4100 H=1 HV=4 K=128 V=128 h0=1 never_split={0,1}",
                 [](const LiveCase& c, const Record& record) {
                   const Record one = select(record, {5});
                   const TensorMap alone = sequence_of(one, outputs_of(one, c.placement), 0);
