@@ -100,7 +100,7 @@ op={gdn,kda} mode=mtp B=3 T=8 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f
 # Prefill.
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 h0={0,1}
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K={60,136} V=37 state_layout={vk,kv} state={f32,bf16} h0=1
-op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} h0=1 gap=3
+op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} slots=separate_padded checkpoints=listed gap=3
 )"},
     CaseList{"prefill: every K and V", R"(
 op={gdn,kda} mode=prefill lens=19,0,1,70 H=1 HV=2 K={1,16,32,60,64,80,96,100,127,128,129,136,160,192,255,256} V={128,33} state_layout={vk,kv} state={f32,bf16} h0=1 index=i32
@@ -118,6 +118,14 @@ op={gdn,kda} mode=prefill lens=9,40 H=1 HV=2 K={128,100} V=64 gate={softplus,bou
 op={gdn,kda} mode=prefill lens=9,40 H=1 HV=2 K={128,100} V=64 qk_l2norm={max_norm_eps,norm_plus_eps} l2_eps={1e-06,0.01} h0=1 family={A,I}
 op={gdn,kda} mode=prefill lens=9,40 H=1 HV=2 K={128,100} V=64 gate={softplus,bounded} softplus_beta=2 softplus_threshold=3 lower_bound=-2.5
 op={gdn,kda} mode=prefill lens=9,40 H=1 HV=2 K={128,100} V=64 qk_l2norm=none scale={0,0.25} h0=1 family=C050
+)"},
+    CaseList{"prefill: slots and checkpoints", R"(
+op={gdn,kda} mode=prefill lens=9,5,0,1,33 H=1 HV=2 K={128,60} V=32 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={identity,permuted,padded,separate,separate_padded} pad_slot={-1,0}
+op=gdn mode=prefill lens=9,5,0,1,33 H=1 HV=2 K={128,60} V=32 state={f32,bf16} slots={padded,separate_padded} separate={0,1} stray=1
+op={gdn,kda} mode=prefill lens=9,5,0,1,70 H=1 HV=2 K={128,60} V=32 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded} checkpoints={after,before,continued} every=16
+op={gdn,kda} mode=prefill lens=9,5,0,1,70 H=1 HV=2 K={128,60} V=32 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded} checkpoints=listed
+op=gdn mode=prefill lens=20,0,70 H=1 HV=2 K=128 V=64 h0={0,1} checkpoints={after,before,continued} every={2,8,63} gap={0,3}
+op={gdn,kda} mode=prefill lens=20,0,70 H=1 HV=2 K=128 V=64 slots=separate_padded checkpoints=listed separate={0,1}
 )"},
     CaseList{"prefill: types, strides and alignment", R"(
 op={gdn,kda} mode=prefill lens=9,66 H=1 HV=2 K={128,64,60} V=64 io={f32,f16,bf16} state_layout={vk,kv} state={f32,bf16} h0=1 change={gates_f32,gates_f16,gates_bf16}

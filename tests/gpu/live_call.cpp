@@ -93,11 +93,13 @@ Layout layout_of(const Record& record, const std::string& name, const Tensor& te
 }
 
 WriteSet writes_of(const Record& record) {
-  const call::Plan plan = call::make_plan(record, record.mode == call::Mode::kMtp);
+  const call::Plan plan = call::make_plan(record, true);
+  const bool mtp = record.mode == call::Mode::kMtp;
   return {.o = true,
           .final_state = written_blocks(plan, call::Target::kFinalState, plan.dims.slots),
-          .kept_states = written_blocks(plan, call::Target::kIntermediateStates,
-                                        plan.dims.rows * plan.dims.T)};
+          .kept_states = written_blocks(
+              plan, mtp ? call::Target::kIntermediateStates : call::Target::kCheckpoints,
+              mtp ? plan.dims.tokens : plan.dims.checkpoints)};
 }
 
 LiveCall::LiveCall(Record record, const Placement& placement, Memory memory)

@@ -63,6 +63,13 @@ TEST_CASE("prefill relations") {
                       kFamilies + "mode=prefill lens=33,9,0,17 H=2 HV=4 K=60 V=37 head_map=tiled",
                   all);
 }
+TEST_CASE("prefill relations: pools and checkpoints") {
+  const Modes all{call::Mode::kDecode, call::Mode::kMtp, call::Mode::kPrefill};
+  check_relations(kFamilies +
+                      "mode=prefill lens=33,9,0,17 H=2 HV=4 K={128,60} V=64 slots=padded "
+                      "checkpoints=listed",
+                  all);
+}
 TEST_CASE("prefill relations: other gates and types") {
   const Modes all{call::Mode::kDecode, call::Mode::kMtp, call::Mode::kPrefill};
   check_relations(kFamilies +
