@@ -178,7 +178,7 @@ std::string judge_row(const Record& record, const LiveCall& live, std::int64_t n
   std::copy_n(row, state.bytes().size(), state.bytes().begin());
   // The general kernel follows the state token by token: a checkpoint is no other end of a call.
   if (recurrent) {
-    const std::string text =
+    std::string text =
         first_difference("checkpoint", outputs_of(prefix).at("final_state").bytes(), state.bytes());
     if (!text.empty()) return text;
   }
