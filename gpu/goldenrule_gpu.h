@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The C interface of goldenrule's GPU kernels: decode and multi-token prediction (MTP) of the gated
- * delta rule (GDN) and of Kimi Delta Attention (KDA). Usable from C, C++, ctypes and dlopen.
+ * Length: one header is the whole interface, so that a caller copies one file.
  *
- * Why one aggregate: decode is MTP with T = 1, and KDA is GDN with one gate per key channel, so a
- * single description and a single entry point cover all of them; nothing about a call hides in a
- * default that another caller could read differently. Per row b, value head j, q/k head h(j), token
- * t:
+ * The C interface of goldenrule's GPU kernels: decode, multi-token prediction (MTP) and prefill of
+ * the gated delta rule (GDN) and of Kimi Delta Attention (KDA). Usable from C, C++, ctypes and
+ * dlopen.
+ *
+ * Why two aggregates: decode is MTP with T = 1, and KDA is GDN with one gate per key channel, so
+ * one description and one entry point cover all of them; prefill has sequences of unequal length in
+ * one packed row of tokens, and its own. Nothing about a call hides in a default that another
+ * caller could read differently. Per row b, value head j, q/k head h(j), token t:
  *
  *     k^ = norm(k_t)      q^ = scale * norm(q_t)
  *     S' = diag(alpha_t) S_{t-1}            one alpha per head (GDN) or per key channel (KDA)
  *     d  = beta_t (v_t - S'^T k^)           S_t = S' + k^ d^T            o_t = S_t^T q^
  *
- * All arithmetic is fp32; the state stays in fp32 registers over all T tokens and is rounded once
- * per store, o once. d_t and o_t come from the closed form of the rule over up to eight tokens
- * (gpu/recurrent/token_weights.cuh), so MTP agrees with repeated decode within the budget of both,
- * not to the bit. Once goldenrule_gpu_initialize has run, a call allocates no memory of the device,
- * waits for nothing and loads nothing; it needs no workspace and can be captured in a CUDA graph;
- * slots and counts are read on the device, so a replay follows what they hold then.
+ * Decode and MTP: all arithmetic is fp32; the state stays in fp32 registers over all T tokens and
+ * is rounded once per store, o once. d_t and o_t come from the closed form of the rule over up to
+ * eight tokens (gpu/recurrent/token_weights.cuh), so MTP agrees with repeated decode within the
+ * budget of both, not to the bit. Once goldenrule_gpu_initialize has run, a call allocates no
+ * memory of the device, waits for nothing and loads nothing; it needs no workspace and can be
+ * captured in a CUDA graph; slots and counts are read on the device, so a replay follows what they
+ * hold then.
  *
  * The bits of a row do not depend on the other rows, on B, or on flags. Those of a token do not
  * depend on how many tokens follow it, nor on alignment, with one exception: the tensor cores serve
@@ -112,12 +116,23 @@ typedef enum goldenrule_gpu_gate_head { /* which head indexes A_log and dt_bias 
                                         GOLDENRULE_GPU_GATE_HEAD_QK = 1
 } goldenrule_gpu_gate_head;
 
+typedef enum goldenrule_gpu_checkpoint_form { /* of a prefill with checkpoint_every = n */
+                                              GOLDENRULE_GPU_CHECKPOINTS_AFTER = 0, /* n, 2n, .. */
+                                              GOLDENRULE_GPU_CHECKPOINTS_BEFORE = 1 /* 0, n, .. */
+} goldenrule_gpu_checkpoint_form;
+
 enum {
   /* Programmatic dependent launch (sm_90 and later): the launch may be scheduled while the
    * kernel before it in the stream drains. Until that one is complete it reads nothing but
    * state_indices, to ask the L2 for states early; what it computes with is read afterwards.
    * With or without the flag, a dependent launch behind a call may begin when the call does. */
-  GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH = 1
+  GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH = 1,
+  /* Prefill only. Products of the tensor cores from several bf16 terms, so that the state is as
+   * good as that of the recurrent kernels; takes longer. */
+  GOLDENRULE_GPU_FLAG_PRECISE = 2,
+  /* Prefill only. No sequence is computed in segments side by side, whatever its length: better
+   * where many sequences already fill the device. */
+  GOLDENRULE_GPU_FLAG_NEVER_SPLIT = 4
 };
 
 /* A device tensor. `stride` counts elements of the outer axes, in order; the last axis of q, k, v,
@@ -201,10 +216,11 @@ goldenrule_gpu_status goldenrule_gpu_recurrent(const goldenrule_gpu_recurrent_ar
                                                char* message, size_t message_size);
 
 /* Loads every kernel of the dispatch table on the current device, so that no later call of
- * goldenrule_gpu_recurrent does. Without it the first such call loads them all, which may wait for
- * the device and, where the library holds only PTX for it, compiles them: call it once per device
- * before a capture and before launching on a stream that waits for the host. The kernel of
- * goldenrule_gpu_recurrent_check is for debugging and loaded by its first call. */
+ * goldenrule_gpu_recurrent or goldenrule_gpu_prefill does. Without it the first call of each loads
+ * its own, which may wait for the device and, where the library holds only PTX for it, compiles
+ * them: call it once per device before a capture and before launching on a stream that waits for
+ * the host. The kernels of the two check functions are for debugging and loaded by their first
+ * call. */
 goldenrule_gpu_status goldenrule_gpu_initialize(char* message, size_t message_size);
 
 /* Debugging: what only the device can see. `report` is device memory of this layout, written by a
@@ -221,6 +237,112 @@ typedef struct goldenrule_gpu_index_report {
 goldenrule_gpu_status goldenrule_gpu_recurrent_check(const goldenrule_gpu_recurrent_args* args,
                                                      goldenrule_gpu_index_report* device_report,
                                                      char* message, size_t message_size);
+
+/* Prefill: N sequences of any lengths, 0 included, packed one behind the other. Sequence n is the
+ * tokens cu_seqlens[n] to cu_seqlens[n+1]-1; rows of o that belong to no sequence are not written.
+ * The host knows the sizes, only the device reads lengths, slots and positions, so a replayed graph
+ * follows what they hold then. The bits of a sequence depend on its own data, length and heads, on
+ * the shape and alignment of the tensors and on the flags, not on N, nor on the other sequences.
+ *
+ *   - Without `state` every sequence starts from zeros. The final state goes to `final_state`, or
+ *     without one back to `state`.
+ *   - Slots, also without `state`: state_indices, or slot n for sequence n; written is
+ *     output_state_indices, or the same slot. Padding and skipped writes as above.
+ *   - A sequence of no tokens: the final state is the start state.
+ *   - Row r of `checkpoints` belongs to sequence n with cu_checkpoints[n] <= r <
+ * cu_checkpoints[n+1] and holds the state after some of its tokens: after checkpoint_offsets[r] of
+ * them, ascending within a sequence; or without that list, with i = r - cu_checkpoints[n] and the
+ * first token at position start_positions[n] (0 if absent), at the i-th multiple of
+ * checkpoint_every that is above (CHECKPOINTS_AFTER) or not below (CHECKPOINTS_BEFORE) that
+ * position. With 0 these are (i + 1) * checkpoint_every and i * checkpoint_every tokens.
+ *   - Bounds are clamped to [0, total] and [0, checkpoint_rows]; what ends before it begins is
+ *     empty. A checkpoint beyond the sequence, or before that of an earlier row, is not written. */
+typedef struct goldenrule_gpu_prefill_args {
+  uint64_t struct_size; /* sizeof(goldenrule_gpu_prefill_args) */
+
+  int32_t op;
+  int32_t state_layout;
+  int32_t gate_kind;
+  int32_t beta_kind;
+  int32_t qk_norm;
+  int32_t head_map;
+  int32_t gate_head;
+  int32_t disable_state_update; /* 1: no final state is written; checkpoints are */
+  int32_t checkpoint_form;
+  uint32_t flags;
+
+  int64_t total; /* tokens of all sequences */
+  int64_t N;     /* sequences */
+  int64_t H, HV, K, V;
+  int64_t slots;            /* P, of state and final_state; at least N without state_indices */
+  int64_t checkpoint_rows;  /* first extent of checkpoints; 0: none, all about them is ignored */
+  int64_t checkpoint_every; /* 1 and more; 0 beside checkpoint_offsets */
+  int64_t pad_slot;         /* usually -1 */
+
+  double scale; /* multiplies q^; taken literally, 0 included */
+  double l2_eps;
+  double softplus_beta;      /* 1 */
+  double softplus_threshold; /* 20 */
+  double lower_bound;        /* -5; for GATE_BOUNDED */
+
+  goldenrule_gpu_tensor q;       /* [total,H,K]  f32, f16, bf16 */
+  goldenrule_gpu_tensor k;       /* [total,H,K]  as q */
+  goldenrule_gpu_tensor v;       /* [total,HV,V] f32, f16, bf16 */
+  goldenrule_gpu_tensor gate;    /* [total,HV]; KDA [total,HV,K]. a for softplus, bounded, else g */
+  goldenrule_gpu_tensor A_log;   /* [HV] or [H], see gate_head; optional (= 0) for bounded */
+  goldenrule_gpu_tensor dt_bias; /* [HV] or [H]; KDA [..,K]; optional (= 0) */
+  goldenrule_gpu_tensor beta;    /* [total,HV] */
+  goldenrule_gpu_tensor o;       /* [total,HV,V] f32, f16, bf16: output */
+
+  goldenrule_gpu_tensor state;       /* [P,HV,V,K] or [P,HV,K,V], f32 or bf16; optional (= 0) */
+  goldenrule_gpu_tensor final_state; /* likewise; absent: state is updated in place. One of the two
+                                        is there unless disable_state_update is 1 */
+  goldenrule_gpu_tensor checkpoints; /* [rows,HV,..], same dtype */
+
+  goldenrule_gpu_tensor cu_seqlens;           /* [N+1] i32 or i64 */
+  goldenrule_gpu_tensor state_indices;        /* [N] i32 or i64; absent: sequence n uses slot n */
+  goldenrule_gpu_tensor output_state_indices; /* [N]; absent: the start slot */
+  goldenrule_gpu_tensor cu_checkpoints;       /* [N+1] */
+  goldenrule_gpu_tensor checkpoint_offsets;   /* [rows]; absent: see checkpoint_every */
+  goldenrule_gpu_tensor start_positions;      /* [N]; absent: 0. Not beside checkpoint_offsets */
+
+  /* goldenrule_gpu_prefill_workspace_size bytes of device memory, aligned to 256 bytes, that no
+   * other call uses before this one is complete. Their content means nothing. NULL for 0 bytes. */
+  uint64_t workspace_size;
+  void* workspace;
+
+  void* stream; /* cudaStream_t */
+} goldenrule_gpu_prefill_args;
+
+/* As the functions of the same names for the recurrent call. */
+void goldenrule_gpu_prefill_defaults(goldenrule_gpu_prefill_args* args);
+const char* goldenrule_gpu_prefill_fields(void);
+goldenrule_gpu_status goldenrule_gpu_prefill_validate(const goldenrule_gpu_prefill_args* args,
+                                                      char* message, size_t message_size);
+
+/* Bytes of workspace: a function of op, flags, total, N, H, HV, K, V and checkpoint_rows alone; 0
+ * for arguments of which one is refused by itself. */
+size_t goldenrule_gpu_prefill_workspace_size(const goldenrule_gpu_prefill_args* args);
+
+goldenrule_gpu_status goldenrule_gpu_prefill(const goldenrule_gpu_prefill_args* args, char* message,
+                                             size_t message_size);
+
+/* Debugging, as goldenrule_gpu_index_report; `first` is the lowest sequence, for
+ * checkpoint_out_of_order the lowest row of checkpoints or, where cu_checkpoints itself is out of
+ * order, 0. */
+typedef struct goldenrule_gpu_prefill_report {
+  int64_t start_out_of_range, first_start_out_of_range;
+  int64_t output_out_of_range, first_output_out_of_range;
+  int64_t written_twice, first_written_twice;
+  int64_t read_after_write, first_read_after_write;
+  /* Sequences one of whose bounds was clamped, and sequence 0 where cu_seqlens[0] is not 0. */
+  int64_t bound_out_of_range, first_bound_out_of_range;
+  int64_t checkpoint_out_of_order, first_checkpoint_out_of_order; /* rows that are not written */
+} goldenrule_gpu_prefill_report;
+
+goldenrule_gpu_status goldenrule_gpu_prefill_check(const goldenrule_gpu_prefill_args* args,
+                                                   goldenrule_gpu_prefill_report* device_report,
+                                                   char* message, size_t message_size);
 
 /* The dispatch table is fixed when the library is built. A hit is a launch served by it; a miss
  * is a valid call without an entry, answered GOLDENRULE_GPU_UNSUPPORTED. */

@@ -12,7 +12,12 @@ namespace goldenrule::gpu {
 namespace recurrent {
 KernelTable& kernels();
 }
+namespace prefill {
+KernelTable& kernels();
+}
 
-inline std::array<KernelTable*, 1> all_groups() { return {&recurrent::kernels()}; }
+inline std::array<KernelTable*, 2> all_groups() {
+  return {&recurrent::kernels(), &prefill::kernels()};
+}
 
 }  // namespace goldenrule::gpu

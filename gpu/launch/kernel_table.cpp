@@ -23,7 +23,11 @@ Problem KernelTable::prepare(const Device& device) {
   Problem problem = cuda_problem(
       cudaDeviceGetAttribute(&all_shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device.id),
       "cudaDeviceGetAttribute");
-  for (int i = 0; i < size() && problem.ok(); ++i) problem = prepare_kernel(i, all_shared);
+  for (int i = 0; i < size() && problem.ok(); ++i) {
+    const Kernel kernel = at_(i);
+    const bool runs = kernel.runs_on == nullptr || kernel.runs_on(device);
+    if (runs) problem = prepare_kernel(i, all_shared);
+  }
   if (problem.ok() && known) prepared_[place(device.id)].store(true, std::memory_order_release);
   return problem;
 }

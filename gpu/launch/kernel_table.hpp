@@ -20,6 +20,9 @@ struct Kernel {
   int shared_bytes = 0;           ///< dynamic shared memory
   bool one_block_per_sm = false;  ///< one block per multiprocessor beats full occupancy
   const char* name = nullptr;
+  /// Whether a device can run it: others do not load it, and no call may choose it there. nullptr:
+  /// every device can.
+  bool (*runs_on)(const Device&) = nullptr;
 };
 
 struct LaunchPlan {

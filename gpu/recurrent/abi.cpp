@@ -3,22 +3,16 @@
 // The C entry points of the recurrent call. Nothing here allocates device memory or waits.
 #include <cuda_runtime_api.h>
 
+#include "gpu/launch/describe.hpp"
 #include "gpu/launch/guard.hpp"
 #include "gpu/recurrent/check_indices.hpp"
-#include "gpu/recurrent/describe.hpp"
 #include "gpu/recurrent/resolve.hpp"
 #include "gpu/recurrent/table.hpp"
 
 namespace goldenrule::gpu::recurrent {
 namespace {
 
-void set_defaults(Args& args) {
-  args = {};
-  args.struct_size = sizeof(args);
-  for (const Choice& choice : kChoices) args.*choice.field.member = choice.initial;
-  for (const Extent& extent : kExtents) args.*extent.field.member = extent.initial;
-  for (const Number& number : kNumbers) args.*number.field.member = number.initial;
-}
+constexpr Description kDescription = describe<Group>();
 
 Problem check_and_launch(const Args* args) {
   ResolvedCall call;
@@ -29,7 +23,7 @@ Problem check_and_launch(const Args* args) {
 
 Problem check_slots(const Args* args, goldenrule_gpu_index_report* device_report) {
   if (device_report == nullptr) return null_problem("device_report");
-  CheckedCall call;
+  CheckedCall<Group> call;
   Problem problem = check_call(args, call);
   if (!problem.ok()) return problem;
   const bool in_place =
@@ -48,7 +42,7 @@ namespace recurrent = goldenrule::gpu::recurrent;
 extern "C" {
 
 void goldenrule_gpu_recurrent_defaults(goldenrule_gpu_recurrent_args* args) {
-  if (args != nullptr) recurrent::set_defaults(*args);
+  if (args != nullptr) goldenrule::gpu::set_defaults<recurrent::Group>(*args);
 }
 
 const char* goldenrule_gpu_recurrent_fields(void) { return recurrent::kDescription.text; }
@@ -56,8 +50,8 @@ const char* goldenrule_gpu_recurrent_fields(void) { return recurrent::kDescripti
 goldenrule_gpu_status goldenrule_gpu_recurrent_validate(const goldenrule_gpu_recurrent_args* args,
                                                         char* message, size_t message_size) {
   return guarded(message, message_size, [&] {
-    recurrent::CheckedCall call;
-    return recurrent::check_call(args, call);
+    goldenrule::gpu::CheckedCall<recurrent::Group> call;
+    return check_call(args, call);
   });
 }
 

@@ -1,43 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fields of goldenrule_gpu_recurrent_args as data, in the order of the struct: names, types,
-// defaults, ranges, axes. Defaults, checks, callers by name (tools/gpu_run) and the description
-// that the library gives to callers without a C compiler follow from these lists; a field of the
-// struct that stands in none of them does not compile.
+// The fields of goldenrule_gpu_recurrent_args as data, in the order of the struct
+// (launch/args_lists.hpp); a field of the struct that stands in none of the lists does not compile.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-
-#include "gpu/goldenrule_gpu.h"
-#include "gpu/launch/check_tensor.hpp"
+#include "gpu/launch/args_lists.hpp"
+#include "gpu/launch/check_tensors.hpp"
+#include "gpu/recurrent/params.hpp"
 
 namespace goldenrule::gpu::recurrent {
 
 using Args = goldenrule_gpu_recurrent_args;
-using Tensor = goldenrule_gpu_tensor;
+#define FIELD(member) GOLDENRULE_GPU_FIELD(member)
 
-inline constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
-inline constexpr std::int64_t kInt64Min = std::numeric_limits<std::int64_t>::min();
-inline constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
-
-template <class T>
-struct Field {
-  const char* name;
-  T Args::*member;
-  std::size_t offset;
-};
-#define FIELD(member) \
-  { #member, &Args::member, offsetof(Args, member) }
-
-/// An enum or a switch: 0 to count - 1.
-struct Choice {
-  Field<std::int32_t> field;
-  std::int32_t count;
-  std::int32_t initial = 0;
-};
-inline constexpr Choice kChoices[] = {
+inline constexpr Choice<Args> kChoices[] = {
     {FIELD(op), 2},
     {FIELD(state_layout), 2},
     {FIELD(gate_kind), 6},
@@ -48,12 +24,7 @@ inline constexpr Choice kChoices[] = {
     {FIELD(disable_state_update), 2},
 };
 
-struct Extent {
-  Field<std::int64_t> field;
-  std::int64_t low, high;
-  std::int64_t initial = 0;
-};
-inline constexpr Extent kExtents[] = {
+inline constexpr Extent<Args> kExtents[] = {
     {FIELD(B), 0, kInt32Max},
     {FIELD(T), 0, GOLDENRULE_GPU_MAX_T},
     {FIELD(H), 1, 1 << 20},
@@ -65,63 +36,19 @@ inline constexpr Extent kExtents[] = {
     {FIELD(pad_slot), kInt64Min, kInt64Max, -1},
 };
 
-/// A finite number; `gate`: checked only for this gate_kind, -1 for every one.
-struct Number {
-  enum class Sign { kAny, kNotNegative, kPositive };
-  Field<double> field;
-  double initial;
-  Sign sign = Sign::kAny;
-  std::int32_t gate = -1;
-};
-inline constexpr Number kNumbers[] = {
+inline constexpr Number<Args> kNumbers[] = {
     {FIELD(scale), 1.0},
-    {FIELD(l2_eps), 1e-6, Number::Sign::kNotNegative},
-    {FIELD(softplus_beta), 1.0, Number::Sign::kPositive, GOLDENRULE_GPU_GATE_SOFTPLUS},
-    {FIELD(softplus_threshold), 20.0, Number::Sign::kAny, GOLDENRULE_GPU_GATE_SOFTPLUS},
-    {FIELD(lower_bound), -5.0, Number::Sign::kAny, GOLDENRULE_GPU_GATE_BOUNDED},
+    {FIELD(l2_eps), 1e-6, Sign::kNotNegative},
+    {FIELD(softplus_beta), 1.0, Sign::kPositive, GOLDENRULE_GPU_GATE_SOFTPLUS},
+    {FIELD(softplus_threshold), 20.0, Sign::kAny, GOLDENRULE_GPU_GATE_SOFTPLUS},
+    {FIELD(lower_bound), -5.0, Sign::kAny, GOLDENRULE_GPU_GATE_BOUNDED},
 };
 
-/// Axes by the extents they have. kGateHead: H or HV, see gate_head; kChannel: K, and no axis at
-/// all with one gate per head; kOuter, kInner: V, K or K, V by the layout of the state; kStep: the
-/// rows of intermediate_states.
-enum class Axis : std::uint8_t {
-  kEnd,
-  kRow,
-  kToken,
-  kStep,
-  kSlot,
-  kQkHead,
-  kValueHead,
-  kGateHead,
-  kKey,
-  kChannel,
-  kValue,
-  kOuter,
-  kInner
-};
-/// Which calls are given a tensor.
-enum class Presence : std::uint8_t {
-  kAlways,
-  kOptional,
-  kGate,         ///< required but for gate_kind NONE, where it is forbidden
-  kRate,         ///< required for SOFTPLUS, optional for BOUNDED, else forbidden
-  kBias,         ///< optional for SOFTPLUS and BOUNDED, else forbidden
-  kOwnSlots,     ///< optional, forbidden beside ssm_state_indices
-  kScatterOnly,  ///< required beside ssm_state_indices, else forbidden
-};
-struct TensorField {
-  Field<Tensor> field;
-  Types types;
-  Use use;  ///< kWritten also where only some calls write it (state)
-  Presence presence;
-  int strided;  ///< axes with an entry in `stride`
-  Axis axes[6];
-};
 using enum Axis;
 using enum Presence;
 using enum Types;
 using enum Use;
-inline constexpr TensorField kTensors[] = {
+inline constexpr TensorField<Args> kTensors[] = {
     {FIELD(q), kFloat, kRead, kAlways, 3, {kRow, kToken, kQkHead, kKey}},
     {FIELD(k), kFloat, kRead, kAlways, 3, {kRow, kToken, kQkHead, kKey}},
     {FIELD(v), kFloat, kRead, kAlways, 3, {kRow, kToken, kValueHead, kValue}},
@@ -145,37 +72,30 @@ inline constexpr TensorField kTensors[] = {
     {FIELD(accepted_tokens), kIndex, kRead, kOwnSlots, 1, {kRow}},
 };
 
-inline constexpr Field<std::uint64_t> kStructSize = FIELD(struct_size);
-inline constexpr Field<std::uint32_t> kFlags = FIELD(flags);
-inline constexpr Field<std::int32_t> kReserved = FIELD(reserved);
-inline constexpr Field<void*> kStream = FIELD(stream);
+struct Group {
+  using Args = recurrent::Args;
+  using Params = recurrent::Params;
+  static constexpr const char* kName = "goldenrule_gpu_recurrent_args";
+  static constexpr const auto& kChoices = recurrent::kChoices;
+  static constexpr const auto& kExtents = recurrent::kExtents;
+  static constexpr const auto& kNumbers = recurrent::kNumbers;
+  static constexpr const auto& kTensors = recurrent::kTensors;
+  static constexpr Field<Args, std::uint64_t> kStructSize = FIELD(struct_size);
+  static constexpr Field<Args, std::uint32_t> kFlags = FIELD(flags);
+  static constexpr Field<Args, std::int32_t> kReserved = FIELD(reserved);
+  static constexpr Field<Args, void*> kStream = FIELD(stream);
+  static constexpr std::uint32_t kKnownFlags = GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH;
+  static constexpr const char* kFlagNames = "GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH";
+  static constexpr int kTokenAxes = 2;
+
+  static std::int64_t extent_of(const Args& a, Axis axis);
+  static NeedAndWhy need_of(const Args& a, Presence presence);
+  static std::int32_t state_dtype(const Args& a) { return a.state.dtype; }
+  static void check_sizes(const Args& a, Problem& problem);
+  static void pack_rest(const Args& a, const TensorStrides<Group>& strides, Params& p);
+};
 #undef FIELD
-
-/// Calls f(field, type) for every field in the order of the struct; the names of the types are
-/// those of goldenrule_gpu_recurrent_fields.
-template <class F>
-constexpr void for_each_field(F&& f) {
-  f(kStructSize, "u64");
-  for (const Choice& choice : kChoices) f(choice.field, "i32");
-  f(kFlags, "u32");
-  f(kReserved, "i32");
-  for (const Extent& extent : kExtents) f(extent.field, "i64");
-  for (const Number& number : kNumbers) f(number.field, "f64");
-  for (const TensorField& tensor : kTensors) f(tensor.field, "tensor");
-  f(kStream, "pointer");
-}
-
-/// Whether the lists are the struct: each field begins where the one before it ends, and the last
-/// ends with it.
-constexpr bool lists_are_complete() {
-  std::size_t end = 0;
-  bool complete = true;
-  for_each_field([&]<class T>(const Field<T>& field, const char* /*type*/) {
-    complete = complete && field.offset == end;
-    end += sizeof(T);
-  });
-  return complete && end == sizeof(Args);
-}
-static_assert(lists_are_complete(), "every field of goldenrule_gpu_recurrent_args is in a list");
+static_assert(lists_are_complete<Group>(),
+              "every field of goldenrule_gpu_recurrent_args is in a list");
 
 }  // namespace goldenrule::gpu::recurrent

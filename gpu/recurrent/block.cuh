@@ -28,8 +28,8 @@ __device__ __forceinline__ void write_zeros(const Params& p, BlockPlace at) {
 }
 
 /// The block of tile number `tile`, counted over rows of the batch, heads and rows of value.
-template <class C>
-__device__ __forceinline__ BlockPlace place_of(const Params& p, int tile) {
+template <class C, class P>
+__device__ __forceinline__ BlockPlace place_of(const P& p, int tile) {
   const int head = p.by_tiles.quotient(tile);
   const int b = p.by_heads.quotient(head);
   const int hv = head - b * p.HV;

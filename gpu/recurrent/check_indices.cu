@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "gpu/common/complaints.cuh"
 #include "gpu/recurrent/check_indices.hpp"
 #include "gpu/recurrent/row_slots.cuh"
 
@@ -6,20 +7,8 @@ namespace goldenrule::gpu::recurrent {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr unsigned long long kNone = ~0ULL;
-
-/// A kind of complaint: how many, and the lowest place.
-struct Tally {
-  unsigned long long count;
-  unsigned long long first;
-};
 
 enum Complaint : int { kStart, kOutput, kTwice, kReadAfterWrite, kCount, kComplaints };
-
-__device__ void complain(Tally& tally, int64_t at) {
-  atomicAdd(&tally.count, 1ULL);
-  atomicMin(&tally.first, static_cast<unsigned long long>(at));
-}
 
 __device__ bool strange(const Params& p, int64_t slot) {
   return slot != p.pad_slot && (slot < 0 || slot >= p.slots);
@@ -66,8 +55,7 @@ __device__ void check_row(const Params& p, int b, Tally* tallies) {
 __global__ void check_kernel(const __grid_constant__ Params p, int B, bool in_place,
                              goldenrule_gpu_index_report* report) {
   __shared__ Tally tallies[kComplaints];
-  if (threadIdx.x < kComplaints) tallies[threadIdx.x] = {0, kNone};
-  __syncthreads();
+  begin_complaints(tallies);
   const int64_t per_row = p.ssm_state_indices != nullptr ? p.T : 1;
   const int64_t writers = B * per_row;
   for (int b = static_cast<int>(threadIdx.x); b < B; b += kThreads) {
@@ -89,16 +77,8 @@ __global__ void check_kernel(const __grid_constant__ Params p, int B, bool in_pl
       }
     }
   }
-  __syncthreads();
-  if (threadIdx.x < kComplaints) {
-    const Tally tally = tallies[threadIdx.x];
-    int64_t* out = reinterpret_cast<int64_t*>(report) + 2 * threadIdx.x;
-    out[0] = static_cast<int64_t>(tally.count);
-    out[1] = tally.first == kNone ? -1 : static_cast<int64_t>(tally.first);
-  }
+  end_complaints(tallies, report);
 }
-static_assert(sizeof(goldenrule_gpu_index_report) == 2 * kComplaints * sizeof(int64_t),
-              "the report is one pair per complaint, in the order of the enum");
 
 }  // namespace
 

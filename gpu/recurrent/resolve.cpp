@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/recurrent/resolve.hpp"
 
-#include "gpu/launch/guard.hpp"
-#include "gpu/recurrent/check_args.hpp"
-#include "gpu/recurrent/pack.hpp"
 #include "gpu/recurrent/select.hpp"
 
 namespace goldenrule::gpu::recurrent {
@@ -28,19 +25,8 @@ bool prefetches_next(const Params& params, const Entry& entry) {
 
 }  // namespace
 
-Problem check_call(const Args* args, CheckedCall& call) {
-  if (args == nullptr) return null_problem("args");
-  Problem problem = check_scalars(*args);
-  if (!problem.ok()) return problem;
-  TensorStrides strides;
-  problem = check_tensors(*args, strides);
-  if (!problem.ok()) return problem;
-  call.params = pack(*args, strides);
-  return current_device(call.device);
-}
-
 Problem resolve(const Args* args, ResolvedCall& call) {
-  CheckedCall checked;
+  CheckedCall<Group> checked;
   Problem problem = check_call(args, checked);
   if (!problem.ok() || !has_effect(*args)) return problem;
   problem = kernels().prepare(checked.device);

@@ -114,8 +114,8 @@ __device__ __forceinline__ void update(StateTile<C>& tile, const Token& token,
 }
 
 /// d_t and o_t of all tokens of the storage; d_t replaces v_t.
-template <class C>
-__device__ __forceinline__ void solve(const Params& p, BlockPlace at, ThreadPlace thread,
+template <class C, class P>
+__device__ __forceinline__ void solve(const P& p, BlockPlace at, ThreadPlace thread,
                                       const StateTile<C>& tile, TokenStorage<C>& tokens, int first,
                                       int count) {
   const Owner<C> owner(thread.lk);

@@ -39,8 +39,8 @@ __device__ __forceinline__ void read_channels(float (&x)[C::kThreadChannels], co
 
 /// weight[j][0][t] = a_tj (0 for j = t), weight[j][1][t] = b_tj; and k^, q^ decayed from the start:
 /// per channel in decayed_k and q, or a factor per head in `decay`.
-template <class C>
-__device__ __forceinline__ void weigh_tokens(const Params& p, int count, TokenStorage<C>& to) {
+template <class C, class P>
+__device__ __forceinline__ void weigh_tokens(const P& p, int count, TokenStorage<C>& to) {
   static_assert(C::kThreads / kSumLanes >= 2 * C::kTokensPerRound,
                 "eight lanes for every k^ and q^");
   const int lane = static_cast<int>(threadIdx.x) % kSumLanes;

@@ -9,6 +9,8 @@
 // threads do the norms of eight tokens in one pass. The sum of squares has one order for every
 // specialization with the same state format and K: each lane adds the channels that Config gives
 // it, then lanes 4, 2, 1 apart.
+//
+// P: the parameters of a group whose tokens lie at token_row(view, at.b, t, head).
 #pragma once
 
 #include "gpu/common/gates.cuh"
@@ -24,8 +26,8 @@ template <class C>
 class Tokens {
  public:
   /// Issues the loads of tokens first..first+count-1.
-  __device__ void request(const Params& p, BlockPlace at, int first, int count,
-                          TokenStorage<C>& to) {
+  template <class P>
+  __device__ void request(const P& p, BlockPlace at, int first, int count, TokenStorage<C>& to) {
     request_scalars(p, at, first, count);
     const int lane = static_cast<int>(threadIdx.x) % kSumLanes;
     const bool channels = C::kChannelGate && p.channel_gate != 0 && p.gate.data != nullptr;
@@ -61,8 +63,8 @@ class Tokens {
 
   /// Waits for them, but not for the one group of copies committed later, and computes. Barriers
   /// inside; the storage is ready on return.
-  __device__ void finish(const Params& p, BlockPlace at, int first, int count,
-                         TokenStorage<C>& to) {
+  template <class P>
+  __device__ void finish(const P& p, BlockPlace at, int first, int count, TokenStorage<C>& to) {
     ptx::wait_for_copies_but<1>();
     __syncthreads();
     finish_scalars(p, at, first, count, to);
@@ -85,16 +87,19 @@ class Tokens {
   static constexpr int kGroups = C::kThreads / kSumLanes;
   static_assert(C::kThreads >= C::kTokensPerRound, "one thread a token for the scalars");
 
-  __device__ static int gate_head(const Params& p, BlockPlace at) {
+  template <class P>
+  __device__ static int gate_head(const P& p, BlockPlace at) {
     return p.gate_by_qk_head ? at.h : at.hv;
   }
-  __device__ static int rows(const Params& p, BlockPlace at) {
+  template <class P>
+  __device__ static int rows(const P& p, BlockPlace at) {
     const int rest = p.V - at.row0;
     return C::kExact || rest > C::kBlockRows ? C::kBlockRows : rest;
   }
 
   /// Thread t holds the scalars of token t; A_log is held by all.
-  __device__ void request_scalars(const Params& p, BlockPlace at, int first, int count) {
+  template <class P>
+  __device__ void request_scalars(const P& p, BlockPlace at, int first, int count) {
     const int token = static_cast<int>(threadIdx.x);
     const int head = gate_head(p, at);
     if (p.A_log != nullptr) {
@@ -112,18 +117,22 @@ class Tokens {
     }
   }
 
-  __device__ float rate(const Params& p) const {
+  template <class P>
+  __device__ float rate(const P& p) const {
     return p.A_log != nullptr ? expf(from_bits(A_log_, p.A_log_type)) : 1.f;
   }
 
-  __device__ void finish_scalars(const Params& p, BlockPlace at, int first, int count,
+  template <class P>
+  __device__ void finish_scalars(const P& p, BlockPlace at, int first, int count,
                                  TokenStorage<C>& to) {
     const int token = static_cast<int>(threadIdx.x);
     if (token >= count) return;
     to.beta[token] = beta_of(p, from_bits(beta_, p.beta_type));
-    to.slot[token] = p.ssm_state_indices != nullptr && p.disable_state_update == 0
-                         ? ssm_slot(p, at.b, first + token)
-                         : kNoSlot;
+    if constexpr (requires { p.ssm_state_indices; }) {
+      to.slot[token] = p.ssm_state_indices != nullptr && p.disable_state_update == 0
+                           ? ssm_slot(p, at.b, first + token)
+                           : kNoSlot;
+    }
     if (p.channel_gate) return;
     const float alpha = alpha_of(p, from_bits(gate_, p.gate_type), rate(p),
                                  p.dt_bias != nullptr ? from_bits(dt_bias_, p.dt_bias_type) : 0.f);
@@ -131,9 +140,8 @@ class Tokens {
   }
 
   /// k^ = norm(k), q^ = scale norm(q).
-  template <class Type>
-  __device__ static __forceinline__ void convert_qk(const Params& p, int count,
-                                                    TokenStorage<C>& to) {
+  template <class Type, class P>
+  __device__ static __forceinline__ void convert_qk(const P& p, int count, TokenStorage<C>& to) {
     constexpr int kFours = C::kThreadChannels / 4;
     const int lane = static_cast<int>(threadIdx.x) % kSumLanes;
     const int group = static_cast<int>(threadIdx.x) / kSumLanes;
@@ -164,8 +172,8 @@ class Tokens {
     }
   }
 
-  template <class Type>
-  __device__ static __forceinline__ void convert_v(const Params& p, BlockPlace at, int count,
+  template <class Type, class P>
+  __device__ static __forceinline__ void convert_v(const P& p, BlockPlace at, int count,
                                                    TokenStorage<C>& to) {
     constexpr int kFours = C::kBlockRows / kRowSpan;
     const int lane = static_cast<int>(threadIdx.x) % kSumLanes;
@@ -187,7 +195,8 @@ class Tokens {
     }
   }
 
-  __device__ void finish_channel_gate(const Params& p, int count, TokenStorage<C>& to) const {
+  template <class P>
+  __device__ void finish_channel_gate(const P& p, int count, TokenStorage<C>& to) const {
     const float r = rate(p);
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < count * C::kPaddedK; i += C::kThreads) {
@@ -207,7 +216,8 @@ class Tokens {
   }
 
   /// The general kernels take a gate a head as the same gate on every channel.
-  __device__ static void spread_head_gate(const Params& p, int count, TokenStorage<C>& to) {
+  template <class P>
+  __device__ static void spread_head_gate(const P& p, int count, TokenStorage<C>& to) {
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < count * C::kPaddedK; i += C::kThreads) {
       const int channel = i % C::kPaddedK;

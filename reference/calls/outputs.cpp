@@ -4,16 +4,21 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fixtures/call/operation.hpp"
+
 namespace goldenrule::calls {
 namespace {
 
-// The sequence that writes each block of a state tensor, -1 for none.
-std::vector<std::int64_t> writers(const call::Plan& plan, call::Target target,
-                                  std::int64_t blocks) {
-  std::vector<std::int64_t> writer(static_cast<std::size_t>(blocks), -1);
+// Who writes a block of a state tensor, and after how many tokens.
+struct Writer {
+  std::int64_t sequence = -1;  // nobody
+  std::int64_t after = 0;
+};
+std::vector<Writer> writers(const call::Plan& plan, call::Target target, std::int64_t blocks) {
+  std::vector<Writer> writer(static_cast<std::size_t>(blocks));
   for (std::int64_t n = 0; n < std::ssize(plan.sequences); ++n) {
     for (const call::Snapshot& s : plan.sequences[static_cast<std::size_t>(n)].snapshots) {
-      if (s.target == target) writer[static_cast<std::size_t>(s.block)] = n;
+      if (s.target == target) writer[static_cast<std::size_t>(s.block)] = {n, s.after};
     }
   }
   return writer;
@@ -29,6 +34,7 @@ void change_outputs(
   const auto o = outputs.find("o");
   if (o != outputs.end()) {
     const call::Tensor before = o->second;
+    const call::Strides at = call::output_strides(record, d, "o");
     OutputPlace p{.unwritten = kUnwritten};
     for (std::int64_t n = 0; n < std::ssize(plan.sequences); ++n) {
       const call::Sequence& sequence = plan.sequences[static_cast<std::size_t>(n)];
@@ -37,7 +43,7 @@ void change_outputs(
         p.block = sequence.first_token + t;
         for (p.head = 0; p.head < d.HV; ++p.head) {
           for (p.value = 0; p.value < d.V; ++p.value) {
-            p.index = (p.block * d.HV + p.head) * d.V + p.value;
+            p.index = static_cast<std::int64_t>(at(p.block, p.head, 0, p.value));
             o->second.set(p.index, f(before, p, before[p.index]));
           }
         }
@@ -45,25 +51,25 @@ void change_outputs(
     }
   }
   const call::Tensor* initial = record.find_input("initial_state");
-  const bool in_place = record.mode != call::Mode::kPrefill && initial != nullptr;
-  const bool vk = record.convention.state_layout == call::StateLayout::kVK;
-  for (const auto target : {call::Target::kFinalState, call::Target::kIntermediateStates}) {
+  const bool in_place = call::has_pool(record) && initial != nullptr;
+  for (const auto target :
+       {call::Target::kFinalState, call::Target::kIntermediateStates, call::Target::kCheckpoints}) {
     const bool final = target == call::Target::kFinalState;
-    const auto state = outputs.find(final ? "final_state" : "intermediate_states");
+    const auto state = outputs.find(std::string(call::name_of(target)));
     if (state == outputs.end()) continue;
     const call::Tensor before = state->second;
-    const std::int64_t size = d.HV * d.state_size();
-    const auto writer = writers(plan, target, size == 0 ? 0 : before.size() / size);
+    const call::Strides at = call::output_strides(record, d, call::name_of(target));
+    const auto writer = writers(plan, target, at.row == 0 ? 0 : before.size() / at.row);
     OutputPlace p{.is_state = true};
     for (p.block = 0; p.block < std::ssize(writer); ++p.block) {
-      p.sequence = writer[static_cast<std::size_t>(p.block)];
+      p.sequence = writer[static_cast<std::size_t>(p.block)].sequence;
+      p.after = writer[static_cast<std::size_t>(p.block)].after;
       if (p.sequence < 0) continue;
       for (p.head = 0; p.head < d.HV; ++p.head) {
-        const std::int64_t base = (p.block * d.HV + p.head) * d.state_size();
         for (std::int64_t i = 0; i < d.state_size(); ++i) {
-          p.key = vk ? i % d.K : i / d.V;
-          p.value = vk ? i / d.K : i % d.V;
-          p.index = base + i;
+          p.key = i / at.key % d.K;
+          p.value = i / at.value % d.V;
+          p.index = p.block * at.row + p.head * at.head + i;
           p.unwritten = final && in_place ? (*initial)[p.index] : kUnwritten;
           state->second.set(p.index, f(before, p, before[p.index]));
         }

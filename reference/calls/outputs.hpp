@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Changed outputs: mistakes in where results go. What a kernel leaves unwritten is NaN in a buffer
-// of its own (o, intermediate states, the final states of a prefill call) and the old content in a
-// state pool, which decode and MTP kernels update in place.
+// of its own (o, states on the way, the final states of a prefill call without a pool) and the old
+// content in a state pool, which kernels update in place.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,13 @@ inline constexpr double kUnwritten = std::numeric_limits<double>::quiet_NaN();
 
 /// One element of one output tensor.
 struct OutputPlace {
-  bool is_state = false;      ///< of final_state or intermediate_states, else of o
+  bool is_state = false;      ///< of a tensor of states, else of o
   std::int64_t sequence = 0;  ///< that wrote it; -1: a slot that nobody writes
   std::int64_t block = 0;     ///< o: flattened token; else the [HV,state] block of the tensor
   std::int64_t head = 0;
   std::int64_t key = 0;  ///< states only
   std::int64_t value = 0;
+  std::int64_t after = 0;  ///< states only: tokens of the sequence
   std::int64_t index = 0;  ///< flat, in the tensor
   double unwritten = 0.0;  ///< what is there where the kernel does not write
 };

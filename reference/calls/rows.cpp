@@ -24,6 +24,15 @@ call::Tensor bounds_of(call::DType type, const std::vector<std::int64_t>& counts
   return integers(type, {std::ssize(bounds)}, bounds);
 }
 
+// The first row of the checkpoints of sequence `n`: they are packed as the sequences are.
+std::int64_t first_checkpoint(const call::Plan& plan, std::int64_t n) {
+  std::int64_t first = 0;
+  for (std::int64_t m = 0; m < n; ++m) {
+    first += std::ssize(plan.sequences[static_cast<std::size_t>(m)].checkpoints);
+  }
+  return first;
+}
+
 }  // namespace
 
 void change(call::Tensor& tensor, const std::function<double(std::int64_t, double)>& f) {
@@ -47,12 +56,17 @@ call::Record select_rows(const call::Record& record, const call::Plan& plan,
   call::Record changed = with_explicit_slots(record);
   std::vector<std::int64_t> tokens;
   std::vector<std::int64_t> counts;
+  std::vector<std::int64_t> checkpoints;
+  std::vector<std::int64_t> checkpoint_counts;
   for (const std::int64_t row : rows) {
     const call::Sequence& s = plan.sequences[static_cast<std::size_t>(row)];
     for (std::int64_t t = 0; t < s.token_count; ++t) tokens.push_back(s.first_token + t);
     counts.push_back(s.token_count);
+    checkpoint_counts.push_back(std::ssize(s.checkpoints));
+    const std::int64_t first = first_checkpoint(plan, row);
+    for (std::int64_t r = 0; r < std::ssize(s.checkpoints); ++r) checkpoints.push_back(first + r);
   }
-  const auto select = [&](const auto&, const auto& axes, call::Tensor& tensor) {
+  const auto select = [&](const auto& input, const auto& axes, call::Tensor& tensor) {
     switch (axes.front()) {
       case call::Axis::kRow:
       case call::Axis::kSequence:
@@ -62,7 +76,10 @@ call::Record select_rows(const call::Record& record, const call::Plan& plan,
         tensor = call::take(tensor, 0, tokens);
         break;
       case call::Axis::kBound:
-        tensor = bounds_of(tensor.dtype(), counts);
+        tensor = bounds_of(tensor.dtype(), input.name == "cu_seqlens" ? counts : checkpoint_counts);
+        break;
+      case call::Axis::kCheckpoint:
+        tensor = call::take(tensor, 0, checkpoints);
         break;
       default:  // the pool, and what every row shares
         break;

@@ -79,7 +79,7 @@ class AfterCall {
                                          const verdict::Budget& budget) const {
     const call::Dims& d = plan_.dims;
     const CallInputs inputs(record_);
-    const StateIndex index(record_, d);
+    const OutputIndex index(record_, d);
     bool fails = false;
     for (const call::Sequence& sequence : plan_.sequences) {
       for (const call::Snapshot& s : sequence.snapshots) {
@@ -92,7 +92,7 @@ class AfterCall {
             for (std::int64_t i = 0; i < d.K; ++i) {
               read += lane.q_row(0)[i] * inputs.initial_state[index(s.block, head, i, v)];
             }
-            const auto at = static_cast<std::size_t>((token * d.HV + head) * d.V + v);
+            const std::size_t at = index.o(token, head, v);
             const double y = o[static_cast<std::int64_t>(at)];
             if (!(std::fabs(y - read) <= budget.around(read, budget.spread(at)))) return false;
             fails = fails || failing.failing[at] != 0;

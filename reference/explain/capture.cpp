@@ -48,6 +48,28 @@ void select(verdict::Expected& e, const Selection& s) {
   e.exact.shape = call::taken_shape(e.exact.shape, s.axis, std::ssize(*s.indices));
 }
 
+// The checkpoints that a cut call still reaches.
+struct Checkpoints {
+  Indices offsets, bounds;  // empty: the call has none
+  Indices kept;
+  std::vector<double> new_bounds{0.0};
+
+  explicit Checkpoints(const call::Record& call) {
+    if (call.find_input("checkpoint_offsets") == nullptr) return;
+    offsets = call.inputs.at("checkpoint_offsets").to_integers();
+    bounds = call.inputs.at("cu_checkpoints").to_integers();
+  }
+
+  /// Those of sequence `n`, which keeps its first `tokens` tokens.
+  void keep(std::size_t n, std::int64_t tokens) {
+    if (bounds.empty()) return;
+    for (std::int64_t r = bounds[n]; r < bounds[n + 1]; ++r) {
+      if (offsets[static_cast<std::size_t>(r)] <= tokens) kept.push_back(r);
+    }
+    new_bounds.push_back(static_cast<double>(kept.size()));
+  }
+};
+
 class Cutter {
  public:
   explicit Cutter(const Capture& capture) : result_(capture) {}
@@ -63,6 +85,7 @@ class Cutter {
                                : std::min<std::int64_t>(sequences, std::ssize(bounds) - 1);
     Indices kept;
     std::vector<double> new_bounds{0.0};
+    Checkpoints checkpoints(result_.call);
     bool shortened = false;
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
       const std::int64_t length = bounds[i + 1] - bounds[i];
@@ -70,6 +93,7 @@ class Cutter {
       shortened = shortened || count < length;
       for (std::int64_t t = 0; t < count; ++t) kept.push_back(bounds[i] + t);
       new_bounds.push_back(static_cast<double>(kept.size()));
+      checkpoints.keep(i, count);
     }
     const Indices rows = call::all_indices(n);
     const call::Dims dims = call::validate(result_.call);
@@ -79,13 +103,19 @@ class Cutter {
     }
     cut(dims, call::Axis::kPackedToken, kept);
     cut(dims, call::Axis::kSequence, rows);
-    call::Tensor& old_bounds = result_.call.inputs.at("cu_seqlens");
-    old_bounds = call::Tensor(old_bounds.dtype(), {std::ssize(new_bounds)}, new_bounds);
+    cut(dims, call::Axis::kCheckpoint, checkpoints.kept);
+    set_bounds("cu_seqlens", new_bounds);
+    if (!checkpoints.bounds.empty()) set_bounds("cu_checkpoints", checkpoints.new_bounds);
   }
 
   Capture take() { return std::move(result_); }
 
  private:
+  void set_bounds(const char* name, const std::vector<double>& bounds) {
+    call::Tensor& tensor = result_.call.inputs.at(name);
+    tensor = call::Tensor(tensor.dtype(), {std::ssize(bounds)}, bounds);
+  }
+
   // The same indices of every tensor that has this axis. Inputs that nobody reads may have any
   // shape; those that fit are cut as well, since a mistake may be to read them.
   void cut(const call::Dims& dims, call::Axis axis, const Indices& indices) {
@@ -129,9 +159,13 @@ Capture make_capture(const verdict::Judgement& judgement) {
   return capture;
 }
 
+bool is_cut_by_tokens(const call::Record& call) {
+  return call.mode == call::Mode::kPrefill && !call::has_pool(call);
+}
+
 Capture cut(const Capture& capture, const Cut& what) {
   Cutter cutter(capture);
-  if (capture.call.mode == call::Mode::kPrefill && (what.sequences >= 0 || what.tokens >= 0)) {
+  if (is_cut_by_tokens(capture.call) && (what.sequences >= 0 || what.tokens >= 0)) {
     cutter.prefill(what.sequences, what.tokens);
   }
   if (!what.values.empty()) cutter.values(what.values);

@@ -35,8 +35,12 @@ struct Cut {
   std::int64_t tokens = -1;          ///< prefill: the first of each sequence; -1: all
 };
 
-/// The part of a prefill capture. final_state is left out where a sequence loses tokens. Other
-/// modes are cut in value channels only: their rows are bound together by the pool.
+/// Whether a call is cut by sequences and tokens as well as by value channels: a prefill without a
+/// pool. A pool binds the rows of a call together.
+[[nodiscard]] bool is_cut_by_tokens(const call::Record& call);
+
+/// The part of a capture. final_state is left out where a sequence loses tokens, and so are the
+/// checkpoints behind the last token that it keeps.
 [[nodiscard]] Capture cut(const Capture& capture, const Cut& what);
 
 }  // namespace goldenrule::explain

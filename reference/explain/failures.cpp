@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/explain/failures.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "fixtures/call/operation.hpp"
@@ -12,20 +13,15 @@ Grid::Grid(const call::Record& record, const call::Dims& dims, const std::string
     : heads(dims.HV), values(dims.V) {
   const call::TensorRow& row = *call::find_row(record, call::Group::kOutput, name);
   const std::vector<call::Axis> axes = call::axes_of(record, row);
-  const auto stride = [&](call::Axis axis) {
-    std::int64_t inner = 1;
-    for (std::size_t i = axes.size(); i-- > 0 && axes[i] != axis;) {
-      inner *= call::extent_of(dims, axes[i]);
-    }
-    return inner;
-  };
-  const bool has_keys = call::find_axis(axes, call::Axis::kKey).has_value();
-  keys = has_keys ? dims.K : 1;
-  key_stride = has_keys ? stride(call::Axis::kKey) : 1;
-  value_stride = stride(call::Axis::kValue);
-  if (axes.front() == call::Axis::kSlot || axes.front() == call::Axis::kSequence) {
-    slots = axes.front() == call::Axis::kSlot;
-    for (std::int64_t slot = 0; slot < dims.slots; ++slot) rows.push_back({slot, -1});
+  const call::Strides strides = call::strides_of(record, dims, row);
+  keys = strides.key > 0 ? dims.K : 1;
+  key_stride = std::max<std::int64_t>(strides.key, 1);
+  value_stride = strides.value;
+  slots = axes.front() == call::Axis::kSlot;
+  checkpoints = axes.front() == call::Axis::kCheckpoint;
+  if (slots || checkpoints || axes.front() == call::Axis::kSequence) {
+    const std::int64_t count = call::extent_of(dims, axes.front());
+    for (std::int64_t r = 0; r < count; ++r) rows.push_back({r, -1});
   } else if (axes.front() == call::Axis::kPackedToken) {
     const std::vector<std::int64_t> bounds = record.inputs.at("cu_seqlens").to_integers();
     for (std::size_t n = 0; n + 1 < bounds.size(); ++n) {

@@ -2,7 +2,7 @@
 //
 // Which elements of the outputs fail, and where they lie in the terms of the call. Every output is
 // viewed as rows x value heads x key channels x value channels: a row is one token of o, one slot
-// of final_state or one token of intermediate_states; o has one key channel.
+// of final_state, one token of intermediate_states or one checkpoint; o has one key channel.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace goldenrule::explain {
 
 struct Row {
-  std::int64_t sequence = 0;  ///< sequence, batch row, or slot of the pool
+  std::int64_t sequence = 0;  ///< sequence, batch row, slot of the pool, or checkpoint
   std::int64_t token = -1;    ///< within the sequence; -1: the tensor has no token axis
 };
 
@@ -27,8 +27,10 @@ struct Grid {
   std::vector<Row> rows;
   std::int64_t heads = 0, keys = 0, values = 0;
   std::int64_t key_stride = 0, value_stride = 0;
-  bool slots = false;  ///< rows are slots of a pool, not sequences
+  bool slots = false;        ///< rows are slots of a pool, not sequences
+  bool checkpoints = false;  ///< rows are checkpoints, not sequences
 
+  [[nodiscard]] bool by_sequence() const { return !slots && !checkpoints; }
   [[nodiscard]] std::int64_t head_stride() const { return keys * values; }
   [[nodiscard]] std::int64_t row_stride() const { return heads * keys * values; }
   [[nodiscard]] std::int64_t row_of(std::int64_t i) const { return i / row_stride(); }

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 
+#include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 
 namespace goldenrule::explain {
@@ -28,9 +30,14 @@ void mark(PredictedOutput& output, std::size_t first, std::size_t count) {
 // One value head of one sequence.
 class Lane {
  public:
-  Lane(const call::Dims& dims, const call::Sequence& sequence, std::int64_t head,
-       Prediction& prediction)
-      : dims_(dims), sequence_(sequence), head_(head), prediction_(prediction) {}
+  Lane(const call::Record& record, const call::Dims& dims, const call::Sequence& sequence,
+       std::int64_t head, Prediction& prediction)
+      : dims_(dims),
+        output_(call::output_strides(record, dims, "o")),
+        state_(call::output_strides(record, dims, "final_state")),
+        sequence_(sequence),
+        head_(head),
+        prediction_(prediction) {}
 
   // Tokens before the first overflow; all of them where there is none.
   [[nodiscard]] std::int64_t finite_tokens() const {
@@ -64,17 +71,17 @@ class Lane {
   }
 
  private:
-  static const char* name(const call::Snapshot& s) {
-    return s.target == call::Target::kFinalState ? "final_state" : "intermediate_states";
-  }
+  static std::string name(const call::Snapshot& s) { return std::string(call::name_of(s.target)); }
+  // Where the values of one token, or of one state, begin.
   [[nodiscard]] std::size_t row(std::int64_t t) const {
-    return static_cast<std::size_t>(((sequence_.first_token + t) * dims_.HV + head_) * dims_.V);
+    return output_(sequence_.first_token + t, head_, 0, 0);
   }
   [[nodiscard]] std::size_t block(const call::Snapshot& s) const {
-    return static_cast<std::size_t>((s.block * dims_.HV + head_) * dims_.state_size());
+    return state_(s.block, head_, 0, 0);
   }
 
   const call::Dims& dims_;
+  const call::Strides output_, state_;
   const call::Sequence& sequence_;
   const std::int64_t head_;
   Prediction& prediction_;
@@ -88,7 +95,7 @@ void mark_overflows(const Capture& capture, Prediction& prediction) {
   for (const call::Sequence& sequence : plan.sequences) {
     if (sequence.padded) continue;
     for (std::int64_t head = 0; head < plan.dims.HV; ++head) {
-      Lane lane(plan.dims, sequence, head, prediction);
+      Lane lane(capture.call, plan.dims, sequence, head, prediction);
       const std::int64_t finite = lane.finite_tokens();
       if (finite < sequence.token_count) lane.mark_from(finite / chunk * chunk);
     }

@@ -119,6 +119,7 @@ class TensorPattern {
   // Sequences that are too short to reach the first failing token say nothing by being right.
   [[nodiscard]] std::string sequence_words() const {
     if (grid_.slots) return axis_words({"slot", "slots", "p"}, rows_);
+    if (grid_.checkpoints) return axis_words({"checkpoint", "checkpoints", "r"}, rows_);
     std::vector<TokenMask> masks = token_masks();
     std::int64_t first = std::ssize(rows_);
     for (const TokenMask& mask : masks) {
@@ -153,12 +154,10 @@ class TensorPattern {
 
   [[nodiscard]] std::vector<TokenMask> token_masks() const {
     std::vector<TokenMask> masks;
-    if (!grid_.slots) masks.resize(static_cast<std::size_t>(dims_.rows));
+    if (!grid_.by_sequence()) return masks;
+    masks.resize(static_cast<std::size_t>(dims_.rows));
     for (std::size_t r = 0; r < grid_.rows.size(); ++r) {
-      const Row& row = grid_.rows[r];
-      if (!grid_.slots) {
-        masks[static_cast<std::size_t>(row.sequence)].push_back(rows_[r] > 0 ? 1 : 0);
-      }
+      masks[static_cast<std::size_t>(grid_.rows[r].sequence)].push_back(rows_[r] > 0 ? 1 : 0);
     }
     return masks;
   }

@@ -32,7 +32,7 @@ bool better(const Candidate& a, const Candidate& b) {
 
 std::int64_t steps_of(const Capture& capture) {
   const call::Dims d = call::validate(capture.call);
-  return (d.tokens + d.slots) * d.HV * d.state_size();
+  return (d.tokens + d.slots + d.checkpoints) * d.HV * d.state_size();
 }
 
 std::optional<Candidate> evaluate(const Trial& trial, const Hypothesis& hypothesis, SpreadBy by) {
@@ -73,7 +73,7 @@ std::vector<Capture> screening_cuts(const Capture& capture, std::span<const Fail
   }
   std::ranges::sort(columns.values);
   cuts.push_back(cut(capture, columns));
-  if (capture.call.mode == call::Mode::kPrefill) {
+  if (is_cut_by_tokens(capture.call)) {
     const std::int64_t per_token = d.HV * d.K * d.V;
     const std::int64_t tokens =
         std::max<std::int64_t>(affordable / per_token / std::max<std::int64_t>(d.rows, 1), 1);

@@ -148,9 +148,8 @@ class Chain {
         const delta::TokenBounds& b = lane.bounds[static_cast<std::size_t>(t)];
         const double step = b.spectral * b.alpha_max;
         carried = {carried.random2 * step * step, carried.sure * step};
-        const auto at = static_cast<std::size_t>(
-            ((sequence.first_token + s.begin + t) * d_.HV + head) * d_.V + x);
-        const auto there = static_cast<std::size_t>(((first + t) * d_.HV + head) * d_.V + x);
+        const std::size_t at = index_.o(sequence.first_token + s.begin + t, head, x);
+        const std::size_t there = index_.o(first + t, head, x);
         claim("o", at, run, there,
               sum_of(granted.at("o")[there].bound, b.q_norm * carried.error()));
       }
@@ -173,8 +172,7 @@ class Chain {
                     double bound) {
     for (const call::Snapshot& snapshot : sequence.snapshots) {
       if (snapshot.after != tokens) continue;
-      const bool final = snapshot.target == call::Target::kFinalState;
-      claim(final ? "final_state" : "intermediate_states", index_(snapshot.block, head, i, x), run,
+      claim(std::string(call::name_of(snapshot.target)), index_(snapshot.block, head, i, x), run,
             there, bound);
     }
   }
@@ -193,7 +191,7 @@ class Chain {
   const call::Dims& d_;
   const Mode mode_;
   const delta::CallInputs inputs_;
-  const delta::StateIndex index_;
+  const delta::OutputIndex index_;
   std::vector<std::vector<std::int64_t>> ends_;
   call::Tensor states_;
   std::vector<Carried> carried_;  // of every sequence, head and value column

@@ -25,7 +25,7 @@ bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)
 Run make_run(call::Record record, const Kernel& kernel, const contract::Contract& contract) {
   Run run{.record = std::move(record), .plan = {}, .outputs = {}};
   run.outputs = calls::stored(run.record, contract, kernel(run.record));
-  run.plan = call::make_plan(run.record, run.outputs.contains("intermediate_states"));
+  run.plan = call::make_plan(run.record, call::has_kept_states(run.outputs));
   for (const char* name : {"o", "final_state"}) {
     if (!run.outputs.contains(name)) {
       throw Error(ErrorKind::kSchema, "/outputs/" + std::string(name), "an output of the kernel",
@@ -61,10 +61,9 @@ Run Trial::run(call::Record record) const {
 }
 
 Grants Trial::granted(const Run& run) const {
-  const verdict::Expectations evaluation =
-      verdict::expect(delta::slice(), run.record, *contract_, scalar::Precision::kDouble,
-                      {.intermediate_states = run.outputs.contains("intermediate_states")},
-                      verdict::GrantDetail::kTerms);
+  const verdict::Expectations evaluation = verdict::expect(
+      delta::slice(), run.record, *contract_, scalar::Precision::kDouble,
+      {.kept_states = call::has_kept_states(run.outputs)}, verdict::GrantDetail::kTerms);
   Grants grants;
   for (const auto& [name, tensor] : run.outputs) {
     const verdict::Expected& expected = evaluation.outputs.at(name);
@@ -185,13 +184,13 @@ void pair_sequences(const Run& base, std::int64_t n, const Run& other, std::int6
   const call::Sequence& a = base.plan.sequences[static_cast<std::size_t>(n)];
   const call::Sequence& b = other.plan.sequences[static_cast<std::size_t>(m)];
   std::vector<Pair>& o = pairs["o"];
+  const call::Strides output = call::output_strides(base.record, d, "o");
   for (std::int64_t t = 0; t < a.token_count; ++t) {
     for (std::int64_t j = 0; j < d.HV; ++j) {
-      const std::int64_t from = ((a.first_token + t) * d.HV + j) * d.V;
-      const std::int64_t to =
-          ((b.first_token + t) * d.HV + heads[static_cast<std::size_t>(j)]) * d.V;
+      const std::int64_t head = heads[static_cast<std::size_t>(j)];
       for (std::int64_t x = 0; x < d.V; ++x) {
-        o.push_back({static_cast<std::size_t>(from + x), static_cast<std::size_t>(to + x), t + 1});
+        o.push_back(
+            {output(a.first_token + t, j, 0, x), output(b.first_token + t, head, 0, x), t + 1});
       }
     }
   }
@@ -199,8 +198,7 @@ void pair_sequences(const Run& base, std::int64_t n, const Run& other, std::int6
   for (std::size_t i = 0; i < a.snapshots.size(); ++i) {
     const call::Snapshot& from = a.snapshots[i];
     const call::Snapshot& to = b.snapshots.at(i);
-    std::vector<Pair>& states =
-        pairs[from.target == call::Target::kFinalState ? "final_state" : "intermediate_states"];
+    std::vector<Pair>& states = pairs[std::string(call::name_of(from.target))];
     for (std::int64_t j = 0; j < d.HV; ++j) {
       const std::int64_t at = (from.block * d.HV + j) * size;
       const std::int64_t there = (to.block * d.HV + heads[static_cast<std::size_t>(j)]) * size;

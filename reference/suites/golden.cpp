@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "fixtures/call/plan.hpp"
 #include "reference/calls/kernel.hpp"
 #include "reference/delta/oracle/stages.hpp"
 #include "reference/suites/slices.hpp"
@@ -50,9 +51,9 @@ std::map<std::string, call::TensorMap> compute_budgets(
   if (contracts.empty()) return {};
   const call::Record& record = fixture.record;
   const verdict::Slice& slice = slice_of(record.op);
-  verdict::Expectations expected = slice.evaluate(
-      record, scalar::Precision::kDouble,
-      {.certify = false, .intermediate_states = fixture.golden.contains("intermediate_states")});
+  verdict::Expectations expected =
+      slice.evaluate(record, scalar::Precision::kDouble,
+                     {.certify = false, .kept_states = call::has_kept_states(fixture.golden)});
   std::map<std::string, call::TensorMap> budgets;
   for (const contract::Contract& contract : contracts) {
     slice.grant(record, contract, verdict::GrantDetail::kSpread, expected);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/plan.hpp"
 #include "reference/suites/golden.hpp"
 #include "reference/suites/slices.hpp"
 
@@ -77,8 +78,7 @@ bool has_nonfinite(const verdict::Exact& expected) {
 
 verdict::Expectations recompute(const schema::Fixture& fixture, Precision tier) {
   return slice_of(fixture.record.op)
-      .evaluate(fixture.record, tier,
-                {.intermediate_states = fixture.golden.contains("intermediate_states")});
+      .evaluate(fixture.record, tier, {.kept_states = call::has_kept_states(fixture.golden)});
 }
 
 // Whether double precision alone shows that the file is right. Where its own radius is not small

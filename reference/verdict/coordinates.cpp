@@ -8,6 +8,8 @@
 namespace goldenrule::verdict {
 namespace {
 
+constexpr const char* kAfter = "after";  // so many tokens
+
 // The last sequence that begins at or before the packed token and is not empty there.
 std::pair<std::int64_t, std::int64_t> locate_packed(const call::Record& record,
                                                     std::int64_t token) {
@@ -15,6 +17,15 @@ std::pair<std::int64_t, std::int64_t> locate_packed(const call::Record& record,
   const auto after = std::upper_bound(bounds.begin(), bounds.end(), token);
   const auto sequence = after - bounds.begin() - 1;
   return {sequence, token - bounds[static_cast<std::size_t>(sequence)]};
+}
+
+// The sequence of a checkpoint, and the tokens after which it is taken.
+std::pair<std::int64_t, std::int64_t> locate_checkpoint(const call::Record& record,
+                                                        std::int64_t row) {
+  const std::vector<std::int64_t> bounds = record.inputs.at("cu_checkpoints").to_integers();
+  const auto after = std::upper_bound(bounds.begin(), bounds.end(), row);
+  return {after - bounds.begin() - 1,
+          static_cast<std::int64_t>(record.inputs.at("checkpoint_offsets")[row])};
 }
 
 // A row of a decode or MTP call is a sequence, and o and states have no heads but those of v.
@@ -41,8 +52,13 @@ Coordinates coordinates(const call::Record& record, const std::string& name,
       const auto [sequence, token] = locate_packed(record, index[i]);
       names.emplace_back("sequence", sequence);
       names.emplace_back("token", token);
-    } else {
-      names.emplace_back(word_for(axes[i]), index[i]);
+      continue;
+    }
+    names.emplace_back(word_for(axes[i]), index[i]);
+    if (axes[i] == call::Axis::kCheckpoint) {
+      const auto [sequence, after] = locate_checkpoint(record, index[i]);
+      names.emplace_back("sequence", sequence);
+      names.emplace_back(kAfter, after);
     }
   }
   // Key before value, whatever the layout of the state.
@@ -54,6 +70,7 @@ std::string to_string(const Coordinates& coordinates) {
   std::string text;
   for (const auto& [name, value] : coordinates) {
     text += (text.empty() ? "" : ", ") + name + " " + std::to_string(value);
+    if (name == kAfter) text += value == 1 ? " token" : " tokens";
   }
   return text;
 }

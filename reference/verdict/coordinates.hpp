@@ -20,7 +20,8 @@ using Coordinates = std::vector<std::pair<std::string, std::int64_t>>;
 [[nodiscard]] Coordinates coordinates(const call::Record& record, const std::string& name,
                                       const call::Shape& index);
 
-/// "sequence 2, token 17, head 3, value 101"
+/// "sequence 2, token 17, head 3, value 101"; of a state on the way of a prefill call
+/// "checkpoint 3, sequence 1, after 128 tokens, head 2, key 60, value 29".
 [[nodiscard]] std::string to_string(const Coordinates& coordinates);
 
 }  // namespace goldenrule::verdict

@@ -51,9 +51,9 @@ struct Exact {
 
 /// Which outputs are evaluated, and whether with a certificate.
 struct EvaluationOptions {
-  bool certify = true;              ///< false: radius is left at infinity, reach2 empty
-  bool final_state = true;          ///< computes it
-  bool intermediate_states = true;  ///< computes them where the call has them
+  bool certify = true;      ///< false: radius is left at infinity, reach2 empty
+  bool final_state = true;  ///< computes it
+  bool kept_states = true;  ///< computes those on the way (call::Plan::kept_states)
 };
 
 /// What one contract grants one output tensor, beside half an ulp of storage: vectors per element.

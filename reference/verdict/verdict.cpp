@@ -8,6 +8,7 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
+#include "fixtures/call/plan.hpp"
 #include "fixtures/call/widening.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/verdict/budget.hpp"
@@ -95,7 +96,7 @@ std::int64_t count_nonfinite(const call::Record& record) {
 EvaluationOptions outputs_of(const call::Record& record) {
   return {.certify = true,
           .final_state = record.outputs.contains("final_state"),
-          .intermediate_states = record.outputs.contains("intermediate_states")};
+          .kept_states = call::has_kept_states(record.outputs)};
 }
 
 CaseReport judge_all(const call::Record& record, const contract::Contract& contract,
@@ -115,10 +116,24 @@ CaseReport judge_all(const call::Record& record, const contract::Contract& contr
   return report;
 }
 
+const char* row_word(call::Axis axis) {
+  switch (axis) {
+    case call::Axis::kPackedToken:
+      return "packed token";
+    case call::Axis::kSlot:
+    case call::Axis::kSequence:
+      return "slot";
+    case call::Axis::kCheckpoint:
+      return "checkpoint";
+    default:
+      return "row";
+  }
+}
+
 // Coordinates of what the report points at, and what its rows count.
 void name_places(const call::Record& record, TensorReport& report) {
-  const bool packed = record.mode == call::Mode::kPrefill && report.name == "o";
-  report.row_word = packed ? "packed token" : report.name == "final_state" ? "slot" : "row";
+  const call::TensorRow& row = *call::find_row(record, call::Group::kOutput, report.name);
+  report.row_word = row_word(call::axes_of(record, row).front());
   if (report.worst) {
     report.worst->coordinates = coordinates(record, report.name, report.worst->index);
   }
@@ -127,12 +142,29 @@ void name_places(const call::Record& record, TensorReport& report) {
   }
 }
 
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// The outputs that a call of this operation may have, or those that this one produces.
+std::vector<std::string> output_names(const call::Record& record, call::Presence least) {
+  std::vector<std::string> names;
+  for (const call::TensorRow& row : call::operation(record.op).tensors) {
+    if (row.group == call::Group::kOutput && row.presence(record) >= least) {
+      names.emplace_back(row.name);
+    }
+  }
+  return names;
+}
+
 // The outputs that are asked for.
 void keep_only(const std::vector<std::string>& only, call::Record& record) {
   for (const std::string& name : only) {
     if (call::find_row(record, call::Group::kOutput, name) == nullptr) {
-      throw Error(ErrorKind::kArgument, "--only", "o, final_state or intermediate_states",
-                  "'" + name + "'");
+      throw Error(ErrorKind::kArgument, "--only",
+                  listed(output_names(record, call::Presence::kAbsent)), "'" + name + "'");
     }
   }
   if (only.empty()) return;
@@ -148,23 +180,11 @@ std::string origin_of(const call::Record& record, const contract::Contract& chos
   return "by mode and types; the file claims " + record.contract + ", which is not tighter";
 }
 
-std::vector<std::string> produced_outputs(const call::Record& record) {
-  std::vector<std::string> names{"o"};
-  if (record.convention.disable_state_update == 0) names.emplace_back("final_state");
-  return names;
-}
-
 bool applies_rule(const Expectations& expected) {
   return std::ranges::any_of(expected.outputs, [](const auto& item) {
     const std::vector<Touch>& touched = item.second.exact.touched;
     return std::ranges::find(touched, Touch::kComputed) != touched.end();
   });
-}
-
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
 }
 
 // What the call says of the whole, and the file's reason: that of its first tensor with the file's
@@ -173,7 +193,8 @@ void conclude(CaseReport& report, const call::Record& record, const Expectations
               const std::vector<std::string>& wanted) {
   report.nonfinite_inputs = count_nonfinite(record);
   for (TensorReport& tensor : report.tensors) name_places(record, tensor);
-  for (const std::string& name : wanted.empty() ? produced_outputs(record) : wanted) {
+  for (const std::string& name :
+       wanted.empty() ? output_names(record, call::Presence::kRequired) : wanted) {
     if (!record.outputs.contains(name)) report.absent.push_back(name);
   }
   const bool passes = report.verdict == Verdict::kExact || report.verdict == Verdict::kWithinBudget;

@@ -141,7 +141,7 @@ TEST_CASE("plan: the scatter form starts at the last accepted token's slot") {
 TEST_CASE("plan: a disabled update leaves the pool alone and still shows the states") {
   const Record r = without_update(with(mtp(), "state_indices", integers({5, -1, 5})));
   const Plan plan = make_plan(r, true);
-  CHECK(plan.has_intermediate_states);
+  CHECK(plan.kept_states == kIntermediate);
   for (const std::size_t row : {std::size_t{0}, std::size_t{2}}) {
     CHECK(plan.sequences[row].start_block == 5);  // shared: nobody writes it
     REQUIRE(plan.sequences[row].snapshots.size() == 4);
@@ -163,7 +163,7 @@ TEST_CASE("plan: prefill, with and without start states, with empty sequences") 
              {{0, 3, -1, false, {{3, kFinal, 0}}},
               {3, 0, -1, false, {{0, kFinal, 1}}},
               {3, 5, -1, false, {{5, kFinal, 2}}}});
-  CHECK_FALSE(make_plan(prefill(), true).has_intermediate_states);
+  CHECK_FALSE(make_plan(prefill(), true).kept_states.has_value());
   check_plan(with(prefill(), "initial_state", floats({3, kHV, kV, kK})), false,
              {{0, 3, 0, false, {{3, kFinal, 0}}},
               {3, 0, 1, false, {{0, kFinal, 1}}},

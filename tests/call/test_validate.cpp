@@ -335,8 +335,9 @@ TEST_CASE("validate: inputs that the call would not read") {
   check_rows({
       {"misspelt", with(mtp(), "state_indexes", integers({0, 1, 2})),
        ignored("state_indexes", "mtp")},
-      {"slots of a prefill", with(prefill(), "state_indices", integers({0, 1, 2})),
-       ignored("state_indices", "prefill")},
+      {"other slots of a prefill without a pool",
+       with(prefill(), "output_state_indices", integers({0, 1, 2})),
+       ignored("output_state_indices", "prefill")},
       {"lengths of a decode", with(decode(), "cu_seqlens", integers({0, 1})),
        ignored("cu_seqlens", "decode")},
       {"accepted counts of a decode", with(decode(), "accepted_tokens", integers({1, 1, 1})),

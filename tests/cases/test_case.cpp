@@ -172,7 +172,15 @@ TEST_CASE("a key that the mode cannot use is refused") {
   check_refused(with(kDecode, "disable_state_update=1"), ErrorKind::kValue, "disable");
   check_refused(with(kDecode, "h0=1"), ErrorKind::kValue, "h0");
   check_refused(with(kPrefill, "B=5"), ErrorKind::kValue, "B: ");
-  check_refused(with(kPrefill, "slots=permuted"), ErrorKind::kValue, "slots");
+  check_refused(with(kPrefill, "slots=scatter"), ErrorKind::kValue, "slots");
+  check_refused(with(kPrefill, "P=9"), ErrorKind::kValue, "no pool");
+  check_refused(with(kPrefill, "slots=permuted h0=1"), ErrorKind::kValue, "h0");
+  check_refused(with(kPrefill, "every=32"), ErrorKind::kValue, "every");
+  check_refused(with(kPrefill, "checkpoints=listed every=32"), ErrorKind::kValue, "every");
+  check_refused(with(kPrefill, "checkpoints=after every=0"), ErrorKind::kValue, "every");
+  check_refused(with(kPrefill, "checkpoints=continued every=1"), ErrorKind::kValue, "every");
+  check_refused(with(kPrefill, "checkpoints=sometimes"), ErrorKind::kValue, "after, before");
+  check_refused(with(kDecode, "checkpoints=after"), ErrorKind::kValue, "checkpoints");
   check_refused(with(kPrefill, "h0=2"), ErrorKind::kValue, "0 or 1");
   check_refused(with(kMtp, "disable_state_update=2"), ErrorKind::kValue, "0 or 1");
 }

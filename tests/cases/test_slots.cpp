@@ -107,3 +107,56 @@ TEST_CASE("index tensors have the index type") {
   CHECK(integers(prefill, "cu_seqlens") == std::vector<std::int64_t>{0, 3, 3, 5, 7});
   CHECK_FALSE(prefill.inputs.contains("initial_state"));
 }
+
+TEST_CASE("slot patterns of a prefill are those of its sequences") {
+  const char* line = "op=gdn mode=prefill lens=3,0,2,2,5,1 H=1 HV=1 K=4 V=4 slots=";
+  const call::Record padded = record_of(line + std::string("padded"));
+  const auto slots = integers(padded, "state_indices");
+  REQUIRE(slots.size() == 6);
+  CHECK((slots[2] == -1 && slots[5] == -1));
+  CHECK(padded.inputs.at("initial_state").shape()[0] == 8);  // two that nobody names
+  const call::Record separate = record_of(line + std::string("separate"));
+  CHECK(separate.inputs.at("initial_state").shape()[0] == 14);
+  CHECK(integers(separate, "output_state_indices").size() == 6);
+  CHECK(record_of(line + std::string("permuted P=9")).inputs.at("initial_state").shape()[0] == 9);
+  CHECK_FALSE(record_of(line + std::string("none")).inputs.contains("initial_state"));
+}
+
+TEST_CASE("checkpoints are where they are named after") {
+  using Offsets = std::vector<std::vector<std::int64_t>>;
+  const auto of = [](const std::string& keys) {
+    return checkpoint_offsets(
+        parse("op=gdn mode=prefill lens=130,64,0,1,63,65 H=1 HV=1 K=4 V=4 " + keys));
+  };
+  CHECK(of("").empty());
+  CHECK(of("checkpoints=after") == Offsets{{64, 128}, {64}, {}, {}, {}, {64}});
+  CHECK(of("checkpoints=before") == Offsets{{0, 64, 128}, {0}, {}, {0}, {0}, {0, 64}});
+  CHECK(of("checkpoints=after every=65") == Offsets{{65, 130}, {}, {}, {}, {}, {65}});
+  const Offsets continued = of("checkpoints=continued every=40");
+  for (const auto& offsets : continued) {
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      CHECK(offsets[i] == offsets[0] + 40 * static_cast<std::int64_t>(i));
+    }
+    if (!offsets.empty()) CHECK((offsets[0] > 0 && offsets[0] < 40));
+  }
+  CHECK(continued[0].size() >= 3);
+  const Offsets listed = of("checkpoints=listed");
+  CHECK(listed[0].front() == 0);
+  CHECK(listed[0].back() == 130);
+  CHECK(listed[1].back() == 64);
+  CHECK(listed[1].front() > 0);
+  CHECK(listed[2].empty());
+  CHECK(listed[5].empty());
+  CHECK(listed != of("checkpoints=listed seed=1"));
+}
+
+TEST_CASE("checkpoints are packed as the sequences are") {
+  const call::Record r = record_of(
+      "op=kda mode=prefill lens=5,0,4 H=1 HV=1 K=4 V=4 checkpoints=before every=2 index=i32");
+  CHECK(integers(r, "checkpoint_offsets") == std::vector<std::int64_t>{0, 2, 4, 0, 2});
+  CHECK(integers(r, "cu_checkpoints") == std::vector<std::int64_t>{0, 3, 3, 5});
+  CHECK(r.inputs.at("checkpoint_offsets").dtype() == call::DType::kI32);
+  CHECK(golden_bytes(
+            parse("op=gdn mode=prefill lens=5 H=1 HV=1 K=4 V=4 checkpoints=before every=2")) ==
+        8 * (5 * 4 + (1 + 3) * 16));
+}

@@ -21,5 +21,16 @@ int main(void) {
     puts(message);
     return 1;
   }
+  goldenrule_gpu_prefill_args prefill;
+  goldenrule_gpu_prefill_defaults(&prefill);
+  prefill.V = prefill.H = prefill.HV = prefill.K = 1;
+  prefill.flags = GOLDENRULE_GPU_FLAG_PRECISE | GOLDENRULE_GPU_FLAG_NEVER_SPLIT;
+  prefill.N = -3;
+  if (goldenrule_gpu_prefill_validate(&prefill, message, sizeof message) !=
+          GOLDENRULE_GPU_INVALID_ARGUMENT ||
+      strcmp(message, "N: expected 0 to 2147483646, actual -3") != 0) {
+    puts(message);
+    return 1;
+  }
   return strcmp(goldenrule_gpu_status_name(GOLDENRULE_GPU_OK), "ok") == 0 ? 0 : 1;
 }

@@ -28,9 +28,17 @@ goldenrule_gpu_tensor no_memory(const std::string& /*name*/, const call::Tensor&
 
 goldenrule_gpu_status validate(call::Record record, std::string& message) {
   record.outputs = gpu::make_outputs(record, gpu::Update::kSeparate);
-  const goldenrule_gpu_recurrent_args args = gpu::make_args(record, no_memory);
   char text[256] = "";
-  const goldenrule_gpu_status status = goldenrule_gpu_recurrent_validate(&args, text, sizeof text);
+  goldenrule_gpu_status status = GOLDENRULE_GPU_OK;
+  if (record.mode == call::Mode::kPrefill) {
+    goldenrule_gpu_prefill_args args = gpu::make_prefill_args(record, no_memory);
+    args.workspace_size = goldenrule_gpu_prefill_workspace_size(&args);
+    if (args.workspace_size > 0) args.workspace = no_memory("", {}).data;
+    status = goldenrule_gpu_prefill_validate(&args, text, sizeof text);
+  } else {
+    const goldenrule_gpu_recurrent_args args = gpu::make_args(record, no_memory);
+    status = goldenrule_gpu_recurrent_validate(&args, text, sizeof text);
+  }
   message = text;
   return status;
 }
@@ -42,14 +50,15 @@ bool accepted(goldenrule_gpu_status status) {
 
 const char* const kNoF16State = "state.dtype: expected f32 or bf16, actual f16";
 
-TEST_CASE("decode and MTP cases of the suites: accepted, or refused for the type of the state") {
+TEST_CASE("cases of the suites: accepted, or refused for the type of the state") {
   int taken = 0, refused = 0;
   for (const char* suite : {"boundary", "stress"}) {
     for (const cases::Case& c : cases::load_suite(suite).cases) {
-      if (c.mode == call::Mode::kPrefill) continue;
       std::string message;
-      const goldenrule_gpu_status status = validate(cases::make_record(c), message);
-      if (c.state == DType::kF16) {
+      const call::Record record = cases::make_record(c);
+      const goldenrule_gpu_status status = validate(record, message);
+      const call::Tensor* start = record.find_input("initial_state");
+      if (start != nullptr && start->dtype() == DType::kF16) {
         CHECK(status == GOLDENRULE_GPU_UNSUPPORTED);
         CHECK(message == kNoF16State);
         ++refused;
@@ -91,8 +100,12 @@ TEST_CASE("calls that the reference takes and the kernels do not are refused, ne
   CHECK_THROWS_WITH_AS(static_cast<void>(call::make_plan(twice, false)),
                        doctest::Contains("each slot written once"), Error);
   const call::Record prefill = record_of("op=gdn mode=prefill lens=3 H=1 HV=1 K=8 V=8");
-  CHECK_THROWS_WITH_AS(static_cast<void>(gpu::make_outputs(prefill, gpu::Update::kInPlace)),
+  CHECK_THROWS_WITH_AS(static_cast<void>(gpu::make_args(prefill, no_memory)),
                        doctest::Contains("expected decode or mtp"), Error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(gpu::make_prefill_args(twice, no_memory)),
+                       doctest::Contains("expected prefill"), Error);
+  CHECK(message_of(record_of("op=kda mode=prefill lens=9 H=1 HV=1 K=257 V=8"),
+                   GOLDENRULE_GPU_INVALID_ARGUMENT) == "K: expected 1 to 256, actual 257");
 }
 
 }  // namespace

@@ -25,6 +25,17 @@ status = library.goldenrule_gpu_recurrent_validate(
     ctypes.byref(args), message, ctypes.c_size_t(256))
 assert (status, message.value) == (1, b"K: expected 1 to 256, actual 1000"), message.value
 
+Prefill = peer.args_type(library, "prefill")
+args = Prefill()
+library.goldenrule_gpu_prefill_defaults(ctypes.byref(args))
+assert args.struct_size == ctypes.sizeof(Prefill), args.struct_size
+assert (args.qk_norm, args.pad_slot, args.scale, args.checkpoint_every) == (1, -1, 1.0, 0)
+assert args.workspace is None and args.stream is None and args.start_positions.data is None
+args.V = args.H = args.HV = args.K = 1
+args.total = -1
+status = library.goldenrule_gpu_prefill_validate(ctypes.byref(args), message, ctypes.c_size_t(256))
+assert (status, message.value) == (1, b"total: expected 0 to 2147483647, actual -1"), message.value
+
 
 class Other:
     """A library with another aggregate."""

@@ -1,43 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels against the oracle: every decode and MTP case of the suites and every list of
-// case_lists.hpp, in guarded memory, judged element by element under the contract that its state
-// type declares. What the kernels refuse is counted and printed with the reason.
+// The decode and MTP kernels against the oracle: their cases of the suites and lists of
+// case_lists.hpp, judged element by element under the contract that the state type declares.
 //
 // One line again: GOLDENRULE_GPU_CASE='op=gdn mode=decode ..' test_gpu --test-case="one line"
 #include <cstdlib>
 #include <vector>
 
 #include "fixtures/call/error.hpp"
-#include "fixtures/cases/suite.hpp"
 #include "reference/verdict/verdict.hpp"
-#include "tests/gpu/case_lists.hpp"
-#include "tests/gpu/gpu_test.hpp"
-#include "tests/gpu/judge.hpp"
+#include "tests/gpu/check_cases.hpp"
 
 namespace goldenrule::test {
 namespace {
-
-const char* const kNoF16State =
-    "goldenrule_gpu_recurrent: expected ok, actual unsupported: state.dtype: expected f32 or bf16, "
-    "actual f16";
-
-void check_cases(const std::string& name, const std::vector<LiveCase>& list) {
-  Tallies tallies;
-  int failures = 0;
-  for (const LiveCase& c : list) {
-    const std::string complaint = run_case(c, tallies);
-    if (!complaint.empty() && ++failures <= 10) MESSAGE(canonical(c) << ": " << complaint);
-  }
-  print(name, tallies);
-  CHECK(failures == 0);
-  CHECK(!tallies.empty());
-}
-
-void check_list(const char* name) {
-  REQUIRE_GPU();
-  check_cases(name, parse_list(case_list(name).lines));
-}
 
 TEST_CASE("every K") { check_list("every K"); }
 TEST_CASE("every V") { check_list("every V"); }
@@ -57,33 +32,10 @@ TEST_CASE("intermediate states, accepted counts, disabled updates") {
 TEST_CASE("tuned shapes") { check_list("tuned shapes"); }
 TEST_CASE("the sanitizer matrix, judged") { check_list("sanitizer"); }
 
-/// In place, as a server runs the kernels, and into another pool, bit for bit the same.
-void check_suite(const std::string& name) {
-  REQUIRE_GPU();
-  std::vector<LiveCase> taken;
-  std::map<std::string, int> left_out;
-  for (const cases::Case& call : cases::load_suite(name).cases) {
-    const LiveCase c{.call = call, .change = "", .placement = {}};
-    if (call.mode == call::Mode::kPrefill) {
-      ++left_out["prefill: not a mode of these kernels"];
-    } else if (call.state == call::DType::kF16) {
-      CHECK_THROWS_WITH_AS(static_cast<void>(outputs_of(make_record(c))), kNoF16State, Error);
-      ++left_out["refused: f16 states"];
-    } else {
-      const call::Record record = make_record(c);
-      CHECK_MESSAGE(difference(outputs_of(record), outputs_of(record, {.separate = 1})) == "",
-                    record.case_line);
-      taken.push_back(c);
-    }
-  }
-  check_cases(name, taken);
-  for (const auto& [reason, count] : left_out) {
-    std::printf("  %d cases %s\n", count, reason.c_str());
-  }
-}
+bool is_recurrent(call::Mode mode) { return mode != call::Mode::kPrefill; }
 
-TEST_CASE("boundary: every element within its budget") { check_suite("boundary"); }
-TEST_CASE("stress: every element within its budget") { check_suite("stress"); }
+TEST_CASE("boundary: every element within its budget") { check_suite("boundary", is_recurrent); }
+TEST_CASE("stress: every element within its budget") { check_suite("stress", is_recurrent); }
 
 TEST_CASE("one line") {
   REQUIRE_GPU();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 
 #include "fixtures/call/error.hpp"
 #include "tests/gpu/case_lists.hpp"
@@ -141,11 +142,61 @@ TEST_CASE("each mistake of the stand-in is seen, by the look that is there for i
   says(HostMistake::kLeavesLastToken, "o: OUT_OF_BUDGET");
 }
 
+TEST_CASE("each mistake of the stand-in for prefill is seen") {
+  for (const char* line :
+       {"op=gdn mode=prefill lens=5,0,9 H=1 HV=2 K=16 V=12 io=f32 h0=1 gap=3 shift=1",
+        "op=kda mode=prefill lens=5,0,9 H=1 HV=2 K=16 V=12 io=f32 gap=3 shift=1 separate=1"}) {
+    CHECK(complaint_on_host(parse_live(line)) == "");
+    const auto says = [&](HostMistake mistake, const std::string& words) {
+      const std::string complaint = complaint_on_host(parse_live(line), mistake);
+      CHECK_MESSAGE(complaint.find(words) != std::string::npos, complaint);
+    };
+    says(HostMistake::kIgnoresStrides, "OUT_OF_BUDGET");
+    says(HostMistake::kWritesGaps, "o (unwritten): byte ");
+    says(HostMistake::kKeyInBf16, "OUT_OF_BUDGET");
+    says(HostMistake::kLeavesLastToken, "o: OUT_OF_BUDGET");
+  }
+}
+
+TEST_CASE("each word of a placement reaches a prefill kernel") {
+  using Args = goldenrule_gpu_prefill_args;
+  const auto look = [](const std::string& words, const std::function<void(const Args&)>& f) {
+    const LiveCase c =
+        parse_live("op=gdn mode=prefill lens=5,0,9 H=1 HV=2 K=16 V=12 index=i32 " + words);
+    LiveCall live(make_record(c), c.placement, Memory::kHost);
+    live.launch(nullptr, [&](const Args* args, char*, std::size_t) {
+      f(*args);
+      return GOLDENRULE_GPU_OK;
+    });
+  };
+  look("h0=1", [](const Args& a) {
+    CHECK(a.total == 14);
+    CHECK(a.N == 3);
+    CHECK(a.slots == 3);
+    CHECK(static_cast<const std::int32_t*>(a.cu_seqlens.data)[3] == 14);
+    CHECK(a.q.stride[0] == 16);
+    CHECK(a.beta.stride[0] == 2);
+    CHECK(a.state.stride[1] == 12 * 16);
+    CHECK(a.final_state.data == nullptr);
+    CHECK(a.flags == 0);
+  });
+  look("gap=3 dependent=1 precise=1", [](const Args& a) {
+    CHECK(a.q.stride[1] == 19);
+    CHECK(a.state.data == nullptr);
+    CHECK(a.final_state.data != nullptr);
+    CHECK(a.flags == (GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH | GOLDENRULE_GPU_FLAG_PRECISE));
+  });
+  look("h0=1 separate=1 never_split=1", [](const Args& a) {
+    CHECK(a.final_state.data != nullptr);
+    CHECK(a.flags == GOLDENRULE_GPU_FLAG_NEVER_SPLIT);
+  });
+}
+
 TEST_CASE("a changed input is seen, and a refusal is an error with its message") {
   const call::Record record = record_of("op=gdn mode=decode B=2 H=1 HV=2 K=8 V=4");
   const Kernel changes_k = [&](const goldenrule_gpu_recurrent_args* a, char* text, std::size_t n) {
     static_cast<char*>(a->k.data)[5] ^= 1;
-    return host_kernel(record)(a, text, n);
+    return host_kernel(record).recurrent(a, text, n);
   };
   CHECK_THROWS_WITH_AS(static_cast<void>(outputs_of(record, {}, Memory::kHost, changes_k)),
                        doctest::Contains("k (input): byte 5: expected 0x"), Error);

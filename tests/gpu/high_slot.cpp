@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/high_slot.hpp"
 
+#include "tests/gpu/device_list.hpp"
+
 namespace goldenrule::test {
 namespace {
 
@@ -23,12 +25,17 @@ Bytes run_in_slot(const LiveCase& c, std::int64_t slot, const Kernel& kernel, vo
   gpu::check_cuda(cudaMemcpy(at, start_state(record).data(), kSlotBytes, cudaMemcpyHostToDevice),
                   "upload");
   LiveCall live(record, c.placement);
-  live.args().state.data = pool;
-  live.args().slots = kSlots;
-  const auto index = static_cast<std::int32_t>(slot);
-  gpu::check_cuda(
-      cudaMemcpy(live.args().state_indices.data, &index, sizeof index, cudaMemcpyHostToDevice),
-      "index");
+  const DeviceList index("state_indices", {slot}, false);
+  const auto use_pool = [&](auto& args) {
+    args.state.data = pool;
+    args.slots = kSlots;
+    args.state_indices = index.tensor();
+  };
+  if (record.mode == call::Mode::kPrefill) {
+    use_pool(live.prefill_args());
+  } else {
+    use_pool(live.args());
+  }
   live.launch(nullptr, kernel);
   live.synchronize();
   Bytes result(kSlotBytes);

@@ -2,10 +2,11 @@
 #include "tests/gpu/host_kernel.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <numeric>
 
+#include "gpu/prefill/args_fields.hpp"
+#include "gpu/recurrent/args_fields.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/kernels.hpp"
 #include "tools/gpu_run/record_call.hpp"
@@ -13,38 +14,17 @@
 namespace goldenrule::test {
 namespace {
 
-using Args = goldenrule_gpu_recurrent_args;
 using call::Record;
 using call::Tensor;
 
-// Where the C interface has another name than the record, or one for two of its names.
-struct Member {
-  const char* name;
-  goldenrule_gpu_tensor Args::*tensor;
-};
-constexpr std::array kMembers{Member{"q", &Args::q},
-                              Member{"k", &Args::k},
-                              Member{"v", &Args::v},
-                              Member{"a", &Args::gate},
-                              Member{"g", &Args::gate},
-                              Member{"A_log", &Args::A_log},
-                              Member{"dt_bias", &Args::dt_bias},
-                              Member{"b", &Args::beta},
-                              Member{"beta", &Args::beta},
-                              Member{"initial_state", &Args::state},
-                              Member{"state_indices", &Args::state_indices},
-                              Member{"output_state_indices", &Args::output_state_indices},
-                              Member{"ssm_state_indices", &Args::ssm_state_indices},
-                              Member{"num_accepted_tokens", &Args::num_accepted_tokens},
-                              Member{"accepted_tokens", &Args::accepted_tokens},
-                              Member{"o", &Args::o},
-                              Member{"final_state", &Args::final_state},
-                              Member{"intermediate_states", &Args::intermediate_states}};
-
-const goldenrule_gpu_tensor& given(const Args& args, const std::string& name) {
-  const goldenrule_gpu_tensor& t = args.*std::ranges::find(kMembers, name, [](const Member& m) {
-                                           return std::string(m.name);
-                                         })->tensor;
+/// The tensor of the interface that the record calls `name`; no data: the kernel is not given it.
+template <class Group>
+goldenrule_gpu_tensor given(const typename Group::Args& args, const Record& record,
+                            const std::string& name) {
+  goldenrule_gpu_tensor t{};
+  for (const auto& tensor : Group::kTensors) {
+    if (gpu::record_name(record, tensor.field.name) == name) t = args.*tensor.field.member;
+  }
   return t.data == nullptr && name == "final_state" ? args.state : t;
 }
 
@@ -71,10 +51,13 @@ void for_each_element(const goldenrule_gpu_tensor& t, const Tensor& tensor, bool
 }
 
 /// The record with the numbers that the arguments lead to.
-Record read(const Args& args, Record record, bool dense) {
+template <class Group>
+Record read(const typename Group::Args& args, Record record, bool dense) {
   for (auto& [name, tensor] : record.inputs) {
     const std::size_t bytes = call::info(tensor.dtype()).bytes;
-    for_each_element(given(args, name), tensor, dense, [&](std::int64_t i, const std::byte* from) {
+    const goldenrule_gpu_tensor t = given<Group>(args, record, name);
+    if (t.data == nullptr) continue;
+    for_each_element(t, tensor, dense, [&](std::int64_t i, const std::byte* from) {
       std::memcpy(&tensor.bytes()[static_cast<std::size_t>(i) * bytes], from, bytes);
     });
     if (name.ends_with("state_indices")) {
@@ -87,25 +70,30 @@ Record read(const Args& args, Record record, bool dense) {
   return record;
 }
 
-void write(const Args& args, const Record& record, const call::TensorMap& outputs,
+/// Whether an element of o is of the last token of a row, or of all.
+bool is_last(const Record& record, std::int64_t i) {
+  const call::Dims d = call::validate(record);
+  const std::int64_t tokens = d.T > 0 ? d.T : d.tokens;
+  return i / (d.HV * d.V) % tokens == tokens - 1;
+}
+
+template <class Group>
+void write(const typename Group::Args& args, const Record& record, const call::TensorMap& outputs,
            HostMistake mistake) {
   const WriteSet writes = writes_of(record);
   const std::int64_t block = args.HV * args.K * args.V;
   for (const auto& [name, tensor] : outputs) {
-    const goldenrule_gpu_tensor& to = given(args, name);
+    const goldenrule_gpu_tensor to = given<Group>(args, record, name);
     if (to.data == nullptr) continue;
     const std::size_t bytes = call::info(tensor.dtype()).bytes;
     const std::vector<bool>& written =
-        name == "final_state" ? writes.final_state : writes.intermediate_states;
+        name == "final_state" ? writes.final_state : writes.kept_states;
     for_each_element(to, tensor, false, [&](std::int64_t i, std::byte* at) {
       const bool o = name == "o";
       const bool stray = mistake == HostMistake::kWritesLastSlot && name == "final_state" &&
                          i / block == args.slots - 1;
       if (!o && !stray && !written[static_cast<std::size_t>(i / block)]) return;
-      if (o && mistake == HostMistake::kLeavesLastToken &&
-          i / (args.HV * args.V) % args.T == args.T - 1) {
-        return;
-      }
+      if (o && mistake == HostMistake::kLeavesLastToken && is_last(record, i)) return;
       std::memcpy(at, &tensor.bytes()[static_cast<std::size_t>(i) * bytes], bytes);
       if (stray) at[0] ^= std::byte{1};
       if (o && mistake == HostMistake::kWritesGaps && (i + 1) % args.V == 0) at[bytes] = {};
@@ -113,11 +101,10 @@ void write(const Args& args, const Record& record, const call::TensorMap& output
   }
 }
 
-}  // namespace
-
-Kernel host_kernel(const Record& record, HostMistake mistake) {
-  return [record, mistake](const Args* args, char*, std::size_t) {
-    Record call = read(*args, record, mistake == HostMistake::kIgnoresStrides);
+template <class Group>
+EntryPoint<typename Group::Args> stand_in(const Record& record, HostMistake mistake) {
+  return [record, mistake](const typename Group::Args* args, char*, std::size_t) {
+    Record call = read<Group>(*args, record, mistake == HostMistake::kIgnoresStrides);
     if (mistake == HostMistake::kKeyInBf16) {
       Tensor& k = call.inputs.at("k");
       for (std::int64_t i = 0; i < k.size(); ++i) {
@@ -127,9 +114,18 @@ Kernel host_kernel(const Record& record, HostMistake mistake) {
     const contract::Contract& contract = contract::find_contract(gpu::contract_of(call));
     call::TensorMap outputs =
         calls::stored(call, contract, verdict::exact_outputs(delta::slice(), call));
-    write(*args, call, outputs, mistake);
+    write<Group>(*args, call, outputs, mistake);
     return GOLDENRULE_GPU_OK;
   };
+}
+
+}  // namespace
+
+Kernel host_kernel(const Record& record, HostMistake mistake) {
+  Kernel kernel;
+  kernel.recurrent = stand_in<gpu::recurrent::Group>(record, mistake);
+  kernel.prefill = stand_in<gpu::prefill::Group>(record, mistake);
+  return kernel;
 }
 
 }  // namespace goldenrule::test

@@ -39,10 +39,9 @@ void set_integer(call::Tensor& tensor, std::int64_t i, std::int64_t x) {
 /// that no index names.
 WriteSet make_hostile(call::Record& record, std::uint64_t seed) {
   const call::Dims d = call::validate(record);
-  WriteSet writes{
-      .o = true,
-      .final_state = std::vector<bool>(static_cast<std::size_t>(d.slots)),
-      .intermediate_states = std::vector<bool>(static_cast<std::size_t>(d.tokens), true)};
+  WriteSet writes{.o = true,
+                  .final_state = std::vector<bool>(static_cast<std::size_t>(d.slots)),
+                  .kept_states = std::vector<bool>(static_cast<std::size_t>(d.tokens), true)};
   for (const char* name : kIndices) {
     const auto it = record.inputs.find(name);
     if (it == record.inputs.end()) continue;
@@ -124,7 +123,7 @@ TEST_CASE("a refused call launches nothing and writes nothing") {
   };
   const call::Record record = record_of("op=gdn mode=mtp B=2 T=2 H=2 HV=4 K=128 V=128");
   const WriteSet nothing{
-      .o = false, .final_state = std::vector<bool>(2), .intermediate_states = std::vector<bool>(4)};
+      .o = false, .final_state = std::vector<bool>(2), .kept_states = std::vector<bool>(4)};
   const std::uint64_t hits = goldenrule_gpu_dispatch_hits();
   for (const auto& spoil : spoils) {
     LiveCall live(record);

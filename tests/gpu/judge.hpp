@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Judging what a kernel computed: against the oracle, element by element, under the contract that
-// the GPU kernels declare for the call (gpu::contract_of).
+// the kernel that serves it declares (LiveCall::contract).
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ struct Tally {
 };
 using Tallies = std::map<std::string, Tally>;
 
-/// "" or what is wrong with record.outputs. `exact`: every element has to be the exact result
-/// rounded once, as in an exact world (family K), where no operation of an fp32 kernel rounds.
+/// "" or what is wrong with record.outputs under record.contract, or that of the recurrent kernels.
+/// `exact`: every element has to be the exact result rounded once, as in an exact world (family K),
+/// where no operation of an fp32 kernel rounds.
 [[nodiscard]] std::string judge(const call::Record& record, bool exact, Tally& tally);
 
 /// Runs and judges a case; "" or what is wrong, whatever it is.
 [[nodiscard]] std::string run_case(const LiveCase& c, Tallies& tallies,
-                                   Memory memory = Memory::kGuarded,
-                                   const Kernel& kernel = goldenrule_gpu_recurrent);
+                                   Memory memory = Memory::kGuarded, const Kernel& kernel = {});
 /// Likewise, "" or the line and what is wrong.
 [[nodiscard]] std::string complaint_of(std::string_view line);
 

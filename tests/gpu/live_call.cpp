@@ -93,11 +93,13 @@ Layout layout_of(const Record& record, const std::string& name, const Tensor& te
 }
 
 WriteSet writes_of(const Record& record) {
-  const call::Plan plan = call::make_plan(record, record.mode == call::Mode::kMtp);
+  const call::Plan plan = call::make_plan(record, true);
+  const bool mtp = record.mode == call::Mode::kMtp;
   return {.o = true,
           .final_state = written_blocks(plan, call::Target::kFinalState, plan.dims.slots),
-          .intermediate_states = written_blocks(plan, call::Target::kIntermediateStates,
-                                                plan.dims.rows * plan.dims.T)};
+          .kept_states = written_blocks(
+              plan, mtp ? call::Target::kIntermediateStates : call::Target::kCheckpoints,
+              mtp ? plan.dims.tokens : plan.dims.checkpoints)};
 }
 
 LiveCall::LiveCall(Record record, const Placement& placement, Memory memory)
@@ -107,10 +109,37 @@ LiveCall::LiveCall(Record record, const Placement& placement, Memory memory)
   if (placement.kept == 0) record_.outputs.erase("intermediate_states");
   Record given = record_;
   if (placement.stray != 0) use_stray_slots(given);
-  args_ = gpu::make_args(
-      given, [this](const std::string& name, const Tensor& tensor) { return place(name, tensor); });
-  args_.intermediate_rows += placement.spare;
-  if (placement.dependent != 0) args_.flags |= GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH;
+  const gpu::Place at = [this](const std::string& name, const Tensor& tensor) {
+    return place(name, tensor);
+  };
+  const auto flag = [](std::int64_t wanted, std::uint32_t bit) { return wanted != 0 ? bit : 0; };
+  const std::uint32_t dependent = flag(placement.dependent, GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH);
+  if (!is_prefill()) {
+    args_ = gpu::make_args(given, at);
+    args_.intermediate_rows += placement.spare;
+    args_.flags = dependent;
+    return;
+  }
+  prefill_args_ = gpu::make_prefill_args(given, at);
+  prefill_args_.flags = dependent | flag(placement.precise, GOLDENRULE_GPU_FLAG_PRECISE) |
+                        flag(placement.never_split, GOLDENRULE_GPU_FLAG_NEVER_SPLIT);
+  if (const std::size_t size = goldenrule_gpu_prefill_workspace_size(&prefill_args_); size > 0) {
+    workspace_ = std::make_unique<GuardedBuffer>(
+        "workspace", size, static_cast<std::uint64_t>(placement.poison), 0, memory);
+    prefill_args_.workspace = workspace_->data();
+    prefill_args_.workspace_size = size;
+  }
+}
+
+bool LiveCall::only_written(const std::string& name) const {
+  if (name == "final_state") {
+    return is_prefill() && record_.find_input("state_indices") == nullptr;
+  }
+  return name == "o" || name == "intermediate_states" || name == "checkpoints";
+}
+
+const char* LiveCall::contract() const {
+  return is_prefill() ? gpu::contract_of(record_, prefill_args_) : gpu::contract_of(record_);
 }
 
 goldenrule_gpu_tensor LiveCall::place(const std::string& name, const Tensor& tensor) {
@@ -148,11 +177,14 @@ void LiveCall::fill(Placed& placed, const Tensor& tensor) {
 }
 
 void LiveCall::launch(cudaStream_t stream, const Kernel& kernel) {
-  args_.stream = stream;
+  args_.stream = prefill_args_.stream = stream;
   char message[256] = "";
-  const goldenrule_gpu_status status = kernel(&args_, message, sizeof message);
+  const goldenrule_gpu_status status = is_prefill()
+                                           ? kernel.prefill(&prefill_args_, message, sizeof message)
+                                           : kernel.recurrent(&args_, message, sizeof message);
   if (status != GOLDENRULE_GPU_OK) {
-    throw Error(ErrorKind::kArgument, "goldenrule_gpu_recurrent", "ok",
+    throw Error(ErrorKind::kArgument,
+                is_prefill() ? "goldenrule_gpu_prefill" : "goldenrule_gpu_recurrent", "ok",
                 std::string(goldenrule_gpu_status_name(status)) + ": " + message);
   }
 }
@@ -166,9 +198,14 @@ void LiveCall::reset(const Record& record) {
   if (placement_.stray != 0) use_stray_slots(given);
   for (Placed& placed : placed_) {
     const Tensor* input = given.find_input(placed.name);
-    fill(placed, input != nullptr ? *input : given.inputs.at("initial_state"));
+    if (input == nullptr) input = given.find_input("initial_state");
+    fill(placed, input != nullptr ? *input : Tensor());  // of what is only written nothing is read
   }
   record_.inputs = record.inputs;
+}
+
+void LiveCall::overwrite(const std::string& name, const Tensor& tensor) {
+  fill(*std::ranges::find(placed_, name, &Placed::name), tensor);
 }
 
 call::TensorMap LiveCall::outputs() const {
@@ -190,11 +227,14 @@ call::TensorMap LiveCall::outputs() const {
 std::string LiveCall::stray_write(const WriteSet& writes) const {
   const call::Dims d = call::validate(record_);
   const auto block = static_cast<std::size_t>(d.HV * d.state_size());
+  if (workspace_ != nullptr) {
+    if (std::string complaint = workspace_->violation(); !complaint.empty()) return complaint;
+  }
   for (const Placed& placed : placed_) {
     if (std::string complaint = placed.buffer->violation(); !complaint.empty()) return complaint;
     const bool final = placed.name == final_name();
     const bool output = final || only_written(placed.name);
-    const std::vector<bool>& written = final ? writes.final_state : writes.intermediate_states;
+    const std::vector<bool>& written = final ? writes.final_state : writes.kept_states;
     const std::size_t bytes = call::info(placed.dtype).bytes;
     Bytes now = placed.buffer->download();
     if (output) {
@@ -213,11 +253,15 @@ std::string LiveCall::stray_write(const WriteSet& writes) const {
 call::TensorMap outputs_of(const Record& record, const Placement& placement, Memory memory,
                            const Kernel& kernel) {
   LiveCall live(record, placement, memory);
+  return outputs_of(live, record.case_line, kernel);
+}
+
+call::TensorMap outputs_of(LiveCall& live, const std::string& name, const Kernel& kernel) {
   live.launch(nullptr, kernel);
   live.synchronize();
   const std::string complaint = live.stray_write();
   if (complaint.empty()) return live.outputs();
-  throw Error(ErrorKind::kArgument, record.case_line, "no stray write", complaint);
+  throw Error(ErrorKind::kArgument, name, "no stray write", complaint);
 }
 
 std::string difference(const call::TensorMap& a, const call::TensorMap& b) {

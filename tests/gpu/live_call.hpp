@@ -8,6 +8,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "fixtures/call/record.hpp"
@@ -17,9 +19,24 @@
 
 namespace goldenrule::test {
 
-/// The library's entry point, or what stands in for it.
-using Kernel =
-    std::function<goldenrule_gpu_status(const goldenrule_gpu_recurrent_args*, char*, std::size_t)>;
+template <class Args>
+using EntryPoint = std::function<goldenrule_gpu_status(const Args*, char*, std::size_t)>;
+
+/// The library's entry points, or what stands in for one of them.
+struct Kernel {
+  EntryPoint<goldenrule_gpu_recurrent_args> recurrent = goldenrule_gpu_recurrent;
+  EntryPoint<goldenrule_gpu_prefill_args> prefill = goldenrule_gpu_prefill;
+
+  Kernel() = default;
+  template <class F>
+  requires std::is_invocable_v<F, const goldenrule_gpu_recurrent_args*, char*, std::size_t> Kernel(
+      F f)
+      : recurrent(std::move(f)) {}  // NOLINT(google-explicit-constructor)
+  template <class F>
+  requires std::is_invocable_v<F, const goldenrule_gpu_prefill_args*, char*, std::size_t> Kernel(
+      F f)
+      : prefill(std::move(f)) {}  // NOLINT(google-explicit-constructor)
+};
 
 /// Where the elements of a tensor lie: at sum of index * stride, in `size` elements of memory. What
 /// is between them belongs to nobody.
@@ -34,10 +51,11 @@ struct Layout {
 [[nodiscard]] Layout layout_of(const call::Record& record, const std::string& name,
                                const call::Tensor& tensor, const Placement& placement);
 
-/// Which blocks [HV,state] a call may write, and whether o.
+/// Which blocks [HV,state] a call may write, and whether o. kept_states: intermediate_states or
+/// checkpoints.
 struct WriteSet {
   bool o = true;
-  std::vector<bool> final_state, intermediate_states;
+  std::vector<bool> final_state, kept_states;
 };
 /// By the plan of the call.
 [[nodiscard]] WriteSet writes_of(const call::Record& record);
@@ -48,13 +66,20 @@ class LiveCall {
   explicit LiveCall(call::Record record, const Placement& placement = {},
                     Memory memory = Memory::kGuarded);
 
+  /// Of a decode or MTP call.
   [[nodiscard]] goldenrule_gpu_recurrent_args& args() { return args_; }
+  /// Of a prefill call.
+  [[nodiscard]] goldenrule_gpu_prefill_args& prefill_args() { return prefill_args_; }
+  /// That of the kernel which serves the call on this device.
+  [[nodiscard]] const char* contract() const;
 
   /// Launches and does not wait. Throws Error with the status and the message of a refusal.
-  void launch(cudaStream_t stream = nullptr, const Kernel& kernel = goldenrule_gpu_recurrent);
+  void launch(cudaStream_t stream = nullptr, const Kernel& kernel = {});
   void synchronize() const;
   /// Gives all buffers the contents of another record of the same shapes; addresses stay.
   void reset(const call::Record& record);
+  /// Gives the buffer of one input numbers that no record may hold; the record stays.
+  void overwrite(const std::string& name, const call::Tensor& tensor);
 
   /// As a capture has them, final_state also where the pool was updated in place; poison where the
   /// kernel wrote nothing.
@@ -75,25 +100,31 @@ class LiveCall {
   };
   goldenrule_gpu_tensor place(const std::string& name, const call::Tensor& tensor);
   void fill(Placed& placed, const call::Tensor& tensor);
-  [[nodiscard]] bool only_written(const std::string& name) const {
-    return name == "o" || name == "intermediate_states";
-  }
+  [[nodiscard]] bool is_prefill() const { return record_.mode == call::Mode::kPrefill; }
+  /// Nothing of the buffer is there before the call: o, states on the way, and the final states of
+  /// a prefill call without slots.
+  [[nodiscard]] bool only_written(const std::string& name) const;
   [[nodiscard]] const char* final_name() const {
-    return placement_.separate != 0 ? "final_state" : "initial_state";
+    return record_.outputs.contains("final_state") ? "final_state" : "initial_state";
   }
 
   call::Record record_;  // outputs: what make_outputs gives
   Placement placement_;
   Memory memory_;
   std::vector<Placed> placed_;
+  std::unique_ptr<GuardedBuffer> workspace_;
   goldenrule_gpu_recurrent_args args_{};
+  goldenrule_gpu_prefill_args prefill_args_{};
 };
 
 /// The outputs of one call, launched and waited for. Throws Error on a refusal or a stray write.
 [[nodiscard]] call::TensorMap outputs_of(const call::Record& record,
                                          const Placement& placement = {},
                                          Memory memory = Memory::kGuarded,
-                                         const Kernel& kernel = goldenrule_gpu_recurrent);
+                                         const Kernel& kernel = {});
+/// Likewise of a call that stands ready; `name` is that of the call in an error.
+[[nodiscard]] call::TensorMap outputs_of(LiveCall& live, const std::string& name,
+                                         const Kernel& kernel = {});
 
 /// "" or the first output of `a` of which not all bits are those of `b`, with the place.
 [[nodiscard]] std::string difference(const call::TensorMap& a, const call::TensorMap& b);

@@ -20,14 +20,16 @@
 namespace goldenrule::test {
 
 struct Placement {
-  std::int64_t gap = 0;        ///< elements of poison behind every outer axis
-  std::int64_t shift = 0;      ///< elements by which all data are off their alignment
-  std::int64_t separate = 0;   ///< 1: final states go into another pool
-  std::int64_t kept = 1;       ///< 0: an MTP call without intermediate_states
-  std::int64_t spare = 0;      ///< rows of intermediate_states beyond T
-  std::int64_t stray = 0;      ///< 1: pad slots are given as slots outside the pool
-  std::int64_t dependent = 0;  ///< 1: programmatic dependent launch
-  std::int64_t poison = 1;     ///< chooses what unwritten memory holds
+  std::int64_t gap = 0;          ///< elements of poison behind every outer axis
+  std::int64_t shift = 0;        ///< elements by which all data are off their alignment
+  std::int64_t separate = 0;     ///< 1: final states go into another pool
+  std::int64_t kept = 1;         ///< 0: an MTP call without intermediate_states
+  std::int64_t spare = 0;        ///< rows of intermediate_states beyond T
+  std::int64_t stray = 0;        ///< 1: pad slots are given as slots outside the pool
+  std::int64_t dependent = 0;    ///< 1: programmatic dependent launch
+  std::int64_t precise = 0;      ///< 1: with GOLDENRULE_GPU_FLAG_PRECISE (prefill)
+  std::int64_t never_split = 0;  ///< 1: with GOLDENRULE_GPU_FLAG_NEVER_SPLIT (prefill)
+  std::int64_t poison = 1;       ///< chooses what unwritten memory holds
 };
 
 /// Visits every field as f(name, field). `P` is Placement or const Placement.
@@ -40,6 +42,8 @@ void for_each_field(P& p, F&& f) {
   f("spare", p.spare);
   f("stray", p.stray);
   f("dependent", p.dependent);
+  f("precise", p.precise);
+  f("never_split", p.never_split);
   f("poison", p.poison);
 }
 

@@ -13,17 +13,20 @@ namespace {
 
 using relations::Outcome;
 
-void check_relations(const std::string& lines) {
+using Modes = std::vector<call::Mode>;
+
+void check_relations(const std::string& lines,
+                     const Modes& modes = {call::Mode::kDecode, call::Mode::kMtp}) {
   REQUIRE_GPU();
-  const relations::Options options{.batch_invariant = true,
-                                   .modes = {call::Mode::kDecode, call::Mode::kMtp}};
+  const relations::Options options{.batch_invariant = true, .modes = modes};
   std::set<std::string_view> tried;
   std::int64_t compared = 0;
   for_each_case(lines, [&](const LiveCase& c, const call::Record& record) {
     const relations::Kernel kernel = [&](const call::Record& r) {
       return outputs_of(r, c.placement);
     };
-    const contract::Contract& contract = contract::find_contract(gpu::contract_of(record));
+    const contract::Contract& contract =
+        contract::find_contract(LiveCall(record, c.placement).contract());
     for (const Outcome& outcome : relations::check_all(record, kernel, contract, options)) {
       CHECK_MESSAGE(outcome.holds(), relations::test::to_text(outcome));
       tried.insert(outcome.relation);
@@ -51,6 +54,29 @@ TEST_CASE("relations: MTP, many tokens, scatter, no update") {
                   kFamilies + "mode=mtp B=3 T=12 H=1 HV=2 K=128 V=64 io=f16 beta=direct\n" +
                   kFamilies +
                   "mode=mtp B=3 T=5 H=1 HV=2 K=96 V=32 gate=linear disable_state_update=1");
+}
+
+// Beside decode and MTP of the same tokens, and where a sequence is cut in two.
+TEST_CASE("prefill relations") {
+  const Modes all{call::Mode::kDecode, call::Mode::kMtp, call::Mode::kPrefill};
+  check_relations(kFamilies + "mode=prefill lens=63,64,65,1,0,130 H=2 HV=4 K=128 V=64 h0=1\n" +
+                      kFamilies + "mode=prefill lens=33,9,0,17 H=2 HV=4 K=60 V=37 head_map=tiled",
+                  all);
+}
+TEST_CASE("prefill relations: pools and checkpoints") {
+  const Modes all{call::Mode::kDecode, call::Mode::kMtp, call::Mode::kPrefill};
+  check_relations(kFamilies +
+                      "mode=prefill lens=33,9,0,17 H=2 HV=4 K={128,60} V=64 slots=padded "
+                      "checkpoints=listed",
+                  all);
+}
+TEST_CASE("prefill relations: other gates and types") {
+  const Modes all{call::Mode::kDecode, call::Mode::kMtp, call::Mode::kPrefill};
+  check_relations(kFamilies +
+                      "mode=prefill lens=40,70 H=1 HV=2 K=128 V=128 io=f16 h0=1 "
+                      "gate={bounded,linear} beta=direct\n" +
+                      kFamilies + "mode=prefill lens=40,70 H=1 HV=2 K=128 V=128 h0=1 gap=3",
+                  all);
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ def check_shapes(case):
 
 def flatten(case, name, array):
     """Token axes as one, and states as [block, head, key index, column] whatever the layout."""
-    lead = 1 if case.mode == "prefill" or name == "final_state" else 2
+    lead = 1 if case.mode == "prefill" or name == "final_state" else 2  # tokens, slots, checkpoints
     array = array.reshape((-1,) + array.shape[lead:])
     if name != "o" and case.convention["state_layout"] == "vk":
         array = array.swapaxes(2, 3)
@@ -143,6 +143,7 @@ def flatten(case, name, array):
         "o": (case.tokens, case.HV, case.V),
         "final_state": (case.slots,) + state,
         "intermediate_states": (case.tokens,) + state,
+        "checkpoints": (len(case.inputs.get("checkpoint_offsets", ())),) + state,
     }[name]
     if array.shape != shape:
         raise ValueError(f"{name}: {array.shape}, expected {shape}")
@@ -156,13 +157,29 @@ def sequences(case):
     """The calls' independent sequences, in row order."""
     if case.mode == "prefill":
         bounds = [int(x) for x in case.inputs["cu_seqlens"]]
-        has_state = "initial_state" in case.inputs
-        return [
-            Sequence(begin, end - begin, n if has_state else None, False,
-                     [(end - begin, "final_state", n)])
-            for n, (begin, end) in enumerate(zip(bounds, bounds[1:]))
-        ]
+        return [packed_row(case, n, begin, end - begin)
+                for n, (begin, end) in enumerate(zip(bounds, bounds[1:]))]
     return [pool_row(case, b) for b in range(case.rows)]
+
+
+def packed_row(case, n, first, count):
+    """Sequence n of a prefill call: it has a state of its own, or slots of a pool as in decode."""
+    start = n if "initial_state" in case.inputs else None
+    target = n
+    if "state_indices" in case.inputs:
+        start = target = int(case.inputs["state_indices"][n])
+        if start == case.convention["pad_slot"]:
+            return Sequence(first, count, None, True, [])
+    if "output_state_indices" in case.inputs:
+        target = int(case.inputs["output_state_indices"][n])
+    kept = "state_indices" in case.inputs and (target == case.convention["pad_slot"]
+                                               or case.convention["disable_state_update"])
+    snapshots = [] if kept else [(count, "final_state", target)]
+    if "checkpoint_offsets" in case.inputs:
+        begin, end = case.inputs["cu_checkpoints"][n:n + 2]
+        snapshots += [(int(case.inputs["checkpoint_offsets"][r]), "checkpoints", r)
+                      for r in range(int(begin), int(end))]
+    return Sequence(first, count, start, False, snapshots)
 
 
 def pool_row(case, b):

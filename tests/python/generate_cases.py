@@ -17,6 +17,17 @@ EACH = 8  # cases for each operation and mode
 MOST_WORK = 70_000  # state elements visited, tokens * HV * K * V
 
 
+# Prefill on a pool, with states on the way.
+PREFILL_STATES = [
+    "op=gdn mode=prefill lens=17,0,9,1,20 H=1 HV=2 K=8 V=6 gate=log slots=padded checkpoints=listed",
+    "op=kda mode=prefill lens=17,0,9,1,20 H=1 HV=1 K=8 V=6 gate=bounded state_layout=kv "
+    "slots=separate_padded checkpoints=before every=4",
+    "op=gdn mode=prefill lens=17,5,9 H=2 HV=2 K=8 V=6 state=bf16 pad_slot=0 slots=padded "
+    "checkpoints=continued every=6",
+    "op=kda mode=prefill lens=17,5,9 H=1 HV=1 K=8 V=6 checkpoints=after every=5",
+]
+
+
 def keys_of(line):
     return dict(field.split("=") for field in line.split())
 
@@ -52,7 +63,7 @@ def main():
     def run(*arguments):
         return subprocess.run([program, *arguments], check=True, text=True,
                               stdout=subprocess.PIPE).stdout
-    lines = select(run("list", "boundary").splitlines())
+    lines = select(run("list", "boundary").splitlines()) + PREFILL_STATES
     for line in lines:
         run("generate", line, "-o", folder)
     run("generate", "smoke", "-o", folder)

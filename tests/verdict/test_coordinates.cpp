@@ -28,6 +28,16 @@ TEST_CASE("coordinates: decode and MTP") {
         "sequence 2, token 1, head 0, key 7, value 5");
 }
 
+TEST_CASE("coordinates: checkpoints, and the slots of a prefill on a pool") {
+  const call::Record r = record_of(
+      "op=gdn mode=prefill lens=5,0,3 H=1 HV=2 K=8 V=6 slots=permuted checkpoints=before every=2");
+  CHECK(named(r, "checkpoints", {0, 1, 2, 3}) ==
+        "checkpoint 0, sequence 0, after 0 tokens, head 1, key 3, value 2");
+  CHECK(named(r, "checkpoints", {4, 1, 2, 3}) ==
+        "checkpoint 4, sequence 2, after 2 tokens, head 1, key 3, value 2");
+  CHECK(named(r, "final_state", {4, 1, 2, 3}) == "slot 4, head 1, key 3, value 2");
+}
+
 TEST_CASE("coordinates: packed sequences, empty ones among them") {
   const call::Record r =
       record_of("op=gdn mode=prefill lens=0,3,0,0,2,0 H=1 HV=2 K=8 V=6 index=i32");

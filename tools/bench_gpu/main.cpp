@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// goldenrule_bench: the decode and MTP kernels beside the streaming ceiling of the same device in
-// the same run. Floor = bytes that must move / ceiling at 2 GiB; a goal or peer of another run is
-// printed for orientation (absolute times drift between machines).
+// goldenrule_bench: the decode and MTP kernels, or with `prefill` those of prefill (prefill.hpp),
+// beside the streaming ceiling of the same device in the same run. Floor = bytes that must move /
+// ceiling at 2 GiB; a goal or peer of another run is printed for orientation (absolute times drift
+// between machines).
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -11,25 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "tools/bench_gpu/streaming.hpp"
+#include "tools/bench_gpu/ceilings.hpp"
+#include "tools/bench_gpu/options.hpp"
+#include "tools/bench_gpu/prefill.hpp"
 #include "tools/bench_gpu/timing.hpp"
 #include "tools/bench_gpu/workload.hpp"
 
 namespace goldenrule::bench {
 namespace {
-
-struct Options {
-  std::vector<std::string> filters;  ///< a row whose name contains one is measured; none: all
-  int replays = 30;
-  bool profile = false;  ///< one plain launch a row, for a profiler, nothing timed
-};
-
-bool selected(const Row& row, const Options& options) {
-  const std::string name = row.name();
-  return options.filters.empty() || std::ranges::any_of(options.filters, [&](const auto& filter) {
-           return name.find(filter) != std::string::npos;
-         });
-}
 
 // The rows of the measured peers, K = V = 128; goal_us and peer_us as measured or set there.
 std::vector<Row> table() {
@@ -93,53 +83,6 @@ std::vector<Row> table() {
   return rows;
 }
 
-double terabytes(std::int64_t bytes, double us) { return static_cast<double>(bytes) / us * 1e-6; }
-
-/// Best rate over the block sizes, counting bytes read plus bytes written.
-double ceiling(Stream kind, std::size_t bytes, cudaStream_t stream, int replays) {
-  constexpr std::size_t kTotal = std::size_t{2} << 30;
-  const gpu::DeviceMemory memory = gpu::allocate_device(kTotal);
-  launch_fill(Fill::kF32, memory.get(), kTotal / 4, 1.f, 7, stream);
-  const int sets = static_cast<int>(kTotal / bytes);
-  double best = 0;
-  for (const int blocks : {2, 4, 8}) {
-    const Timing t = time_graph(stream, sets, replays, [&](int i, cudaStream_t s) {
-      char* at = static_cast<char*>(memory.get()) + static_cast<std::size_t>(i) * bytes;
-      launch_stream(kind, at, bytes, blocks, s);
-    });
-    const auto moved = static_cast<std::int64_t>(kind == Stream::kInPlace ? 2 * bytes : bytes);
-    best = std::max(best, terabytes(moved, t.median_us));
-  }
-  return best;
-}
-
-/// What this device can do, measured in this run.
-struct Ceilings {
-  double in_place = 0, read = 0, write = 0;  ///< TB/s, bytes read plus written
-  double fma = 0;                            ///< fp32 TFLOP/s
-};
-
-Ceilings print_ceilings(cudaStream_t stream, int replays, int multiprocessors) {
-  Ceilings best;
-  std::printf("streaming ceilings, TB/s (read + written)\n  %-10s %9s %9s %9s %9s\n", "bytes",
-              "in place", "read", "write", "copy");
-  for (const std::size_t mib : {2u, 8u, 32u, 128u, 512u, 2048u}) {
-    const std::size_t bytes = mib << 20;
-    best.in_place = ceiling(Stream::kInPlace, bytes, stream, replays);
-    best.read = ceiling(Stream::kRead, bytes, stream, replays);
-    best.write = ceiling(Stream::kWrite, bytes, stream, replays);
-    std::printf("  %4zu MiB   %9.2f %9.2f %9.2f %9.2f\n", mib, best.in_place, best.read, best.write,
-                ceiling(Stream::kCopy, bytes, stream, replays));
-  }
-  const gpu::DeviceMemory memory = gpu::allocate_device(kFmaThreads * sizeof(float));
-  const int blocks = 8 * multiprocessors;
-  const Timing t = time_graph(stream, 1, std::min(replays, 5),
-                              [&](int, cudaStream_t s) { launch_fma(memory.get(), blocks, s); });
-  best.fma = 2.0 * kFmaPerThread * kFmaThreads * blocks / t.median_us * 1e-6;
-  std::printf("fp32 fused multiply-add: %.1f TFLOP/s\n\n", best.fma);
-  return best;
-}
-
 constexpr const char* kLegend =
     "Two numbers a call: bytes that must move over the ceiling at 2 GiB (a read that no write\n"
     "balances at the rate of reading, a write that no read balances at that of writing), and fp32 "
@@ -156,13 +99,8 @@ void print_row(const Row& row, cudaStream_t stream, int replays, const Ceilings&
     timing[flags] = time_graph(stream, workload.sets(), replays,
                                [&](int i, cudaStream_t s) { workload.launch(i, s, flags); });
   }
-  const std::int64_t both = std::min(row.bytes_read(), row.bytes_written());
   const std::int64_t bytes = row.bytes_read() + row.bytes_written();
-  const bool reads_more = row.bytes_read() > row.bytes_written();
-  const double bytes_us =
-      (2.0 * static_cast<double>(both) / ceilings.in_place +
-       static_cast<double>(bytes - 2 * both) / (reads_more ? ceilings.read : ceilings.write)) *
-      1e-6;
+  const double bytes_us = ceilings.bytes_us(row.bytes_read(), row.bytes_written());
   const double operations_us = static_cast<double>(row.operations()) / ceilings.fma * 1e-6;
   const auto& [plain, dependent] = timing;
   const double best_us = std::min(plain.median_us, dependent.median_us);
@@ -194,9 +132,13 @@ int run(const Options& options) {
   if (goldenrule_gpu_initialize(message, sizeof message) != GOLDENRULE_GPU_OK) {
     throw Error(ErrorKind::kArgument, "goldenrule_gpu_initialize", "ok", message);
   }
+  if (options.prefill) {
+    run_prefill(options, stream.get(), device.multiProcessorCount);
+    return 0;
+  }
   if (options.profile) {
     for (const Row& row : table()) {
-      if (!selected(row, options)) continue;
+      if (!options.selects(row.name())) continue;
       const Workload workload(row, stream.get());
       workload.launch(0, stream.get(), 0);
       gpu::check_cuda(cudaStreamSynchronize(stream.get()), "profiled launch");
@@ -209,7 +151,7 @@ int run(const Options& options) {
               "(10%-90%)", "dep. us", "(10%-90%)", "TB/s", "of c.", "bytes us", "ops us", "gap",
               "goal us", "", "peer us");
   for (const Row& row : table()) {
-    if (selected(row, options)) print_row(row, stream.get(), options.replays, ceilings);
+    if (options.selects(row.name())) print_row(row, stream.get(), options.replays, ceilings);
   }
   return 0;
 }
@@ -220,7 +162,9 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   goldenrule::bench::Options options;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--filter") == 0 && i + 1 < argc) {
+    if (i == 1 && std::strcmp(argv[i], "prefill") == 0) {
+      options.prefill = true;
+    } else if (std::strcmp(argv[i], "--filter") == 0 && i + 1 < argc) {
       options.filters.emplace_back(argv[++i]);
     } else if (std::strcmp(argv[i], "--replays") == 0 && i + 1 < argc) {
       options.replays = std::atoi(argv[++i]);
@@ -228,7 +172,8 @@ int main(int argc, char** argv) {
       options.profile = true;
     } else {
       std::fprintf(stderr,
-                   "usage: goldenrule_bench [--filter TEXT]... [--replays N] [--profile]\n");
+                   "usage: goldenrule_bench [prefill] [--filter TEXT]... [--replays N] "
+                   "[--profile]\n");
       return 2;
     }
   }

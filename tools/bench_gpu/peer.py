@@ -44,11 +44,13 @@ FIELD_TYPES = {
 }
 
 
-def args_type(library):
-    """goldenrule_gpu_recurrent_args as the library describes it; a layout that Python would not
-    reproduce to the byte is refused, because the library writes into it."""
-    library.goldenrule_gpu_recurrent_fields.restype = ctypes.c_char_p
-    head, *lines = library.goldenrule_gpu_recurrent_fields().decode().split("\n")
+def args_type(library, call="recurrent"):
+    """goldenrule_gpu_recurrent_args, or those of another call, as the library describes them; a
+    layout that Python would not reproduce to the byte is refused, because the library writes into
+    it."""
+    describe = getattr(library, f"goldenrule_gpu_{call}_fields")
+    describe.restype = ctypes.c_char_p
+    head, *lines = describe().decode().split("\n")
     fields = [line.split(" ") for line in lines]
     layout = [(name, FIELD_TYPES[kind]) for name, kind, _ in fields]
     args = type("Args", (ctypes.Structure,), {"_fields_": layout})

@@ -18,10 +18,11 @@ struct Timing {
 };
 
 /// `launch(i, stream)` launches set i of `sets`. Replays until at least `replays` were timed.
+/// Short graphs are lengthened to `least` launches: the events cost a microsecond or two of their
+/// own.
 inline Timing time_graph(cudaStream_t stream, int sets, int replays,
-                         const std::function<void(int, cudaStream_t)>& launch) {
-  // Short graphs are lengthened: the events cost a microsecond or two of their own.
-  const int launches = std::max(sets, (32 + sets - 1) / sets * sets);
+                         const std::function<void(int, cudaStream_t)>& launch, int least = 32) {
+  const int launches = std::max(sets, (least + sets - 1) / sets * sets);
   const gpu::GraphExec graph = gpu::capture(stream, [&](cudaStream_t s) {
     for (int i = 0; i < launches; ++i) launch(i % sets, s);
   });

@@ -91,8 +91,8 @@ int budget(const BudgetOptions& options) {
   fmt::print("contract {} ({}): {}\n", contract.name, given ? "given" : "by mode and types",
              contract.meaning);
   fmt::print("  {:<28} {:>14} {:>14}\n", "alone", "o, rel rms", "state, rel rms");
-  verdict::Expectations e = slice.evaluate(record, scalar::Precision::kDouble,
-                                           {.certify = false, .intermediate_states = false});
+  verdict::Expectations e =
+      slice.evaluate(record, scalar::Precision::kDouble, {.certify = false, .kept_states = false});
   for (const Switch& s : switches(contract)) {
     slice.grant(record, s.contract, verdict::GrantDetail::kTerms, e);
     fmt::print("  {:<28} {:>14.3g} {:>14.3g}\n", s.name, expected_error(e.outputs.at("o")),

@@ -45,7 +45,9 @@ call::Record asking(const call::Operation& operation, call::Mode mode) {
   call::Record record;
   record.op = operation.op;
   record.mode = mode;
-  record.inputs["ssm_state_indices"];
+  for (const char* name : {"state_indices", "ssm_state_indices", "checkpoint_offsets"}) {
+    record.inputs[name];
+  }
   return record;
 }
 

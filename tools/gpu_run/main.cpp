@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// goldenrule_gpu_run: runs decode and MTP fixtures through the GPU kernels, by way of the C
+// goldenrule_gpu_run: runs fixtures through the GPU kernels, by way of the C
 // interface, and writes captures that `goldenrule check` and `goldenrule diff` judge.
 //
 // Exit codes: 0 every file was run, 1 a call was refused by the kernels (its message is printed),
@@ -40,31 +40,57 @@ std::string device_name() {
   return properties.name;
 }
 
-/// Runs the call and fills record.outputs.
-void run(call::Record& record) {
-  record.outputs = gpu::make_outputs(record, gpu::Update::kSeparate);
+/// The tensors of a call on the device.
+struct Placed {
   std::vector<gpu::DeviceMemory> memory;
   std::map<std::string, void*> addresses;
-  const auto args = gpu::make_args(record, [&](const std::string& name, const call::Tensor& t) {
+
+  goldenrule_gpu_tensor place(const std::string& name, const call::Tensor& t) {
     memory.push_back(gpu::allocate_device(t.bytes().size()));
     void* address = memory.back().get();
-    const bool unwritten = name == "o" || name == "intermediate_states";
+    const bool unwritten = name == "o" || name == "intermediate_states" || name == "checkpoints";
     gpu::check_cuda(
         unwritten ? cudaMemset(address, kPoison, t.bytes().size())
                   : cudaMemcpy(address, t.bytes().data(), t.bytes().size(), cudaMemcpyHostToDevice),
         name.c_str());
     addresses[name] = address;
     return goldenrule_gpu_tensor{.data = address, .stride = {}, .dtype = 0, .reserved = 0};
-  });
+  }
+};
+
+template <class Args>
+void launch(goldenrule_gpu_status (*entry)(const Args*, char*, std::size_t), const Args& args) {
   char message[256];
-  const goldenrule_gpu_status status = goldenrule_gpu_recurrent(&args, message, sizeof message);
+  const goldenrule_gpu_status status = entry(&args, message, sizeof message);
   if (status != GOLDENRULE_GPU_OK) {
     throw Refused{std::string(goldenrule_gpu_status_name(status)) + ": " + message};
   }
-  gpu::check_cuda(cudaDeviceSynchronize(), "goldenrule_gpu_recurrent");
+  gpu::check_cuda(cudaDeviceSynchronize(), "kernel");
+}
+
+/// Runs the call; fills record.outputs, and contract and source with what the kernel keeps and is.
+void run(call::Record& record, const std::string& device) {
+  record.outputs = gpu::make_outputs(record, gpu::Update::kSeparate);
+  Placed placed;
+  const gpu::Place place = [&](const std::string& name, const call::Tensor& t) {
+    return placed.place(name, t);
+  };
+  if (record.mode == call::Mode::kPrefill) {
+    goldenrule_gpu_prefill_args args = gpu::make_prefill_args(record, place);
+    args.workspace_size = goldenrule_gpu_prefill_workspace_size(&args);
+    placed.memory.push_back(gpu::allocate_device(args.workspace_size));
+    if (args.workspace_size > 0) args.workspace = placed.memory.back().get();
+    launch(goldenrule_gpu_prefill, args);
+    record.contract = gpu::contract_of(record, args);
+    record.source = "goldenrule_gpu_prefill, " + device;
+  } else {
+    launch(goldenrule_gpu_recurrent, gpu::make_args(record, place));
+    record.contract = gpu::contract_of(record);
+    record.source = "goldenrule_gpu_recurrent, " + device;
+  }
   for (auto& [name, tensor] : record.outputs) {
-    gpu::check_cuda(cudaMemcpy(tensor.bytes().data(), addresses.at(name), tensor.bytes().size(),
-                               cudaMemcpyDeviceToHost),
+    gpu::check_cuda(cudaMemcpy(tensor.bytes().data(), placed.addresses.at(name),
+                               tensor.bytes().size(), cudaMemcpyDeviceToHost),
                     name.c_str());
   }
 }
@@ -75,9 +101,7 @@ int run_file(const std::string& file, const fs::path& directory, const std::stri
         schema::read_fixture(file, {.golden = false, .budgets = false, .stages = false});
     fixture.precision_bits = 0;
     fixture.generator.clear();
-    run(fixture.record);
-    fixture.record.contract = gpu::contract_of(fixture.record);
-    fixture.record.source = "goldenrule_gpu_recurrent, " + device;
+    run(fixture.record, device);
     const fs::path path = directory / fs::path(file).filename();
     schema::write_fixture(path, fixture);
     fmt::print("{}\n", path.string());
@@ -95,7 +119,7 @@ int run_all(int argc, char** argv) {
   CLI::App app{"goldenrule_gpu_run: runs fixtures through the GPU kernels and writes captures"};
   std::vector<std::string> files;
   std::string directory;
-  app.add_option("files", files, "decode and mtp fixtures in schema goldenrule/1")->required();
+  app.add_option("files", files, "fixtures in schema goldenrule/1")->required();
   app.add_option("-o,--output", directory, "directory of the captures")->required();
   try {
     app.parse(argc, argv);

@@ -5,6 +5,9 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
+#include "gpu/launch/pack_call.hpp"
+#include "gpu/prefill/args_fields.hpp"
+#include "gpu/prefill/variants.hpp"
 #include "gpu/recurrent/args_fields.hpp"
 
 namespace goldenrule::gpu {
@@ -43,15 +46,46 @@ static_assert(same(call::HeadMap::kGrouped, GOLDENRULE_GPU_HEADS_GROUPED) &&
 static_assert(same(call::GateHead::kV, GOLDENRULE_GPU_GATE_HEAD_V) &&
               same(call::GateHead::kQK, GOLDENRULE_GPU_GATE_HEAD_QK));
 
-call::Dims dims_of(const call::Record& record) {
-  if (record.mode == call::Mode::kPrefill) {
-    throw Error(ErrorKind::kValue, "mode", "decode or mtp (the modes of the GPU kernels)",
-                std::string(call::name_of(record.mode)));
-  }
-  return call::validate(record);
+template <class Args>
+void set_conventions(const call::Record& record, const call::Dims& d, Args& a) {
+  const call::Convention& c = record.convention;
+  a.op = static_cast<std::int32_t>(record.op);
+  a.state_layout = static_cast<std::int32_t>(c.state_layout);
+  a.gate_kind = static_cast<std::int32_t>(c.gate);
+  a.beta_kind = static_cast<std::int32_t>(c.beta);
+  a.qk_norm = static_cast<std::int32_t>(c.qk_l2norm);
+  a.head_map = static_cast<std::int32_t>(c.head_map);
+  a.gate_head = static_cast<std::int32_t>(c.gate_head);
+  a.disable_state_update = static_cast<std::int32_t>(c.disable_state_update);
+  a.H = d.H;
+  a.HV = d.HV;
+  a.K = d.K;
+  a.V = d.V;
+  a.slots = d.slots;
+  a.pad_slot = c.pad_slot;
+  a.scale = call::resolved_scale(c, d.K);
+  a.l2_eps = c.l2_eps;
+  a.softplus_beta = c.softplus_beta;
+  a.softplus_threshold = c.softplus_threshold;
+  a.lower_bound = c.lower_bound;
 }
 
-// The name in a record of a tensor of the interface; empty: the kernel is not given it.
+template <class Group>
+void place_tensors(const call::Record& record, const Place& place, typename Group::Args& a) {
+  for (const auto& tensor : Group::kTensors) {
+    const std::string name = record_name(record, tensor.field.name);
+    for (const call::TensorMap* from : {&record.inputs, &record.outputs}) {
+      const auto it = from->find(name);
+      if (it == from->end()) continue;
+      goldenrule_gpu_tensor& to = a.*tensor.field.member;
+      to = place(name, it->second);
+      to.dtype = static_cast<std::int32_t>(it->second.dtype());
+    }
+  }
+}
+
+}  // namespace
+
 std::string record_name(const call::Record& record, std::string_view tensor) {
   const call::Convention& c = record.convention;
   const bool logits = call::has_logit_gate(c);
@@ -64,68 +98,73 @@ std::string record_name(const call::Record& record, std::string_view tensor) {
   return unused ? "" : std::string(tensor);
 }
 
-void set_conventions(const call::Record& record, const call::Dims& d,
-                     goldenrule_gpu_recurrent_args& a) {
-  const call::Convention& c = record.convention;
-  a.op = static_cast<std::int32_t>(record.op);
-  a.state_layout = static_cast<std::int32_t>(c.state_layout);
-  a.gate_kind = static_cast<std::int32_t>(c.gate);
-  a.beta_kind = static_cast<std::int32_t>(c.beta);
-  a.qk_norm = static_cast<std::int32_t>(c.qk_l2norm);
-  a.head_map = static_cast<std::int32_t>(c.head_map);
-  a.gate_head = static_cast<std::int32_t>(c.gate_head);
-  a.disable_state_update = static_cast<std::int32_t>(c.disable_state_update);
-  a.B = d.rows;
-  a.T = d.T;
-  a.H = d.H;
-  a.HV = d.HV;
-  a.K = d.K;
-  a.V = d.V;
-  a.slots = d.slots;
-  a.intermediate_rows = d.T;
-  a.pad_slot = c.pad_slot;
-  a.scale = call::resolved_scale(c, d.K);
-  a.l2_eps = c.l2_eps;
-  a.softplus_beta = c.softplus_beta;
-  a.softplus_threshold = c.softplus_threshold;
-  a.lower_bound = c.lower_bound;
-}
-
-}  // namespace
-
 call::TensorMap make_outputs(const call::Record& record, Update update) {
-  const call::Dims d = dims_of(record);
-  const call::Tensor& pool = record.inputs.at("initial_state");
+  const call::Dims d = call::validate(record);
+  const call::Tensor* start = record.find_input("initial_state");
+  const call::DType dtype = start != nullptr ? start->dtype() : call::DType::kF32;
+  const auto output = [&](const char* name, call::DType type) {
+    return call::Tensor(type, call::output_shape(record, d, name));
+  };
   call::TensorMap outputs;
-  outputs["o"] = call::Tensor(record.inputs.at("v").dtype(), call::output_shape(record, d, "o"));
-  if (update == Update::kSeparate) outputs["final_state"] = pool;
+  outputs["o"] = output("o", record.inputs.at("v").dtype());
+  if (start == nullptr) {
+    outputs["final_state"] = output("final_state", dtype);
+  } else if (update == Update::kSeparate) {
+    outputs["final_state"] = *start;
+  }
   if (record.mode == call::Mode::kMtp) {
-    outputs["intermediate_states"] =
-        call::Tensor(pool.dtype(), call::output_shape(record, d, "intermediate_states"));
+    outputs["intermediate_states"] = output("intermediate_states", dtype);
+  }
+  if (record.inputs.contains("checkpoint_offsets")) {
+    outputs["checkpoints"] = output("checkpoints", dtype);
   }
   return outputs;
 }
 
 goldenrule_gpu_recurrent_args make_args(const call::Record& record, const Place& place) {
+  if (record.mode == call::Mode::kPrefill) {
+    throw Error(ErrorKind::kValue, "mode", "decode or mtp",
+                std::string(call::name_of(record.mode)));
+  }
   goldenrule_gpu_recurrent_args a;
   goldenrule_gpu_recurrent_defaults(&a);
-  set_conventions(record, dims_of(record), a);
-  for (const recurrent::TensorField& tensor : recurrent::kTensors) {
-    const std::string name = record_name(record, tensor.field.name);
-    for (const call::TensorMap* from : {&record.inputs, &record.outputs}) {
-      const auto it = from->find(name);
-      if (it == from->end()) continue;
-      goldenrule_gpu_tensor& to = a.*tensor.field.member;
-      to = place(name, it->second);
-      to.dtype = static_cast<std::int32_t>(it->second.dtype());
-    }
+  const call::Dims d = call::validate(record);
+  set_conventions(record, d, a);
+  a.B = d.rows;
+  a.T = d.T;
+  a.intermediate_rows = d.T;
+  place_tensors<recurrent::Group>(record, place, a);
+  return a;
+}
+
+goldenrule_gpu_prefill_args make_prefill_args(const call::Record& record, const Place& place) {
+  if (record.mode != call::Mode::kPrefill) {
+    throw Error(ErrorKind::kValue, "mode", "prefill", std::string(call::name_of(record.mode)));
   }
+  goldenrule_gpu_prefill_args a;
+  goldenrule_gpu_prefill_defaults(&a);
+  const call::Dims d = call::validate(record);
+  set_conventions(record, d, a);
+  a.total = d.tokens;
+  a.N = d.rows;
+  if (const call::Tensor* offsets = record.find_input("checkpoint_offsets")) {
+    a.checkpoint_rows = offsets->size();
+  }
+  place_tensors<prefill::Group>(record, place, a);
   return a;
 }
 
 const char* contract_of(const call::Record& record) {
-  const bool narrow = record.inputs.at("initial_state").dtype() == call::DType::kBF16;
+  const call::Tensor* start = record.find_input("initial_state");
+  const bool narrow = start != nullptr && start->dtype() == call::DType::kBF16;
   return narrow ? "recurrent_bf16_state" : "recurrent_f32";
+}
+
+const char* contract_of(const call::Record& record, const goldenrule_gpu_prefill_args& args) {
+  CheckedCall<prefill::Group> call;
+  static_cast<void>(check_call(&args, call));  // without a device: as if none had tuned kernels
+  const char* contract = prefill::select(call.params, call.device).contract;
+  return contract != nullptr ? contract : contract_of(record);
 }
 
 }  // namespace goldenrule::gpu

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "fixtures/call/record.hpp"
 #include "gpu/goldenrule_gpu.h"
@@ -24,19 +25,29 @@ enum class Update {
   kSeparate,  ///< into final_state: reads see the pool as it was, whatever other rows write
 };
 
-/// Tensors for everything that a decode or MTP call writes: `o` in the type of v,
-/// `intermediate_states` (MTP) and, where it is separate, `final_state` in the type of
-/// initial_state. Their contents are zero, but final_state holds initial_state: slots that nobody
-/// writes keep their content. Throws Error as call::validate does, and Error(kValue) for prefill.
+/// Tensors for everything that a call writes: `o` in the type of v, the states on the way
+/// (`intermediate_states` of MTP, `checkpoints` of prefill) and, where it is separate or there is
+/// no initial_state to update, `final_state`, in the type of initial_state, f32 without one. Their
+/// contents are zero, but final_state holds initial_state: slots that nobody writes keep their
+/// content. Throws Error as call::validate does.
 [[nodiscard]] call::TensorMap make_outputs(const call::Record& record, Update update);
 
-/// The arguments of the call, no stream; `place` is called once for every tensor
-/// that the kernel is given. record.outputs is what make_outputs returned. Throws likewise.
+/// The arguments of a decode or MTP call, or of a prefill call, no stream and no workspace; `place`
+/// is called once for every tensor that the kernel is given. record.outputs is what make_outputs
+/// returned. Throws likewise.
 [[nodiscard]] goldenrule_gpu_recurrent_args make_args(const call::Record& record,
                                                       const Place& place);
+[[nodiscard]] goldenrule_gpu_prefill_args make_prefill_args(const call::Record& record,
+                                                            const Place& place);
 
-/// The contract that the kernels keep on this record: their state is fp32 in registers and rounded
-/// where it is stored.
+/// The name in a record of a tensor of the interface; empty: the kernel is not given it.
+[[nodiscard]] std::string record_name(const call::Record& record, std::string_view tensor);
+
+/// The contract that the recurrent kernels keep on this record, and those of prefill that walk as
+/// they do: their state is fp32 in registers and rounded where it is stored.
 [[nodiscard]] const char* contract_of(const call::Record& record);
+/// That of the prefill kernel which serves these arguments on the current device.
+[[nodiscard]] const char* contract_of(const call::Record& record,
+                                      const goldenrule_gpu_prefill_args& args);
 
 }  // namespace goldenrule::gpu

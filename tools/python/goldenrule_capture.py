@@ -25,7 +25,8 @@ bf16=("q", "k"), which must hold bfloat16 values exactly. Needs h5py >= 3 and Nu
 
 Shapes. B rows (or sequences of equal length), T tokens, N sequences, H query/key heads, HV value
 heads (a multiple of H), K and V dimensions, P slots of a state pool. `state` is V,K under
-state_layout "vk" and K,V under "kv". In prefill `B,T` is one axis of all tokens, `total`.
+state_layout "vk" and K,V under "kv". In prefill `B,T` is one axis of all tokens, `total`,
+the B of indices is N, and R is the number of checkpoints.
 Indices are int32 or int64, everything else is of any float type.
 
     input                  shape                           present
@@ -38,21 +39,29 @@ Indices are int32 or int64, everything else is of any float type.
     b                      B,T,HV                          beta sigmoid, sigmoid2
     beta                   B,T,HV                          beta direct
     initial_state          P,HV,state; prefill N,HV,state  optional (= 0)
-    state_indices          B                               decode, mtp: optional (row b uses slot b)
-    output_state_indices   B                               decode, mtp: optional (= state_indices)
+    state_indices          B                               optional (row b uses slot b)
+    output_state_indices   B                               optional (= state_indices)
     ssm_state_indices      B,T                             mtp: optional, a slot for each token,
     num_accepted_tokens    B                               ... with the token that the row starts at
     accepted_tokens        B                               mtp: optional (= T)
     cu_seqlens             N+1                             prefill
+    checkpoint_offsets     R                               prefill: optional, the tokens of its
+    cu_checkpoints         N+1                             ... sequence before each checkpoint
 
     output                 shape                           present
     o                      B,T,HV,V                        wanted
     final_state            like initial_state              wanted
     intermediate_states    B,T,HV,state                    mtp: the state after each token
+    checkpoints            R,HV,state                      prefill with checkpoint_offsets
 
 decode has T = 1. Prefill is packed: `[B,T,H,K]` with B sequences of T tokens becomes
 `[B*T,H,K]`, cu_seqlens `[0,T,2T,..,B*T]` says where each begins and ends, and v, the gate, beta and
-o are packed likewise. write_capture does that itself where q has four axes.
+o are packed likewise. write_capture does that itself where q has four axes. The states of a prefill
+are those of its sequences; with state_indices they are a pool, P,HV,state, as in the other modes.
+
+Checkpoints are states of sequences on the way. The rows of sequence n are cu_checkpoints[n] to
+cu_checkpoints[n+1], and row r is its state after checkpoint_offsets[r] of its own tokens, ascending
+(0: its start state). checkpoints_every and checkpoints_at make both arrays of what was asked for.
 """
 
 import dataclasses
@@ -126,13 +135,14 @@ INPUTS = {
     "mtp": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta",
          "state_indices", "output_state_indices", "ssm_state_indices", "num_accepted_tokens",
          "accepted_tokens"),
-    "prefill": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "cu_seqlens"),
+    "prefill": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "cu_seqlens",
+         "state_indices", "output_state_indices", "checkpoint_offsets", "cu_checkpoints"),
 }
 _SLOTS = ("state_indices", "output_state_indices", "ssm_state_indices")
 OUTPUTS = {
     "decode": ("o", "final_state"),
     "mtp": ("o", "final_state", "intermediate_states"),
-    "prefill": ("o", "final_state"),
+    "prefill": ("o", "final_state", "checkpoints"),
 }
 # --- End of what is generated.
 
@@ -217,6 +227,39 @@ def write_capture(path, *, op, mode, inputs, outputs, convention=None, source=""
         warnings.warn(text, stacklevel=2)
     _write_file(path, {"schema": SCHEMA, "op": op, "mode": mode,
                        **{name: text for name, text in texts.items() if text}}, conventions, groups)
+
+
+def checkpoints_every(cu_seqlens, n, form, earlier_tokens=None):
+    """checkpoint_offsets and cu_checkpoints of a kernel that keeps a state every n tokens.
+
+    form "after": rows are the states after n, 2n, .. tokens, len // n of them (FlashInfer's GDN).
+    form "before": row 0 is the start state, then those after n, 2n, .. tokens, ceil(len / n) of
+    them: the end of the sequence is none (FlashInfer's KDA, sglang, h of flash-linear-attention).
+    earlier_tokens: for each sequence, how many of its tokens came in earlier calls; n tokens are
+    then counted from the first of these. To be merged into the inputs of write_capture:
+
+        inputs=dict(q=q, k=k, .., **checkpoints_every(cu_seqlens, 64, "after"))
+    """
+    _choice("form", form, ("after", "before"))
+    bounds = _to_array("cu_seqlens", cu_seqlens, False)[0]
+    if n < 1 or bounds.ndim != 1 or bounds.size < 1 or bounds.dtype.kind != "i":
+        raise ValueError(f"checkpoints: expected n >= 1 and cu_seqlens [N+1], actual n={n} and "
+                         f"cu_seqlens {_brackets(bounds.shape)} of {bounds.dtype}")
+    lengths = np.diff(bounds)
+    earlier = [0] * lengths.size if earlier_tokens is None else [int(t) for t in earlier_tokens]
+    if len(earlier) != lengths.size:
+        raise ValueError(f"earlier_tokens: expected one number for each of {lengths.size} "
+                         f"sequences, actual {len(earlier)}")
+    shift = 1 if form == "after" else 0
+    return checkpoints_at([[t for t in range(shift, int(length) + shift) if (had + t) % n == 0]
+                           for length, had in zip(lengths, earlier)])
+
+
+def checkpoints_at(offsets):
+    """The same of a list for each sequence: after how many tokens its states are kept (vLLM)."""
+    counts = np.cumsum([0, *(len(of_sequence) for of_sequence in offsets)])
+    return dict(checkpoint_offsets=np.array([t for row in offsets for t in row], dtype="<i8"),
+                cu_checkpoints=counts.astype("<i8"))
 
 
 def _write_file(path, attributes, conventions, groups):
@@ -443,6 +486,11 @@ class _Call:
         self._read_extents()
         if not prefill:
             self._start_from_zeros()
+        elif "output_state_indices" in self.inputs and "state_indices" not in self.inputs:
+            raise ValueError("inputs state_indices: is missing; in prefill output_state_indices "
+                             "comes with it")
+        self._refuse_slots_of_nothing()
+        if not prefill or "state_indices" in self.inputs:
             self.slots = self._ranked("initial_state", 4)[0]
         self._reshape_parameters()
         self._check_inputs()
@@ -563,11 +611,14 @@ class _Call:
         if final is not None and final.ndim == 4 and final.shape[1:] == (self.HV, *self.state):
             self.inputs["initial_state"] = np.zeros_like(final), is_bf16
             return
-        for name in _SLOTS:
-            if name in self.inputs:
-                raise ValueError(f"inputs initial_state: is missing, and {name} names slots of it")
+        self._refuse_slots_of_nothing()
         zeros = np.zeros((self.rows, self.HV, *self.state), "<f4")
         self.inputs["initial_state"] = zeros, False
+
+    def _refuse_slots_of_nothing(self):
+        for name in _SLOTS:
+            if name in self.inputs and "initial_state" not in self.inputs:
+                raise ValueError(f"inputs initial_state: is missing, and {name} names slots of it")
 
     def _of_parameters(self):
         heads = self.HV if self.convention["gate_head"] == "v" else self.H
@@ -592,7 +643,8 @@ class _Call:
                   "v": (*per_head, self.V), "a": per_gate, "g": per_gate, "b": per_head,
                   "beta": per_head, **self._of_parameters(),
                   "initial_state": (self.slots, self.HV, *self.state),
-                  "ssm_state_indices": self.tokens, "cu_seqlens": (self.rows + 1,)}
+                  "ssm_state_indices": self.tokens, "cu_seqlens": (self.rows + 1,),
+                  "checkpoint_offsets": (self._checkpoints(),), "cu_checkpoints": (self.rows + 1,)}
         for name in (*_SLOTS[:2], "num_accepted_tokens", "accepted_tokens"):
             shapes[name] = (self.rows,)
         optional = {"dt_bias"} | ({"A_log"} if self.convention["gate"] == "bounded" else set())
@@ -601,24 +653,33 @@ class _Call:
                 raise ValueError(f"inputs {name}: is missing, a tensor {_brackets(shapes[name])} "
                                  f"(gate {self.convention['gate']!r}, beta "
                                  f"{self.convention['beta']!r}){self._meant(name)}")
-        scatter = "ssm_state_indices" in self.inputs
-        if scatter != ("num_accepted_tokens" in self.inputs):
-            absent = "num_accepted_tokens" if scatter else "ssm_state_indices"
-            raise ValueError(f"inputs {absent}: is missing; ssm_state_indices and "
-                             "num_accepted_tokens come together")
+        for pair in (("ssm_state_indices", "num_accepted_tokens"),
+                     ("checkpoint_offsets", "cu_checkpoints")):
+            absent = [name for name in pair if name not in self.inputs]
+            if len(absent) == 1:
+                raise ValueError(f"inputs {absent[0]}: is missing; {' and '.join(pair)} come "
+                                 "together")
         for name, (array, is_bf16) in self.inputs.items():
             if name in gates or name not in _CHOSEN:
                 self._check("inputs", name, array, is_bf16, shapes[name])
 
+    def _checkpoints(self):
+        given = "checkpoint_offsets" in self.inputs
+        return self._ranked("checkpoint_offsets", 1)[0] if given else 0
+
     def _check_outputs(self):
+        if "checkpoints" in self.outputs and "checkpoint_offsets" not in self.inputs:
+            raise ValueError("inputs checkpoint_offsets: is missing; it says which states the "
+                             "output checkpoints holds")
         state = (self.HV, *self.state)
         shapes = {"o": (*self.tokens, self.HV, self.V), "final_state": (self.slots, *state),
-                  "intermediate_states": (*self.tokens, *state)}
+                  "intermediate_states": (*self.tokens, *state),
+                  "checkpoints": (self._checkpoints(), *state)}
         for name, (array, is_bf16) in self.outputs.items():
             self._check("outputs", name, array, is_bf16, shapes[name])
 
     def _check(self, group, name, array, is_bf16, shape):
-        integer = name == "cu_seqlens" or name.endswith(("_indices", "_tokens"))
+        integer = name.startswith("cu_") or name.endswith(("_indices", "_tokens", "_offsets"))
         if (array.dtype.kind == "i") != integer:
             expected = "int32 or int64" if integer else "a floating-point tensor"
             actual = "bfloat16" if is_bf16 else array.dtype

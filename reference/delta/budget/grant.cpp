@@ -72,7 +72,7 @@ void grant(const call::Record& record, const contract::Contract& contract,
     e.grant.given = contract.kind == Kind::kIdeal;
   }
   if (contract.kind == Kind::kIdeal) return;
-  const call::Plan plan = call::make_plan(record, expected.outputs.contains("intermediate_states"),
+  const call::Plan plan = call::make_plan(record, call::has_kept_states(expected.outputs),
                                           expected.outputs.contains("final_state"));
   if (is_emulated(record, contract)) {
     grant_by_emulation(record, plan, contract, detail, expected);

@@ -113,13 +113,14 @@ GOLDENRULE_INLINE Sums update(const Tile& tile, std::int64_t t, const double* d,
   return sum;
 }
 
-GOLDENRULE_VECTOR_CLONES void run_tile(const Tile& tile, std::uint64_t start) {
+// Tokens [begin, end). Returns the places that come next.
+GOLDENRULE_VECTOR_CLONES NoisePlaces run_tile(const Tile& tile, std::int64_t begin,
+                                              std::int64_t end, NoisePlaces places) {
   const Lane<double>& lane = *tile.lane;
   const auto n = static_cast<double>(lane.K);
   const double* table = noise_table();
-  NoisePlaces places(start);
   alignas(64) double d[kColumns];
-  for (std::int64_t t = 0; t < lane.tokens; ++t) {
+  for (std::int64_t t = begin; t < end; ++t) {
     const Sums predicted = decay(tile, t, table, places);
     const auto of_delta = places.three(table);
     const double beta = lane.beta[static_cast<std::size_t>(t)];
@@ -145,16 +146,28 @@ GOLDENRULE_VECTOR_CLONES void run_tile(const Tile& tile, std::uint64_t start) {
           x + rounding(tile.u, of_sum + early * d[c] * d[c], of_output[0][c]);
     });
   }
+  return places;
+}
+
+// The columns of the tile.
+void copy_state(const Tile& tile, Matrix<double>& to) {
+  for (std::int64_t i = 0; i < to.rows(); ++i) {
+    for (int c = 0; c < tile.columns; ++c) {
+      to(i, tile.first + c) = tile.state[i * kPacks + c / kPackWidth][c % kPackWidth];
+    }
+  }
 }
 
 }  // namespace
 
-delta::FormResult<double> perturbed_recurrence(const Lane<double>& lane, const Matrix<double>& v,
-                                               const Matrix<double>& initial,
-                                               const contract::Contract& contract,
-                                               const Perturbation& perturbation) {
+delta::KeptForm<double> perturbed_recurrence(const Lane<double>& lane, const Matrix<double>& v,
+                                             const Matrix<double>& initial,
+                                             std::span<const std::int64_t> positions,
+                                             const contract::Contract& contract,
+                                             const Perturbation& perturbation) {
   const Lane<double> moved = perturbed_lane(lane, contract, perturbation);
-  FormResult<double> result{.o = Matrix<double>(lane.tokens, v.cols()), .state = initial};
+  KeptForm<double> result{.o = Matrix<double>(lane.tokens, v.cols()),
+                          .states = {positions.size(), initial}};
   std::vector<Pack> state(static_cast<std::size_t>(lane.K * kPacks));
   for (std::int64_t first = 0; first < v.cols(); first += kColumns) {
     const auto columns = static_cast<int>(std::min<std::int64_t>(kColumns, v.cols() - first));
@@ -171,14 +184,16 @@ delta::FormResult<double> perturbed_recurrence(const Lane<double>& lane, const M
                     .u = perturbation.random ? contract.unit_roundoff : 0.0,
                     .state = state.data(),
                     .o = &result.o};
-    const random::Stream places(perturbation.seed, "places");
-    run_tile(tile, places.bits(static_cast<std::int64_t>(perturbation.stream) * v.cols() + first));
-    for (std::int64_t i = 0; i < lane.K; ++i) {
-      for (int c = 0; c < columns; ++c) {
-        result.state(i, first + c) =
-            state[static_cast<std::size_t>(i * kPacks + c / kPackWidth)][c % kPackWidth];
-      }
+    const random::Stream starts(perturbation.seed, "places");
+    NoisePlaces places(
+        starts.bits(static_cast<std::int64_t>(perturbation.stream) * v.cols() + first));
+    std::int64_t begin = 0;
+    for (std::size_t n = 0; n < positions.size(); ++n) {
+      places = run_tile(tile, begin, positions[n], places);
+      begin = positions[n];
+      copy_state(tile, result.states[n]);
     }
+    places = run_tile(tile, begin, lane.tokens, places);
   }
   return result;
 }

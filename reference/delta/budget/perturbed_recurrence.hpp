@@ -16,15 +16,17 @@
 #pragma once
 
 #include "reference/delta/budget/perturbed_lane.hpp"
+#include "reference/delta/emulation/pieces.hpp"
 #include "reference/delta/rule/forms.hpp"
 
 namespace goldenrule::delta {
 
-/// Runs one lane. `v` is [tokens,V], `initial` [K,V].
-[[nodiscard]] FormResult<double> perturbed_recurrence(const Lane<double>& lane,
-                                                      const Matrix<double>& v,
-                                                      const Matrix<double>& initial,
-                                                      const contract::Contract& contract,
-                                                      const Perturbation& perturbation);
+/// Runs one lane. `v` is [tokens,V], `initial` [K,V]; `positions` ascend and lie in (0, tokens].
+[[nodiscard]] KeptForm<double> perturbed_recurrence(const Lane<double>& lane,
+                                                    const Matrix<double>& v,
+                                                    const Matrix<double>& initial,
+                                                    std::span<const std::int64_t> positions,
+                                                    const contract::Contract& contract,
+                                                    const Perturbation& perturbation);
 
 }  // namespace goldenrule::delta

@@ -2,6 +2,8 @@
 #include "reference/delta/budget/running_grant.hpp"
 
 #include <cmath>
+#include <string>
+#include <string_view>
 
 #include "reference/delta/budget/grant.hpp"
 #include "reference/delta/budget/running.hpp"
@@ -14,7 +16,7 @@ namespace {
 struct Targets {
   verdict::Expected* o = nullptr;
   verdict::Expected* final_state = nullptr;
-  verdict::Expected* intermediate_states = nullptr;
+  verdict::Expected* kept_states = nullptr;
 };
 
 void store(verdict::Expected& to, std::size_t at, const Spread& s) {
@@ -24,7 +26,7 @@ void store(verdict::Expected& to, std::size_t at, const Spread& s) {
 class RunningTile {
  public:
   RunningTile(const contract::Contract& contract, const TileStart<double>& start,
-              const call::Dims& dims, const StateIndex& index, const Targets& targets)
+              const call::Dims& dims, const OutputIndex& index, const Targets& targets)
       : job_(start.job),
         dims_(&dims),
         index_(&index),
@@ -34,16 +36,15 @@ class RunningTile {
 
   void token(std::int64_t t, std::int64_t row, const RecurrentTile<double>& tile) {
     error_.advance(t, tile.norms()[static_cast<std::size_t>(row)], tile);
-    const std::int64_t base =
-        ((job_.sequence->first_token + t) * dims_->HV + job_.head) * dims_->V + first_column_;
+    const std::int64_t token = job_.sequence->first_token + t;
     for (int c = 0; c < tile.columns(); ++c) {
-      store(*targets_->o, static_cast<std::size_t>(base + c), error_.output(c));
+      store(*targets_->o, index_->o(token, job_.head, first_column_ + c), error_.output(c));
     }
   }
 
   void snapshot(const call::Snapshot& s, const RecurrentTile<double>& tile) {
-    verdict::Expected& to = s.target == call::Target::kFinalState ? *targets_->final_state
-                                                                  : *targets_->intermediate_states;
+    verdict::Expected& to =
+        s.target == call::Target::kFinalState ? *targets_->final_state : *targets_->kept_states;
     for (std::int64_t i = 0; i < dims_->K; ++i) {
       for (int c = 0; c < tile.columns(); ++c) {
         store(to, (*index_)(s.block, job_.head, i, first_column_ + c), error_.state(i, c));
@@ -54,7 +55,7 @@ class RunningTile {
  private:
   LaneJob job_;
   const call::Dims* dims_;
-  const StateIndex* index_;
+  const OutputIndex* index_;
   const Targets* targets_;
   std::int64_t first_column_;
   RunningError error_;
@@ -65,14 +66,17 @@ class RunningTile {
 void grant_running_errors(const call::Record& record, const call::Plan& plan,
                           const contract::Contract& contract, verdict::GrantDetail detail,
                           verdict::Expectations& expected) {
-  const auto target = [&](const char* name) -> verdict::Expected* {
-    const auto found = expected.outputs.find(name);
+  const auto target = [&](std::string_view name) -> verdict::Expected* {
+    const auto found = expected.outputs.find(std::string(name));
     if (found == expected.outputs.end()) return nullptr;
     verdict::Expected& e = found->second;
     e.grant = empty_grant(e.exact, deviation_multiple(std::ssize(e.exact.golden)), detail);
     return &e;
   };
-  const Targets targets{target("o"), target("final_state"), target("intermediate_states")};
+  const Targets targets{
+      .o = target("o"),
+      .final_state = target("final_state"),
+      .kept_states = plan.kept_states ? target(call::name_of(*plan.kept_states)) : nullptr};
   const TileWalk<double> walk(record, plan);
   const auto make = [&](const TileStart<double>& start) {
     return RunningTile(contract, start, plan.dims, walk.index(), targets);

@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <boost/math/distributions/chi_squared.hpp>
 #include <cmath>
-#include <optional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "fixtures/call/dtype.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/delta/budget/grant.hpp"
-#include "reference/delta/budget/perturbed_recurrence.hpp"
+#include "reference/delta/budget/lane_spread.hpp"
 #include "reference/delta/budget/running.hpp"
-#include "reference/delta/emulation/chunk_emulator.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 
 namespace goldenrule::delta {
@@ -30,37 +30,6 @@ double multiple_for(std::int64_t n, int runs) {
   return deviation_multiple(2 * n) / std::sqrt((1.0 + r) / 2.0);
 }
 
-// sum (run - exact)^2 over the runs, turned into sigma in place.
-void to_sigma(Matrix<double>& squares, int runs) {
-  for (Eigen::Index row = 0; row < squares.rows(); ++row) {
-    const double mean = squares.row(row).mean();
-    for (Eigen::Index x = 0; x < squares.cols(); ++x) {
-      squares(row, x) = std::sqrt(0.5 * (squares(row, x) + mean) / runs);
-    }
-  }
-}
-
-// What errs the same way throughout, and whether the difference that the one before made is that of
-// the same function: then the larger of the two counts.
-struct SystematicError {
-  Perturbation perturbation;
-  bool opposite = false;
-  RoundingMode mode = RoundingMode::kExact;
-};
-
-std::vector<SystematicError> systematic_errors_of(const contract::Contract& contract) {
-  std::vector<SystematicError> errors;
-  // Beside roundings of operands, errors of functions are noise of the random runs.
-  if (!contract.has_coarse_operands() || contract.kind == contract::Kind::kRecurrent) {
-    errors = {{{.alpha = 1.0}}, {{.alpha = -1.0}, true}, {{.beta = 1.0}}, {{.key = 1.0}}};
-  }
-  if (std::ranges::find(contract.rounding, std::optional(contract::Format::kTF32)) !=
-      contract.rounding.end()) {
-    errors.push_back({.perturbation = {}, .mode = RoundingMode::kTruncated});
-  }
-  return errors;
-}
-
 class SpreadEmulation {
  public:
   SpreadEmulation(const call::Record& record, const call::Plan& plan,
@@ -68,130 +37,66 @@ class SpreadEmulation {
       : record_(record),
         dims_(plan.dims),
         contract_(contract),
-        systematic_(systematic_errors_of(contract)),
         runs_(runs_for(plan.dims)),
         inputs_(record),
         index_(record, plan.dims),
         outputs_(expected.outputs) {}
 
   void run(const call::Sequence& sequence, std::int64_t head) {
-    const auto lane = prepare_lane<double>(record_, dims_, inputs_, sequence.first_token,
-                                           sequence.token_count, head);
-    const Matrix<double> v = lane_values(inputs_, dims_, sequence, head);
-    const Matrix<double> start = lane_start(inputs_, dims_, index_, sequence, head);
-    // The exact results are golden already; where no final state is kept none needs a spread.
-    Matrix<double> exact_o(v.rows(), v.cols());
+    LaneCall lane{.lane = prepare_lane<double>(record_, dims_, inputs_, sequence.first_token,
+                                               sequence.token_count, head),
+                  .v = lane_values(inputs_, dims_, index_, sequence, head),
+                  .start = lane_start(inputs_, dims_, index_, sequence, head),
+                  .positions = call::state_positions(sequence),
+                  .exact = {}};
+    // The exact results are golden already; where a state is not kept it needs no spread.
+    lane.exact.o = Matrix<double>(lane.v.rows(), lane.v.cols());
+    lane.exact.states.assign(lane.positions.size(),
+                             Matrix<double>::Zero(lane.start.rows(), lane.start.cols()));
     each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
-      exact_o(t, x) = golden("o")[at];
+      lane.exact.o(t, x) = outputs_.at("o").exact.golden[at];
     });
-    Matrix<double> exact_state = Matrix<double>::Zero(start.rows(), start.cols());
-    each_state(sequence, head, [&](std::int64_t i, std::int64_t x, std::size_t at) {
-      exact_state(i, x) = golden("final_state")[at];
-    });
-    const Form exact{.o = std::move(exact_o), .state = std::move(exact_state)};
-    const Form sigma = random_errors(lane, v, start, exact, sequence.first_token * dims_.HV + head);
-    const Form bias = systematic_errors(lane, v, start, exact);
+    each_state(sequence, head, lane.positions,
+               [&](verdict::Expected& to, std::size_t n, std::int64_t i, std::int64_t x,
+                   std::size_t at) { lane.exact.states[n](i, x) = to.exact.golden[at]; });
+    const LaneErrors errors =
+        lane_errors(lane, contract_, runs_, sequence.first_token * dims_.HV + head);
     each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
-      store_grant(outputs_.at("o").grant, at, sigma.o(t, x), bias.o(t, x));
+      store_grant(outputs_.at("o").grant, at, errors.sigma.o(t, x), errors.bias.o(t, x));
     });
-    each_state(sequence, head, [&](std::int64_t i, std::int64_t x, std::size_t at) {
-      store_grant(outputs_.at("final_state").grant, at, sigma.state(i, x), bias.state(i, x));
-    });
+    each_state(
+        sequence, head, lane.positions,
+        [&](verdict::Expected& to, std::size_t n, std::int64_t i, std::int64_t x, std::size_t at) {
+          store_grant(to.grant, at, errors.sigma.states[n](i, x), errors.bias.states[n](i, x));
+        });
   }
 
  private:
-  using Form = FormResult<double>;
-
-  [[nodiscard]] const std::vector<double>& golden(const char* name) const {
-    return outputs_.at(name).exact.golden;
-  }
-
-  [[nodiscard]] bool chunked() const { return contract_.kind == contract::Kind::kChunked; }
-
-  [[nodiscard]] Form run_kernel(const Lane<double>& lane, const Matrix<double>& v,
-                                const Matrix<double>& start, const Perturbation& p,
-                                RoundingMode mode) const {
-    if (!chunked()) return perturbed_recurrence(lane, v, start, contract_, p);
-    Rounder rounder(contract_, mode, p.seed, p.stream);
-    return emulate_chunks(perturbed_lane(lane, contract_, p), v, start, contract_, rounder);
-  }
-
-  // Beside operands that are rounded further, alpha is wrong by the full amount throughout a run,
-  // with either sign in turn: so sigma is that amount where nothing else errs.
-  [[nodiscard]] Form random_run(const Lane<double>& lane, const Matrix<double>& v,
-                                const Matrix<double>& start, int run, std::uint64_t stream) const {
-    const bool coarse = chunked() && contract_.has_coarse_operands();
-    return run_kernel(lane, v, start,
-                      {.alpha = !coarse        ? 0.0
-                                : run % 2 == 0 ? 1.0
-                                               : -1.0,
-                       .random = true,
-                       .seed = kSpreadSeed,
-                       .stream = stream},
-                      RoundingMode::kRandom);
-  }
-
-  [[nodiscard]] Form random_errors(const Lane<double>& lane, const Matrix<double>& v,
-                                   const Matrix<double>& start, const Form& exact,
-                                   std::int64_t lane_index) const {
-    Form squares = zeros(exact);
-    for (int run = 0; run < runs_; ++run) {
-      const Form result =
-          random_run(lane, v, start, run, static_cast<std::uint64_t>(lane_index * kMostRuns + run));
-      squares.o += (result.o - exact.o).cwiseAbs2();
-      squares.state += (result.state - exact.state).cwiseAbs2();
-    }
-    to_sigma(squares.o, runs_);
-    to_sigma(squares.state, runs_);
-    return squares;
-  }
-
-  [[nodiscard]] Form systematic_errors(const Lane<double>& lane, const Matrix<double>& v,
-                                       const Matrix<double>& start, const Form& exact) const {
-    Form bias = zeros(exact);
-    Form before = zeros(exact);
-    for (const SystematicError& error : systematic_) {
-      Form moved = run_kernel(lane, v, start, error.perturbation, error.mode);
-      moved.o = (moved.o - exact.o).cwiseAbs();
-      moved.state = (moved.state - exact.state).cwiseAbs();
-      if (error.opposite) {
-        bias.o += (moved.o - before.o).cwiseMax(0.0);
-        bias.state += (moved.state - before.state).cwiseMax(0.0);
-      } else {
-        bias.o += moved.o;
-        bias.state += moved.state;
-      }
-      before = std::move(moved);
-    }
-    // The norm of q only scales an output.
-    if (lane.k_error > 0.0) bias.o += contract_.functions.norm * exact.o.cwiseAbs();
-    return bias;
-  }
-
-  [[nodiscard]] static Form zeros(const Form& like) {
-    return {.o = Matrix<double>::Zero(like.o.rows(), like.o.cols()),
-            .state = Matrix<double>::Zero(like.state.rows(), like.state.cols())};
-  }
-
   // f(t, v, position in o) over the outputs of a lane.
   template <class F>
   void each_output(const call::Sequence& sequence, std::int64_t head, F&& f) {
     for (std::int64_t t = 0; t < sequence.token_count; ++t) {
-      const std::int64_t base = ((sequence.first_token + t) * dims_.HV + head) * dims_.V;
-      for (std::int64_t x = 0; x < dims_.V; ++x) f(t, x, static_cast<std::size_t>(base + x));
+      for (std::int64_t x = 0; x < dims_.V; ++x) {
+        f(t, x, index_.o(sequence.first_token + t, head, x));
+      }
     }
   }
 
-  // f(i, v, position in final_state) over the states that a lane leaves after its last token.
+  // f(tensor, n, i, v, position in it) over the states that a lane leaves after its last token and
+  // at checkpoints; n is that of the position. The start state is exact, and nothing is granted to
+  // states between the tokens of an MTP call.
   template <class F>
-  void each_state(const call::Sequence& sequence, std::int64_t head, F&& f) {
+  void each_state(const call::Sequence& sequence, std::int64_t head,
+                  const std::vector<std::int64_t>& positions, F&& f) {
     for (const call::Snapshot& snapshot : sequence.snapshots) {
-      if (snapshot.target != call::Target::kFinalState || snapshot.after != sequence.token_count) {
-        continue;
-      }
+      if (snapshot.target == call::Target::kIntermediateStates) continue;
+      const auto found = std::ranges::find(positions, snapshot.after);
+      if (found == positions.end()) continue;
+      const auto n = static_cast<std::size_t>(found - positions.begin());
+      verdict::Expected& to = outputs_.at(std::string(call::name_of(snapshot.target)));
       for (std::int64_t i = 0; i < dims_.K; ++i) {
         for (std::int64_t x = 0; x < dims_.V; ++x) {
-          f(i, x, index_(snapshot.block, head, i, x));
+          f(to, n, i, x, index_(snapshot.block, head, i, x));
         }
       }
     }
@@ -200,10 +105,9 @@ class SpreadEmulation {
   const call::Record& record_;
   const call::Dims& dims_;
   const contract::Contract& contract_;
-  const std::vector<SystematicError> systematic_;
   const int runs_;
   const CallInputs inputs_;
-  const StateIndex index_;
+  const OutputIndex index_;
   std::map<std::string, verdict::Expected>& outputs_;
 };
 

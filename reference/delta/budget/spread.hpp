@@ -47,8 +47,8 @@ inline constexpr std::int64_t kSpreadSteps = std::int64_t{8} << 30;
 /// The seed of the random roundings; fixed, so that a verdict can be repeated.
 inline constexpr std::uint64_t kSpreadSeed = 0x676f6c64656e7275U;
 
-/// Fills in the grants of o and final_state, as far as they are in `expected`; intermediate_states
-/// have none.
+/// Fills in the grants of o, final_state and checkpoints, as far as they are in `expected`;
+/// intermediate_states have none.
 void grant_by_emulation(const call::Record& record, const call::Plan& plan,
                         const contract::Contract& contract, verdict::GrantDetail detail,
                         verdict::Expectations& expected);

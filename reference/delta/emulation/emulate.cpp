@@ -27,6 +27,7 @@ class Emulation {
         dims_(plan.dims),
         contract_(contract),
         seed_(seed),
+        choices_(seed),
         inputs_(record),
         index_(record, plan.dims),
         unrounded_rows_(contract),
@@ -40,20 +41,19 @@ class Emulation {
   void run(const call::Sequence& sequence, std::int64_t head) {
     const auto lane = prepare_lane<double>(record_, dims_, inputs_, sequence.first_token,
                                            sequence.token_count, head);
-    const auto v = lane_values(inputs_, dims_, sequence, head);
+    const auto v = lane_values(inputs_, dims_, index_, sequence, head);
     const auto start = lane_start(inputs_, dims_, index_, sequence, head);
     const auto stream = static_cast<std::uint64_t>(sequence.first_token * dims_.HV + head);
     if (contract_.kind == contract::Kind::kChunked && !contract_.has_coarse_operands()) {
-      const auto result = emulate_chunks_f32(lane, v, start, contract_, seed_, stream);
-      store_output(sequence, head, result.o);
-      store_states(sequence, head, sequence.token_count, result.state);
+      run_chunks<float>(sequence, head, lane, v, start, [&](const auto&... piece) {
+        return emulate_chunks_f32(piece..., contract_, seed_, stream);
+      });
     } else if (contract_.kind == contract::Kind::kChunked) {
-      const KernelChoices choices(seed_);
-      const auto moved = with_numbers_of(lane, kernel_lane(lane, unrounded_rows_, choices));
+      const auto moved = with_numbers_of(lane, kernel_lane(lane, unrounded_rows_, choices_));
       Rounder rounder(contract_, RoundingMode::kNearest, seed_, stream);
-      const auto result = emulate_chunks(moved, v, start, contract_, rounder);
-      store_output(sequence, head, result.o);
-      store_states(sequence, head, sequence.token_count, result.state);
+      run_chunks<double>(sequence, head, moved, v, start, [&](const auto&... piece) {
+        return emulate_chunks(piece..., contract_, rounder);
+      });
     } else {
       const auto sink = [&](std::int64_t tokens, const Matrix<float>& state) {
         store_states(sequence, head, tokens, state);
@@ -64,13 +64,25 @@ class Emulation {
   }
 
  private:
+  // The states of an MTP call are stored after its last token only.
+  template <class S, class Run>
+  void run_chunks(const call::Sequence& sequence, std::int64_t head, const Lane<double>& lane,
+                  const Matrix<double>& v, const Matrix<double>& start, Run&& run) {
+    const std::vector<std::int64_t> positions = call::state_positions(sequence);
+    const KeptForm<S> result =
+        run_in_pieces<S>(lane, v, start, positions, contract_.chunk, choices_.ends, run);
+    store_output(sequence, head, result.o);
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+      store_states(sequence, head, positions[i], result.states[i]);
+    }
+  }
+
   template <class M>
   void store_output(const call::Sequence& sequence, std::int64_t head, const M& o) {
     std::vector<double>& to = values_.at("o");
     for (std::int64_t t = 0; t < sequence.token_count; ++t) {
-      const std::int64_t base = ((sequence.first_token + t) * dims_.HV + head) * dims_.V;
       for (std::int64_t x = 0; x < dims_.V; ++x) {
-        to[static_cast<std::size_t>(base + x)] = static_cast<double>(o(t, x));
+        to[index_.o(sequence.first_token + t, head, x)] = static_cast<double>(o(t, x));
       }
     }
   }
@@ -80,8 +92,7 @@ class Emulation {
                     const M& state) {
     for (const call::Snapshot& snapshot : sequence.snapshots) {
       if (snapshot.after != tokens) continue;
-      const bool final = snapshot.target == call::Target::kFinalState;
-      std::vector<double>& to = values_.at(final ? "final_state" : "intermediate_states");
+      std::vector<double>& to = values_.at(std::string(call::name_of(snapshot.target)));
       for (std::int64_t i = 0; i < dims_.K; ++i) {
         for (std::int64_t x = 0; x < dims_.V; ++x) {
           to[index_(snapshot.block, head, i, x)] = static_cast<double>(state(i, x));
@@ -94,8 +105,9 @@ class Emulation {
   const call::Dims& dims_;
   const contract::Contract& contract_;
   const std::uint64_t seed_;
+  const KernelChoices choices_;
   const CallInputs inputs_;
-  const StateIndex index_;
+  const OutputIndex index_;
   contract::Contract unrounded_rows_;
   Values& values_;
 };
@@ -104,10 +116,12 @@ class Emulation {
 
 call::TensorMap emulate_unstored(const call::Record& record, const contract::Contract& contract,
                                  std::uint64_t seed) {
-  const bool chunked = contract.kind == contract::Kind::kChunked;
+  // Chunks have no states between their tokens.
+  const bool kept =
+      contract.kind != contract::Kind::kChunked || record.mode == call::Mode::kPrefill;
   // The exact outputs hold what no lane writes: untouched slots, zero tokens, padded rows.
-  verdict::Expectations exact = evaluate(record, scalar::Precision::kDouble,
-                                         {.certify = false, .intermediate_states = !chunked});
+  verdict::Expectations exact =
+      evaluate(record, scalar::Precision::kDouble, {.certify = false, .kept_states = kept});
   Values values;
   for (auto& [name, e] : exact.outputs) {
     verdict::Exact& expected = e.exact;
@@ -117,7 +131,7 @@ call::TensorMap emulate_unstored(const call::Record& record, const contract::Con
     }
   }
   if (contract.kind != contract::Kind::kIdeal) {
-    const call::Plan plan = call::make_plan(record, !chunked);
+    const call::Plan plan = call::make_plan(record, kept);
     Emulation emulation(record, plan, contract, seed, values);
     const std::vector<LaneJob> jobs = lanes_of(plan);
     parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {

@@ -17,8 +17,9 @@ namespace goldenrule::delta {
                                                std::uint64_t seed);
 
 /// o in the type of v, states in the contract's storage type (or that of initial_state, f32 without
-/// one). MTP with a recurrent contract has intermediate_states; the chunk form has none. Rows that
-/// no kernel writes are NaN; untouched slots keep their content.
+/// one). MTP with a recurrent contract has intermediate_states; the chunk form has none. A prefill
+/// call has the checkpoints that it asks for. Rows that no kernel writes are NaN; untouched slots
+/// keep their content.
 /// `ideal` is the oracle in double, rounded once. Throws Error as call::make_plan does.
 [[nodiscard]] call::TensorMap emulate(const call::Record& record,
                                       const contract::Contract& contract, std::uint64_t seed);

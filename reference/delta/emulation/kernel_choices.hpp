@@ -11,12 +11,14 @@
 #include <vector>
 
 #include "fixtures/random/philox.hpp"
+#include "reference/delta/emulation/pieces.hpp"
 
 namespace goldenrule::delta {
 
 /// The choices of one kernel; errors of functions as multiples of what the contract grants.
 struct KernelChoices {
   bool tree, fused, late_decay, early_output, direct, onto;
+  ChunkEnds ends;                                                   // at checkpoints
   int cumulation;                                                   // 0: sequence, 1: tree, 2: fp64
   double exp, log_alpha, softplus, logit, sigmoid, norm_k, norm_q;  // on (-1, 1)
 
@@ -38,6 +40,7 @@ struct KernelChoices {
     direct = coin(11);
     onto = coin(12);
     cumulation = static_cast<int>(3.0 * stream.uniform(13));
+    ends = coin(14) ? ChunkEnds::kSplit : ChunkEnds::kKeep;
   }
 };
 

@@ -123,18 +123,18 @@ TensorMap qk_swapped(const Record& r, const calls::Kernel& kernel) {
   return kernel(changed);
 }
 
-// The other state_not_written leaves old states in a pool and zeros in prefill; this one leaves
-// zeros in a pool and old states in prefill.
+// The other state_not_written leaves old states in a pool and nothing without one; this one
+// leaves zeros in a pool and old states without one.
 bool elsewhere_applies(const Record& r) {
   return r.convention.disable_state_update == 0 &&
-         (!calls::is_prefill(r) || r.find_input("initial_state") != nullptr);
+         (call::has_pool(r) || r.find_input("initial_state") != nullptr);
 }
 TensorMap state_elsewhere(const Record& r, const calls::Kernel& kernel) {
   TensorMap outputs = kernel(r);
   call::Tensor& state = outputs.at("final_state");
   const call::Tensor* initial = r.find_input("initial_state");
   for (std::int64_t i = 0; i < state.size(); ++i)
-    state.set(i, calls::is_prefill(r) ? (*initial)[i] : 0.0);
+    state.set(i, call::has_pool(r) ? 0.0 : (*initial)[i]);
   return outputs;
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "fixtures/call/operation.hpp"
+#include "fixtures/call/take.hpp"
 #include "reference/calls/inputs.hpp"
 #include "reference/calls/outputs.hpp"
 #include "reference/delta/mistakes/tables.hpp"
@@ -107,6 +108,25 @@ TensorMap slot_ignored(const Record& r, const calls::Kernel& kernel) {
   Record changed = calls::without_outputs(r);
   changed.inputs.erase("state_indices");
   changed.inputs.erase("output_state_indices");
+  if (calls::is_prefill(r)) {  // where indices make the pool
+    const std::int64_t rows = call::validate(r).rows;
+    const std::vector<std::int64_t> slots = call::all_indices(rows);
+    changed.inputs["state_indices"] =
+        call::Tensor(call::DType::kI64, {rows}, std::vector<double>(slots.begin(), slots.end()));
+    changed.convention.pad_slot = -1;
+  }
+  return kernel(changed);
+}
+
+bool output_slot_applies(const Record& r) {
+  const call::Tensor* output = r.find_input("output_state_indices");
+  const call::Tensor* slots = r.find_input("state_indices");
+  if (output == nullptr || slots == nullptr || r.convention.disable_state_update != 0) return false;
+  return output->to_integers() != slots->to_integers();
+}
+TensorMap output_slot_ignored(const Record& r, const calls::Kernel& kernel) {
+  Record changed = calls::without_outputs(r);
+  changed.inputs.erase("output_state_indices");
   return kernel(changed);
 }
 
@@ -184,7 +204,7 @@ std::int64_t wrapped_slots(const call::Dims& d) {
              : static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(d.slots - 1)));
 }
 bool int32_applies(const Record& r) {
-  if (calls::is_prefill(r)) return false;
+  if (!call::has_pool(r)) return false;
   const call::Plan plan = call::make_plan(r, false);
   const std::int64_t width = wrapped_slots(plan.dims);
   for (const call::Sequence& s : plan.sequences) {
@@ -234,18 +254,20 @@ constexpr std::array kTable{
         stride_applies, intermediate_stride_T},
     calls::Mistake{"slot_ignored", kGroup, "row b uses pool slot b whatever state_indices says",
                    slot_ignored_applies, slot_ignored},
+    calls::Mistake{"output_slot_ignored", kGroup,
+                   "the state is written where it was read, whatever output_state_indices says",
+                   output_slot_applies, output_slot_ignored},
     calls::Mistake{"pad_writes_slot0", kGroup,
                    "a pad slot is taken for slot 0: padded requests overwrite its state",
                    pad_write_applies, pad_writes_slot0},
     calls::Mistake{"pad_writes_last", kGroup,
                    "a pad slot of -1 wraps around: padded requests overwrite the last slot",
                    pad_write_applies, pad_writes_last},
-    calls::Mistake{"state_updated_when_disabled", kGroup,
-                   "the pool is updated although disable_state_update is set",
-                   [](const Record& r) {
-                     return r.convention.disable_state_update != 0 && !calls::is_prefill(r);
-                   },
-                   state_updated_when_disabled, kUpdated},
+    calls::Mistake{
+        "state_updated_when_disabled", kGroup,
+        "the pool is updated although disable_state_update is set",
+        [](const Record& r) { return r.convention.disable_state_update != 0 && call::has_pool(r); },
+        state_updated_when_disabled, kUpdated},
     calls::Mistake{"int32_offset", kGroup,
                    "the offset of a pool slot wraps: high slots read and write low ones",
                    int32_applies, int32_offset},

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <string>
+
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/calls/outputs.hpp"
@@ -12,7 +14,7 @@ using Values = std::map<std::string, std::vector<double>>;
 
 Values initial_values(const call::Record& record, const call::Plan& plan) {
   Values values;
-  const auto count = [&](const char* name) {
+  const auto count = [&](const std::string& name) {
     return static_cast<std::size_t>(
         call::element_count(call::output_shape(record, plan.dims, name)));
   };
@@ -21,8 +23,9 @@ Values initial_values(const call::Record& record, const call::Plan& plan) {
   if (const call::Tensor* states = record.find_input("initial_state")) {
     values["final_state"] = states->to_doubles();
   }
-  if (plan.has_intermediate_states) {
-    values["intermediate_states"].assign(count("intermediate_states"), calls::kUnwritten);
+  if (plan.kept_states) {
+    const std::string kept(call::name_of(*plan.kept_states));
+    values[kept].assign(count(kept), calls::kUnwritten);
   }
   return values;
 }
@@ -33,30 +36,30 @@ call::TensorMap run_lanes(const call::Record& record, const Advance& advance) {
   const call::Plan plan = call::make_plan(record, true);
   const call::Dims& d = plan.dims;
   const CallInputs inputs(record);
-  const StateIndex index(record, d);
+  const OutputIndex index(record, d);
   Values values = initial_values(record, plan);
   std::vector<double>& output = values["o"];
 
   const auto run = [&](const call::Sequence& sequence, std::int64_t head) {
     const auto lane =
         prepare_lane<double>(record, d, inputs, sequence.first_token, sequence.token_count, head);
-    const Matrix<double> v = lane_values(inputs, d, sequence, head);
+    const Matrix<double> v = lane_values(inputs, d, index, sequence, head);
     Matrix<double> state = lane_start(inputs, d, index, sequence, head);
     Matrix<double> o = Matrix<double>::Zero(sequence.token_count, d.V);
     std::int64_t t = 0;
     for (const call::Snapshot& snapshot : sequence.snapshots) {
       if (snapshot.after > t) advance(lane, v, t, snapshot.after, state, o);
       t = snapshot.after;
-      std::vector<double>& to = values.at(
-          snapshot.target == call::Target::kFinalState ? "final_state" : "intermediate_states");
+      std::vector<double>& to = values.at(std::string(call::name_of(snapshot.target)));
       for (std::int64_t i = 0; i < d.K; ++i) {
         for (std::int64_t x = 0; x < d.V; ++x) to[index(snapshot.block, head, i, x)] = state(i, x);
       }
     }
     if (sequence.token_count > t) advance(lane, v, t, sequence.token_count, state, o);
     for (std::int64_t row = 0; row < sequence.token_count; ++row) {
-      const std::int64_t base = ((sequence.first_token + row) * d.HV + head) * d.V;
-      for (std::int64_t x = 0; x < d.V; ++x) output[static_cast<std::size_t>(base + x)] = o(row, x);
+      for (std::int64_t x = 0; x < d.V; ++x) {
+        output[index.o(sequence.first_token + row, head, x)] = o(row, x);
+      }
     }
   };
   parallel::for_each_index(std::ssize(plan.sequences) * d.HV, [&](std::int64_t job) {

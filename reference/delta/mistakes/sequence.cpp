@@ -41,6 +41,12 @@ bool any_sequence(const Record& r, F&& f) {
 
 std::int64_t block_size(const call::Dims& d) { return d.HV * d.state_size(); }
 
+// Whether a call of other stretches of tokens says all that this one does: a prefill whose states
+// belong to the sequences, and whose kernel leaves none on the way.
+bool is_segmented(const Record& r) {
+  return calls::is_prefill(r) && !call::has_pool(r) && call::validate(r).checkpoints == 0;
+}
+
 // Blocks of final_state that the call writes.
 std::vector<bool> written_blocks(const call::Plan& plan) {
   std::vector<bool> written(static_cast<std::size_t>(plan.dims.slots), false);
@@ -256,7 +262,7 @@ TensorMap neighbour_nan(const Record& r, const calls::Kernel& kernel) {
       r, outputs, [&](const call::Tensor&, const calls::OutputPlace& p, double x) {
         const call::Sequence& s = plan.sequences[static_cast<std::size_t>(p.sequence)];
         const std::int64_t tail = s.first_token + s.token_count / kChunk * kChunk;
-        const bool reached = p.is_state || p.block >= tail;
+        const bool reached = p.is_state ? s.first_token + p.after > tail : p.block >= tail;
         return reached && poisoned[at(p.sequence, p.head, p.value)] ? calls::kUnwritten : x;
       });
   return outputs;
@@ -297,7 +303,7 @@ TensorMap final_state_bf16(const Record& r, const calls::Kernel& kernel) {
 // Kernels that update a pool in place and are run again on the same buffers (an autotuner, a
 // replayed graph): what the second run leaves.
 bool stale_applies(const Record& r) {
-  if (calls::is_prefill(r)) return false;
+  if (!call::has_pool(r)) return false;
   const call::Plan plan = call::make_plan(r, false);
   const std::vector<bool> written = written_blocks(plan);
   return std::ranges::any_of(plan.sequences, [&](const call::Sequence& s) {
@@ -318,26 +324,27 @@ constexpr std::array kTable{
     calls::Mistake{
         "state_carry_dropped", kGroup,
         "the state is not carried from one chunk of 64 tokens to the next",
-        [](const Record& r) { return calls::is_prefill(r) && calls::longest_sequence(r) > kChunk; },
+        [](const Record& r) { return is_segmented(r) && calls::longest_sequence(r) > kChunk; },
         state_carry_dropped},
     calls::Mistake{"state_not_written", kGroup,
                    "the final state is not calls::stored: a pool keeps its old content",
                    writes_states, state_not_written},
     calls::Mistake{
         "state_leaks", kGroup, "a sequence starts from the final state of the sequence before it",
-        [](const Record& r) { return calls::is_prefill(r) && call::validate(r).rows > 1; },
-        state_leaks},
+        [](const Record& r) { return is_segmented(r) && call::validate(r).rows > 1; }, state_leaks},
     calls::Mistake{"last_token_dropped", kGroup,
                    "the loop ends one token early: the last token is neither read nor written",
                    [](const Record& r) {
-                     return r.mode != call::Mode::kDecode && calls::longest_sequence(r) > 1;
+                     return (r.mode == call::Mode::kMtp || is_segmented(r)) &&
+                            calls::longest_sequence(r) > 1;
                    },
                    last_token_dropped},
     calls::Mistake{
         "tail_chunk_dropped", kGroup, "tokens beyond the last full chunk of 64 are not processed",
         [](const Record& r) {
-          return any_sequence(
-              r, [](std::int64_t first, std::int64_t end) { return (end - first) % kChunk != 0; });
+          return is_segmented(r) && any_sequence(r, [](std::int64_t first, std::int64_t end) {
+                   return (end - first) % kChunk != 0;
+                 });
         },
         tail_chunk_dropped},
     calls::Mistake{
@@ -346,7 +353,7 @@ constexpr std::array kTable{
         "one enter the final state",
         [](const Record& r) {
           const std::int64_t tokens = call::validate(r).tokens;
-          return any_sequence(r, [&](std::int64_t first, std::int64_t end) {
+          return !call::has_pool(r) && any_sequence(r, [&](std::int64_t first, std::int64_t end) {
             return (end - first) % kChunk != 0 && end < tokens;
           });
         },

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <string>
 
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
@@ -44,7 +45,8 @@ class Outputs {
   Outputs(const call::Record& record, const call::Plan& plan, const EvaluationOptions& options,
           const CallInputs& inputs)
       : dims_(plan.dims), inputs_(inputs) {
-    const auto make = [&](const char* name, std::size_t inner) {
+    const auto make = [&](std::string_view output, std::size_t inner) {
+      const std::string name(output);
       Exact& e = expected.outputs[name].exact;
       e = allocate(call::output_shape(record, dims_, name), inner);
       return &e;
@@ -55,8 +57,8 @@ class Outputs {
       final_state_ = make("final_state", 2);
       keep_untouched();
     }
-    if (plan.has_intermediate_states) {
-      intermediate_ = make("intermediate_states", 2);
+    if (plan.kept_states) {
+      kept_ = make(call::name_of(*plan.kept_states), 2);
       mark_undefined(plan);
     }
     for (const call::Sequence& sequence : plan.sequences) {
@@ -66,7 +68,7 @@ class Outputs {
   }
 
   [[nodiscard]] Exact& target(call::Target t) const {
-    return t == call::Target::kFinalState ? *final_state_ : *intermediate_;
+    return t == call::Target::kFinalState ? *final_state_ : *kept_;
   }
 
   Expectations expected;
@@ -83,14 +85,16 @@ class Outputs {
         });
   }
 
-  // Nothing writes the intermediate rows of a padded row.
+  // States on the way that no sequence leaves are those of padded rows: nothing writes them.
   void mark_undefined(const call::Plan& plan) {
-    const auto row = static_cast<std::size_t>(dims_.T * dims_.HV * dims_.state_size());
-    for (std::size_t b = 0; b < plan.sequences.size(); ++b) {
-      if (!plan.sequences[b].padded) continue;
-      intermediate_->undefined.resize(intermediate_->golden.size(), false);
-      std::fill_n(intermediate_->undefined.begin() + static_cast<std::ptrdiff_t>(b * row), row,
-                  true);
+    if (std::ranges::none_of(plan.sequences, &call::Sequence::padded)) return;
+    kept_->undefined.assign(kept_->golden.size(), true);
+    const std::int64_t block = dims_.HV * dims_.state_size();
+    for (const call::Sequence& sequence : plan.sequences) {
+      for (const call::Snapshot& s : sequence.snapshots) {
+        if (s.target != *plan.kept_states) continue;
+        std::fill_n(kept_->undefined.begin() + s.block * block, block, false);
+      }
     }
   }
 
@@ -125,14 +129,14 @@ class Outputs {
   const call::Dims& dims_;
   const CallInputs& inputs_;
   Exact* final_state_ = nullptr;
-  Exact* intermediate_ = nullptr;
+  Exact* kept_ = nullptr;
 };
 
 // Stores the values of one tile with their radius.
 template <class S>
 class ExactTile {
  public:
-  ExactTile(const TileStart<S>& start, const call::Dims& dims, const StateIndex& index,
+  ExactTile(const TileStart<S>& start, const call::Dims& dims, const OutputIndex& index,
             const CallInputs& inputs, const EvaluationOptions& options, const Outputs& outputs)
       : job_(start.job),
         lane_(&start.lane),
@@ -150,8 +154,7 @@ class ExactTile {
   }
 
   void token(std::int64_t t, std::int64_t row, const RecurrentTile<S>& tile) {
-    const std::int64_t base =
-        ((job_.sequence->first_token + t) * dims_->HV + job_.head) * dims_->V + first_column_;
+    const std::int64_t token = job_.sequence->first_token + t;
     if (certificate_) {
       const ColumnNorms<S>& norms = tile.norms()[static_cast<std::size_t>(row)];
       certificate_->advance(t, norms);
@@ -159,7 +162,7 @@ class ExactTile {
           reach_squared(lane_->bounds[static_cast<std::size_t>(t)].q_norm, norms, tile.columns()));
     }
     for (int c = 0; c < tile.columns(); ++c) {
-      store(*outputs_->o, static_cast<std::size_t>(base + c), tile.output(row, c),
+      store(*outputs_->o, index_->o(token, job_.head, first_column_ + c), tile.output(row, c),
             certificate_ ? certificate_->output_radius(c) : kUnbounded,
             t + 1 >= first_nonfinite_[static_cast<std::size_t>(c)]);
     }
@@ -229,7 +232,7 @@ class ExactTile {
   LaneJob job_;
   const Lane<S>* lane_;
   const call::Dims* dims_;
-  const StateIndex* index_;
+  const OutputIndex* index_;
   const Outputs* outputs_;
   std::int64_t first_column_;
   std::array<std::int64_t, static_cast<std::size_t>(kTileColumns<S>)> first_nonfinite_{};
@@ -261,7 +264,7 @@ Expectations run(const call::Record& record, const call::Plan& plan,
 
 Expectations evaluate(const call::Record& record, Precision precision,
                       const EvaluationOptions& options) {
-  const call::Plan plan = call::make_plan(record, options.intermediate_states, options.final_state);
+  const call::Plan plan = call::make_plan(record, options.kept_states, options.final_state);
   switch (precision) {
     case Precision::kDouble:
       return run<double>(record, plan, options);

@@ -14,23 +14,23 @@ std::vector<LaneJob> lanes_of(const call::Plan& plan) {
   return jobs;
 }
 
-std::vector<double> start_columns(const CallInputs& inputs, const StateIndex& index,
-                                  const call::Sequence& sequence, std::int64_t head,
-                                  std::int64_t first, std::int64_t columns) {
-  std::vector<double> state(static_cast<std::size_t>(index.K * columns));
+std::vector<double> start_columns(const CallInputs& inputs, const call::Dims& dims,
+                                  const OutputIndex& index, const call::Sequence& sequence,
+                                  std::int64_t head, std::int64_t first, std::int64_t columns) {
+  std::vector<double> state(static_cast<std::size_t>(dims.K * columns));
   const auto place = [&](std::int64_t i, std::int64_t v) {
     return static_cast<std::int64_t>(index(sequence.start_block, head, i, v));
   };
-  if (!index.vk) {
-    for (std::int64_t i = 0; i < index.K; ++i) {
+  if (index.state.value == 1) {
+    for (std::int64_t i = 0; i < dims.K; ++i) {
       inputs.initial_state.read(place(i, first), columns, state.data() + i * columns);
     }
     return state;
   }
   std::vector<double> column;
   for (std::int64_t c = 0; c < columns; ++c) {
-    const double* from = inputs.initial_state.read(place(0, first + c), index.K, column);
-    for (std::int64_t i = 0; i < index.K; ++i) {
+    const double* from = inputs.initial_state.read(place(0, first + c), dims.K, column);
+    for (std::int64_t i = 0; i < dims.K; ++i) {
       state[static_cast<std::size_t>(i * columns + c)] = from[i];
     }
   }
@@ -38,21 +38,22 @@ std::vector<double> start_columns(const CallInputs& inputs, const StateIndex& in
 }
 
 delta::Matrix<double> lane_values(const CallInputs& inputs, const call::Dims& dims,
-                                  const call::Sequence& sequence, std::int64_t head) {
+                                  const OutputIndex& index, const call::Sequence& sequence,
+                                  std::int64_t head) {
   Matrix<double> v(sequence.token_count, dims.V);
   for (std::int64_t t = 0; t < sequence.token_count; ++t) {
-    const std::int64_t base = ((sequence.first_token + t) * dims.HV + head) * dims.V;
-    inputs.v.read(base, dims.V, v.row(t).data());
+    const std::size_t at = index.o(sequence.first_token + t, head, 0);
+    inputs.v.read(static_cast<std::int64_t>(at), dims.V, v.row(t).data());
   }
   return v;
 }
 
 delta::Matrix<double> lane_start(const CallInputs& inputs, const call::Dims& dims,
-                                 const StateIndex& index, const call::Sequence& sequence,
+                                 const OutputIndex& index, const call::Sequence& sequence,
                                  std::int64_t head) {
   Matrix<double> state = Matrix<double>::Zero(dims.K, dims.V);
   if (sequence.start_block < 0 || inputs.initial_state.empty()) return state;
-  const std::vector<double> all = start_columns(inputs, index, sequence, head, 0, dims.V);
+  const std::vector<double> all = start_columns(inputs, dims, index, sequence, head, 0, dims.V);
   std::ranges::copy(all, state.data());
   return state;
 }

@@ -7,26 +7,28 @@
 #include <cstdint>
 #include <vector>
 
+#include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 #include "reference/delta/rule/forms.hpp"
 
 namespace goldenrule::delta {
 
 /// Where element (i, v) of the state of value head `head` lies in a tensor of [.., HV,state]
-/// blocks.
-struct StateIndex {
-  std::int64_t HV, K, V;
-  bool vk;
+/// blocks, and element v of the output of a token in o.
+struct OutputIndex {
+  call::Strides state, output;
 
-  StateIndex(const call::Record& record, const call::Dims& dims)
-      : HV(dims.HV),
-        K(dims.K),
-        V(dims.V),
-        vk(record.convention.state_layout == call::StateLayout::kVK) {}
+  OutputIndex(const call::Record& record, const call::Dims& dims)
+      : state(call::output_strides(record, dims, "final_state")),
+        output(call::output_strides(record, dims, "o")) {}
 
   [[nodiscard]] std::size_t operator()(std::int64_t block, std::int64_t head, std::int64_t i,
                                        std::int64_t v) const {
-    return static_cast<std::size_t>((block * HV + head) * K * V + (vk ? v * K + i : i * V + v));
+    return state(block, head, i, v);
+  }
+  /// `token` in the flattened token axis.
+  [[nodiscard]] std::size_t o(std::int64_t token, std::int64_t head, std::int64_t v) const {
+    return output(token, head, 0, v);
   }
 };
 
@@ -41,17 +43,19 @@ struct LaneJob {
 
 /// Columns [first, first + columns) of the start state of one lane, [K, columns], read in rows.
 /// The sequence must have one.
-[[nodiscard]] std::vector<double> start_columns(const CallInputs& inputs, const StateIndex& index,
+[[nodiscard]] std::vector<double> start_columns(const CallInputs& inputs, const call::Dims& dims,
+                                                const OutputIndex& index,
                                                 const call::Sequence& sequence, std::int64_t head,
                                                 std::int64_t first, std::int64_t columns);
 
-/// v of one lane, [token_count, V].
+/// v of one lane, [token_count, V]. It lies as o does.
 [[nodiscard]] Matrix<double> lane_values(const CallInputs& inputs, const call::Dims& dims,
-                                         const call::Sequence& sequence, std::int64_t head);
+                                         const OutputIndex& index, const call::Sequence& sequence,
+                                         std::int64_t head);
 
 /// The start state of one lane, [K, V]; zero where the sequence has none.
 [[nodiscard]] Matrix<double> lane_start(const CallInputs& inputs, const call::Dims& dims,
-                                        const StateIndex& index, const call::Sequence& sequence,
+                                        const OutputIndex& index, const call::Sequence& sequence,
                                         std::int64_t head);
 
 }  // namespace goldenrule::delta

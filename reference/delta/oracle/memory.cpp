@@ -16,9 +16,10 @@ constexpr double kPerThread = 8 * kMebibyte;   // stack, states and chunks of on
 constexpr double kPerElement = 8 + 4 + 4;      // Expected: golden, radius, spread
 constexpr double kPerBlock = 1 + 8;            // Expected: touched, reach2
 constexpr double kPerSequence = 256;           // plan entry, snapshot, slots
-constexpr double kPerKeptState = 32;           // snapshot of intermediate_states
+constexpr double kPerKeptState = 32;           // snapshot of a state on the way
 constexpr double kLaneBatch = 64 * kMebibyte;  // oracle/evaluate.cpp
-constexpr double kLaneMatrices = 6;            // oracle/spread.cpp, [tokens, V] in double
+constexpr double kLaneMatrices = 6;            // budget/lane_spread.cpp, [tokens, V] in double
+constexpr double kSplitMatrices = 2;           // more where checkpoints may end chunks
 constexpr double kExplanationPerElement = 200;
 
 double elements(const call::Shape& shape) {
@@ -33,7 +34,7 @@ const call::Shape* find(const verdict::Shapes& shapes, const char* name) {
 }
 
 struct Extents {
-  double tokens, rows, HV, K, V, gates;
+  double tokens, rows, HV, K, V, gates, checkpoints;
 };
 
 // Those of a call, or zeros.
@@ -49,10 +50,13 @@ Extents extents_of(const verdict::Declared& call) {
             .HV = extent((*v)[rank - 2]),
             .K = extent(q->back()),
             .V = extent(v->back()),
-            .gates = 1.0};
+            .gates = 1.0,
+            .checkpoints = 0.0};
   if (prefill) {
     const call::Shape* bounds = find(call.inputs, "cu_seqlens");
     e.rows = bounds == nullptr ? 1.0 : elements(*bounds);
+    const call::Shape* offsets = find(call.inputs, "checkpoint_offsets");
+    if (offsets != nullptr) e.checkpoints = elements(*offsets);
   }
   if (call.op == call::Op::kKda) e.gates = e.K;
   return e;
@@ -70,7 +74,7 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
   const bool prefill = call.mode == call::Mode::kPrefill;
   double states = 0.0;
   double largest = e.tokens * e.HV * e.V;
-  for (const char* name : {"final_state", "intermediate_states"}) {
+  for (const char* name : {"final_state", "intermediate_states", "checkpoints"}) {
     const call::Shape* shape = find(call.outputs, name);
     if (shape == nullptr) continue;
     states += elements(*shape);
@@ -84,12 +88,15 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
   const double lanes =
       std::min(e.tokens * e.HV * widest, kLaneBatch + longest * widest) + threads * longest * tile;
   const double beside = std::min<double>(threads, e.rows * e.HV);
-  const double spread = prefill ? std::min(beside * longest, e.HV * e.tokens) *
-                                      (2 * lane_token(e, sizeof(double)) + kLaneMatrices * 8 * e.V)
-                                : 0.0;
+  const double matrices = kLaneMatrices + (e.checkpoints > 0.0 ? kSplitMatrices : 0.0);
+  const double kept = std::min(beside, e.HV) * e.checkpoints * matrices * 8 * e.K * e.V;
+  const double spread = prefill
+                            ? kept + std::min(beside * longest, e.HV * e.tokens) *
+                                         (2 * lane_token(e, sizeof(double)) + matrices * 8 * e.V)
+                            : 0.0;
   const double comparison = 4 * largest;
-  const double plan =
-      e.rows * kPerSequence + (call.mode == call::Mode::kMtp ? e.tokens * kPerKeptState : 0.0);
+  const double plan = e.rows * kPerSequence + e.checkpoints * kPerKeptState +
+                      (call.mode == call::Mode::kMtp ? e.tokens * kPerKeptState : 0.0);
   const double expectation = judged * kPerElement + e.tokens * e.HV * kPerBlock + states / 8;
   const double work = std::max({lanes, spread, comparison});
   const double reading = call.file_bytes + 2 * call.tensor_bytes;

@@ -78,7 +78,7 @@ class StageWriter {
     const auto lane =
         prepare_lane<Quad>(record_, d_, inputs_, sequence.first_token, sequence.token_count, head);
     ChunkStages<Quad> result;
-    (void)chunk_form<Quad>(lane, lane_values(inputs_, d_, sequence, head),
+    (void)chunk_form<Quad>(lane, lane_values(inputs_, d_, index_, sequence, head),
                            lane_start(inputs_, d_, index_, sequence, head), C_, &result);
     const std::int64_t qk_head = d_.qk_head(record_.convention.head_map, head);
     for (std::int64_t t = 0; t < sequence.token_count; ++t) {
@@ -141,7 +141,7 @@ class StageWriter {
   const call::Dims d_;
   const std::int64_t C_;
   const CallInputs inputs_;
-  const StateIndex index_;
+  const OutputIndex index_;
   Stages stages_;
 };
 

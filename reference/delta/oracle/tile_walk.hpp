@@ -54,7 +54,7 @@ class TileWalk {
         index_(record, plan.dims) {}
 
   [[nodiscard]] const CallInputs& inputs() const { return inputs_; }
-  [[nodiscard]] const StateIndex& index() const { return index_; }
+  [[nodiscard]] const OutputIndex& index() const { return index_; }
 
   template <class Make, class Finish>
   void run(const Walk& walk, Make&& make, Finish&& finish) const {
@@ -116,8 +116,8 @@ class TileWalk {
     const std::int64_t tokens = job.sequence->token_count;
     std::vector<double> v(static_cast<std::size_t>(tokens * columns));
     for (std::int64_t t = 0; t < tokens; ++t) {
-      const std::int64_t row = (job.sequence->first_token + t) * dims_.HV + job.head;
-      inputs_.v.read(row * dims_.V + first_column, columns, v.data() + t * columns);
+      const std::size_t at = index_.o(job.sequence->first_token + t, job.head, first_column);
+      inputs_.v.read(static_cast<std::int64_t>(at), columns, v.data() + t * columns);
     }
     return v;
   }
@@ -128,7 +128,7 @@ class TileWalk {
     typename ColumnNorms<S>::Row norm2{};
     if (job.sequence->start_block < 0 || inputs_.initial_state.empty()) return norm2;
     const std::vector<double> start =
-        start_columns(inputs_, index_, *job.sequence, job.head, first_column, columns);
+        start_columns(inputs_, dims_, index_, *job.sequence, job.head, first_column, columns);
     for (std::int64_t i = 0; i < dims_.K; ++i) {
       for (int c = 0; c < columns; ++c) {
         const double x = start[static_cast<std::size_t>(i * columns + c)];
@@ -171,7 +171,7 @@ class TileWalk {
   const call::Plan& plan_;
   const call::Dims& dims_;
   const CallInputs inputs_;
-  const StateIndex index_;
+  const OutputIndex index_;
 };
 
 }  // namespace goldenrule::delta

@@ -107,7 +107,7 @@ class Fp32Kernel {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     for (const char* name : {"o", "final_state", "intermediate_states"}) {
       const bool is_intermediate = std::string(name) == "intermediate_states";
-      if (is_intermediate && !plan_.has_intermediate_states) continue;
+      if (is_intermediate && plan_.kept_states != call::Target::kIntermediateStates) continue;
       call::Tensor t(
           is_intermediate || std::string(name) == "final_state" ? state : call::DType::kF32,
           call::output_shape(record, dims_, name));

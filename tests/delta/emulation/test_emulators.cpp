@@ -25,10 +25,11 @@ LaneInputs lane_of(const char* line) {
   const call::Record record = cases::make_record(cases::parse(line));
   const call::Plan plan = call::make_plan(record, false);
   const delta::CallInputs inputs(record);
+  const delta::OutputIndex index(record, plan.dims);
   const call::Sequence& s = plan.sequences.front();
   return {delta::prepare_lane<double>(record, plan.dims, inputs, s.first_token, s.token_count, 0),
-          delta::lane_values(inputs, plan.dims, s, 0),
-          delta::lane_start(inputs, plan.dims, delta::StateIndex(record, plan.dims), s, 0)};
+          delta::lane_values(inputs, plan.dims, index, s, 0),
+          delta::lane_start(inputs, plan.dims, index, s, 0)};
 }
 
 // A chunked kernel in exact arithmetic: no contract may declare it, the emulator may be asked for

@@ -64,6 +64,10 @@ const std::vector<std::string>& sample() {
       "op=gdn mode=decode B=2 H=1 HV=2 K=16 V=8 qk_l2norm=none l2_eps=0.5",
       "op=gdn mode=decode B=2 H=1 HV=2 K=16 V=8 gate=bounded lower_bound=-1 l2_eps=0.5",
       "op=kda mode=decode B=2 H=1 HV=1 K=16 V=8 gate=log beta=direct",
+      "op=gdn mode=prefill lens=65,1,33,0,70 H=1 HV=2 K=16 V=17 gate=log slots=separate_padded "
+      "checkpoints=listed",
+      "op=kda mode=prefill lens=65,70,4,0 H=1 HV=1 K=16 V=8 gate=bounded slots=padded "
+      "checkpoints=before every=32",
   };
   return lines;
 }

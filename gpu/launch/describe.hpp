@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The text of goldenrule_gpu_recurrent_fields, made of the lists while the library is built.
+// The text of goldenrule_gpu_.._fields, made of the lists of a group while the library is built.
 #pragma once
 
-#include "gpu/recurrent/args_fields.hpp"
+#include "gpu/launch/args_lists.hpp"
 
-namespace goldenrule::gpu::recurrent {
+namespace goldenrule::gpu {
 
 struct Description {
   char text[2048] = {};
@@ -20,11 +20,13 @@ struct Description {
   }
 };
 
+template <class Group>
 constexpr Description describe() {
   Description out;
-  out.put("goldenrule_gpu_recurrent_args struct ");
-  out.put(sizeof(Args));
-  for_each_field([&](const auto& field, const char* type) {
+  out.put(Group::kName);
+  out.put(" struct ");
+  out.put(sizeof(typename Group::Args));
+  for_each_field<Group>([&](const auto& field, const char* type) {
     out.put("\n");
     out.put(field.name);
     out.put(" ");
@@ -34,6 +36,5 @@ constexpr Description describe() {
   });
   return out;
 }
-inline constexpr Description kDescription = describe();
 
-}  // namespace goldenrule::gpu::recurrent
+}  // namespace goldenrule::gpu

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fields of an aggregate of the C interface as data, in the order of the struct: names, types,
+// defaults, ranges, axes. Defaults, checks, packing, callers by name (tools/gpu_run) and the
+// description that the library gives to callers without a C compiler follow from these lists, for
+// every kernel group alike.
+//
+// A group names its lists in a struct that the templates of this folder take as `Group`:
+//
+//   Args, Params                     the aggregate, and what its kernels are given
+//   kName                            of the aggregate
+//   kChoices, kExtents, kNumbers, kTensors, kStructSize, kFlags, kStream, and where the struct has
+//   them kReserved, kWorkspaceSize and kWorkspace
+//   kKnownFlags, kFlagNames          the bits of flags that it takes, and what they are called
+//   kTokenAxes                       axes that the tokens have in front of the heads
+//   extent_of(args, axis)            of the axes that are its own
+//   need_of(args, presence)          of the tensors whose presence is decided its own way
+//   state_dtype(args)                the type that all states have to have
+//   check_sizes(args, problem)       what its extents have to be to each other
+//   pack_rest(args, strides, params) the parameters that pack_call.hpp does not know
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "gpu/goldenrule_gpu.h"
+#include "gpu/launch/check_tensor.hpp"
+
+namespace goldenrule::gpu {
+
+using Tensor = goldenrule_gpu_tensor;
+
+inline constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
+inline constexpr std::int64_t kInt64Min = std::numeric_limits<std::int64_t>::min();
+inline constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
+
+template <class Args, class T>
+struct Field {
+  const char* name;
+  T Args::*member;
+  std::size_t offset;
+};
+/// A Field of the aggregate that `Args` names where it is used.
+#define GOLDENRULE_GPU_FIELD(member) \
+  { #member, &Args::member, offsetof(Args, member) }
+
+/// An enum or a switch: 0 to count - 1.
+template <class Args>
+struct Choice {
+  Field<Args, std::int32_t> field;
+  std::int32_t count;
+  std::int32_t initial = 0;
+};
+
+template <class Args>
+struct Extent {
+  Field<Args, std::int64_t> field;
+  std::int64_t low, high;
+  std::int64_t initial = 0;
+};
+
+enum class Sign { kAny, kNotNegative, kPositive };
+/// A finite number; `gate`: checked only for this gate_kind, -1 for every one.
+template <class Args>
+struct Number {
+  Field<Args, double> field;
+  double initial;
+  Sign sign = Sign::kAny;
+  std::int32_t gate = -1;
+};
+
+/// Axes by the extents they have. kGateHead: H or HV, see gate_head; kChannel: K, and no axis at
+/// all with one gate per head; kOuter, kInner: V, K or K, V by the layout of the state; kStep: the
+/// rows of intermediate_states; kPacked: the tokens of all sequences; kBound: N + 1.
+enum class Axis : std::uint8_t {
+  kEnd,
+  kRow,
+  kToken,
+  kStep,
+  kPacked,
+  kSequence,
+  kBound,
+  kCheckpoint,
+  kSlot,
+  kQkHead,
+  kValueHead,
+  kGateHead,
+  kKey,
+  kChannel,
+  kValue,
+  kOuter,
+  kInner
+};
+/// Which calls are given a tensor.
+enum class Presence : std::uint8_t {
+  kAlways,
+  kOptional,
+  kGate,         ///< required but for gate_kind NONE, where it is forbidden
+  kRate,         ///< required for SOFTPLUS, optional for BOUNDED, else forbidden
+  kBias,         ///< optional for SOFTPLUS and BOUNDED, else forbidden
+  kOwnSlots,     ///< optional, forbidden beside ssm_state_indices
+  kScatterOnly,  ///< required beside ssm_state_indices, else forbidden
+  kFinal,        ///< required without state where there is an update, else optional
+  kCheckpoints,  ///< required where there are rows of checkpoints, else optional
+  kNoOffsets,    ///< optional, forbidden beside checkpoint_offsets
+};
+template <class Args>
+struct TensorField {
+  Field<Args, Tensor> field;
+  Types types;
+  Use use;  ///< kWritten also where only some calls write it (state)
+  Presence presence;
+  int strided;  ///< axes with an entry in `stride`
+  Axis axes[6];
+};
+
+struct NeedAndWhy {
+  Need need;
+  std::string why;
+};
+
+/// Calls f(field, type) for every field in the order of the struct; the names of the types are
+/// those of goldenrule_gpu_recurrent_fields.
+template <class Group, class F>
+constexpr void for_each_field(F&& f) {
+  f(Group::kStructSize, "u64");
+  for (const auto& choice : Group::kChoices) f(choice.field, "i32");
+  f(Group::kFlags, "u32");
+  if constexpr (requires { Group::kReserved; }) f(Group::kReserved, "i32");
+  for (const auto& extent : Group::kExtents) f(extent.field, "i64");
+  for (const auto& number : Group::kNumbers) f(number.field, "f64");
+  for (const auto& tensor : Group::kTensors) f(tensor.field, "tensor");
+  if constexpr (requires { Group::kWorkspace; }) {
+    f(Group::kWorkspaceSize, "u64");
+    f(Group::kWorkspace, "pointer");
+  }
+  f(Group::kStream, "pointer");
+}
+
+/// Whether the lists are the struct: each field begins where the one before it ends, and the last
+/// ends with it.
+template <class Group>
+constexpr bool lists_are_complete() {
+  std::size_t end = 0;
+  bool complete = true;
+  for_each_field<Group>(
+      [&]<class T>(const Field<typename Group::Args, T>& field, const char* /*type*/) {
+        complete = complete && field.offset == end;
+        end += sizeof(T);
+      });
+  return complete && end == sizeof(typename Group::Args);
+}
+
+template <class Group>
+void set_defaults(typename Group::Args& args) {
+  args = {};
+  args.struct_size = sizeof(args);
+  for (const auto& choice : Group::kChoices) args.*choice.field.member = choice.initial;
+  for (const auto& extent : Group::kExtents) args.*extent.field.member = extent.initial;
+  for (const auto& number : Group::kNumbers) args.*number.field.member = number.initial;
+}
+
+}  // namespace goldenrule::gpu

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The checks of the tensors of an aggregate, by the list of its group.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "gpu/launch/args_lists.hpp"
+#include "gpu/launch/problem.hpp"
+
+namespace goldenrule::gpu {
+
+/// Resolved strides in elements, in the order of kTensors.
+template <class Group>
+class TensorStrides {
+ public:
+  using Member = Tensor Group::Args::*;
+  [[nodiscard]] const Strides& operator[](Member member) const { return all_[at(member)]; }
+  [[nodiscard]] Strides& operator[](Member member) { return all_[at(member)]; }
+
+ private:
+  static std::size_t at(Member member) {
+    std::size_t i = 0;
+    while (Group::kTensors[i].field.member != member) ++i;
+    return i;
+  }
+  std::array<Strides, std::size(Group::kTensors)> all_{};
+};
+
+/// The extent of an axis; -1: the tensor of this call has no such axis.
+template <class Group>
+std::int64_t extent_of(const typename Group::Args& a, Axis axis) {
+  const bool vk = a.state_layout == GOLDENRULE_GPU_STATE_VK;
+  switch (axis) {
+    case Axis::kQkHead:
+      return a.H;
+    case Axis::kValueHead:
+      return a.HV;
+    case Axis::kGateHead:
+      return a.gate_head == GOLDENRULE_GPU_GATE_HEAD_QK ? a.H : a.HV;
+    case Axis::kKey:
+      return a.K;
+    case Axis::kChannel:
+      return a.op == GOLDENRULE_GPU_KDA ? a.K : -1;
+    case Axis::kValue:
+      return a.V;
+    case Axis::kSlot:
+      return a.slots;
+    case Axis::kOuter:
+      return vk ? a.V : a.K;
+    case Axis::kInner:
+      return vk ? a.K : a.V;
+    case Axis::kEnd:
+      return -1;
+    default:
+      return Group::extent_of(a, axis);
+  }
+}
+
+template <class Group>
+NeedAndWhy need_of(const typename Group::Args& a, Presence presence) {
+  const bool softplus = a.gate_kind == GOLDENRULE_GPU_GATE_SOFTPLUS;
+  const bool raw = softplus || a.gate_kind == GOLDENRULE_GPU_GATE_BOUNDED;
+  const std::string kind = " (gate_kind " + std::to_string(a.gate_kind) + ")";
+  switch (presence) {
+    case Presence::kAlways:
+      return {Need::kRequired, ""};
+    case Presence::kOptional:
+      return {Need::kOptional, ""};
+    case Presence::kGate:
+      return {a.gate_kind == GOLDENRULE_GPU_GATE_NONE ? Need::kForbidden : Need::kRequired, kind};
+    case Presence::kRate:
+      return {softplus ? Need::kRequired : raw ? Need::kOptional : Need::kForbidden, kind};
+    case Presence::kBias:
+      return {raw ? Need::kOptional : Need::kForbidden, kind};
+    default:
+      return Group::need_of(a, presence);
+  }
+}
+
+/// What the kernels step over in 32 bits: bytes of a token tensor, elements of a row of state, and
+/// lists without gaps.
+template <class Args>
+void check_steps(const Tensor& given, const TensorField<Args>& tensor, std::int64_t count,
+                 const Strides& strides, Problem& problem) {
+  const std::string name = tensor.field.name;
+  const bool state = tensor.types == Types::kState;
+  const std::int64_t most = kInt32Max / std::max(1, dtype_size(given.dtype));
+  for (int i = 0; i < tensor.strided; ++i) {
+    const std::int64_t stride = strides[static_cast<std::size_t>(i)];
+    if (!state && stride > most) {
+      problem.report(GOLDENRULE_GPU_UNSUPPORTED, name + ".stride[" + std::to_string(i) + "]",
+                     "at most " + std::to_string(most), std::to_string(stride));
+    }
+    if (state && i == tensor.strided - 1 && stride > kInt32Max) {
+      problem.report(GOLDENRULE_GPU_UNSUPPORTED, name + " stride of a row of state",
+                     "at most " + std::to_string(kInt32Max), std::to_string(stride));
+    }
+  }
+  const bool list = tensor.types == Types::kIndex && tensor.strided == 1;
+  if (list && given.data != nullptr && count > 1 && strides[0] != 1) {
+    problem.report(GOLDENRULE_GPU_UNSUPPORTED, name + ".stride[0]", "1",
+                   std::to_string(strides[0]));
+  }
+}
+
+template <class Group>
+Strides check_field(const typename Group::Args& a, const TensorField<typename Group::Args>& tensor,
+                    Problem& problem) {
+  using Args = typename Group::Args;
+  const Tensor& given = a.*tensor.field.member;
+  std::array<std::int64_t, 6> extents{};
+  std::size_t axes = 0;
+  for (const Axis axis : tensor.axes) {
+    if (const std::int64_t extent = extent_of<Group>(a, axis); extent >= 0) {
+      extents[axes++] = extent;
+    }
+  }
+  // The pool is written only where no other takes what is written.
+  const bool read_only = tensor.field.member == &Args::state && a.final_state.data != nullptr;
+  const NeedAndWhy presence = need_of<Group>(a, tensor.presence);
+  const TensorRule rule{.name = tensor.field.name,
+                        .need = presence.need,
+                        .use = read_only ? Use::kRead : tensor.use,
+                        .types = tensor.types,
+                        .extents = {extents.data(), axes},
+                        .strided = tensor.strided};
+  const Strides strides = check_tensor(given, rule, presence.why, problem);
+  check_steps(given, tensor, extents[0], strides, problem);
+  return strides;
+}
+
+/// Presence, types, alignment and strides of every tensor; `a` has passed check_scalars.
+template <class Group>
+[[nodiscard]] Problem check_tensors(const typename Group::Args& a, TensorStrides<Group>& strides) {
+  using Args = typename Group::Args;
+  Problem problem;
+  for (const auto& tensor : Group::kTensors) {
+    strides[tensor.field.member] = check_field<Group>(a, tensor, problem);
+  }
+  if (a.q.data != nullptr && a.k.data != nullptr && a.k.dtype != a.q.dtype) {
+    problem.report(GOLDENRULE_GPU_UNSUPPORTED, "k.dtype", "that of q, " + std::to_string(a.q.dtype),
+                   std::to_string(a.k.dtype));
+  }
+  for (const auto& tensor : Group::kTensors) {
+    const Tensor& given = a.*tensor.field.member;
+    const std::int32_t dtype = Group::state_dtype(a);
+    if (tensor.types == Types::kState && given.data != nullptr && given.dtype != dtype) {
+      problem.invalid(std::string(tensor.field.name) + ".dtype",
+                      "that of state, " + std::to_string(dtype), given.dtype);
+    }
+  }
+  if (a.final_state.data != nullptr && a.final_state.data == a.state.data &&
+      strides[&Args::final_state] != strides[&Args::state]) {
+    problem.invalid("final_state.stride", "the strides of state (same memory)", "others");
+  }
+  return problem;
+}
+
+}  // namespace goldenrule::gpu

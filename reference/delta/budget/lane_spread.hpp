@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the roundings and functions of a contract do to one lane: sigma, the root mean square of
+// (run - exact) over runs with random roundings, and bias, what systematic errors add up to
+// (spread.hpp has the mathematics).
+//
+// Checkpoints inside of chunks. A kernel may end a chunk where a state is asked for, or not
+// (emulation/pieces.hpp). A record does not say which, and both are honest, so sigma and bias are
+// the larger ones of the two, of every element.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/contract/contract.hpp"
+#include "reference/delta/emulation/pieces.hpp"
+
+namespace goldenrule::delta {
+
+struct LaneCall {
+  Lane<double> lane;
+  Matrix<double> v, start;
+  std::vector<std::int64_t> positions;  ///< of states, ascending in (0, tokens]
+  KeptForm<double> exact;               ///< states that nobody asks for may hold anything
+};
+
+struct LaneErrors {
+  KeptForm<double> sigma, bias;
+};
+
+/// `lane_index` names the lane: its random roundings are a function of it.
+[[nodiscard]] LaneErrors lane_errors(const LaneCall& call, const contract::Contract& contract,
+                                     int runs, std::int64_t lane_index);
+
+}  // namespace goldenrule::delta
