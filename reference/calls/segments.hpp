@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "fixtures/call/plan.hpp"
 #include "reference/calls/mistake.hpp"
 
 namespace goldenrule::calls {
@@ -19,13 +20,28 @@ struct Segment {
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::int64_t start = -1;
+  /// The sequence that the tokens are taken for, and how many of its tokens stand before them: the
+  /// segment leaves the checkpoints of that sequence which lie behind those. -1: none.
+  std::int64_t sequence = -1;
+  std::int64_t begin = 0;
 };
 
 /// Runs `kernel` on a prefill call whose sequences are the segments. The result has o
-/// [sum of counts, HV, V] and final_state [segments, HV, state], in the order of the segments.
-/// `states` [.., HV, state] takes the place of initial_state where it is given.
+/// [sum of counts, HV, V], final_state [segments, HV, state] and, where the segments leave any,
+/// checkpoints, in the order of the segments. `states` [.., HV, state] takes the place of
+/// initial_state where it is given.
 [[nodiscard]] call::TensorMap run_segments(const call::Record& record, const Kernel& kernel,
                                            std::span<const Segment> segments,
                                            const call::Tensor* states = nullptr);
+
+/// The outputs of a prefill call before its kernel writes them: NaN, the content of a pool, and
+/// zeros in o of padded sequences.
+[[nodiscard]] call::TensorMap nothing_written(const call::Record& record, const call::Plan& plan);
+
+/// Puts what run_segments gave for `segments` where the call has it: o at the tokens, the state of
+/// the last segment of a sequence, and checkpoints.
+void store_segments(const call::Record& record, const call::Plan& plan,
+                    std::span<const Segment> segments, const call::TensorMap& parts,
+                    call::TensorMap& outputs);
 
 }  // namespace goldenrule::calls

@@ -167,8 +167,10 @@ class Search {
         if (h.size() == 1 && !c->called_kernel) note_self_made(h.front());
         if (c->match.accounted >= kAccounted) left.push_back(h);
         c->prediction.reset();
-        const bool nearer =
-            c->match.failing < right.failing || c->match.residual < 0.9 * right.residual;
+        // In a slot that nobody may touch every error is beyond all budgets, before and after.
+        const bool nearer = c->match.failing < right.failing ||
+                            c->match.residual < 0.9 * right.residual ||
+                            c->match.accounted >= kAccounted;
         if (!nearer) continue;
         const auto seen = std::ranges::find(promising, h, &Candidate::hypothesis);
         if (seen == promising.end()) {

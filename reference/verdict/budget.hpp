@@ -17,12 +17,15 @@ namespace goldenrule::verdict {
 class Budget {
  public:
   /// `stored` is the type of output `name`. The contract's storage type holds for states; o is
-  /// rounded to the type that it has, and what nobody writes keeps its own.
+  /// rounded to the type that it has, and what nobody writes keeps its own. Checkpoints are copies
+  /// of a state in a buffer of its own: rounded to the type of the buffer where that is coarser.
   Budget(const std::string& name, call::DType stored, const Expected& expected,
          const contract::Contract& contract)
       : expected_(&expected),
         stored_(stored),
-        storage_(name == "o" ? stored : contract.state_dtype.value_or(stored)) {}
+        storage_(name == "o" ? stored : contract.state_dtype.value_or(stored)) {
+    if (name == "checkpoints") storage_ = coarser(stored, storage_);
+  }
 
   /// False where the contract gives no budget for this tensor.
   [[nodiscard]] bool given() const { return expected_->grant.given; }
@@ -50,6 +53,10 @@ class Budget {
   }
 
  private:
+  static call::DType coarser(call::DType a, call::DType b) {
+    return call::info(a).significand_bits < call::info(b).significand_bits ? a : b;
+  }
+
   const Expected* expected_;
   call::DType stored_, storage_;
 };

@@ -147,6 +147,33 @@ TEST_CASE("boundary: slots") {
              [](const Case& c) { return c.P > 4 * c.B && c.slots == SlotPattern::kPermuted; });
 }
 
+TEST_CASE("boundary: pools and states on the way of a prefill") {
+  for (std::size_t i = 0; i < EnumNames<SlotPattern>::kNames.size(); ++i) {
+    const auto pattern = static_cast<SlotPattern>(i);
+    if (pattern == SlotPattern::kScatter || pattern == SlotPattern::kScatterPadded) continue;
+    check_both(std::string(name_of(pattern)) + " prefill",
+               [&](const Case& c) { return c.mode == Mode::kPrefill && c.slots == pattern; });
+  }
+  check_both("prefill, pad slot 0", [](const Case& c) {
+    return c.mode == Mode::kPrefill && c.convention.pad_slot == 0 &&
+           c.slots == SlotPattern::kPadded;
+  });
+  check_both("prefill, pool of bf16", [](const Case& c) {
+    return c.mode == Mode::kPrefill && c.state == DType::kBF16 && c.slots != SlotPattern::kNone;
+  });
+  for (std::size_t i = 0; i < EnumNames<CheckpointPattern>::kNames.size(); ++i) {
+    const auto pattern = static_cast<CheckpointPattern>(i);
+    check_both(std::string(name_of(pattern)),
+               [&](const Case& c) { return c.mode == Mode::kPrefill && c.checkpoints == pattern; });
+  }
+  check_both("checkpoints inside of chunks", [](const Case& c) {
+    return c.checkpoints == CheckpointPattern::kAfter && c.every % 64 != 0;
+  });
+  check_both("checkpoints of padded sequences", [](const Case& c) {
+    return c.checkpoints == CheckpointPattern::kListed && c.slots == SlotPattern::kPadded;
+  });
+}
+
 TEST_CASE("boundary: conventions") {
   check_enum(&Convention::state_layout, kAllModes);
   check_enum(&Convention::gate, kAllModes);

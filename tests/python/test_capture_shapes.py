@@ -25,6 +25,7 @@ import goldenrule_capture as gc  # noqa: E402
 TOOL = os.environ.get("GOLDENRULE_TOOL")
 # Extents that differ pairwise, so that no two axes can be taken for one another.
 B, T, H, HV, K, V, P = 3, 4, 2, 6, 5, 7, 9
+OUTPUTS = {name for names in gc.OUTPUTS.values() for name in names}
 
 
 def fill(*shape):
@@ -56,7 +57,7 @@ class Call:
     def having(self, **tensors):
         """With these tensors; None removes one. Names of outputs are those of the schema."""
         for name, tensor in tensors.items():
-            group = self.outputs if name in gc.OUTPUTS["mtp"] else self.inputs
+            group = self.outputs if name in OUTPUTS else self.inputs
             if tensor is None:
                 group.pop(name, None)
             else:
@@ -197,6 +198,61 @@ class TakenTest(ShapesTest):
                                                   state_indices=np.array([8, 0, 3])))
         self.assertEqual(read.inputs["initial_state"].shape, (P, HV, V, K))
         self.assertNotIn("initial_state", self.written(Call("prefill")).inputs)
+
+    def test_a_prefill_on_a_pool(self):
+        call = Call("prefill").having(initial_state=fill(P, HV, V, K),
+                                      final_state=fill(P, HV, V, K),
+                                      state_indices=np.array([8, -1, 0]),
+                                      output_state_indices=np.array([1, -1, 2], dtype=np.int32))
+        self.assertEqual(self.written(call).inputs["initial_state"].shape, (P, HV, V, K))
+        self.path.unlink()
+        self.assertIn("expected [3], actual [2]",
+                      self.refusal(call.having(state_indices=np.array([8, 0]))))
+        self.assertIn("inputs state_indices: is missing",
+                      self.refusal(call.having(state_indices=None)))
+        self.assertIn("inputs initial_state: is missing",
+                      self.refusal(call.having(state_indices=np.array([8, -1, 0]),
+                                               initial_state=None)))
+
+    def test_checkpoints(self):
+        asked = gc.checkpoints_every([0, 3, 3, 8], 2, "before")
+        call = Call("prefill").having(**asked, checkpoints=fill(5, HV, V, K))
+        read = self.written(call)
+        self.assertEqual(read.inputs["checkpoint_offsets"].tolist(), [0, 2, 0, 2, 4])
+        self.assertEqual(read.inputs["cu_checkpoints"].tolist(), [0, 2, 2, 5])
+        self.assertEqual(read.outputs["checkpoints"].shape, (5, HV, V, K))
+        self.path.unlink()
+        self.assertIn("outputs checkpoints: expected [5,6,7,5], actual [4,6,7,5]",
+                      self.refusal(call.having(checkpoints=fill(4, HV, V, K))))
+        self.assertIn("inputs cu_checkpoints: is missing",
+                      self.refusal(call.having(cu_checkpoints=None)))
+        self.assertIn("inputs checkpoint_offsets: is missing",
+                      self.refusal(call.having(checkpoint_offsets=None)))
+        self.assertIn("expected int32 or int64", self.refusal(
+            Call("prefill").having(**{**asked, "checkpoint_offsets": fill(5)},
+                                   checkpoints=fill(5, HV, V, K))))
+
+    def test_forms_of_checkpoints(self):
+        def offsets(*arguments, **more):
+            made = gc.checkpoints_every(*arguments, **more)
+            bounds = made["cu_checkpoints"]
+            return [made["checkpoint_offsets"][a:b].tolist() for a, b in zip(bounds, bounds[1:])]
+
+        lengths = np.cumsum([0, 130, 64, 0, 63])
+        self.assertEqual(offsets(lengths, 64, "after"), [[64, 128], [64], [], []])
+        self.assertEqual(offsets(lengths, 64, "before"), [[0, 64, 128], [0], [], [0]])
+        self.assertEqual(offsets(lengths, 64, "after", earlier_tokens=[10, 128, 5, 1]),
+                         [[54, 118], [64], [], [63]])
+        self.assertEqual(offsets(lengths, 64, "before", earlier_tokens=[10, 128, 5, 1]),
+                         [[54, 118], [0], [], []])
+        listed = gc.checkpoints_at([[64, 128], [], [0]])
+        self.assertEqual(listed["checkpoint_offsets"].tolist(), [64, 128, 0])
+        self.assertEqual(listed["cu_checkpoints"].tolist(), [0, 2, 2, 3])
+        for wrong in ((lengths, 0, "after"), (lengths, 64, "during"), ([[0, 1]], 64, "after")):
+            with self.assertRaises(ValueError):
+                gc.checkpoints_every(*wrong)
+        with self.assertRaises(ValueError):
+            gc.checkpoints_every(lengths, 64, "after", earlier_tokens=[1])
 
     def test_absent_values(self):
         read = self.written(Call("decode").under(scale=None).having(state_indices=None))

@@ -17,7 +17,9 @@ Declared declared(const std::string& line) {
     call.inputs[name] = tensor.shape();
     call.tensor_bytes += static_cast<double>(tensor.bytes().size());
   }
-  for (const char* name : {"o", "final_state"}) {
+  for (const char* name : {"o", "final_state", "checkpoints"}) {
+    const bool asked = record.find_input("checkpoint_offsets") != nullptr;
+    if (name == std::string("checkpoints") && !asked) continue;
     call.outputs[name] = call::output_shape(record, dims, name);
   }
   return call;
@@ -55,6 +57,20 @@ TEST_CASE("memory: every tensor, output and thread counts") {
     packed.file_bytes = 1e12;
     CHECK(delta::memory_needed(packed, 1).verdict > 1e12);
   }
+}
+
+TEST_CASE("memory: checkpoints are held in the expectation and by every lane that is emulated") {
+  const std::string line = "op=gdn mode=prefill lens=1000 H=1 HV=4 K=64 V=64 gate=log";
+  const double without = delta::memory_needed(declared(line), 4).verdict;
+  Declared call = declared(line + " checkpoints=after every=8");
+  const double states = 125.0 * 4 * 64 * 64 * 8;
+  const double with = delta::memory_needed(call, 4).verdict;
+  CHECK(with > without + 8 * states);
+  CHECK(with < without + 20 * states);
+  // Asked for and not captured: the lanes hold them all the same.
+  call.outputs.erase("checkpoints");
+  CHECK(delta::memory_needed(call, 4).verdict > without + 6 * states);
+  CHECK(delta::memory_needed(call, 4).verdict < with);
 }
 
 TEST_CASE("memory: shapes that no integer counts, and calls that are none") {

@@ -41,10 +41,22 @@ bool any_sequence(const Record& r, F&& f) {
 
 std::int64_t block_size(const call::Dims& d) { return d.HV * d.state_size(); }
 
-// Whether a call of other stretches of tokens says all that this one does: a prefill whose states
-// belong to the sequences, and whose kernel leaves none on the way.
-bool is_segmented(const Record& r) {
-  return calls::is_prefill(r) && !call::has_pool(r) && call::validate(r).checkpoints == 0;
+// The outputs of a prefill whose kernel runs these segments instead of the sequences.
+TensorMap segmented(const Record& r, const calls::Kernel& kernel,
+                    const std::vector<calls::Segment>& segments) {
+  const call::Plan plan = call::make_plan(r, true);
+  TensorMap outputs = calls::nothing_written(r, plan);
+  calls::store_segments(r, plan, segments, calls::run_segments(r, kernel, segments), outputs);
+  return outputs;
+}
+
+// f(number, sequence) for those that are not padded.
+template <class F>
+void for_each_sequence(const call::Plan& plan, F&& f) {
+  for (std::int64_t n = 0; n < std::ssize(plan.sequences); ++n) {
+    const call::Sequence& s = plan.sequences[static_cast<std::size_t>(n)];
+    if (!s.padded) f(n, s);
+  }
 }
 
 // Blocks of final_state that the call writes.
@@ -82,21 +94,15 @@ TensorMap initial_state_ignored(const Record& r, const calls::Kernel& kernel) {
 TensorMap state_carry_dropped(const Record& r, const calls::Kernel& kernel) {
   const call::Plan plan = call::make_plan(r, false);
   std::vector<calls::Segment> pieces;
-  std::vector<std::int64_t> last;  // piece that holds the end of each sequence
-  for (const call::Sequence& s : plan.sequences) {
+  for_each_sequence(plan, [&](std::int64_t n, const call::Sequence& s) {
     std::int64_t done = 0;
     do {
       const std::int64_t count = std::min(kChunk, s.token_count - done);
-      pieces.push_back({s.first_token + done, count, done == 0 ? s.start_block : -1});
+      pieces.push_back({s.first_token + done, count, done == 0 ? s.start_block : -1, n, done});
       done += count;
     } while (done < s.token_count);
-    last.push_back(std::ssize(pieces) - 1);
-  }
-  TensorMap parts = calls::run_segments(r, kernel, pieces);
-  call::Tensor states = calls::unwritten_tensor(call::output_shape(r, plan.dims, "final_state"));
-  calls::copy_blocks(parts.at("final_state"), block_size(plan.dims), last, states);
-  parts["final_state"] = std::move(states);
-  return parts;  // o: the pieces cover the packed tokens in order
+  });
+  return segmented(r, kernel, pieces);
 }
 
 TensorMap state_not_written(const Record& r, const calls::Kernel& kernel) {
@@ -110,47 +116,27 @@ TensorMap state_not_written(const Record& r, const calls::Kernel& kernel) {
 
 // One sequence after the other, each from where the one before it ended.
 TensorMap state_leaks(const Record& r, const calls::Kernel& kernel) {
-  const call::Plan plan = call::make_plan(r, false);
-  const call::Dims& d = plan.dims;
-  TensorMap outputs{
-      {"o", calls::unwritten_tensor(call::output_shape(r, d, "o"))},
-      {"final_state", calls::unwritten_tensor(call::output_shape(r, d, "final_state"))}};
-  const std::int64_t row = d.HV * d.V;
+  const call::Plan plan = call::make_plan(r, true);
+  TensorMap outputs = calls::nothing_written(r, plan);
   std::optional<call::Tensor> carried;
-  for (std::int64_t n = 0; n < std::ssize(plan.sequences); ++n) {
-    const call::Sequence& s = plan.sequences[static_cast<std::size_t>(n)];
-    const calls::Segment segment{s.first_token, s.token_count, carried ? 0 : s.start_block};
-    const TensorMap part =
-        calls::run_segments(r, kernel, std::span(&segment, 1), carried ? &*carried : nullptr);
-    for (std::int64_t i = 0; i < row * s.token_count; ++i) {
-      outputs.at("o").set(s.first_token * row + i, part.at("o")[i]);
-    }
-    for (std::int64_t i = 0; i < block_size(d); ++i) {
-      outputs.at("final_state").set(n * block_size(d) + i, part.at("final_state")[i]);
-    }
+  for_each_sequence(plan, [&](std::int64_t n, const call::Sequence& s) {
+    const calls::Segment segment{s.first_token, s.token_count, carried ? 0 : s.start_block, n, 0};
+    const std::span one(&segment, 1);
+    const TensorMap part = calls::run_segments(r, kernel, one, carried ? &*carried : nullptr);
+    calls::store_segments(r, plan, one, part, outputs);
     carried = part.at("final_state");
-  }
+  });
   return outputs;
 }
 
 // Prefill: each sequence without the tokens beyond keep(count). What is left out is not written.
 template <class F>
 TensorMap shortened(const Record& r, const calls::Kernel& kernel, F&& keep) {
-  const call::Plan plan = call::make_plan(r, false);
-  const call::Dims& d = plan.dims;
   std::vector<calls::Segment> kept;
-  for (const call::Sequence& s : plan.sequences) {
-    kept.push_back({s.first_token, keep(s.token_count), s.start_block});
-  }
-  const TensorMap parts = calls::run_segments(r, kernel, kept);
-  call::Tensor o = calls::unwritten_tensor(call::output_shape(r, d, "o"));
-  const std::int64_t row = d.HV * d.V;
-  std::int64_t from = 0;
-  for (const calls::Segment& s : kept) {
-    for (std::int64_t i = 0; i < s.count * row; ++i)
-      o.set(s.first * row + i, parts.at("o")[from++]);
-  }
-  return {{"o", std::move(o)}, {"final_state", calls::widened(parts.at("final_state"))}};
+  for_each_sequence(call::make_plan(r, false), [&](std::int64_t n, const call::Sequence& s) {
+    kept.push_back({s.first_token, keep(s.token_count), s.start_block, n, 0});
+  });
+  return segmented(r, kernel, kept);
 }
 
 // MTP: what belongs to the last token of each row is not written, and a final state that should
@@ -194,13 +180,13 @@ TensorMap tail_chunk_dropped(const Record& r, const calls::Kernel& kernel) {
 TensorMap tail_chunk_unmasked(const Record& r, const calls::Kernel& kernel) {
   const call::Plan plan = call::make_plan(r, false);
   std::vector<calls::Segment> longer;
-  for (const call::Sequence& s : plan.sequences) {
+  for_each_sequence(plan, [&](std::int64_t n, const call::Sequence& s) {
     const std::int64_t full = (s.token_count + kChunk - 1) / kChunk * kChunk;
     longer.push_back(
-        {s.first_token, std::min(full, plan.dims.tokens - s.first_token), s.start_block});
-  }
+        {s.first_token, std::min(full, plan.dims.tokens - s.first_token), s.start_block, n, 0});
+  });
   TensorMap outputs = kernel(r);
-  outputs["final_state"] = calls::run_segments(r, kernel, longer).at("final_state");
+  outputs["final_state"] = segmented(r, kernel, longer).at("final_state");
   return outputs;
 }
 
@@ -324,27 +310,26 @@ constexpr std::array kTable{
     calls::Mistake{
         "state_carry_dropped", kGroup,
         "the state is not carried from one chunk of 64 tokens to the next",
-        [](const Record& r) { return is_segmented(r) && calls::longest_sequence(r) > kChunk; },
+        [](const Record& r) { return calls::is_prefill(r) && calls::longest_sequence(r) > kChunk; },
         state_carry_dropped},
     calls::Mistake{"state_not_written", kGroup,
                    "the final state is not calls::stored: a pool keeps its old content",
                    writes_states, state_not_written},
     calls::Mistake{
         "state_leaks", kGroup, "a sequence starts from the final state of the sequence before it",
-        [](const Record& r) { return is_segmented(r) && call::validate(r).rows > 1; }, state_leaks},
+        [](const Record& r) { return calls::is_prefill(r) && call::validate(r).rows > 1; },
+        state_leaks},
     calls::Mistake{"last_token_dropped", kGroup,
                    "the loop ends one token early: the last token is neither read nor written",
                    [](const Record& r) {
-                     return (r.mode == call::Mode::kMtp || is_segmented(r)) &&
-                            calls::longest_sequence(r) > 1;
+                     return r.mode != call::Mode::kDecode && calls::longest_sequence(r) > 1;
                    },
                    last_token_dropped},
     calls::Mistake{
         "tail_chunk_dropped", kGroup, "tokens beyond the last full chunk of 64 are not processed",
         [](const Record& r) {
-          return is_segmented(r) && any_sequence(r, [](std::int64_t first, std::int64_t end) {
-                   return (end - first) % kChunk != 0;
-                 });
+          return any_sequence(
+              r, [](std::int64_t first, std::int64_t end) { return (end - first) % kChunk != 0; });
         },
         tail_chunk_dropped},
     calls::Mistake{
@@ -353,7 +338,7 @@ constexpr std::array kTable{
         "one enter the final state",
         [](const Record& r) {
           const std::int64_t tokens = call::validate(r).tokens;
-          return !call::has_pool(r) && any_sequence(r, [&](std::int64_t first, std::int64_t end) {
+          return any_sequence(r, [&](std::int64_t first, std::int64_t end) {
             return (end - first) % kChunk != 0 && end < tokens;
           });
         },

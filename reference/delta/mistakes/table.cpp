@@ -11,8 +11,8 @@ std::span<const calls::Mistake> mistakes() {
   static const std::vector<calls::Mistake> all = [] {
     std::vector<calls::Mistake> joined;
     for (const auto part : {gate_mistakes(), delta_mistakes(), norm_mistakes(), layout_mistakes(),
-                            sequence_mistakes(), pool_mistakes(), tile_mistakes(), type_mistakes(),
-                            miscall_mistakes()}) {
+                            sequence_mistakes(), pool_mistakes(), checkpoint_mistakes(),
+                            tile_mistakes(), type_mistakes(), miscall_mistakes()}) {
       joined.insert(joined.end(), part.begin(), part.end());
     }
     return joined;

@@ -105,14 +105,15 @@ class Fp32Kernel {
         order_(static_cast<std::size_t>(dims_.K)),
         random_(seed) {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    for (const char* name : {"o", "final_state", "intermediate_states"}) {
-      const bool is_intermediate = std::string(name) == "intermediate_states";
-      if (is_intermediate && plan_.kept_states != call::Target::kIntermediateStates) continue;
-      call::Tensor t(
-          is_intermediate || std::string(name) == "final_state" ? state : call::DType::kF32,
-          call::output_shape(record, dims_, name));
-      for (std::int64_t i = 0; is_intermediate && i < t.size(); ++i) t.set(i, std::nan(""));
-      outputs_.emplace(name, std::move(t));
+    const auto allocate = [&](const std::string& name, call::DType type) -> call::Tensor& {
+      call::Tensor t(type, call::output_shape(record, dims_, name));
+      return outputs_.emplace(name, std::move(t)).first->second;
+    };
+    allocate("o", call::DType::kF32);
+    allocate("final_state", state);
+    if (plan_.kept_states) {
+      call::Tensor& t = allocate(std::string(call::name_of(*plan_.kept_states)), state);
+      for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, std::nan(""));
     }
     for (const auto& [name, tensor] : record.inputs) inputs_.emplace(name, tensor.to_doubles());
     if (inputs_.contains("initial_state")) {
@@ -143,8 +144,7 @@ class Fp32Kernel {
   }
 
   void store(const call::Snapshot& s, std::int64_t head) {
-    call::Tensor& to =
-        outputs_.at(s.target == call::Target::kFinalState ? "final_state" : "intermediate_states");
+    call::Tensor& to = outputs_.at(std::string(call::name_of(s.target)));
     for (std::int64_t i = 0; i < dims_.K; ++i) {
       for (std::int64_t c = 0; c < dims_.V; ++c) {
         const float z = state_[static_cast<std::size_t>(i * dims_.V + c)];
@@ -244,7 +244,7 @@ class Fp32Kernel {
     auto snapshot = s.snapshots.begin();
     for (std::int64_t t = 0;; ++t) {
       for (; snapshot != s.snapshots.end() && snapshot->after == t; ++snapshot) {
-        if (s.token_count > 0) store(*snapshot, head);
+        store(*snapshot, head);
       }
       if (t == s.token_count) break;
       step(s.first_token + t, head);

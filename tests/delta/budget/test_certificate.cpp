@@ -90,12 +90,12 @@ void compare_lane(const LaneInputs& in, const call::Sequence& sequence,
   auto snapshot = sequence.snapshots.begin();
   for (std::int64_t t = 0;; ++t) {
     for (; snapshot != sequence.snapshots.end() && snapshot->after == t; ++snapshot) {
-      const bool final = snapshot->target == call::Target::kFinalState;
+      const std::string output(call::name_of(snapshot->target));
       const std::int64_t base = (snapshot->block * in.dims.HV + in.head) * in.dims.state_size();
       for (std::int64_t i = 0; i < in.dims.K; ++i) {
         for (int c = 0; c < tile.columns(); ++c) {
           const std::int64_t column = columns[static_cast<std::size_t>(c)];
-          compare_exact(d, q, final ? "final_state" : "intermediate_states",
+          compare_exact(d, q, output.c_str(),
                         base + (vk ? column * in.dims.K + i : i * in.dims.V + column),
                         tile.state(i, c), tally);
         }
