@@ -118,7 +118,7 @@ class MatrixBuilder {
     const cases::Case& c = entry.c;
     const call::Record record = cases::make_record(c);
     if (!given_) return visit(entry, record, slice_of(record.op).default_contract(record));
-    const bool chunked = given_->kind == contract::Kind::kChunked;
+    const bool chunked = given_->chunked() != nullptr;
     if (chunked && c.mode != call::Mode::kPrefill) return;  // nobody chunks these
     visit(entry, record, *given_);
   }

@@ -168,7 +168,7 @@ delta::FormResult<double> perturbed_recurrence(const Lane<double>& lane, const M
                     .v = &v,
                     .first = first,
                     .columns = columns,
-                    .u = perturbation.random ? contract.unit_roundoff : 0.0,
+                    .u = perturbation.random ? contract.unit_roundoff() : 0.0,
                     .state = state.data(),
                     .o = &result.o};
     const random::Stream places(perturbation.seed, "places");

@@ -51,11 +51,13 @@ struct SystematicError {
 std::vector<SystematicError> systematic_errors_of(const contract::Contract& contract) {
   std::vector<SystematicError> errors;
   // Beside roundings of operands, errors of functions are noise of the random runs.
-  if (!contract.has_coarse_operands() || contract.kind == contract::Kind::kRecurrent) {
+  const contract::Chunked* chunked = contract.chunked();
+  if (chunked == nullptr || !chunked->has_coarse_operands()) {
     errors = {{{.alpha = 1.0}}, {{.alpha = -1.0}, true}, {{.beta = 1.0}}, {{.key = 1.0}}};
   }
-  if (std::ranges::find(contract.rounding, std::optional(contract::Format::kTF32)) !=
-      contract.rounding.end()) {
+  const auto roundings = contract.roundings();
+  if (std::ranges::find(roundings, contract::Rounding(contract::Format::kTF32)) !=
+      roundings.end()) {
     errors.push_back({.perturbation = {}, .mode = RoundingMode::kTruncated});
   }
   return errors;
@@ -106,21 +108,21 @@ class SpreadEmulation {
     return outputs_.at(name).exact.golden;
   }
 
-  [[nodiscard]] bool chunked() const { return contract_.kind == contract::Kind::kChunked; }
-
   [[nodiscard]] Form run_kernel(const Lane<double>& lane, const Matrix<double>& v,
                                 const Matrix<double>& start, const Perturbation& p,
                                 RoundingMode mode) const {
-    if (!chunked()) return perturbed_recurrence(lane, v, start, contract_, p);
-    Rounder rounder(contract_, mode, p.seed, p.stream);
-    return emulate_chunks(perturbed_lane(lane, contract_, p), v, start, contract_, rounder);
+    const contract::Chunked* chunked = contract_.chunked();
+    if (chunked == nullptr) return perturbed_recurrence(lane, v, start, contract_, p);
+    Rounder rounder(*chunked, mode, p.seed, p.stream);
+    return emulate_chunks(perturbed_lane(lane, contract_, p), v, start, *chunked, rounder);
   }
 
   // Beside operands that are rounded further, alpha is wrong by the full amount throughout a run,
   // with either sign in turn: so sigma is that amount where nothing else errs.
   [[nodiscard]] Form random_run(const Lane<double>& lane, const Matrix<double>& v,
                                 const Matrix<double>& start, int run, std::uint64_t stream) const {
-    const bool coarse = chunked() && contract_.has_coarse_operands();
+    const contract::Chunked* chunked = contract_.chunked();
+    const bool coarse = chunked != nullptr && chunked->has_coarse_operands();
     return run_kernel(lane, v, start,
                       {.alpha = !coarse        ? 0.0
                                 : run % 2 == 0 ? 1.0

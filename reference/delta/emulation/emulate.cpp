@@ -29,13 +29,8 @@ class Emulation {
         seed_(seed),
         inputs_(record),
         index_(record, plan.dims),
-        unrounded_rows_(contract),
-        values_(values) {
-    // q^ and k^ are rounded by the chunk emulator, at points of its own.
-    for (const contract::Point point : {contract::Point::kQuery, contract::Point::kKey}) {
-      unrounded_rows_.rounding[static_cast<std::size_t>(point)].reset();
-    }
-  }
+        unrounded_rows_(with_unrounded_rows(contract)),
+        values_(values) {}
 
   void run(const call::Sequence& sequence, std::int64_t head) {
     const auto lane = prepare_lane<double>(record_, dims_, inputs_, sequence.first_token,
@@ -43,27 +38,40 @@ class Emulation {
     const auto v = lane_values(inputs_, dims_, sequence, head);
     const auto start = lane_start(inputs_, dims_, index_, sequence, head);
     const auto stream = static_cast<std::uint64_t>(sequence.first_token * dims_.HV + head);
-    if (contract_.kind == contract::Kind::kChunked && !contract_.has_coarse_operands()) {
-      const auto result = emulate_chunks_f32(lane, v, start, contract_, seed_, stream);
-      store_output(sequence, head, result.o);
-      store_states(sequence, head, sequence.token_count, result.state);
-    } else if (contract_.kind == contract::Kind::kChunked) {
-      const KernelChoices choices(seed_);
-      const auto moved = with_numbers_of(lane, kernel_lane(lane, unrounded_rows_, choices));
-      Rounder rounder(contract_, RoundingMode::kNearest, seed_, stream);
-      const auto result = emulate_chunks(moved, v, start, contract_, rounder);
-      store_output(sequence, head, result.o);
-      store_states(sequence, head, sequence.token_count, result.state);
-    } else {
+    const contract::Chunked* chunked = contract_.chunked();
+    if (chunked == nullptr) {
       const auto sink = [&](std::int64_t tokens, const Matrix<float>& state) {
         store_states(sequence, head, tokens, state);
       };
       store_output(sequence, head,
                    emulate_recurrent(lane, v, start, contract_, seed_, stream, sink));
+    } else if (chunked->has_coarse_operands()) {
+      const KernelChoices choices(seed_);
+      const auto moved = with_numbers_of(lane, kernel_lane(lane, unrounded_rows_, choices));
+      Rounder rounder(*chunked, RoundingMode::kNearest, seed_, stream);
+      store(sequence, head, emulate_chunks(moved, v, start, *chunked, rounder));
+    } else {
+      store(sequence, head,
+            emulate_chunks_f32(lane, v, start, contract_, chunked->chunk, seed_, stream));
     }
   }
 
  private:
+  // The chunk emulator rounds q^ and k^ itself, with the other operands of its products.
+  static contract::Contract with_unrounded_rows(contract::Contract contract) {
+    if (auto* chunked = std::get_if<contract::Chunked>(&contract.model)) {
+      chunked->at(contract::Activation::kQuery).reset();
+      chunked->at(contract::Activation::kKey).reset();
+    }
+    return contract;
+  }
+
+  template <class S>
+  void store(const call::Sequence& sequence, std::int64_t head, const FormResult<S>& result) {
+    store_output(sequence, head, result.o);
+    store_states(sequence, head, sequence.token_count, result.state);
+  }
+
   template <class M>
   void store_output(const call::Sequence& sequence, std::int64_t head, const M& o) {
     std::vector<double>& to = values_.at("o");
@@ -96,7 +104,7 @@ class Emulation {
   const std::uint64_t seed_;
   const CallInputs inputs_;
   const StateIndex index_;
-  contract::Contract unrounded_rows_;
+  const contract::Contract unrounded_rows_;
   Values& values_;
 };
 
@@ -104,7 +112,7 @@ class Emulation {
 
 call::TensorMap emulate_unstored(const call::Record& record, const contract::Contract& contract,
                                  std::uint64_t seed) {
-  const bool chunked = contract.kind == contract::Kind::kChunked;
+  const bool chunked = contract.chunked() != nullptr;
   // The exact outputs hold what no lane writes: untouched slots, zero tokens, padded rows.
   verdict::Expectations exact = evaluate(record, scalar::Precision::kDouble,
                                          {.certify = false, .intermediate_states = !chunked});
@@ -116,7 +124,7 @@ call::TensorMap emulate_unstored(const call::Record& record, const contract::Con
       if (expected.undefined[i]) values[name][i] = std::numeric_limits<double>::quiet_NaN();
     }
   }
-  if (contract.kind != contract::Kind::kIdeal) {
+  if (!contract.is_ideal()) {
     const call::Plan plan = call::make_plan(record, !chunked);
     Emulation emulation(record, plan, contract, seed, values);
     const std::vector<LaneJob> jobs = lanes_of(plan);

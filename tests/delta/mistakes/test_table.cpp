@@ -65,7 +65,7 @@ TEST_CASE("a permitted_by follows from the contract") {
   CHECK(delta::permitted_by("cumsum_bf16", chunk64).empty());
   // A contract of fp16 operands grants less than bf16 arithmetic takes.
   contract::Contract fp16 = chunk64;
-  for (auto& point : fp16.rounding) {
+  for (contract::Rounding& point : fp16.roundings()) {
     if (point == contract::Format::kBF16) point = contract::Format::kF16;
   }
   for (const char* name : {"tf32_operands", "norm_bf16", "output_bf16_for_fp16"}) {
