@@ -182,7 +182,7 @@ class MatrixBuilder {
       if (row.cells.empty()) {
         row.mutant = m->name;
         row.contract = contract.name;
-        row.permitted_by = slice_of(record.op).permitted_by(m->name, contract);
+        row.permitted_by = calls::permitted_by(*m, contract);
         row.cells.resize(options_.suites.size());
       }
       MatrixCell& cell = row.cells[suite];
