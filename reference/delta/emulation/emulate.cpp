@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/delta/emulation/emulate.hpp"
 
-#include <limits>
-
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/calls/kernel.hpp"
@@ -117,13 +115,7 @@ call::TensorMap emulate_unstored(const call::Record& record, const contract::Con
   verdict::Expectations exact = evaluate(record, scalar::Precision::kDouble,
                                          {.certify = false, .intermediate_states = !chunked});
   Values values;
-  for (auto& [name, e] : exact.outputs) {
-    verdict::Exact& expected = e.exact;
-    values[name] = std::move(expected.golden);
-    for (std::size_t i = 0; i < expected.undefined.size(); ++i) {
-      if (expected.undefined[i]) values[name][i] = std::numeric_limits<double>::quiet_NaN();
-    }
-  }
+  for (auto& [name, e] : exact.outputs) values[name] = e.exact.take_output();
   if (!contract.is_ideal()) {
     const call::Plan plan = call::make_plan(record, !chunked);
     Emulation emulation(record, plan, contract, seed, values);
