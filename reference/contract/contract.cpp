@@ -170,6 +170,8 @@ template <class... F>
 struct Each : F... {
   using F::operator()...;
 };
+template <class... F>
+Each(F...) -> Each<F...>;  // for compilers before P1816
 
 }  // namespace
 

@@ -74,7 +74,7 @@ class ContractReader {
   [[nodiscard]] std::string name() const {
     const json* value = find("name");
     if (value == nullptr) fail(ErrorKind::kSchema, "name", "a name", "none");
-    const std::string given = text("name", *value);
+    std::string given = text("name", *value);
     const auto legal = [](unsigned char c) {
       return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '+' || c == '-';
     };
