@@ -36,8 +36,20 @@ struct Mistake {
   /// It rounds what is not rounded otherwise: a number near a tie may go either way, so that single
   /// elements cannot be predicted (explain/ties.hpp).
   bool rounds = false;
+  /// Why `contract` permits the mistake, empty where it does not; null: no contract does. A kernel
+  /// whose contract stores its operands in bf16 may truncate them to tf32: the mistake is then
+  /// equivalent to a right kernel, and a suite that does not see it has no hole. That follows from
+  /// the declaration of the contract, never from what a suite happened to see; the kill matrix
+  /// prints the largest deviation over budget beside it as evidence.
+  std::string_view (*permitted_by)(const contract::Contract& contract) = nullptr;
 };
 inline constexpr bool kRounds = true;
+
+/// Why `contract` permits `mistake`; empty where it does not.
+[[nodiscard]] inline std::string_view permitted_by(const Mistake& mistake,
+                                                   const contract::Contract& contract) {
+  return mistake.permitted_by == nullptr ? "" : mistake.permitted_by(contract);
+}
 
 /// "head_map=tiled": what would have to be declared in this call for `mistake` to be none.
 [[nodiscard]] std::optional<std::string> meant_convention(const Mistake& mistake,

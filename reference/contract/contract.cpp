@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/contract/contract.hpp"
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <string>
 
 #include "fixtures/call/error.hpp"
@@ -28,23 +26,30 @@ constexpr FunctionErrors kFastFp32{.exp = 0x1p-22,
                                    .sigmoid = 0x1p-21,
                                    .norm = 0x1p-21};
 
+using ChunkRoundings = std::array<Rounding, kPoints>;
+
 struct Rounded {
-  Point point;
+  constexpr Rounded(Activation activation, Format to)
+      : point(static_cast<std::size_t>(activation)), format(to) {}
+  constexpr Rounded(Point of_chunks, Format to)
+      : point(static_cast<std::size_t>(of_chunks)), format(to) {}
+
+  std::size_t point;
   Format format;
 };
 
 template <std::size_t N>
-constexpr RoundingTable table(const Rounded (&points)[N]) {
-  RoundingTable rounding{};
-  for (const Rounded& r : points) rounding[static_cast<std::size_t>(r.point)] = r.format;
+constexpr ChunkRoundings table(const Rounded (&points)[N], const ChunkRoundings& beside = {}) {
+  ChunkRoundings rounding = beside;
+  for (const Rounded& r : points) rounding[r.point] = r.format;
   return rounding;
 }
 
 // Everything that enters a matrix product in format `f`; gates are cumulated and states carried in
 // fp32. flash-linear-attention's chunk_gated_delta_rule and chunk_kda with f = bf16.
-constexpr RoundingTable operands(Format f) {
-  return table({{Point::kQuery, f},
-                {Point::kKey, f},
+constexpr ChunkRoundings operands(Format f) {
+  return table({{Activation::kQuery, f},
+                {Activation::kKey, f},
                 {Point::kBetaV, f},
                 {Point::kBetaK, f},
                 {Point::kInverse, f},
@@ -60,61 +65,48 @@ constexpr RoundingTable operands(Format f) {
 
 // FlashKDA: the same with chunks of 16, decays folded into bf16 operands of the intra-chunk
 // products and a state that is rounded to bf16 after every chunk.
-constexpr RoundingTable kChunk16 = [] {
-  RoundingTable rounding = operands(Format::kBF16);
-  rounding[static_cast<std::size_t>(Point::kIntra)] = Format::kBF16;
-  rounding[static_cast<std::size_t>(Point::kCarriedState)] = Format::kBF16;
-  return rounding;
-}();
+constexpr ChunkRoundings kChunk16 =
+    table({{Point::kIntra, Format::kBF16}, {Point::kCarriedState, Format::kBF16}},
+          operands(Format::kBF16));
 
 // FlashInfer's and FlashQLA's form for one gate per head: the raw bf16 q and k are multiplied and
 // scaled by their norms in fp32, so that q^ and k^ are never rounded.
-constexpr RoundingTable kDirect = table({{Point::kStateOperand, Format::kBF16},
-                                         {Point::kResidual, Format::kBF16},
-                                         {Point::kInverse, Format::kBF16},
-                                         {Point::kAttention, Format::kBF16},
-                                         {Point::kVNew, Format::kBF16},
-                                         {Point::kUpdate, Format::kBF16},
-                                         {Point::kGateSum, Format::kF32}});
+constexpr ChunkRoundings kDirect = table({{Point::kStateOperand, Format::kBF16},
+                                          {Point::kResidual, Format::kBF16},
+                                          {Point::kInverse, Format::kBF16},
+                                          {Point::kAttention, Format::kBF16},
+                                          {Point::kVNew, Format::kBF16},
+                                          {Point::kUpdate, Format::kBF16},
+                                          {Point::kGateSum, Format::kF32}});
 
 // The same for one gate per key channel, whose decays are folded into the operands.
-constexpr RoundingTable kDirectPerChannel = [] {
-  RoundingTable rounding = kDirect;
-  for (const Point point : {Point::kIntra, Point::kKeyIn, Point::kQueryIn}) {
-    rounding[static_cast<std::size_t>(point)] = Format::kBF16;
-  }
-  return rounding;
-}();
+constexpr ChunkRoundings kDirectPerChannel = table({{Point::kIntra, Format::kBF16},
+                                                    {Point::kKeyIn, Format::kBF16},
+                                                    {Point::kQueryIn, Format::kBF16}},
+                                                   kDirect);
 
-constexpr RoundingTable kBF16Activations = table({{Point::kQuery, Format::kBF16},
-                                                  {Point::kKey, Format::kBF16},
-                                                  {Point::kBeta, Format::kBF16},
-                                                  {Point::kGate, Format::kBF16}});
+constexpr std::array<Rounding, kActivations> kBF16Activations{Format::kBF16, Format::kBF16,
+                                                              Format::kBF16, Format::kBF16};
 
-constexpr RoundingTable kFp32Chunk = table({{Point::kGateSum, Format::kF32}});
+constexpr ChunkRoundings kFp32Chunk = table({{Point::kGateSum, Format::kF32}});
 
 Contract recurrent(const char* name, const char* meaning, call::DType state,
-                   const RoundingTable& rounding) {
+                   const std::array<Rounding, kActivations>& rounding) {
   return {.name = name,
           .meaning = meaning,
-          .kind = Kind::kRecurrent,
-          .unit_roundoff = kFp32,
-          .functions = kFastFp32,
           .state_dtype = state,
-          .rounding = rounding};
+          .functions = kFastFp32,
+          .model = Recurrent{.unit_roundoff = kFp32, .rounding = rounding}};
 }
 
 Contract chunked(const char* name, const char* meaning, std::int64_t chunk, Form form,
-                 call::DType state, const RoundingTable& rounding) {
-  return {.name = name,
-          .meaning = meaning,
-          .kind = Kind::kChunked,
-          .unit_roundoff = kFp32,
-          .functions = kFastFp32,
-          .state_dtype = state,
-          .chunk = chunk,
-          .form = form,
-          .rounding = rounding};
+                 call::DType state, const ChunkRoundings& rounding) {
+  return {
+      .name = name,
+      .meaning = meaning,
+      .state_dtype = state,
+      .functions = kFastFp32,
+      .model = Chunked{.unit_roundoff = kFp32, .chunk = chunk, .form = form, .rounding = rounding}};
 }
 
 const std::vector<Contract>& built_in() {
@@ -152,42 +144,84 @@ const std::vector<Contract>& built_in() {
   return contracts;
 }
 
-int significand_bits(const Contract& c, Point point) {
-  return c.at(point) ? info(*c.at(point)).significand_bits : 53;
+// The roundings of `c` at a point by its number: none where its model has no such point.
+Rounding rounding_at(const Contract& c, std::size_t point) {
+  const auto all = c.roundings();
+  return point < all.size() ? all[point] : std::nullopt;
 }
 
-// The exponent of the smallest numbers that `point` tells apart.
-int smallest_exponent(const Contract& c, Point point) {
-  return c.at(point) ? info(*c.at(point)).min_exponent - info(*c.at(point)).significand_bits
-                     : -1100;
+int significand_bits(const Rounding& r) { return r ? info(*r).significand_bits : 53; }
+
+// The exponent of the smallest numbers that are told apart.
+int smallest_exponent(const Rounding& r) {
+  return r ? info(*r).min_exponent - info(*r).significand_bits : -1100;
 }
+
+// Fp32 arithmetic token by token is what a chunk of one token does. Chunks of other sizes and other
+// forms round other values: nothing can be said.
+bool are_comparable(const Contract& a, const Contract& b) {
+  const Chunked* of_a = a.chunked();
+  const Chunked* of_b = b.chunked();
+  if (of_a == nullptr) return true;
+  return of_b != nullptr && of_a->chunk == of_b->chunk && of_a->form == of_b->form;
+}
+
+template <class... F>
+struct Each : F... {
+  using F::operator()...;
+};
+template <class... F>
+Each(F...) -> Each<F...>;  // for compilers before P1816
 
 }  // namespace
 
-bool Contract::has_coarse_operands() const {
+bool Chunked::has_coarse_operands() const {
   for (std::size_t i = 0; i < kPoints; ++i) {
-    const auto point = static_cast<Point>(i);
-    if (i == static_cast<std::size_t>(Point::kBeta) ||
-        i == static_cast<std::size_t>(Point::kGate) || point == Point::kCarriedState ||
-        point == Point::kGateSum) {
+    if (i == static_cast<std::size_t>(Activation::kBeta) ||
+        i == static_cast<std::size_t>(Activation::kGate) ||
+        i == static_cast<std::size_t>(Point::kCarriedState) ||
+        i == static_cast<std::size_t>(Point::kGateSum)) {
       continue;
     }
-    if (unit_at(point) > kFp32) return true;
+    if (unit_of(rounding[i]) > kFp32) return true;
   }
   return false;
 }
 
-std::string_view name_of(Point point) {
+double Contract::unit_roundoff() const {
+  return std::visit(Each{[](const Ideal&) { return 0.0; },
+                         [](const auto& declared) { return declared.unit_roundoff; }},
+                    model);
+}
+
+std::span<const Rounding> Contract::roundings() const {
+  using Span = std::span<const Rounding>;
+  return std::visit(Each{[](const Ideal&) { return Span(); },
+                         [](const auto& declared) { return Span(declared.rounding); }},
+                    model);
+}
+
+std::span<Rounding> Contract::roundings() {
+  using Span = std::span<Rounding>;
+  return std::visit(
+      Each{[](Ideal&) { return Span(); }, [](auto& declared) { return Span(declared.rounding); }},
+      model);
+}
+
+Rounding Contract::at(Activation activation) const {
+  return rounding_at(*this, static_cast<std::size_t>(activation));
+}
+
+std::int64_t Contract::tokens_together() const {
+  return chunked() == nullptr ? 1 : chunked()->chunk;
+}
+
+std::string_view point_name(std::size_t point) {
   constexpr std::array<std::string_view, kPoints> kNames{
       "query",     "key",   "beta",   "gate",          "beta_v",  "beta_k",   "intra",
       "inverse",   "u",     "w",      "state_operand", "key_in",  "residual", "query_in",
       "attention", "v_new", "update", "carried_state", "gate_sum"};
-  return kNames[static_cast<std::size_t>(point)];
-}
-
-std::string_view name_of(Kind kind) {
-  constexpr std::array<std::string_view, 3> kNames{"ideal", "recurrent", "chunked"};
-  return kNames[static_cast<std::size_t>(kind)];
+  return kNames.at(point);
 }
 
 std::string_view name_of(Form form) {
@@ -207,12 +241,12 @@ const Contract& find_contract(std::string_view name) {
 }
 
 bool is_no_wider(const Contract& a, const Contract& b) {
-  if (a.kind == Kind::kIdeal) return true;  // rounded once, to the type that is there
-  if (b.kind == Kind::kIdeal) return false;
+  if (a.is_ideal()) return true;  // rounded once, to the type that is there
+  if (b.is_ideal()) return false;
   const auto bits = [](const Contract& c) {
     return c.state_dtype ? call::info(*c.state_dtype).significand_bits : 53;
   };
-  if (bits(a) < bits(b) || a.unit_roundoff > b.unit_roundoff) return false;
+  if (bits(a) < bits(b) || a.unit_roundoff() > b.unit_roundoff()) return false;
   bool within = true;
   std::vector<double> granted;
   for_each_function(b.functions, [&](std::string_view, double error) { granted.push_back(error); });
@@ -220,16 +254,13 @@ bool is_no_wider(const Contract& a, const Contract& b) {
   for_each_function(a.functions, [&](std::string_view, double error) {
     within = within && error <= granted[i++];
   });
-  for (std::size_t p = 0; p < kPoints; ++p) {
-    const auto point = static_cast<Point>(p);
-    within = within && significand_bits(a, point) >= significand_bits(b, point) &&
-             smallest_exponent(a, point) <= smallest_exponent(b, point);
+  for (std::size_t point = 0; point < kPoints; ++point) {
+    const Rounding of_a = rounding_at(a, point);
+    const Rounding of_b = rounding_at(b, point);
+    within = within && significand_bits(of_a) >= significand_bits(of_b) &&
+             smallest_exponent(of_a) <= smallest_exponent(of_b);
   }
-  // Fp32 arithmetic token by token is what a chunk of one token does. Chunks of other sizes and
-  // other forms round other values: nothing can be said.
-  const bool comparable = a.kind == Kind::kRecurrent ||
-                          (b.kind == Kind::kChunked && a.chunk == b.chunk && a.form == b.form);
-  return within && comparable;
+  return within && are_comparable(a, b);
 }
 
 }  // namespace goldenrule::contract

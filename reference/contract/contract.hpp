@@ -4,25 +4,28 @@
 // and how accurately its elementary functions are evaluated. It is data; the budget follows from
 // it and from the data of the call (running.hpp, oracle/spread.hpp), and nothing is tuned.
 //
-// There are three kinds. An *ideal* kernel returns the exact result, rounded once. A *recurrent*
-// one works token by token in fp32. A *chunked* one works on chunks of tokens with matrix products
-// whose operands may be rounded; its sums, and whatever is not rounded further, are fp32.
+// What the kernel is, its model, is one of three. An *ideal* kernel returns the exact result,
+// rounded once. A *recurrent* one works token by token in fp32. A *chunked* one works on chunks of
+// tokens with matrix products whose operands may be rounded; its sums, and whatever is not rounded
+// further, are fp32. Each model holds what it alone can be asked: whoever wants a chunk size, a
+// form or a point of the chunk form must have a Chunked in hand. The types of stored states and the
+// errors of functions are common to all.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "fixtures/call/dtype.hpp"
 #include "reference/contract/format.hpp"
 
 namespace goldenrule::contract {
-
-enum class Kind : std::uint8_t { kIdeal, kRecurrent, kChunked };
 
 /// How a chunked kernel forms the corrections v_new of a chunk, with T = (I + A)^-1.
 enum class Form : std::uint8_t {
@@ -56,23 +59,28 @@ void for_each_function(E& errors, F&& f) {
   f("norm", errors.norm);
 }
 
-/// Where a kernel rounds. The first four are activations, which kernels of every kind may round;
-/// the others are points of a chunked kernel. Names follow the chunk form of rule/forms.hpp; D is a
-/// decay from one token to another, E from the start of the chunk, C the last token of the chunk.
+/// Values that kernels of every kind may round before anything is made of them. Rounding points are
+/// these and those of the chunk form, numbered on: activations 0 to 3, then Point.
+enum class Activation : std::uint8_t {
+  kQuery,  ///< q^, the result of the norm
+  kKey,    ///< k^
+  kBeta,   ///< beta
+  kGate,   ///< log alpha of a token; alpha itself where the call gives that
+};
+inline constexpr std::size_t kActivations = 4;
+
+/// Where a chunked kernel alone rounds. Names follow the chunk form of rule/forms.hpp; D is a decay
+/// from one token to another, E from the start of the chunk, C the last token of the chunk.
 enum class Point : std::uint8_t {
-  kQuery,         ///< q^, the result of the norm
-  kKey,           ///< k^
-  kBeta,          ///< beta
-  kGate,          ///< log alpha of a token; alpha itself where the call gives that
-  kBetaV,         ///< beta v, operand of T
-  kBetaK,         ///< beta k^ E, operand of T
-  kIntra,         ///< both operands of A and q^ k^^T where decays are folded into them
-  kInverse,       ///< T = (I + A)^-1, itself exact; direct form: (T - I) beta
-  kU,             ///< u
-  kW,             ///< w
-  kStateOperand,  ///< the state at the start of a chunk as an operand
-  kKeyIn,         ///< k^ E, operand of the state in the direct form (per-channel gates only)
-  kResidual,      ///< X of the direct form, operand of T
+  kBetaV = kActivations,  ///< beta v, operand of T
+  kBetaK,                 ///< beta k^ E, operand of T
+  kIntra,                 ///< both operands of A and q^ k^^T where decays are folded into them
+  kInverse,               ///< T = (I + A)^-1, itself exact; direct form: (T - I) beta
+  kU,                     ///< u
+  kW,                     ///< w
+  kStateOperand,          ///< the state at the start of a chunk as an operand
+  kKeyIn,      ///< k^ E, operand of the state in the direct form (per-channel gates only)
+  kResidual,   ///< X of the direct form, operand of T
   kQueryIn,    ///< q^ E, operand of the state (per-channel gates only: else the product is scaled)
   kAttention,  ///< masked q^ D k^^T
   kVNew,       ///< v_new as an operand of the output
@@ -80,40 +88,73 @@ enum class Point : std::uint8_t {
   kCarriedState,  ///< the state carried from chunk to chunk
   kGateSum,       ///< the cumulated log gate, before differences of it are taken
 };
-inline constexpr std::size_t kPoints = 19;
-inline constexpr std::size_t kActivations = 4;
+inline constexpr std::size_t kPoints = 19;  ///< the activations included
 
-/// The name of a point in JSON and in reports: "query", "state_operand", ..
-[[nodiscard]] std::string_view name_of(Point point);
-[[nodiscard]] std::string_view name_of(Kind kind);
+/// The name of a rounding point in JSON and in reports, by its number: "query", "state_operand", ..
+[[nodiscard]] std::string_view point_name(std::size_t point);
 [[nodiscard]] std::string_view name_of(Form form);
 
-/// One format per point; absent: not rounded there, beyond the fp32 arithmetic.
-using RoundingTable = std::array<std::optional<Format>, kPoints>;
+/// What a value is rounded to; nothing: not rounded, beyond the fp32 arithmetic.
+using Rounding = std::optional<Format>;
+
+/// Largest relative error of it; 0 where nothing is rounded.
+[[nodiscard]] inline double unit_of(const Rounding& rounding) {
+  return rounding ? unit_roundoff(*rounding) : 0.0;
+}
+
+/// The exact result, rounded once to the type that it is stored in.
+struct Ideal {};
+
+/// Token by token.
+struct Recurrent {
+  double unit_roundoff = 0.0;  ///< of the state, products and sums; above 0 where it is declared
+  std::array<Rounding, kActivations> rounding{};
+};
+
+/// By chunks of tokens.
+struct Chunked {
+  double unit_roundoff = 0.0;  ///< of the state, products and sums; above 0 where it is declared
+  std::int64_t chunk = 0;      ///< tokens of a chunk, at least 1
+  Form form = Form::kWY;
+  std::array<Rounding, kPoints> rounding{};
+
+  [[nodiscard]] Rounding& at(Activation a) { return rounding[static_cast<std::size_t>(a)]; }
+  [[nodiscard]] Rounding& at(Point p) { return rounding[static_cast<std::size_t>(p)]; }
+  [[nodiscard]] const Rounding& at(Activation a) const {
+    return rounding[static_cast<std::size_t>(a)];
+  }
+  [[nodiscard]] const Rounding& at(Point p) const { return rounding[static_cast<std::size_t>(p)]; }
+
+  /// Whether operands of the products are rounded to less than fp32: errors of fp32 arithmetic are
+  /// then small beside those roundings, wherever these have any effect.
+  [[nodiscard]] bool has_coarse_operands() const;
+};
+
+using Model = std::variant<Ideal, Recurrent, Chunked>;
+inline constexpr std::array<std::string_view, 3> kModelNames{"ideal", "recurrent", "chunked"};
+static_assert(kModelNames.size() == std::variant_size_v<Model>);
 
 struct Contract {
   std::string name;
   std::string meaning;  ///< one line for a person
-  Kind kind = Kind::kIdeal;
-  /// Unit roundoff of the state, products and sums; 0 in an ideal contract only.
-  double unit_roundoff = 0.0;
-  FunctionErrors functions{};
   /// Storage of states; absent: whatever type the dataset has.
   std::optional<call::DType> state_dtype{};
-  std::int64_t chunk = 0;    ///< tokens of a chunk; 0: not chunked
-  Form form = Form::kWY;     ///< of a chunked contract
-  RoundingTable rounding{};  ///< activations; of a chunked contract all points
+  FunctionErrors functions{};  ///< none of an ideal kernel
+  Model model{};
 
-  [[nodiscard]] const std::optional<Format>& at(Point point) const {
-    return rounding[static_cast<std::size_t>(point)];
-  }
-  /// Largest relative error of rounding at `point`; 0 where nothing is rounded.
-  [[nodiscard]] double unit_at(Point point) const {
-    return at(point) ? contract::unit_roundoff(*at(point)) : 0.0;
-  }
-  /// Whether operands of the products are rounded to less than fp32: errors of fp32 arithmetic are
-  /// then small beside those roundings, wherever these have any effect.
-  [[nodiscard]] bool has_coarse_operands() const;
+  [[nodiscard]] std::string_view model_name() const { return kModelNames[model.index()]; }
+  [[nodiscard]] bool is_ideal() const { return std::holds_alternative<Ideal>(model); }
+  /// Nothing unless the kernel is chunked.
+  [[nodiscard]] const Chunked* chunked() const { return std::get_if<Chunked>(&model); }
+
+  /// What every kernel can be asked. Unit roundoff of its arithmetic; 0 in an ideal contract only.
+  [[nodiscard]] double unit_roundoff() const;
+  /// Every rounding point that this model has, by number: none, the activations, or all.
+  [[nodiscard]] std::span<const Rounding> roundings() const;
+  [[nodiscard]] std::span<Rounding> roundings();
+  [[nodiscard]] Rounding at(Activation activation) const;
+  /// Tokens whose results are computed together, so that a NaN in one may reach all of them.
+  [[nodiscard]] std::int64_t tokens_together() const;
 };
 
 /// The contracts that are built in, roughly from the tightest to the widest.

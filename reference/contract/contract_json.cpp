@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fixtures/call/error.hpp"
+#include "reference/contract/contract_draft.hpp"
 
 namespace goldenrule::contract {
 namespace {
@@ -35,18 +36,18 @@ class ContractReader {
 
   Contract read() {
     refuse_unknown_keys();
-    Contract c = inherited();
+    Draft c = inherited();
     c.name = name();
     if (const json* value = find("meaning")) c.meaning = text("meaning", *value);
-    if (const json* value = find("kind")) c.kind = choice<Kind>("kind", *value, 3);
-    if (const json* value = find("state")) c.state_dtype = state(*value);
+    if (const json* value = find("kind")) c.kind = choice("kind", *value, kModelNames);
+    if (const json* value = find("state")) c.state = state(*value);
     if (const json* value = find("chunk")) c.chunk = chunk(*value);
-    if (const json* value = find("form")) c.form = choice<Form>("form", *value, 2);
+    if (const json* value = find("form")) c.form = form(*value);
     if (const json* value = find("unit_roundoff")) c.unit_roundoff = error("unit_roundoff", *value);
     if (const json* value = find("round")) read_rounding(*value, c.rounding);
     if (const json* value = find("functions")) read_functions(*value, c.functions);
     check(c);
-    return c;
+    return contract_of(c);
   }
 
  private:
@@ -73,7 +74,7 @@ class ContractReader {
   [[nodiscard]] std::string name() const {
     const json* value = find("name");
     if (value == nullptr) fail(ErrorKind::kSchema, "name", "a name", "none");
-    const std::string given = text("name", *value);
+    std::string given = text("name", *value);
     const auto legal = [](unsigned char c) {
       return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '+' || c == '-';
     };
@@ -88,29 +89,29 @@ class ContractReader {
   }
 
   // The base, or as much of it as "inherits" says.
-  [[nodiscard]] Contract inherited() const {
+  [[nodiscard]] Draft inherited() const {
     const json* base = find("base");
     const json* parts = find("inherits");
     if (base == nullptr) {
       if (parts != nullptr) fail(ErrorKind::kSchema, "inherits", "a base beside it", "none");
       return {};
     }
-    Contract from;
+    Draft from;
     try {
-      from = find_contract(text("base", *base));
+      from = draft_of(find_contract(text("base", *base)));
     } catch (const Error& e) {
       fail(ErrorKind::kValue, "base", e.expected(), e.actual());
     }
     from.meaning.clear();
     if (parts == nullptr) return from;
     if (!parts->is_array()) fail(ErrorKind::kType, "inherits", "an array", parts->type_name());
-    Contract c;
+    Draft c;
     for (const json& part : *parts) {
       const std::string what = text("inherits", part);
       if (what == "kind") {
         c.kind = from.kind;
       } else if (what == "state") {
-        c.state_dtype = from.state_dtype;
+        c.state = from.state;
       } else if (what == "chunk") {
         c.chunk = from.chunk;
       } else if (what == "form") {
@@ -130,32 +131,32 @@ class ContractReader {
     return c;
   }
 
-  void check(const Contract& c) const {
+  void check(const Draft& c) const {
+    const bool ideal = c.is("ideal");
+    const bool chunked = c.is("chunked");
     if (find("kind") == nullptr && find("base") == nullptr) {
       fail(ErrorKind::kSchema, "kind", "ideal, recurrent or chunked (or a base)", "none");
     }
-    if ((c.kind == Kind::kIdeal) != (c.unit_roundoff == 0.0)) {
+    if (ideal != (c.unit_roundoff == 0.0)) {
       fail(ErrorKind::kValue, "unit_roundoff",
-           c.kind == Kind::kIdeal ? "none in an ideal contract"
-                                  : "the unit roundoff of the kernel's arithmetic, above 0",
+           ideal ? "none in an ideal contract"
+                 : "the unit roundoff of the kernel's arithmetic, above 0",
            c.unit_roundoff == 0.0 ? "none" : std::to_string(c.unit_roundoff));
     }
-    if ((c.kind == Kind::kChunked) != (c.chunk > 0)) {
+    if (chunked != (c.chunk > 0)) {
       fail(ErrorKind::kValue, "chunk",
-           c.kind == Kind::kChunked ? "a chunk size" : "none in a contract that is not chunked",
+           chunked ? "a chunk size" : "none in a contract that is not chunked",
            c.chunk > 0 ? std::to_string(c.chunk) : "none");
     }
-    if (c.kind == Kind::kIdeal && c.functions != FunctionErrors{}) {
+    if (ideal && c.functions != FunctionErrors{}) {
       fail(ErrorKind::kValue, "functions", "none in an ideal contract", "some");
     }
     for (std::size_t i = 0; i < kPoints; ++i) {
-      const bool legal =
-          c.kind == Kind::kChunked || (c.kind == Kind::kRecurrent && i < kActivations);
+      const bool legal = chunked || (!ideal && i < kActivations);
       if (c.rounding[i] && !legal) {
-        const std::string where = "round." + std::string(name_of(static_cast<Point>(i)));
-        fail(ErrorKind::kValue, where,
-             c.kind == Kind::kIdeal ? "no rounding in an ideal contract"
-                                    : "a point of a recurrent kernel: query, key, beta or gate",
+        fail(ErrorKind::kValue, "round." + std::string(point_name(i)),
+             ideal ? "no rounding in an ideal contract"
+                   : "a point of a recurrent kernel: query, key, beta or gate",
              "a point of a chunked kernel");
       }
     }
@@ -166,16 +167,20 @@ class ContractReader {
     return value.get<std::string>();
   }
 
-  template <class E>
-  [[nodiscard]] E choice(const std::string& where, const json& value, int count) const {
+  // The place of a word among `names`.
+  [[nodiscard]] std::size_t choice(const std::string& where, const json& value,
+                                   std::span<const std::string_view> names) const {
     const std::string given = text(where, value);
-    std::vector<std::string> names;
-    for (int i = 0; i < count; ++i) {
-      const auto e = static_cast<E>(i);
-      if (name_of(e) == given) return e;
-      names.emplace_back(name_of(e));
+    const auto found = std::ranges::find(names, given);
+    if (found == names.end()) {
+      fail(ErrorKind::kValue, where, listed({names.begin(), names.end()}), "'" + given + "'");
     }
-    fail(ErrorKind::kValue, where, listed(names), "'" + given + "'");
+    return static_cast<std::size_t>(found - names.begin());
+  }
+
+  [[nodiscard]] Form form(const json& value) const {
+    const std::array names{name_of(Form::kWY), name_of(Form::kDirect)};
+    return static_cast<Form>(choice("form", value, names));
   }
 
   [[nodiscard]] std::optional<call::DType> state(const json& value) const {
@@ -204,13 +209,13 @@ class ContractReader {
     return x;
   }
 
-  void read_rounding(const json& value, RoundingTable& table) const {
+  void read_rounding(const json& value, std::span<Rounding> table) const {
     if (!value.is_object()) fail(ErrorKind::kType, "round", "an object", value.type_name());
     for (const auto& [key, entry] : value.items()) {
       std::vector<std::string> known;
       bool found = false;
       for (std::size_t i = 0; i < kPoints && !found; ++i) {
-        known.emplace_back(name_of(static_cast<Point>(i)));
+        known.emplace_back(point_name(i));
         if (known.back() != key) continue;
         table[i] = format("round." + key, entry);
         found = true;

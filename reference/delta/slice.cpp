@@ -5,7 +5,6 @@
 #include "reference/delta/budget/grant.hpp"
 #include "reference/delta/capture_mistakes.hpp"
 #include "reference/delta/emulation/emulate.hpp"
-#include "reference/delta/mistakes/permitted_by.hpp"
 #include "reference/delta/mistakes/table.hpp"
 #include "reference/delta/oracle/evaluate.hpp"
 #include "reference/delta/oracle/memory.hpp"
@@ -18,7 +17,6 @@ const verdict::Slice& slice() {
                                     .emulate = emulate_unstored,
                                     .mistakes = mistakes,
                                     .capture_mistakes = capture_mistakes,
-                                    .permitted_by = permitted_by,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed};
   return slice;

@@ -91,7 +91,7 @@ class Lane {
 
 void mark_overflows(const Capture& capture, Prediction& prediction) {
   const call::Plan plan = call::make_plan(capture.call, true);
-  const std::int64_t chunk = std::max<std::int64_t>(capture.contract->chunk, 1);
+  const std::int64_t chunk = capture.contract->tokens_together();
   for (const call::Sequence& sequence : plan.sequences) {
     if (sequence.padded) continue;
     for (std::int64_t head = 0; head < plan.dims.HV; ++head) {

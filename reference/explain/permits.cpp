@@ -43,20 +43,18 @@ std::optional<double> width_if_kept(const verdict::Judgement& judged, const Cont
 std::string single_difference(const verdict::Judgement& judged, const Contract& permitting,
                               verdict::Expectations& expected) {
   const Contract& given = judged.contract;
-  if (given.kind == contract::Kind::kIdeal) return "";
-  const std::size_t points =
-      given.kind == contract::Kind::kChunked ? contract::kPoints : contract::kActivations;
+  const auto permitted = permitting.roundings();
+  const std::size_t points = std::min(given.roundings().size(), permitted.size());
   std::string found;
   double least = 0.0;
   for (std::size_t i = 0; i < points; ++i) {
-    const auto point = static_cast<contract::Point>(i);
-    if (permitting.unit_at(point) <= given.unit_at(point)) continue;
+    if (contract::unit_of(permitted[i]) <= contract::unit_of(given.roundings()[i])) continue;
     Contract wider = given;
-    wider.rounding[i] = permitting.rounding[i];
+    wider.roundings()[i] = permitted[i];
     const std::optional<double> width = width_if_kept(judged, wider, expected);
     if (!width || (!found.empty() && *width >= least)) continue;
-    found = std::string(contract::name_of(point)) + " in " +
-            std::string(contract::info(*permitting.rounding[i]).name);
+    found = std::string(contract::point_name(i)) + " in " +
+            std::string(contract::info(*permitted[i]).name);
     least = *width;
   }
   return found;
@@ -72,7 +70,7 @@ std::optional<Permit> tightest_permit(const verdict::Judgement& judged) {
   const Contract* best = nullptr;
   double best_width = 0.0;
   for (const Contract& contract : contract::contracts()) {
-    if (contract.kind == contract::Kind::kChunked && record.mode != call::Mode::kPrefill) continue;
+    if (contract.chunked() != nullptr && record.mode != call::Mode::kPrefill) continue;
     const std::optional<double> width = width_if_kept(judged, contract, expected);
     if (!width || (best != nullptr && *width >= best_width)) continue;
     best = &contract;

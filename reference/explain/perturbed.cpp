@@ -8,9 +8,8 @@
 namespace goldenrule::explain {
 
 double first_rounding(const contract::Contract& contract) {
-  const auto& type = contract.at(contract::Point::kKey);
-  if (type) return contract::unit_roundoff(*type);
-  return contract.unit_roundoff;
+  const contract::Rounding key = contract.at(contract::Activation::kKey);
+  return key ? contract::unit_of(key) : contract.unit_roundoff();
 }
 
 call::Record perturbed(const call::Record& record, std::initializer_list<const char*> inputs,

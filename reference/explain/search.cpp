@@ -195,7 +195,7 @@ class Search {
   // The first of them on the whole capture, with the spread of the mistaken call. What a hypothesis
   // accounts for does not depend on the spread: those that cannot explain stay as they are.
   std::vector<Candidate> verify(const std::vector<Candidate>& promising) {
-    const bool chunked = whole_.capture->contract->kind == contract::Kind::kChunked;
+    const bool chunked = whole_.capture->contract->chunked() != nullptr;
     const bool affordable = !chunked || steps_ <= kSpreadSteps;
     const SpreadBy by = affordable ? SpreadBy::kKernel : SpreadBy::kScaling;
     const std::size_t most = screened_ ? kVerifiedOfLarge : kVerified;

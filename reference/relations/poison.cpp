@@ -82,7 +82,7 @@ void future_nan(Trial& trial) {
   Record changed = base.record;
   poison_tokens(changed, base.plan.dims.tokens,
                 [&](std::int64_t t) { return late[static_cast<std::size_t>(t)]; });
-  const std::int64_t chunk = std::max<std::int64_t>(trial.contract().chunk, 1);
+  const std::int64_t chunk = trial.contract().tokens_together();
   claim_past(trial, trial.run(std::move(changed)),
              [&](std::int64_t count) { return kept(count) / chunk * chunk; });
 }
@@ -133,7 +133,7 @@ constexpr std::array kTable{
              Demand::kSameBits,
              [](const Record& r, const contract::Contract& contract) {
                return calls::longest_sequence(r) > 1 &&
-                      kept(calls::longest_sequence(r)) >= contract.chunk;
+                      kept(calls::longest_sequence(r)) >= contract.tokens_together();
              },
              future_nan},
     Relation{"neighbour_nan", "NaN in the other rows, their states, padding and unread slots",

@@ -87,7 +87,7 @@ int sum_bits(const World& world) { return bits(world, 3); }
 
 std::vector<World> worlds_of(const contract::Contract& contract) {
   int operands = 24;
-  for (const auto& type : contract.rounding) {
+  for (const contract::Rounding& type : contract.roundings()) {
     if (type) operands = std::min(operands, contract::info(*type).significand_bits);
   }
   std::vector<World> worlds;

@@ -118,7 +118,7 @@ class MatrixBuilder {
     const cases::Case& c = entry.c;
     const call::Record record = cases::make_record(c);
     if (!given_) return visit(entry, record, slice_of(record.op).default_contract(record));
-    const bool chunked = given_->kind == contract::Kind::kChunked;
+    const bool chunked = given_->chunked() != nullptr;
     if (chunked && c.mode != call::Mode::kPrefill) return;  // nobody chunks these
     visit(entry, record, *given_);
   }
@@ -182,7 +182,7 @@ class MatrixBuilder {
       if (row.cells.empty()) {
         row.mutant = m->name;
         row.contract = contract.name;
-        row.permitted_by = slice_of(record.op).permitted_by(m->name, contract);
+        row.permitted_by = calls::permitted_by(*m, contract);
         row.cells.resize(options_.suites.size());
       }
       MatrixCell& cell = row.cells[suite];

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/verdict/kernels.hpp"
 
-#include "reference/calls/outputs.hpp"
-
 namespace goldenrule::verdict {
 
 call::TensorMap exact_outputs(const Slice& slice, const call::Record& record) {
   Expectations expected = slice.evaluate(record, scalar::Precision::kDouble, {.certify = false});
   call::TensorMap outputs;
   for (auto& [name, e] : expected.outputs) {
-    Exact& exact = e.exact;
-    for (std::size_t i = 0; i < exact.undefined.size(); ++i) {
-      if (exact.undefined[i]) exact.golden[i] = calls::kUnwritten;
-    }
-    outputs.emplace(name, call::Tensor(call::DType::kF64, exact.shape, exact.golden));
+    outputs.emplace(name, call::Tensor(call::DType::kF64, e.exact.shape, e.exact.take_output()));
   }
   return outputs;
 }

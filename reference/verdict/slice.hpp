@@ -8,8 +8,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "fixtures/call/record.hpp"
@@ -38,8 +36,6 @@ struct Slice {
   /// What the person who captured a failing record may have done wrong, what accounts for its
   /// failures first. Costs a few verdicts at most.
   std::vector<calls::CaptureMistake> (*capture_mistakes)(const Judgement& judgement);
-  /// Why `contract` permits the mistake of this name; empty where it does not.
-  std::string (*permitted_by)(std::string_view mistake, const contract::Contract& contract);
   /// The contract that a call implies by its mode and the types of its tensors.
   const contract::Contract& (*default_contract)(const call::Record& record);
   /// Memory that judging takes, from the shapes alone.

@@ -24,6 +24,8 @@ void check_names(const std::string& legal) {
       {ErrorKind::kValue, std::string(Names::kWhat), "one of " + legal, "'no such'"});
 }
 
+std::string quoted(std::string_view name) { return std::string("`").append(name).append("`"); }
+
 template <class T>
 Convention with(T Convention::*field, std::type_identity_t<T> value) {
   Convention c;
@@ -58,6 +60,26 @@ TEST_CASE("convention: names belong to their values") {
   CHECK(parse_name<GateHead>("qk") == GateHead::kQK);
   CHECK(parse_name<Op>("kda") == Op::kKda);
   CHECK(parse_name<Mode>("mtp") == Mode::kMtp);
+}
+
+TEST_CASE("convention: a row begins with the default and has every value") {
+  const Convention defaults;
+  std::size_t row = 0;
+  for_each_field(defaults, [&](const char* name, const auto& value) {
+    CAPTURE(name);
+    const ConventionRow& told = kConventionRows[row++];
+    CHECK(!told.meaning.empty());
+    using Field = std::decay_t<decltype(value)>;
+    if constexpr (std::is_enum_v<Field>) {
+      CHECK(told.meaning.starts_with(quoted(name_of(value))));
+      for (const std::string_view legal : EnumNames<Field>::kNames) {
+        CHECK(told.meaning.find(quoted(legal)) != std::string_view::npos);
+      }
+      CHECK(told.range.words.empty());
+    } else if constexpr (!std::is_same_v<Field, std::optional<double>>) {
+      CHECK(told.range.contains(static_cast<double>(value)));
+    }
+  });
 }
 
 TEST_CASE("convention: every field is visited once, and the visit can change it") {

@@ -10,7 +10,9 @@ repository where it is not set).
 """
 
 import decimal
+import functools
 import hashlib
+import json
 import os
 import shutil
 import struct
@@ -148,10 +150,11 @@ def next_value(file, name, index):
     put(file, name, values)
 
 
-# What an absent attribute of /convention stands for, but for the scale, which depends on K.
-CONVENTION = dict(state_layout="vk", gate="softplus", softplus_beta=1.0, softplus_threshold=20.0,
-                  lower_bound=-5.0, beta="sigmoid", qk_l2norm="rsqrt_sum_eps", l2_eps=1e-6,
-                  head_map="grouped", gate_head="v", pad_slot=-1, disable_state_update=0)
+@functools.cache
+def default_convention():
+    """What an absent attribute of /convention stands for, but for the scale, which depends on K."""
+    rows = json.loads(run("schema", "--json").out)["conventions"]
+    return {row["name"]: row["default"] for row in rows if "default" in row}
 
 
 def element_type(type_id):
@@ -181,7 +184,7 @@ def meaning(file):
     K = file["inputs/q"].shape[-1]
     with decimal.localcontext(decimal.Context(prec=60)):
         scale = float(decimal.Decimal(K) ** decimal.Decimal("-0.5"))
-    convention = {**CONVENTION, "scale": scale, **file["convention"].attrs}
+    convention = {**default_convention(), "scale": scale, **file["convention"].attrs}
     found.update({f"/convention@{name}": shown(value) for name, value in convention.items()})
 
     def visit(name, item):

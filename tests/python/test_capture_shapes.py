@@ -460,7 +460,7 @@ class RefusedTest(ShapesTest):
     def test_values(self):
         for more, text in (
                 (dict(convention=dict(pad_slot=2 ** 63)),
-                 "convention pad_slot: expected a 64-bit integer, actual 9223372036854775808"),
+                 "convention pad_slot: expected within +-(2^31-1), actual 9223372036854775808"),
                 (dict(convention=["log"]),
                  "convention: expected {attribute: value}, actual ['log']"),
                 (dict(contract="recurrent_fp32"),

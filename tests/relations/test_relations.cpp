@@ -27,7 +27,7 @@ void check_holds(const call::Record& record, const Kernel& kernel,
     CHECK_MESSAGE(outcome.compared > 0, outcome.relation);
     // A log alpha in bf16 is off by 2^-9 of itself at every token: over a long sequence all is
     // lost.
-    if (!contract.at(contract::Point::kGate)) {
+    if (!contract.at(contract::Activation::kGate)) {
       CHECK_MESSAGE(outcome.bound_to_signal < 1.0, outcome.relation);
     }
     tried.insert(outcome.relation);

@@ -234,3 +234,22 @@ TEST_CASE("nonfinite: rows of padded requests") {
   o.set(2 * 36 + 1, kNaN);
   CHECK(call.judge("o").verdict == Verdict::kOutOfBudget);
 }
+
+TEST_CASE("nonfinite: golden values are handed over with NaN where no kernel writes") {
+  const call::Record record =
+      cases::make_record(cases::parse("op=gdn mode=mtp B=3 T=2 H=1 HV=2 K=8 V=6 slots=padded"));
+  Expectations expected = delta::evaluate(record, scalar::Precision::kDouble, {});
+  std::size_t unwritten = 0;
+  for (auto& [name, e] : expected.outputs) {
+    CAPTURE(name);
+    const std::vector<double> golden = e.exact.golden;
+    const std::vector<double> output = e.exact.take_output();
+    REQUIRE(output.size() == golden.size());
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      const bool defined = e.exact.is_defined(i);
+      CHECK((defined ? output[i] == golden[i] : std::isnan(output[i])));
+      unwritten += defined ? 0 : 1;
+    }
+  }
+  CHECK(unwritten == 2 * 2 * 8 * 6);  // the intermediate states of the padded row
+}

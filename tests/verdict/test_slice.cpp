@@ -115,15 +115,13 @@ const contract::Contract& default_contract(const Record&) {
   return contract::find_contract("recurrent_f32");
 }
 
-const Slice kToy{
-    .evaluate = evaluate,
-    .grant = grant,
-    .emulate = emulate,
-    .mistakes = mistakes,
-    .capture_mistakes = nullptr,
-    .permitted_by = [](std::string_view, const contract::Contract&) { return std::string(); },
-    .default_contract = default_contract,
-    .memory_needed = nullptr};
+const Slice kToy{.evaluate = evaluate,
+                 .grant = grant,
+                 .emulate = emulate,
+                 .mistakes = mistakes,
+                 .capture_mistakes = nullptr,
+                 .default_contract = default_contract,
+                 .memory_needed = nullptr};
 
 Record captured(const std::function<call::TensorMap(const Record&, const calls::Kernel&)>& commit) {
   Record record = cases::make_record(

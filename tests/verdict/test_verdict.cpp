@@ -27,7 +27,7 @@ void set_all(call::Tensor& t, double x) {
 contract::Contract coarse(double unit_roundoff) {
   contract::Contract c = contract::find_contract("recurrent_f32");
   c.name = "coarse";
-  c.unit_roundoff = unit_roundoff;
+  std::get<contract::Recurrent>(c.model).unit_roundoff = unit_roundoff;
   return c;
 }
 

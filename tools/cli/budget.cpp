@@ -5,7 +5,10 @@
 // first.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <variant>
 #include <vector>
 
 #include "fixtures/cases/case.hpp"
@@ -21,30 +24,35 @@ struct Switch {
   contract::Contract contract;  // with this point alone
 };
 
+// `contract` with nothing but an arithmetic of this unit roundoff.
+contract::Contract bare(contract::Contract contract, double unit_roundoff) {
+  contract.functions = {};
+  std::ranges::fill(contract.roundings(), std::nullopt);
+  using contract::Chunked;
+  using contract::Recurrent;
+  if (auto* model = std::get_if<Recurrent>(&contract.model)) model->unit_roundoff = unit_roundoff;
+  if (auto* model = std::get_if<Chunked>(&contract.model)) model->unit_roundoff = unit_roundoff;
+  return contract;
+}
+
 std::vector<Switch> switches(const contract::Contract& contract) {
-  contract::Contract none = contract;
-  none.rounding = {};
-  none.unit_roundoff = 0.0;
-  none.functions = {};
   std::vector<Switch> list{{"everything", contract}};
-  for (std::size_t i = 0; i < contract::kPoints; ++i) {
-    if (!contract.rounding[i]) continue;
-    contract::Contract alone = none;
-    alone.rounding[i] = contract.rounding[i];
-    list.push_back({fmt::format("{} in {}", contract::name_of(static_cast<contract::Point>(i)),
-                                contract::info(*contract.rounding[i]).name),
-                    alone});
+  const auto roundings = contract.roundings();
+  for (std::size_t i = 0; i < roundings.size(); ++i) {
+    if (!roundings[i]) continue;
+    contract::Contract alone = bare(contract, 0.0);
+    alone.roundings()[i] = roundings[i];
+    list.push_back(
+        {fmt::format("{} in {}", contract::point_name(i), contract::info(*roundings[i]).name),
+         alone});
   }
-  if (contract.unit_roundoff > 0.0) {
-    contract::Contract alone = none;
-    alone.unit_roundoff = contract.unit_roundoff;
-    list.push_back({"arithmetic and state", alone});
+  if (contract.unit_roundoff() > 0.0) {
+    list.push_back({"arithmetic and state", bare(contract, contract.unit_roundoff())});
   }
   contract::for_each_function(contract.functions, [&](std::string_view name, double error) {
     if (error == 0.0) return;
-    contract::Contract alone = none;
     // The recursion runs only for contracts with arithmetic errors; this one is negligible.
-    alone.unit_roundoff = 0x1p-80;
+    contract::Contract alone = bare(contract, 0x1p-80);
     contract::for_each_function(alone.functions, [&](std::string_view other, double& field) {
       if (other == name) field = error;
     });

@@ -5,6 +5,7 @@
 // which gate or beta reads it, is asked of the same function that validation asks.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -99,12 +100,27 @@ Json operation_json(const call::Operation& operation) {
           {"tensors", tensors}};
 }
 
+// The ends of a range that it has, as numbers of the attribute's type.
+template <class Number>
+Json range_json(const call::NumberRange& range) {
+  Json ends{{"expected", std::string(range.words)}};
+  if (std::isfinite(range.lowest)) {
+    ends[range.open ? "above" : "at_least"] = static_cast<Number>(range.lowest);
+  }
+  if (std::isfinite(range.highest)) {
+    ends[range.open ? "below" : "at_most"] = static_cast<Number>(range.highest);
+  }
+  return ends;
+}
+
 Json conventions_json() {
   Json list = Json::array();
   const call::Convention defaults;
+  std::size_t row_index = 0;
   call::for_each_field(defaults, [&](const char* name, const auto& value) {
     using Field = std::decay_t<decltype(value)>;
-    Json row{{"name", name}};
+    const call::ConventionRow& told = call::kConventionRows[row_index++];
+    Json row{{"name", name}, {"meaning", std::string(told.meaning)}};
     if constexpr (std::is_enum_v<Field>) {
       row["values"] = Json::array();
       for (const std::string_view v : call::EnumNames<Field>::kNames) {
@@ -116,6 +132,7 @@ Json conventions_json() {
     } else {
       row["type"] = std::is_same_v<Field, double> ? "float" : "int";
       row["default"] = value;
+      if (!told.range.words.empty()) row["range"] = range_json<Field>(told.range);
     }
     list.push_back(std::move(row));
   });

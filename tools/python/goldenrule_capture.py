@@ -114,6 +114,14 @@ DEFAULTS = {
     "pad_slot": -1,
     "disable_state_update": 0,
 }
+# Numbers without a meaning are refused: attribute -> (what is expected, whether a number is that).
+_RANGES = {
+    "softplus_beta": ("above 0", lambda x: 0.0 < x),
+    "lower_bound": ("below 0", lambda x: x < 0.0),
+    "l2_eps": ("at least 0", lambda x: 0.0 <= x),
+    "pad_slot": ("within +-(2^31-1)", lambda x: -2147483647 <= x <= 2147483647),
+    "disable_state_update": ("0 or 1", lambda x: 0 <= x <= 1),
+}
 # The inputs of a gate and of a beta; those of the others may be given, but nobody reads them.
 _OF_GATE = {
     "softplus": ("a", "A_log", "dt_bias"),
@@ -146,14 +154,6 @@ OUTPUTS = {
 }
 # --- End of what is generated.
 
-# Numbers without a meaning are refused: attribute -> (what is expected, whether a number is that).
-_RANGES = {
-    "softplus_beta": ("above 0", lambda x: x > 0),
-    "lower_bound": ("below 0", lambda x: x < 0),
-    "l2_eps": ("at least 0", lambda x: x >= 0),
-    "pad_slot": ("a 64-bit integer", lambda x: -2 ** 63 <= x < 2 ** 63),
-    "disable_state_update": ("0 or 1", lambda x: x in (0, 1)),
-}
 _CHOSEN = {name for readers in (_OF_GATE, _OF_BETA) for names in readers.values() for name in names}
 _TYPES = "float64, float32, float16, bfloat16, int64 or int32"
 _STORED = {np.dtype(t): t for t in ("<f8", "<f4", "<f2", "<i8", "<i4")}

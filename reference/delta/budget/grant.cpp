@@ -14,8 +14,6 @@
 namespace goldenrule::delta {
 namespace {
 
-using contract::Kind;
-
 double largest_finite(const call::Tensor& x) {
   std::vector<double> largest(parallel::range_count(x.size()), 0.0);
   parallel::for_each_range(x.size(), [&](std::size_t part, std::int64_t first, std::int64_t last) {
@@ -41,8 +39,8 @@ double flushed(const call::Record& record, const call::Dims& dims) {
 }  // namespace
 
 bool is_emulated(const call::Record& record, const contract::Contract& contract) {
-  if (contract.kind == Kind::kIdeal) return false;
-  return contract.kind == Kind::kChunked || record.mode == call::Mode::kPrefill;
+  if (contract.is_ideal()) return false;
+  return contract.chunked() != nullptr || record.mode == call::Mode::kPrefill;
 }
 
 verdict::Grant empty_grant(const verdict::Exact& exact, double multiple,
@@ -69,9 +67,9 @@ void grant(const call::Record& record, const contract::Contract& contract,
            verdict::GrantDetail detail, verdict::Expectations& expected) {
   for (auto& [name, e] : expected.outputs) {
     e.grant = {};
-    e.grant.given = contract.kind == Kind::kIdeal;
+    e.grant.given = contract.is_ideal();
   }
-  if (contract.kind == Kind::kIdeal) return;
+  if (contract.is_ideal()) return;
   const call::Plan plan = call::make_plan(record, call::has_kept_states(expected.outputs),
                                           expected.outputs.contains("final_state"));
   if (is_emulated(record, contract)) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "reference/delta/budget/perturbed_recurrence.hpp"
@@ -56,11 +55,13 @@ struct SystematicError {
 std::vector<SystematicError> systematic_errors_of(const contract::Contract& contract) {
   std::vector<SystematicError> errors;
   // Beside roundings of operands, errors of functions are noise of the random runs.
-  if (!contract.has_coarse_operands() || contract.kind == contract::Kind::kRecurrent) {
+  const contract::Chunked* chunked = contract.chunked();
+  if (chunked == nullptr || !chunked->has_coarse_operands()) {
     errors = {{{.alpha = 1.0}}, {{.alpha = -1.0}, true}, {{.beta = 1.0}}, {{.key = 1.0}}};
   }
-  if (std::ranges::find(contract.rounding, std::optional(contract::Format::kTF32)) !=
-      contract.rounding.end()) {
+  const auto roundings = contract.roundings();
+  if (std::ranges::find(roundings, contract::Rounding(contract::Format::kTF32)) !=
+      roundings.end()) {
     errors.push_back({.perturbation = {}, .mode = RoundingMode::kTruncated});
   }
   return errors;
@@ -109,25 +110,25 @@ class LaneSpread {
   }
 
  private:
-  [[nodiscard]] bool chunked() const { return contract_.kind == contract::Kind::kChunked; }
-
   [[nodiscard]] Form run_kernel(const Perturbation& p, RoundingMode mode) const {
-    if (!chunked()) {
+    const contract::Chunked* chunked = contract_.chunked();
+    if (chunked == nullptr) {
       return perturbed_recurrence(call_.lane, call_.v, call_.start, call_.positions, contract_, p);
     }
-    Rounder rounder(contract_, mode, p.seed, p.stream);
+    Rounder rounder(*chunked, mode, p.seed, p.stream);
     const auto run = [&](const Lane<double>& lane, const Matrix<double>& v,
                          const Matrix<double>& start) {
-      return emulate_chunks(lane, v, start, contract_, rounder);
+      return emulate_chunks(lane, v, start, *chunked, rounder);
     };
     return run_in_pieces<double>(perturbed_lane(call_.lane, contract_, p), call_.v, call_.start,
-                                 call_.positions, contract_.chunk, ends_, run);
+                                 call_.positions, chunked->chunk, ends_, run);
   }
 
   // Beside operands that are rounded further, alpha is wrong by the full amount throughout a run,
   // with either sign in turn: so sigma is that amount where nothing else errs.
   [[nodiscard]] Form random_run(int run, std::uint64_t stream) const {
-    const bool coarse = chunked() && contract_.has_coarse_operands();
+    const contract::Chunked* chunked = contract_.chunked();
+    const bool coarse = chunked != nullptr && chunked->has_coarse_operands();
     return run_kernel({.alpha = !coarse        ? 0.0
                                 : run % 2 == 0 ? 1.0
                                                : -1.0,
@@ -152,8 +153,8 @@ LaneErrors lane_errors(const LaneCall& call, const contract::Contract& contract,
     return {.sigma = spread.random_errors(lane_index), .bias = spread.systematic_errors()};
   };
   LaneErrors errors = of(ChunkEnds::kKeep);
-  if (contract.kind == contract::Kind::kChunked &&
-      splits_chunks(call.positions, call.lane.tokens, contract.chunk)) {
+  const contract::Chunked* chunked = contract.chunked();
+  if (chunked != nullptr && splits_chunks(call.positions, call.lane.tokens, chunked->chunk)) {
     const LaneErrors split = of(ChunkEnds::kSplit);
     raise_to(errors.sigma, split.sigma);
     raise_to(errors.bias, split.bias);

@@ -30,14 +30,14 @@ class FunctionScatter {
 // alone.
 double moved_alpha(double alpha, double log_alpha, const TokenBounds& b,
                    const contract::Contract& c, double sign) {
-  const double rounded = c.unit_at(contract::Point::kGate);
+  const double rounded = contract::unit_of(c.at(contract::Activation::kGate));
   if (alpha == 0.0) return alpha;
   const contract::FunctionErrors& f = c.functions;
   if (b.by_exp == 0.0) {
     if (b.by_gate == 0.0) return alpha;  // no gate
     // alpha is given. A chunked kernel cumulates its logarithm.
     // The logarithm of 1 is 0 everywhere.
-    const double log = c.kind == contract::Kind::kChunked && alpha != 1.0
+    const double log = c.chunked() != nullptr && alpha != 1.0
                            ? f.log + f.exp + std::fabs(log_alpha) * f.log_alpha
                            : 0.0;
     return alpha * std::exp(sign * log) * (1.0 + sign * rounded);
@@ -64,9 +64,13 @@ Lane<double> perturbed_lane(const Lane<double>& lane, const contract::Contract& 
   const FunctionScatter key_element(p, "key element/");
   const FunctionScatter query_element(p, "query element/");
   const double norm = lane.k_error > 0.0 ? f.norm : 0.0;  // 0: the rows are the inputs themselves
-  const bool own_points = contract.kind == contract::Kind::kChunked;
-  const double rounded_key = own_points ? 0.0 : contract.unit_at(contract::Point::kKey);
-  const double rounded_query = own_points ? 0.0 : contract.unit_at(contract::Point::kQuery);
+  // A chunked kernel rounds q^ and k^ itself, with the other operands of its products.
+  const auto rounded_row = [&](contract::Activation row) {
+    return contract.chunked() != nullptr ? 0.0 : contract::unit_of(contract.at(row));
+  };
+  const double rounded_key = rounded_row(contract::Activation::kKey);
+  const double rounded_query = rounded_row(contract::Activation::kQuery);
+  const double rounded_beta = contract::unit_of(contract.at(contract::Activation::kBeta));
   for (std::int64_t t = 0; t < lane.tokens; ++t) {
     const TokenBounds& b = lane.bounds[static_cast<std::size_t>(t)];
     for (std::int64_t g = 0; g < lane.gates; ++g) {
@@ -75,8 +79,8 @@ Lane<double> perturbed_lane(const Lane<double>& lane, const contract::Contract& 
       const auto at = static_cast<std::size_t>(t * lane.gates + g);
       moved.alpha[at] = moved_alpha(lane.alpha[at], lane.log_alpha[at], b, contract, sign);
     }
-    const double of_beta = (b.beta_computed ? f.sigmoid + b.beta_logit * f.logit : 0.0) +
-                           contract.unit_at(contract::Point::kBeta);
+    const double of_beta =
+        (b.beta_computed ? f.sigmoid + b.beta_logit * f.logit : 0.0) + rounded_beta;
     moved.beta[static_cast<std::size_t>(t)] *= 1.0 + beta(p.beta, t) * of_beta;
     const double of_key = 1.0 + key(p.key, t) * norm;
     const double of_query = 1.0 + query(0.0, t) * norm;

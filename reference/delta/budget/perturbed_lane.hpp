@@ -39,7 +39,7 @@ struct Perturbation {
   return log_alpha < slope * 0x1p-24 ? log_alpha : slope * f.softplus;
 }
 
-/// Rounded q^ and k^ are left to a chunked kernel's own points.
+/// Rounded q^ and k^ are left to the emulation of a chunked kernel.
 [[nodiscard]] Lane<double> perturbed_lane(const Lane<double>& lane,
                                           const contract::Contract& contract,
                                           const Perturbation& perturbation);

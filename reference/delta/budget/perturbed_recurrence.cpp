@@ -181,7 +181,7 @@ delta::KeptForm<double> perturbed_recurrence(const Lane<double>& lane, const Mat
                     .v = &v,
                     .first = first,
                     .columns = columns,
-                    .u = perturbation.random ? contract.unit_roundoff : 0.0,
+                    .u = perturbation.random ? contract.unit_roundoff() : 0.0,
                     .state = state.data(),
                     .o = &result.o};
     const random::Stream starts(perturbation.seed, "places");

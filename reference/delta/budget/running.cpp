@@ -34,13 +34,13 @@ double alpha_by_softplus(const contract::FunctionErrors& f, const TokenBounds& b
 TokenErrors token_errors(const contract::Contract& c, const TokenBounds& b) {
   const contract::FunctionErrors& f = c.functions;
   const double relative = b.by_exp * f.exp + b.by_log_alpha * f.log_alpha + b.by_logit * f.logit +
-                          b.by_gate * c.unit_at(contract::Point::kGate);
+                          b.by_gate * contract::unit_of(c.at(contract::Activation::kGate));
   const double alpha = relative + alpha_by_softplus(f, b);
   return {.alpha = alpha,
           // A softplus that is too small makes alpha larger, but not larger than 1.
           .largest_alpha = std::min(b.alpha_max + alpha, std::max(b.alpha_max, 1.0) + relative),
           .beta = (b.beta_computed ? f.sigmoid + b.beta_logit * f.logit : 0.0) +
-                  c.unit_at(contract::Point::kBeta)};
+                  contract::unit_of(c.at(contract::Activation::kBeta))};
 }
 
 double squared(double x) { return x * x; }
@@ -101,9 +101,11 @@ void RunningError::advance(std::int64_t t, const ColumnNorms<double>& norms,
   const contract::FunctionErrors& f = contract_->functions;
   const TokenErrors errors = token_errors(*contract_, b);
   const auto n = static_cast<double>(lane_->K);
-  const double u2 = contract_->unit_roundoff * contract_->unit_roundoff / 3.0;
-  const double key2 = squared(contract_->unit_at(contract::Point::kKey)) / 3.0;
-  const double query2 = squared(contract_->unit_at(contract::Point::kQuery)) / 3.0;
+  const double u = contract_->unit_roundoff();
+  const double u2 = squared(u) / 3.0;
+  const double key2 = squared(contract::unit_of(contract_->at(contract::Activation::kKey))) / 3.0;
+  const double query2 =
+      squared(contract::unit_of(contract_->at(contract::Activation::kQuery))) / 3.0;
   const double transport = b.spectral * errors.largest_alpha;
   const double k2 = b.k_norm * b.k_norm;
   const double q2 = b.q_norm * b.q_norm;
@@ -118,7 +120,7 @@ void RunningError::advance(std::int64_t t, const ColumnNorms<double>& norms,
     output_[c] = {.sigma = std::sqrt(q2 * variance_[c] +
                                      u2 * (n / 3 * o * o + (n / 6 + 2) * norms.output2[c]) +
                                      query2 * norms.output2[c]),
-                  .bias = b.q_norm * bias_[c] + (f.norm + contract_->unit_roundoff) * std::fabs(o)};
+                  .bias = b.q_norm * bias_[c] + (f.norm + u) * std::fabs(o)};
     norm_[c] = std::sqrt(norms.state2[c]);
   }
   clip_elements(tile.columns());
@@ -130,8 +132,8 @@ void RunningError::advance_elements(std::int64_t t, const ColumnNorms<double>& n
   const contract::FunctionErrors& f = contract_->functions;
   const TokenErrors errors = token_errors(*contract_, b);
   const auto n = static_cast<double>(lane_->K);
-  const double u2 = contract_->unit_roundoff * contract_->unit_roundoff / 3.0;
-  const double key2 = squared(contract_->unit_at(contract::Point::kKey)) / 3.0;
+  const double u2 = squared(contract_->unit_roundoff()) / 3.0;
+  const double key2 = squared(contract::unit_of(contract_->at(contract::Activation::kKey))) / 3.0;
   const double widest = errors.largest_alpha;
   for (std::int64_t i = 0; i < lane_->K; ++i) {
     const double k = std::fabs(lane_->k_row(t)[i]);

@@ -21,8 +21,8 @@ void multiply_add(double sign, const Matrix<double>& a, const Matrix<double>& b,
 // Matrix<double> products with the errors of fp32 sums (chunk_emulator.hpp).
 class Products {
  public:
-  Products(const contract::Contract& contract, Rounder& rounder)
-      : rounder_(rounder), u_(rounder.of_sums()), coarse_(contract.has_coarse_operands()) {}
+  Products(const contract::Chunked& chunked, Rounder& rounder)
+      : rounder_(rounder), u_(rounder.of_sums()), coarse_(chunked.has_coarse_operands()) {}
 
   [[nodiscard]] bool coarse() const { return coarse_; }
 
@@ -131,18 +131,18 @@ struct ChunkProducts {
 class ChunkEmulator {
  public:
   ChunkEmulator(const Lane<double>& lane, const Matrix<double>& v, const Matrix<double>& initial,
-                const contract::Contract& contract, Rounder& rounder)
+                const contract::Chunked& chunked, Rounder& rounder)
       : lane_(lane),
         v_(v),
-        contract_(contract),
+        chunked_(chunked),
         rounder_(rounder),
-        products_(contract, rounder),
-        chunk_(contract.chunk),
+        products_(chunked, rounder),
+        chunk_(chunked.chunk),
         state_(initial) {
     q_ = Eigen::Map<const Matrix<double>>(lane.q.data(), lane.tokens, lane.K);
     k_ = Eigen::Map<const Matrix<double>>(lane.k.data(), lane.tokens, lane.K);
-    rounder_.apply(contract::Point::kQuery, q_);
-    rounder_.apply(contract::Point::kKey, k_);
+    rounder_.apply(contract::Activation::kQuery, q_);
+    rounder_.apply(contract::Activation::kKey, k_);
   }
 
   FormResult<double> run() {
@@ -343,9 +343,9 @@ class ChunkEmulator {
   Matrix<double> run_chunk(std::int64_t first, std::int64_t c) {
     const ChunkProducts m = chunk_products(first, c);
     Matrix<double> operand = state_;
-    if (contract_.at(contract::Point::kStateOperand))
+    if (rounder_.rounds(contract::Point::kStateOperand))
       rounder_.apply(contract::Point::kStateOperand, operand);
-    const Matrix<double> v_new = contract_.form == contract::Form::kWY
+    const Matrix<double> v_new = chunked_.form == contract::Form::kWY
                                      ? corrections_wy(first, c, m, operand)
                                      : corrections_direct(first, c, m, operand);
     Matrix<double> q_in = q_.middleRows(first, c);
@@ -387,7 +387,7 @@ class ChunkEmulator {
 
   const Lane<double>& lane_;
   const Matrix<double>& v_;
-  const contract::Contract& contract_;
+  const contract::Chunked& chunked_;
   Rounder& rounder_;
   const Products products_;
   const std::int64_t chunk_;
@@ -399,8 +399,8 @@ class ChunkEmulator {
 
 delta::FormResult<double> emulate_chunks(const Lane<double>& lane, const Matrix<double>& v,
                                          const Matrix<double>& initial,
-                                         const contract::Contract& contract, Rounder& rounder) {
-  return ChunkEmulator(lane, v, initial, contract, rounder).run();
+                                         const contract::Chunked& chunked, Rounder& rounder) {
+  return ChunkEmulator(lane, v, initial, chunked, rounder).run();
 }
 
 }  // namespace goldenrule::delta

@@ -55,32 +55,32 @@ enum class RoundingMode : std::uint8_t { kNearest, kRandom, kTruncated, kExact }
 /// a run is a function of (seed, stream, k).
 class Rounder {
  public:
-  Rounder(const contract::Contract& contract, RoundingMode mode, std::uint64_t seed,
+  Rounder(const contract::Chunked& chunked, RoundingMode mode, std::uint64_t seed,
           std::uint64_t stream)
-      : contract_(&contract),
+      : chunked_(&chunked),
         mode_(mode),
         seed_(seed),
         stream_(stream),
         places_(random::Stream(seed, "arithmetic").bits(static_cast<std::int64_t>(stream))) {}
 
-  /// Rounds `count` numbers in place as the contract does at `point`.
-  void apply(contract::Point point, double* x, std::int64_t count);
-  void apply(contract::Point point, Matrix<double>& x) { apply(point, x.data(), x.size()); }
+  /// Rounds numbers in place as the contract does at `point`, a Point or an Activation.
+  template <class P>
+  void apply(P point, Matrix<double>& x) {
+    apply(chunked_->at(point), x.data(), x.size());
+  }
 
   /// An error of a sum of magnitude `magnitude` stored at `point`.
   [[nodiscard]] double error(contract::Point point, double magnitude);
 
-  [[nodiscard]] bool rounds(contract::Point point) const {
-    return contract_->at(point).has_value();
-  }
+  [[nodiscard]] bool rounds(contract::Point point) const { return chunked_->at(point).has_value(); }
 
   /// Unit roundoff of the random errors of sums; 0 where there are none in this mode.
   [[nodiscard]] double of_sums() const {
-    return mode_ == RoundingMode::kRandom ? contract_->unit_roundoff : 0.0;
+    return mode_ == RoundingMode::kRandom ? chunked_->unit_roundoff : 0.0;
   }
   /// Whether sums are rounded to the nearest fp32 number instead.
   [[nodiscard]] bool rounds_sums() const {
-    return mode_ == RoundingMode::kNearest && contract_->unit_roundoff > 0.0;
+    return mode_ == RoundingMode::kNearest && chunked_->unit_roundoff > 0.0;
   }
 
   /// What a few fp32 operations do to each number.
@@ -95,9 +95,10 @@ class Rounder {
   }
 
  private:
+  void apply(const contract::Rounding& format, double* x, std::int64_t count);
   [[nodiscard]] double uniform();  // on (-1, 1)
 
-  const contract::Contract* contract_;
+  const contract::Chunked* chunked_;
   RoundingMode mode_;
   std::uint64_t seed_, stream_;
   std::uint64_t block_ = 0;
@@ -106,10 +107,9 @@ class Rounder {
   NoisePlaces places_;  // of whole arrays, which take many more numbers
 };
 
-/// Runs one lane. `v` is [tokens,V], `initial` [K,V]; the contract must be chunked.
+/// Runs one lane. `v` is [tokens,V], `initial` [K,V].
 [[nodiscard]] FormResult<double> emulate_chunks(const Lane<double>& lane, const Matrix<double>& v,
                                                 const Matrix<double>& initial,
-                                                const contract::Contract& contract,
-                                                Rounder& rounder);
+                                                const contract::Chunked& chunked, Rounder& rounder);
 
 }  // namespace goldenrule::delta

@@ -14,11 +14,12 @@ namespace {
 class ChunkKernel {
  public:
   ChunkKernel(const Lane<double>& lane, const Matrix<double>& v, const Matrix<double>& initial,
-              const contract::Contract& contract, std::uint64_t seed, std::uint64_t stream)
+              const contract::Contract& contract, std::int64_t chunk, std::uint64_t seed,
+              std::uint64_t stream)
       : choices_(seed),
         lane_(kernel_lane(lane, contract, choices_)),
         v_(v.cast<float>()),
-        chunk_(contract.chunk),
+        chunk_(chunk),
         state_(initial.cast<float>()),
         shuffle_(seed, "order/" + std::to_string(stream)) {}
 
@@ -197,9 +198,9 @@ class ChunkKernel {
 
 delta::FormResult<float> emulate_chunks_f32(const Lane<double>& lane, const Matrix<double>& v,
                                             const Matrix<double>& initial,
-                                            const contract::Contract& contract, std::uint64_t seed,
-                                            std::uint64_t stream) {
-  return ChunkKernel(lane, v, initial, contract, seed, stream).run();
+                                            const contract::Contract& contract, std::int64_t chunk,
+                                            std::uint64_t seed, std::uint64_t stream) {
+  return ChunkKernel(lane, v, initial, contract, chunk, seed, stream).run();
 }
 
 }  // namespace goldenrule::delta

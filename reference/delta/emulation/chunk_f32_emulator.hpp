@@ -21,12 +21,14 @@
 
 namespace goldenrule::delta {
 
-/// Runs one lane; the contract must be chunked. `stream` names the lane; the kernel's choices
-/// depend on `seed` alone, so that all lanes of a call are run by the same kernel.
+/// Runs one lane in chunks of `chunk` tokens; functions and activations are those of `contract`.
+/// `stream` names the lane; the kernel's choices depend on `seed` alone, so that all lanes of a
+/// call are run by the same kernel.
 [[nodiscard]] FormResult<float> emulate_chunks_f32(const Lane<double>& lane,
                                                    const Matrix<double>& v,
                                                    const Matrix<double>& initial,
                                                    const contract::Contract& contract,
-                                                   std::uint64_t seed, std::uint64_t stream);
+                                                   std::int64_t chunk, std::uint64_t seed,
+                                                   std::uint64_t stream);
 
 }  // namespace goldenrule::delta

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/delta/emulation/emulate.hpp"
 
-#include <limits>
-
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/calls/kernel.hpp"
@@ -30,13 +28,8 @@ class Emulation {
         choices_(seed),
         inputs_(record),
         index_(record, plan.dims),
-        unrounded_rows_(contract),
-        values_(values) {
-    // q^ and k^ are rounded by the chunk emulator, at points of its own.
-    for (const contract::Point point : {contract::Point::kQuery, contract::Point::kKey}) {
-      unrounded_rows_.rounding[static_cast<std::size_t>(point)].reset();
-    }
-  }
+        unrounded_rows_(with_unrounded_rows(contract)),
+        values_(values) {}
 
   void run(const call::Sequence& sequence, std::int64_t head) {
     const auto lane = prepare_lane<double>(record_, dims_, inputs_, sequence.first_token,
@@ -44,15 +37,16 @@ class Emulation {
     const auto v = lane_values(inputs_, dims_, index_, sequence, head);
     const auto start = lane_start(inputs_, dims_, index_, sequence, head);
     const auto stream = static_cast<std::uint64_t>(sequence.first_token * dims_.HV + head);
-    if (contract_.kind == contract::Kind::kChunked && !contract_.has_coarse_operands()) {
+    const contract::Chunked* chunked = contract_.chunked();
+    if (chunked != nullptr && !chunked->has_coarse_operands()) {
       run_chunks<float>(sequence, head, lane, v, start, [&](const auto&... piece) {
-        return emulate_chunks_f32(piece..., contract_, seed_, stream);
+        return emulate_chunks_f32(piece..., contract_, chunked->chunk, seed_, stream);
       });
-    } else if (contract_.kind == contract::Kind::kChunked) {
+    } else if (chunked != nullptr) {
       const auto moved = with_numbers_of(lane, kernel_lane(lane, unrounded_rows_, choices_));
-      Rounder rounder(contract_, RoundingMode::kNearest, seed_, stream);
+      Rounder rounder(*chunked, RoundingMode::kNearest, seed_, stream);
       run_chunks<double>(sequence, head, moved, v, start, [&](const auto&... piece) {
-        return emulate_chunks(piece..., contract_, rounder);
+        return emulate_chunks(piece..., *chunked, rounder);
       });
     } else {
       const auto sink = [&](std::int64_t tokens, const Matrix<float>& state) {
@@ -64,13 +58,22 @@ class Emulation {
   }
 
  private:
+  // The chunk emulator rounds q^ and k^ itself, with the other operands of its products.
+  static contract::Contract with_unrounded_rows(contract::Contract contract) {
+    if (auto* chunked = std::get_if<contract::Chunked>(&contract.model)) {
+      chunked->at(contract::Activation::kQuery).reset();
+      chunked->at(contract::Activation::kKey).reset();
+    }
+    return contract;
+  }
+
   // The states of an MTP call are stored after its last token only.
   template <class S, class Run>
   void run_chunks(const call::Sequence& sequence, std::int64_t head, const Lane<double>& lane,
                   const Matrix<double>& v, const Matrix<double>& start, Run&& run) {
     const std::vector<std::int64_t> positions = call::state_positions(sequence);
-    const KeptForm<S> result =
-        run_in_pieces<S>(lane, v, start, positions, contract_.chunk, choices_.ends, run);
+    const KeptForm<S> result = run_in_pieces<S>(lane, v, start, positions,
+                                                contract_.chunked()->chunk, choices_.ends, run);
     store_output(sequence, head, result.o);
     for (std::size_t i = 0; i < positions.size(); ++i) {
       store_states(sequence, head, positions[i], result.states[i]);
@@ -108,7 +111,7 @@ class Emulation {
   const KernelChoices choices_;
   const CallInputs inputs_;
   const OutputIndex index_;
-  contract::Contract unrounded_rows_;
+  const contract::Contract unrounded_rows_;
   Values& values_;
 };
 
@@ -116,21 +119,15 @@ class Emulation {
 
 call::TensorMap emulate_unstored(const call::Record& record, const contract::Contract& contract,
                                  std::uint64_t seed) {
+  const bool is_chunked = contract.chunked() != nullptr;
   // Chunks have no states between their tokens.
-  const bool kept =
-      contract.kind != contract::Kind::kChunked || record.mode == call::Mode::kPrefill;
+  const bool kept = !is_chunked || record.mode == call::Mode::kPrefill;
   // The exact outputs hold what no lane writes: untouched slots, zero tokens, padded rows.
   verdict::Expectations exact =
       evaluate(record, scalar::Precision::kDouble, {.certify = false, .kept_states = kept});
   Values values;
-  for (auto& [name, e] : exact.outputs) {
-    verdict::Exact& expected = e.exact;
-    values[name] = std::move(expected.golden);
-    for (std::size_t i = 0; i < expected.undefined.size(); ++i) {
-      if (expected.undefined[i]) values[name][i] = std::numeric_limits<double>::quiet_NaN();
-    }
-  }
-  if (contract.kind != contract::Kind::kIdeal) {
+  for (auto& [name, e] : exact.outputs) values[name] = e.exact.take_output();
+  if (!contract.is_ideal()) {
     const call::Plan plan = call::make_plan(record, kept);
     Emulation emulation(record, plan, contract, seed, values);
     const std::vector<LaneJob> jobs = lanes_of(plan);

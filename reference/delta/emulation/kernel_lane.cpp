@@ -9,8 +9,8 @@
 namespace goldenrule::delta {
 namespace {
 
-double rounded(const contract::Contract& contract, contract::Point point, double x) {
-  return contract.at(point) ? round_to(*contract.at(point), x) : x;
+double rounded(const contract::Rounding& rounding, double x) {
+  return rounding ? round_to(*rounding, x) : x;
 }
 
 struct Gate {
@@ -25,9 +25,8 @@ Gate kernel_gate(const Lane<double>& lane, std::int64_t t, std::size_t at,
   const double log_alpha = lane.log_alpha[at];
   if (b.by_exp == 0.0) {  // alpha is given, or is 1, or nothing of it is left
     if (b.by_gate == 0.0) return {alpha, log_alpha};
-    const double given = rounded(c, contract::Point::kGate, alpha);
-    if (c.kind != contract::Kind::kChunked || given == 0.0 || given == 1.0)
-      return {given, std::log(given)};
+    const double given = rounded(c.at(contract::Activation::kGate), alpha);
+    if (c.chunked() == nullptr || given == 0.0 || given == 1.0) return {given, std::log(given)};
     // A chunked kernel cumulates the logarithm that it takes of it.
     const double log = std::log(given) * (1.0 + h.log_alpha * f.log_alpha) + h.softplus * f.log;
     return {std::exp(log) * (1.0 + h.exp * f.exp), log};
@@ -38,7 +37,7 @@ Gate kernel_gate(const Lane<double>& lane, std::int64_t t, std::size_t at,
                        h.logit * f.logit * b.by_logit / b.by_exp;
   double kernel = log_alpha * (1.0 + h.log_alpha * f.log_alpha) + moved;
   if (log_alpha <= 0.0) kernel = std::min(kernel, 0.0);  // softplus is never negative
-  kernel = rounded(c, contract::Point::kGate, kernel);
+  kernel = rounded(c.at(contract::Activation::kGate), kernel);
   if (alpha == 0.0) return {0.0, kernel};
   return {std::exp(kernel) * (1.0 + h.exp * f.exp), kernel};
 }
@@ -54,12 +53,14 @@ KernelLane kernel_lane(const Lane<double>& lane, const contract::Contract& contr
                     .log_alpha = Matrix<float>(lane.tokens, lane.gates),
                     .beta = std::vector<float>(static_cast<std::size_t>(lane.tokens))};
   const double norm = lane.k_error > 0.0 ? f.norm : 0.0;  // 0: the rows are the inputs themselves
+  const contract::Rounding key = contract.at(contract::Activation::kKey);
+  const contract::Rounding query = contract.at(contract::Activation::kQuery);
+  const contract::Rounding beta = contract.at(contract::Activation::kBeta);
   for (std::int64_t t = 0; t < lane.tokens; ++t) {
     for (std::int64_t i = 0; i < lane.K; ++i) {
-      kernel.k(t, i) = static_cast<float>(
-          rounded(contract, contract::Point::kKey, lane.k_row(t)[i] * (1.0 + h.norm_k * norm)));
-      kernel.q(t, i) = static_cast<float>(
-          rounded(contract, contract::Point::kQuery, lane.q_row(t)[i] * (1.0 + h.norm_q * norm)));
+      kernel.k(t, i) = static_cast<float>(rounded(key, lane.k_row(t)[i] * (1.0 + h.norm_k * norm)));
+      kernel.q(t, i) =
+          static_cast<float>(rounded(query, lane.q_row(t)[i] * (1.0 + h.norm_q * norm)));
     }
     for (std::int64_t g = 0; g < lane.gates; ++g) {
       const auto at = static_cast<std::size_t>(t * lane.gates + g);
@@ -70,8 +71,7 @@ KernelLane kernel_lane(const Lane<double>& lane, const contract::Contract& contr
     const TokenBounds& b = lane.bounds[static_cast<std::size_t>(t)];
     const double of_beta = b.beta_computed ? h.sigmoid * (f.sigmoid + b.beta_logit * f.logit) : 0.0;
     kernel.beta[static_cast<std::size_t>(t)] =
-        static_cast<float>(rounded(contract, contract::Point::kBeta,
-                                   lane.beta[static_cast<std::size_t>(t)] * (1.0 + of_beta)));
+        static_cast<float>(rounded(beta, lane.beta[static_cast<std::size_t>(t)] * (1.0 + of_beta)));
   }
   return kernel;
 }

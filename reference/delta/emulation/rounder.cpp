@@ -22,8 +22,7 @@ double Rounder::uniform() {
   return (static_cast<double>(byte) - 127.5) * 0x1p-7;
 }
 
-void Rounder::apply(contract::Point point, double* x, std::int64_t count) {
-  const auto& format = contract_->at(point);
+void Rounder::apply(const contract::Rounding& format, double* x, std::int64_t count) {
   if (mode_ == RoundingMode::kExact) return;
   if (mode_ == RoundingMode::kTruncated) {
     if (format != contract::Format::kTF32) return;
@@ -47,7 +46,7 @@ void Rounder::apply(contract::Point point, double* x, std::int64_t count) {
 }
 
 void Rounder::apply_arithmetic(double* x, std::int64_t count) {
-  const double u = 2.0 * contract_->unit_roundoff;
+  const double u = 2.0 * chunked_->unit_roundoff;
   if (mode_ == RoundingMode::kNearest) {
     for (std::int64_t i = 0; u > 0.0 && i < count; ++i)
       x[i] = round_to(contract::Format::kF32, x[i]);
@@ -59,7 +58,7 @@ void Rounder::apply_arithmetic(double* x, std::int64_t count) {
 }
 
 double Rounder::error(contract::Point point, double magnitude) {
-  const auto& format = contract_->at(point);
+  const contract::Rounding& format = chunked_->at(point);
   if (!format || mode_ == RoundingMode::kExact || mode_ == RoundingMode::kTruncated) return 0.0;
   if (mode_ == RoundingMode::kNearest) return round_to(*format, magnitude) - magnitude;
   return contract::half_ulp(info(*format), magnitude) * uniform();

@@ -5,6 +5,7 @@
 
 #include "reference/calls/inputs.hpp"
 #include "reference/delta/mistakes/gates.hpp"
+#include "reference/delta/mistakes/permits.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 #include "reference/delta/mistakes/variant.hpp"
 #include "reference/delta/rule/gate.hpp"
@@ -15,6 +16,7 @@ namespace {
 using call::BetaForm;
 using call::Record;
 using call::TensorMap;
+using contract::Point;
 
 bool always(const Record&) { return true; }
 bool has_beta_logit(const Record& r) { return r.convention.beta != BetaForm::kDirect; }
@@ -75,6 +77,13 @@ constexpr calls::Meant kBetaOnce[] = {{"beta", "sigmoid2", "sigmoid"}};
 constexpr calls::Meant kBetaTwice[] = {{"beta", "sigmoid", "sigmoid2"}};
 constexpr calls::Meant kBetaLogit[] = {{"beta", "direct", "sigmoid"}};
 
+// The rounding of beta is a factor (1 + e), |e| <= 2^-9, of both operands in which beta stands, and
+// each of them is granted that for every element.
+std::string_view beta_bf16_permitted(const contract::Contract& c) {
+  if (!keeps_at_most(8, c, Point::kBetaV, Point::kBetaK)) return {};
+  return "both operands that beta is a factor of are rounded to 8 bits";
+}
+
 constexpr std::string_view kGroup = "Delta rule";
 constexpr std::array kTable{
     calls::Mistake{"no_delta", kGroup,
@@ -92,7 +101,8 @@ constexpr std::array kTable{
                    beta_bf16_applies,
                    beta_bf16,
                    {},
-                   calls::kRounds},
+                   calls::kRounds,
+                   beta_bf16_permitted},
     calls::Mistake{"beta_half", kGroup, "beta is sigmoid(b) where the call says 2 sigmoid(b)",
                    [](const Record& r) { return r.convention.beta == BetaForm::kSigmoid2; },
                    beta_half, kBetaOnce},

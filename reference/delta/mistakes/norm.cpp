@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "reference/calls/inputs.hpp"
+#include "reference/delta/mistakes/permits.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 #include "reference/delta/rule/gate.hpp"
 
@@ -14,6 +15,7 @@ namespace {
 using call::QkNorm;
 using call::Record;
 using call::TensorMap;
+using contract::Activation;
 
 double scale_of(const Record& r) { return call::resolved_scale(r.convention, call::validate(r).K); }
 TensorMap with_scale(const Record& r, const calls::Kernel& kernel, std::optional<double> scale) {
@@ -158,6 +160,15 @@ TensorMap l2_eps_ignored(const Record& r, const calls::Kernel& kernel) {
   return kernel(changed);
 }
 
+// Rounding the sum of squares, its reciprocal root and the products to bf16 leaves a factor (1 + e)
+// common to a row, |e| <= 2^-10 + 2^-9, and 2^-9 per element. The budget grants each element of q^
+// and k^ (and everything made of them) its 2^-9 about lambda / sqrt(3) >= 3 times.
+std::string_view norm_bf16_permitted(const contract::Contract& c) {
+  if (!keeps_at_most(8, c, Activation::kQuery, Activation::kKey)) return {};
+  return "q^ and k^ are rounded to 8 bits, and the budget covers several such errors; what bf16 "
+         "arithmetic adds is a factor within 1.5 of them";
+}
+
 constexpr calls::Meant kScaleOne[] = {{"scale", "", "1"}};
 constexpr calls::Meant kNoNorm[] = {{"qk_l2norm", "", "none"}};
 constexpr calls::Meant kNorm[] = {{"qk_l2norm", "none", "rsqrt_sum_eps"}};
@@ -195,14 +206,16 @@ constexpr std::array kTable{
                    has_norm,
                    norm_bf16,
                    {},
-                   calls::kRounds},
+                   calls::kRounds,
+                   norm_bf16_permitted},
     calls::Mistake{"norm_bf16",
                    kGroup,
                    "the normalised q and k are rounded to bf16",
                    has_norm,
                    norm_to_bf16,
                    {},
-                   calls::kRounds},
+                   calls::kRounds,
+                   norm_bf16_permitted},
 };
 
 }  // namespace

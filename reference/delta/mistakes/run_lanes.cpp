@@ -62,9 +62,10 @@ call::TensorMap run_lanes(const call::Record& record, const Advance& advance) {
       }
     }
   };
-  parallel::for_each_index(std::ssize(plan.sequences) * d.HV, [&](std::int64_t job) {
-    const call::Sequence& sequence = plan.sequences[static_cast<std::size_t>(job / d.HV)];
-    if (!sequence.padded) run(sequence, job % d.HV);
+  const std::vector<LaneJob> lanes = lanes_of(plan, kAlsoEmpty);
+  parallel::for_each_index(std::ssize(lanes), [&](std::int64_t i) {
+    const LaneJob& lane = lanes[static_cast<std::size_t>(i)];
+    run(*lane.sequence, lane.head);
   });
 
   call::TensorMap outputs;

@@ -9,6 +9,7 @@
 
 #include "reference/calls/inputs.hpp"
 #include "reference/calls/outputs.hpp"
+#include "reference/delta/mistakes/permits.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 #include "reference/delta/mistakes/variant.hpp"
 
@@ -18,6 +19,8 @@ namespace {
 using call::DType;
 using call::Record;
 using call::TensorMap;
+using contract::Activation;
+using contract::Point;
 
 constexpr const char* kOperands[] = {"q", "k", "v"};
 
@@ -93,6 +96,20 @@ TensorMap tf32_operands(const Record& r, const calls::Kernel&) {
 
 bool always(const Record&) { return true; }
 
+// o is a sum of products of operands that are rounded to 8 bits themselves, v_new among them, whose
+// error is common to all keys of a value column and so reaches o undiminished.
+std::string_view output_bf16_permitted(const contract::Contract& c) {
+  if (!keeps_at_most(8, c, Point::kVNew, Point::kAttention, Point::kStateOperand)) return {};
+  return "o is made of operands that are rounded to 8 bits, and the budget covers several such "
+         "errors";
+}
+// tf32 keeps 11 bits and truncates: an error of at most 2^-10, where rounding to 8 bits grants
+// 2^-9.
+std::string_view tf32_permitted(const contract::Contract& c) {
+  if (!keeps_at_most(8, c, Activation::kQuery, Activation::kKey, Point::kStateOperand)) return {};
+  return "q, k and the state operand are rounded to 8 bits, tf32 keeps 11";
+}
+
 constexpr std::string_view kGroup = "Types and compilation";
 constexpr std::array kTable{
     calls::Mistake{"fp16_bits_as_bf16", kGroup, "the bits of fp16 q, k and v are read as bf16",
@@ -103,7 +120,8 @@ constexpr std::array kTable{
                    is_fp16,
                    output_bf16_for_fp16,
                    {},
-                   calls::kRounds},
+                   calls::kRounds,
+                   output_bf16_permitted},
     calls::Mistake{"cache_key_scale", kGroup,
                    "the kernel compiled for an earlier call with another scale is used again",
                    [](const Record&) { return true; }, cache_key_scale},
@@ -122,7 +140,8 @@ constexpr std::array kTable{
                    always,
                    tf32_operands,
                    {},
-                   calls::kRounds},
+                   calls::kRounds,
+                   tf32_permitted},
     calls::Mistake{"output_zero", kGroup, "o is all zeros", always, output_zero},
     calls::Mistake{"output_uninitialised", kGroup, "o is never written", always,
                    output_uninitialised},

@@ -5,10 +5,10 @@
 
 namespace goldenrule::delta {
 
-std::vector<LaneJob> lanes_of(const call::Plan& plan) {
+std::vector<LaneJob> lanes_of(const call::Plan& plan, bool also_empty) {
   std::vector<LaneJob> jobs;
   for (const call::Sequence& sequence : plan.sequences) {
-    if (sequence.padded || sequence.token_count == 0) continue;
+    if (sequence.padded || (sequence.token_count == 0 && !also_empty)) continue;
     for (std::int64_t head = 0; head < plan.dims.HV; ++head) jobs.push_back({&sequence, head});
   }
   return jobs;

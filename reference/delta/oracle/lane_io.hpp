@@ -38,8 +38,10 @@ struct LaneJob {
   std::int64_t head;
 };
 
-/// The lanes of a call that have tokens: not those of padded rows.
-[[nodiscard]] std::vector<LaneJob> lanes_of(const call::Plan& plan);
+/// The lanes of a call that have tokens: not those of padded rows. With `also_empty` those of
+/// sequences without tokens as well, which leave their start states.
+[[nodiscard]] std::vector<LaneJob> lanes_of(const call::Plan& plan, bool also_empty = false);
+inline constexpr bool kAlsoEmpty = true;
 
 /// Columns [first, first + columns) of the start state of one lane, [K, columns], read in rows.
 /// The sequence must have one.

@@ -156,9 +156,6 @@ TEST_CASE("checkpoints: who is asked for none is granted what it was") {
 
 TEST_CASE("checkpoints: a chunk that ends early is a short chunk, split or aside") {
   // In exact arithmetic both ways give the states of the recurrence.
-  contract::Contract exact;
-  exact.kind = contract::Kind::kChunked;
-  exact.chunk = 16;
   const call::Record record = record_of("op=kda mode=prefill lens=50 H=1 HV=1 K=16 V=8 h0=1");
   const call::Plan plan = call::make_plan(record, false);
   const delta::CallInputs inputs(record);

@@ -32,24 +32,28 @@ TEST_CASE("a contract from JSON says what it declares") {
       "c.json");
   CHECK(c.name == "mine");
   CHECK(c.meaning == "text");
-  CHECK(c.kind == contract::Kind::kChunked);
-  CHECK(c.form == contract::Form::kDirect);
   CHECK(c.state_dtype == call::DType::kBF16);
-  CHECK(c.chunk == 32);
-  CHECK(c.at(contract::Point::kQuery) == contract::Format::kF16);
-  CHECK(c.at(contract::Point::kCarriedState) == contract::Format::kTF32);
-  CHECK(std::ranges::count_if(c.rounding, [](const auto& t) { return t.has_value(); }) == 2);
+  REQUIRE(c.chunked() != nullptr);
+  CHECK(c.chunked()->form == contract::Form::kDirect);
+  CHECK(c.chunked()->chunk == 32);
+  CHECK(c.tokens_together() == 32);
+  CHECK(c.at(contract::Activation::kQuery) == contract::Format::kF16);
+  CHECK(c.chunked()->at(contract::Point::kCarriedState) == contract::Format::kTF32);
+  CHECK(std::ranges::count_if(c.roundings(), [](const auto& t) { return t.has_value(); }) == 2);
 
   const contract::Contract r = contract::parse_contract(
       R"({"name":"r","kind":"recurrent","unit_roundoff":1e-7,
           "functions":{"exp":1e-6,"norm":2e-6},"round":{"beta":"bf16"}})",
       "c.json");
-  CHECK(r.unit_roundoff == 1e-7);
+  CHECK(r.unit_roundoff() == 1e-7);
   CHECK(r.functions.exp == 1e-6);
   CHECK(r.functions.norm == 2e-6);
   CHECK(r.functions.sigmoid == 0.0);
-  CHECK(r.at(contract::Point::kBeta) == contract::Format::kBF16);
+  CHECK(r.at(contract::Activation::kBeta) == contract::Format::kBF16);
   CHECK(!r.state_dtype);
+  CHECK(r.chunked() == nullptr);
+  CHECK(r.roundings().size() == contract::kActivations);
+  CHECK(r.tokens_together() == 1);
 }
 
 TEST_CASE("a contract inherits what it does not say") {
@@ -57,20 +61,46 @@ TEST_CASE("a contract inherits what it does not say") {
   const contract::Contract c = contract::parse_contract(
       R"({"name":"mine","base":"chunk64_bf16","chunk":32,"round":{"inverse":null,"beta":"bf16"}})",
       "c.json");
-  CHECK(c.chunk == 32);
-  CHECK(c.kind == base.kind);
+  REQUIRE(c.chunked() != nullptr);
+  CHECK(c.chunked()->chunk == 32);
   CHECK(c.functions == base.functions);
-  CHECK(c.unit_roundoff == base.unit_roundoff);
-  CHECK(!c.at(contract::Point::kInverse));
-  CHECK(c.at(contract::Point::kBeta) == contract::Format::kBF16);
-  CHECK(c.at(contract::Point::kKey) == contract::Format::kBF16);
+  CHECK(c.unit_roundoff() == base.unit_roundoff());
+  CHECK(!c.chunked()->at(contract::Point::kInverse));
+  CHECK(c.at(contract::Activation::kBeta) == contract::Format::kBF16);
+  CHECK(c.at(contract::Activation::kKey) == contract::Format::kBF16);
   // Only what it names.
   const contract::Contract d = contract::parse_contract(
       R"({"name":"d","base":"chunk64_bf16","inherits":["kind","chunk"],"unit_roundoff":6e-8})",
       "c.json");
-  CHECK(d.chunk == 64);
-  CHECK(d.rounding == contract::RoundingTable{});
+  REQUIRE(d.chunked() != nullptr);
+  CHECK(d.chunked()->chunk == 64);
+  CHECK(std::ranges::count(d.roundings(), contract::Rounding()) == contract::kPoints);
   CHECK(d.functions == contract::FunctionErrors{});
+}
+
+TEST_CASE("a contract keeps of a base of another kind what its own kind can have") {
+  const contract::Contract r = contract::parse_contract(
+      R"({"name":"r","base":"chunk64_bf16","kind":"recurrent",
+          "inherits":["functions","state","unit_roundoff"]})",
+      "c.json");
+  CHECK(r.model_name() == "recurrent");
+  CHECK(r.functions == contract::find_contract("chunk64_bf16").functions);
+  CHECK(r.state_dtype == call::DType::kF32);
+  const contract::Contract c = contract::parse_contract(
+      R"({"name":"c","base":"recurrent_f32_bf16_activations","kind":"chunked","chunk":8,
+          "form":"direct"})",
+      "c.json");
+  REQUIRE(c.chunked() != nullptr);
+  CHECK(c.chunked()->chunk == 8);
+  CHECK(c.chunked()->form == contract::Form::kDirect);
+  CHECK(c.unit_roundoff() == 0x1p-24);
+  CHECK(c.at(contract::Activation::kGate) == contract::Format::kBF16);
+  CHECK(std::ranges::count_if(c.roundings(), [](const auto& t) { return t.has_value(); }) == 4);
+  CHECK(refusal(R"({"name":"r","base":"chunk64_bf16","kind":"recurrent"})") ==
+        "c.json: chunk: expected none in a contract that is not chunked, actual 64");
+  CHECK(refusal(R"({"name":"r","base":"chunk64_bf16","kind":"recurrent","chunk":0})") ==
+        "c.json: round.beta_v: expected a point of a recurrent kernel: query, key, beta or gate, "
+        "actual a point of a chunked kernel");
 }
 
 TEST_CASE("a printed contract is read as the same") {
@@ -201,8 +231,7 @@ TEST_CASE("every built-in contract is found by its name, and every point has its
   CHECK_THROWS_AS((void)contract::find_contract("chunk"), Error);
   for (std::size_t i = 0; i < contract::kPoints; ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      CHECK(contract::name_of(static_cast<contract::Point>(i)) !=
-            contract::name_of(static_cast<contract::Point>(j)));
+      CHECK(contract::point_name(i) != contract::point_name(j));
     }
   }
 }

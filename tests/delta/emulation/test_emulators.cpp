@@ -34,14 +34,7 @@ LaneInputs lane_of(const char* line) {
 
 // A chunked kernel in exact arithmetic: no contract may declare it, the emulator may be asked for
 // it.
-contract::Contract exact_chunks(contract::Form form) {
-  contract::Contract c;
-  c.name = "exact";
-  c.kind = contract::Kind::kChunked;
-  c.chunk = 16;
-  c.form = form;
-  return c;
-}
+contract::Chunked exact_chunks(contract::Form form) { return {.chunk = 16, .form = form}; }
 
 constexpr contract::Form kForms[] = {contract::Form::kWY, contract::Form::kDirect};
 
@@ -58,7 +51,7 @@ double relative(const delta::Matrix<double>& a, const delta::Matrix<double>& b) 
 
 TEST_CASE("without rounding points the chunk emulator is the recurrence") {
   for (const contract::Form form : kForms) {
-    const contract::Contract exact = exact_chunks(form);
+    const contract::Chunked exact = exact_chunks(form);
     for (const char* line : kLines) {
       CAPTURE(line);
       const LaneInputs in = lane_of(line);
@@ -74,13 +67,15 @@ TEST_CASE("without rounding points the chunk emulator is the recurrence") {
 
 TEST_CASE("the fp32 chunk kernel is the recurrence, to the last bits of fp32") {
   const contract::Contract& contract = contract::find_contract("chunk64_f32");
+  const std::int64_t chunk = contract.chunked()->chunk;
   for (const char* line : kLines) {
     CAPTURE(line);
     const LaneInputs in = lane_of(line);
     const auto recurrent = delta::recurrent_form<double>(in.lane, in.v, in.start);
     for (std::uint64_t seed = 1; seed <= 8; ++seed) {
       CAPTURE(seed);
-      const auto kernel = delta::emulate_chunks_f32(in.lane, in.v, in.start, contract, seed, 1);
+      const auto kernel =
+          delta::emulate_chunks_f32(in.lane, in.v, in.start, contract, chunk, seed, 1);
       // Some 10^3 operations deep, and functions that err by 2^-21: 2^-24 * 10^3 and more.
       CHECK(relative(kernel.o.cast<double>(), recurrent.o) < 1e-4);
       CHECK(relative(kernel.state.cast<double>(), recurrent.state) < 1e-4);
@@ -92,14 +87,16 @@ TEST_CASE("the fp32 chunk kernel is the recurrence, to the last bits of fp32") {
 TEST_CASE("each rounding point of a chunk contract changes the result, and only if declared") {
   const LaneInputs in = lane_of(kLines[0]);
   const LaneInputs channels = lane_of(kLines[1]);
+  using contract::Activation;
   using contract::Point;
   for (std::size_t i = 0; i < contract::kPoints; ++i) {
+    CAPTURE(contract::point_name(i));
+    const auto activation = static_cast<Activation>(i);
     const auto point = static_cast<Point>(i);
-    CAPTURE(contract::name_of(point));
     // beta and log alpha are those of the lane that the emulator is given (kernel_lane.hpp).
-    if (point == Point::kBeta || point == Point::kGate) continue;
+    if (activation == Activation::kBeta || activation == Activation::kGate) continue;
     const bool direct = point == Point::kKeyIn || point == Point::kResidual;
-    contract::Contract alone = exact_chunks(direct ? contract::Form::kDirect : contract::Form::kWY);
+    contract::Chunked alone = exact_chunks(direct ? contract::Form::kDirect : contract::Form::kWY);
     alone.rounding[i] = contract::Format::kBF16;
     // q^ E and k^ E are rounded operands only where decays differ between channels.
     const bool per_channel = point == Point::kQueryIn || point == Point::kKeyIn;
@@ -116,7 +113,7 @@ TEST_CASE("each rounding point of a chunk contract changes the result, and only 
 
 TEST_CASE("random roundings repeat with their seed and differ without it") {
   const LaneInputs in = lane_of(kLines[0]);
-  const contract::Contract& contract = contract::find_contract("chunk64_bf16");
+  const contract::Chunked& contract = *contract::find_contract("chunk64_bf16").chunked();
   const auto run = [&](std::uint64_t seed, std::uint64_t stream) {
     delta::Rounder rounder(contract, delta::RoundingMode::kRandom, seed, stream);
     return delta::emulate_chunks(in.lane, in.v, in.start, contract, rounder).o;

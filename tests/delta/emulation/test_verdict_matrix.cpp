@@ -94,7 +94,7 @@ TEST_CASE("the exact result rounded to the types of a contract is EXACT, a round
       CAPTURE(contract.name);
       subject.record.outputs = calls::stored(
           subject.record, contract, verdict::exact_outputs(delta::slice(), subject.record));
-      if (contract.chunk > 0) subject.record.outputs.erase("intermediate_states");
+      if (contract.chunked() != nullptr) subject.record.outputs.erase("intermediate_states");
       CHECK(subject.judged(contract) == Verdict::kExact);
       call::Tensor& o = subject.record.outputs.at("o");
       o.set(0, o[0] + call::ulp(call::DType::kF32, o[0]));
@@ -142,7 +142,8 @@ TEST_CASE("nothing to judge is SKIPPED, and what cannot be judged an error") {
     CHECK(subject.judged(contract) == Verdict::kSkipped);  // o and final_state are absent
     CHECK(verdict::judgement(delta::slice(), subject.record,
                              {.contract = contract, .wanted = {"intermediate_states"}})
-              .report.verdict == (contract.chunk > 0 ? Verdict::kSkipped : Verdict::kExact));
+              .report.verdict ==
+          (contract.chunked() != nullptr ? Verdict::kSkipped : Verdict::kExact));
     subject.record.outputs["o"] = call::Tensor(call::DType::kF32, {2, 3, 2, 7});
     CHECK_THROWS_AS(
         (void)verdict::judge_record(delta::slice(), subject.record, {.contract = contract}), Error);

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/contract/contract_draft.hpp"
+
+#include <algorithm>
+
+namespace goldenrule::contract {
+namespace {
+
+Model model_of(const Draft& draft) {
+  if (draft.is("ideal")) return Ideal{};
+  if (draft.is("recurrent")) {
+    Recurrent recurrent{.unit_roundoff = draft.unit_roundoff};
+    std::copy_n(draft.rounding.begin(), kActivations, recurrent.rounding.begin());
+    return recurrent;
+  }
+  return Chunked{.unit_roundoff = draft.unit_roundoff,
+                 .chunk = draft.chunk,
+                 .form = draft.form,
+                 .rounding = draft.rounding};
+}
+
+}  // namespace
+
+Draft draft_of(const Contract& c) {
+  Draft draft{.name = c.name,
+              .meaning = c.meaning,
+              .kind = c.model.index(),
+              .state = c.state_dtype,
+              .unit_roundoff = c.unit_roundoff(),
+              .functions = c.functions};
+  std::ranges::copy(c.roundings(), draft.rounding.begin());
+  if (const Chunked* chunked = c.chunked()) {
+    draft.chunk = chunked->chunk;
+    draft.form = chunked->form;
+  }
+  return draft;
+}
+
+Contract contract_of(const Draft& draft) {
+  return {.name = draft.name,
+          .meaning = draft.meaning,
+          .state_dtype = draft.state,
+          .functions = draft.functions,
+          .model = model_of(draft)};
+}
+
+}  // namespace goldenrule::contract
