@@ -129,6 +129,9 @@ const std::vector<Contract>& built_in() {
               "chunks of 64 tokens, one gate per head, raw bf16 q and k, bf16 operands formed from "
               "the residual v - E k S, fp32 state between chunks",
               64, Form::kDirect, DType::kF32, kDirect),
+      chunked("chunk64_bf16_direct_bf16_state",
+              "as chunk64_bf16_direct; states are rounded to bf16 once where they are stored", 64,
+              Form::kDirect, DType::kBF16, kDirect),
       chunked("chunk32_bf16_direct",
               "the same with chunks of 32 tokens and decays folded into bf16 operands", 32,
               Form::kDirect, DType::kF32, kDirectPerChannel),
