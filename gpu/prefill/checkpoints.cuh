@@ -20,7 +20,7 @@ class CheckpointWalk {
 
   /// `count`: tokens of sequence n. Every thread that needs the walk makes its own.
   __device__ __forceinline__ CheckpointWalk(const Params& p, int n, int count)
-      : p_(p), n_(n), count_(count) {
+      : p_(&p), n_(n), count_(count) {
     if (p.checkpoints.data == nullptr) return;
     rows_ =
         span_between(load_index(p.cu_checkpoints, p.wide_cu_checkpoints, n),
@@ -51,7 +51,7 @@ class CheckpointWalk {
   /// From row next_ on, the first of at least `least` tokens.
   __device__ __forceinline__ void find(int least) {
     for (; next_ < rows_.count; ++next_) {
-      const int64_t after = tokens_of_row(p_, n_, rows_.first + next_, next_);
+      const int64_t after = tokens_of_row(*p_, n_, rows_.first + next_, next_);
       if (after >= least && after <= count_) {
         after_ = static_cast<int>(after);
         return;
@@ -60,7 +60,7 @@ class CheckpointWalk {
     after_ = kNone;
   }
 
-  const Params& p_;
+  const Params* p_;
   int n_, count_;
   Span rows_{0, 0};
   int next_ = 0;

@@ -64,6 +64,7 @@ Problem launch(Launch& call) {
 
 const Variant kGeneral = {.name = "general",
                           .contract = nullptr,
+                          .bf16_state_contract = nullptr,
                           .serves = serves,
                           .workspace = nullptr,
                           .kernels = kKernels,

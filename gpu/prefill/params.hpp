@@ -23,6 +23,7 @@ struct Params {
   Divisor by_group;  // HV / H for grouped heads, H for tiled ones
   int32_t tiles, HV, group;
   int32_t H, K, V;
+  int32_t items;  // N * HV * tiles, where a kernel walks them
   int32_t total, N, slots, checkpoint_rows;
   // What only the device reads.
   const void* cu_seqlens;

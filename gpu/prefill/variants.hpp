@@ -41,6 +41,7 @@ struct Variant {
   const char* name;
   /// That its results keep (`goldenrule list contracts`); nullptr: those of the recurrent kernels.
   const char* contract;
+  const char* bf16_state_contract;  ///< the same for calls whose states are bf16
   bool (*serves)(const Params&, const Device&);
   /// Bytes; 0 also for sizes that the variant cannot serve, and for N = 0. nullptr: none.
   std::size_t (*workspace)(const Sizes&);
@@ -50,10 +51,12 @@ struct Variant {
   Problem (*launch)(Launch&);
 };
 
-extern const Variant kGeneral;  // general.cu
+extern const Variant kGdnChunk64;  // gdn.cu
+extern const Variant kGeneral;     // general.cu
 
 /// In the order in which they are asked; the last serves every call.
 inline constexpr const Variant* kVariants[] = {
+    &kGdnChunk64,
     &kGeneral,
 };
 

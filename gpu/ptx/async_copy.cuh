@@ -30,6 +30,14 @@ __device__ __forceinline__ void copy_async_4(void* shared, const void* global) {
                : "memory");
 }
 
+/// Copies the first `bytes` (0 to 16) and writes zeros to the rest.
+__device__ __forceinline__ void copy_async_16(void* shared, const void* global, uint32_t bytes) {
+  asm volatile(
+      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+      "l"(global), "r"(bytes)
+      : "memory");
+}
+
 /// Closes a group of copies of this thread.
 __device__ __forceinline__ void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -19,6 +19,34 @@ __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
 }
 
+/// Four 8 x 8 matrices of 16-bit elements from shared memory: lane 8 m + r names the 16 bytes of
+/// row r of matrix m; x[m] is row g, columns 2t and 2t + 1 of matrix m.
+__device__ __forceinline__ void load_matrices(uint32_t (&x)[4], uint32_t row_address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(row_address)
+               : "memory");
+}
+
+/// The same, transposed: x[m] is rows 2t and 2t + 1, column g of matrix m.
+__device__ __forceinline__ void load_transposed_matrices(uint32_t (&x)[4], uint32_t row_address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(row_address)
+               : "memory");
+}
+
+/// Stores what load_transposed_matrices would load (sm_90 on).
+__device__ __forceinline__ void store_transposed_matrices(uint32_t row_address,
+                                                          const uint32_t (&x)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(row_address),
+      "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+      : "memory");
+#endif
+}
+
 /// An 8 x 8 matrix of 16-bit elements, row g and columns 2t and 2t + 1 a lane, transposed.
 __device__ __forceinline__ uint32_t transpose(uint32_t x) {
   uint32_t y;

@@ -123,12 +123,16 @@ LiveCall::LiveCall(Record record, const Placement& placement, Memory memory)
   prefill_args_ = gpu::make_prefill_args(given, at);
   prefill_args_.flags = dependent | flag(placement.precise, GOLDENRULE_GPU_FLAG_PRECISE) |
                         flag(placement.never_split, GOLDENRULE_GPU_FLAG_NEVER_SPLIT);
-  if (const std::size_t size = goldenrule_gpu_prefill_workspace_size(&prefill_args_); size > 0) {
-    workspace_ = std::make_unique<GuardedBuffer>(
-        "workspace", size, static_cast<std::uint64_t>(placement.poison), 0, memory);
-    prefill_args_.workspace = workspace_->data();
-    prefill_args_.workspace_size = size;
-  }
+  fit_workspace();
+}
+
+void LiveCall::fit_workspace() {
+  const std::size_t size = goldenrule_gpu_prefill_workspace_size(&prefill_args_);
+  if (size <= prefill_args_.workspace_size) return;
+  workspace_ = std::make_unique<GuardedBuffer>(
+      "workspace", size, static_cast<std::uint64_t>(placement_.poison), 0, memory_);
+  prefill_args_.workspace = workspace_->data();
+  prefill_args_.workspace_size = size;
 }
 
 bool LiveCall::only_written(const std::string& name) const {
@@ -177,6 +181,7 @@ void LiveCall::fill(Placed& placed, const Tensor& tensor) {
 }
 
 void LiveCall::launch(cudaStream_t stream, const Kernel& kernel) {
+  if (is_prefill()) fit_workspace();
   args_.stream = prefill_args_.stream = stream;
   char message[256] = "";
   const goldenrule_gpu_status status = is_prefill()

@@ -73,7 +73,10 @@ class LiveCall {
   /// That of the kernel which serves the call on this device.
   [[nodiscard]] const char* contract() const;
 
-  /// Launches and does not wait. Throws Error with the status and the message of a refusal.
+  /// Gives a prefill call the workspace that its arguments ask for now.
+  void fit_workspace();
+  /// Launches, with a workspace that fits, and does not wait. Throws Error with the status and the
+  /// message of a refusal.
   void launch(cudaStream_t stream = nullptr, const Kernel& kernel = {});
   void synchronize() const;
   /// Gives all buffers the contents of another record of the same shapes; addresses stay.

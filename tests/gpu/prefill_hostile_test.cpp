@@ -123,6 +123,7 @@ TEST_CASE("prefill the checking kernel reports what only the device can see") {
   DeviceStates rows("checkpoints", 6, record);
   LiveCall live(record);
   goldenrule_gpu_prefill_args& args = live.prefill_args();
+  live.fit_workspace();
   goldenrule_gpu_prefill_report r = report_of(args);
   CHECK(r.first_start_out_of_range == -1);
   CHECK(r.bound_out_of_range + r.start_out_of_range + r.output_out_of_range + r.written_twice +
@@ -142,6 +143,7 @@ TEST_CASE("prefill the checking kernel reports what only the device can see") {
   args.checkpoint_rows = 6;
   args.cu_checkpoints = bounds.tensor();
   args.checkpoint_offsets = offsets.tensor();
+  live.fit_workspace();
   r = report_of(args);
   CHECK(r.start_out_of_range == 1);
   CHECK(r.first_start_out_of_range == 1);
@@ -168,6 +170,7 @@ TEST_CASE("prefill a slot written twice is reported, and a first bound that is n
   live.prefill_args().slots = 9;
   live.prefill_args().cu_seqlens = seqlens.tensor();
   live.prefill_args().state_indices = from.tensor();
+  live.fit_workspace();
   const goldenrule_gpu_prefill_report r = report_of(live.prefill_args());
   CHECK(r.written_twice == 1);
   CHECK(r.first_written_twice == 3);

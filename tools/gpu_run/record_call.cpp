@@ -163,7 +163,9 @@ const char* contract_of(const call::Record& record) {
 const char* contract_of(const call::Record& record, const goldenrule_gpu_prefill_args& args) {
   CheckedCall<prefill::Group> call;
   static_cast<void>(check_call(&args, call));  // without a device: as if none had tuned kernels
-  const char* contract = prefill::select(call.params, call.device).contract;
+  const prefill::Variant& variant = prefill::select(call.params, call.device);
+  const char* contract =
+      call.params.bf16_state != 0 ? variant.bf16_state_contract : variant.contract;
   return contract != nullptr ? contract : contract_of(record);
 }
 

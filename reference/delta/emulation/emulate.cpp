@@ -72,8 +72,8 @@ class Emulation {
   void run_chunks(const call::Sequence& sequence, std::int64_t head, const Lane<double>& lane,
                   const Matrix<double>& v, const Matrix<double>& start, Run&& run) {
     const std::vector<std::int64_t> positions = call::state_positions(sequence);
-    const KeptForm<S> result = run_in_pieces<S>(lane, v, start, positions,
-                                                contract_.chunked()->chunk, choices_.ends, run);
+    const KeptForm<S> result =
+        run_in_pieces<S>(lane, v, start, positions, contract_.chunked()->chunk, choices_.ends, run);
     store_output(sequence, head, result.o);
     for (std::size_t i = 0; i < positions.size(); ++i) {
       store_states(sequence, head, positions[i], result.states[i]);

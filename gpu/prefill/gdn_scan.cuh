@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The scan: one warpgroup carries S^T [64 values x 128 channels] in registers over the chunks of a
+// sequence. With the factors and matrices of gdn_prepare.cuh, all products on bf16 with fp32 sums:
+//
+//     X   = v - key_decay (S k)                 S as bf16, k raw
+//     Z   = X + X T'                            the diagonal of T in fp32, X as bf16
+//     O   = query_decay (S q) + Z P             Z as bf16
+//     S  <- e^G_C S + (update Z) k              the product's left operand as bf16
+//
+// Columns of X, Z and O are tokens, so all three are left operands of the next product without
+// leaving their registers.
+//
+// The chain S k, X T', (Z) k decides the time. What is not part of it fills the tensor cores while
+// the chain rounds and scales: the first half of S q while X is made, the second while Z is, and
+// Z P while the new state is rounded. Nothing runs over the end of a chunk: ptxas then loses track
+// of which registers are in use and serializes all products (C7514).
+#pragma once
+
+#include "gpu/prefill/chunks.cuh"
+#include "gpu/prefill/gdn_storage.cuh"
+#include "gpu/prefill/ring.cuh"
+#include "gpu/prefill/scan_products.cuh"
+#include "gpu/prefill/state_registers.cuh"
+
+namespace goldenrule::gpu::prefill {
+
+template <class C>
+class GdnScan {
+ public:
+  __device__ __forceinline__ GdnScan(const Params& p, ScanStorage<C>& storage, int tile)
+      : p_(p), storage_(storage), tile_(tile) {}
+
+  __device__ __forceinline__ void run() {
+#pragma unroll 1
+    for (int i = static_cast<int>(blockIdx.x); i < p_.items; i += static_cast<int>(gridDim.x)) {
+      scan(item_of<C>(p_, i));
+    }
+    output_.wait_free(storage_.output_free[tile_]);
+    announce({0, 0, 0, kNoMoreChunks});
+  }
+
+ private:
+  static constexpr int kEarlySteps = 4;  ///< of S q: as long as it takes to make X
+
+  __device__ __forceinline__ void scan(const Item& item) {
+    OutputPlace before{0, item.hv, item.first_value + tile_ * kTileColumns, 0};
+    if (item.start == kNoSlot) {
+      write_zeros(item, before.first_value);
+      return;
+    }
+    const StateLane lane{item.first_value + tile_ * kTileColumns + 16 * warp_ + g_, 2 * t_};
+    float state[kStateRegisters];
+    load_state(p_, item.start, item.hv, lane, state);
+    uint32_t written[16], operand[32];
+    as_operand(state, operand);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) written[i] = 0;
+    ChunksOf<C> chunks(p_, item);
+    if (!chunks.done()) begin_next();
+    stores_ = true;
+#pragma unroll 1
+    while (true) {
+      if (stores_) {
+        store_where_wanted(item, chunks, lane, state);
+        if (chunks.done()) break;
+        chunks.start();
+        decay(state, next_decay_);
+      }
+      const int first = item.tokens.first + chunks.begin();
+      const int count = chunks.end() - chunks.begin();
+      pass_chunk(state, operand, written, before, chunks);
+      before.first = first;
+      before.count = count;
+    }
+    hand_over_output(written, before);
+  }
+
+  /// Waits for the next chunk; in the shadow of the products of the one before.
+  __device__ __forceinline__ void begin_next() {
+    stage_.wait_full(storage_.stage_full);
+    next_decay_ = storage_.prepared[stage_.index].factors.decay;
+  }
+  __device__ __forceinline__ static void decay(float (&state)[kStateRegisters], float by) {
+#pragma unroll
+    for (int i = 0; i < kStateRegisters; ++i) state[i] *= by;
+  }
+
+  /// The state after begin() tokens, to checkpoints and behind the last token to its slot. One code
+  /// for all: it is long, and the cache of instructions small.
+  __device__ __forceinline__ void store_where_wanted(const Item& item, ChunksOf<C>& chunks,
+                                                     StateLane lane,
+                                                     const float (&state)[kStateRegisters]) const {
+    bool is_final = chunks.done();
+#pragma unroll 1
+    while (true) {
+      const StateView* view = &p_.checkpoints;
+      int64_t block = chunks.take_checkpoint();
+      if (block < 0) {
+        if (!is_final) return;
+        is_final = false;
+        view = &p_.final_state;
+        block = final_slot(p_, item.n, item.start);
+        if (block == kNoSlot) return;
+      }
+      store_state(p_, *view, block, item.hv, lane, state);
+    }
+  }
+
+  /// One chunk, whose decay the state has suffered. `written` is on the way in the output of the
+  /// chunk before, which is handed over while the last products run; so is the next chunk begun,
+  /// and the state decayed for it unless it is wanted as it is (stores_).
+  __device__ __forceinline__ void pass_chunk(float (&state)[kStateRegisters],
+                                             uint32_t (&operand)[32], uint32_t (&written)[16],
+                                             const OutputPlace& before, ChunksOf<C>& chunks) {
+    const int stage = stage_.index;
+    const PreparedChunk& prepared = storage_.prepared[stage];
+    float y[32], out[32];
+    uint32_t x[16];
+    make_z(operand, y, x, out, prepared);
+    begin_update(y, x, state, prepared.factors);
+    begin_own_output(out, x, prepared);
+    hand_over_output(written, before);
+    chunks.pass();
+    stage_.advance();
+    stores_ = chunks.done() || chunks.has_checkpoint();
+    if (!chunks.done()) {
+      if (!stores_) chunks.start();
+      begin_next();
+    }
+    const float by = stores_ ? 1.f : next_decay_;
+    ptx::wait_for_products_but<1>();
+    ptx::hold(state);
+    as_operand(state, operand);
+    decay(state, by);
+    ptx::wait_for_products_but<0>();
+    ptx::hold(out);
+    as_operand(out, written);
+    __syncwarp();
+    if (lane_ == 0) ptx::arrive(storage_.stage_free[stage]);
+  }
+
+  /// Z in `y`, on the way through X; S q runs beside it, its second half still at the end.
+  __device__ __forceinline__ void make_z(uint32_t (&operand)[32], float (&y)[32], uint32_t (&x)[16],
+                                         float (&out)[32], const PreparedChunk& prepared) {
+    const char* k = storage_.k[stage_.index];
+    const char* q = storage_.q[stage_.index];
+    ptx::hold(operand);
+    ptx::arrange_products();
+    multiply_state<0, kKeySteps>(y, operand, k);
+    ptx::commit_products();
+    multiply_state<0, kEarlySteps>(out, operand, q);
+    ptx::commit_products();
+    load_values(x);
+    float2 factors[8];
+    load_factors(prepared.factors.key_decay, factors);
+    ptx::wait_for_products_but<1>();
+    ptx::hold(y);
+    subtract_from_values(y, x, factors);
+    as_operand(y, x);
+    ptx::hold(x);
+    ptx::hold(y);
+    ptx::arrange_products();
+    multiply_tokens(y, x, prepared.t);
+    ptx::commit_products();
+    multiply_state<kEarlySteps, kKeySteps>(out, operand, q);
+    ptx::commit_products();
+  }
+
+  /// Begins S += (update Z) k; Z as operand is left in `x`.
+  __device__ __forceinline__ void begin_update(float (&y)[32], uint32_t (&x)[16],
+                                               float (&state)[kStateRegisters], const Factors& f) {
+    float2 factors[8];
+    load_factors(f.update, factors);
+    ptx::wait_for_products_but<1>();
+    ptx::hold(y);
+    as_operand(y, x);
+    scale_columns(y, factors);
+    uint32_t update[16];
+    as_operand(y, update);
+    ptx::hold(x);
+    ptx::hold(update);
+    ptx::hold(state);
+    ptx::arrange_products();
+    add_outer_products(state, update, storage_.k[stage_.index]);
+    ptx::commit_products();
+  }
+
+  /// Begins O += Z P behind S q.
+  __device__ __forceinline__ void begin_own_output(float (&out)[32], const uint32_t (&x)[16],
+                                                   const PreparedChunk& prepared) {
+    float2 factors[8];
+    load_factors(prepared.factors.query_decay, factors);
+    ptx::wait_for_products_but<1>();
+    ptx::hold(out);
+    scale_columns(out, factors);
+    ptx::hold(out);
+    ptx::arrange_products();
+    multiply_tokens(out, x, prepared.p);
+    ptx::commit_products();
+  }
+
+  /// The tile of V in the layout of X.
+  __device__ __forceinline__ void load_values(uint32_t (&v)[16]) const {
+    const uint32_t tile =
+        ptx::shared_address(storage_.v[stage_.index]) + static_cast<uint32_t>(tile_ * kTileBytes);
+    const int row = lane_ / 16 * 8 + lane_ % 8;
+    const int piece = 2 * warp_ + lane_ / 8 % 2;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      uint32_t x[4];
+      ptx::load_transposed_matrices(x, tile + piece_offset(16 * i + row, piece));
+#pragma unroll
+      for (int m = 0; m < 4; ++m) v[4 * i + m] = x[m];
+    }
+  }
+
+  /// The factors of this lane's columns, asked for before the products they wait for.
+  __device__ __forceinline__ void load_factors(const float (&factors)[kChunk],
+                                               float2 (&mine)[8]) const {
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+      mine[n] = *reinterpret_cast<const float2*>(&factors[8 * n + 2 * t_]);
+    }
+  }
+
+  /// Hands the output of a chunk to the writer, rows of tokens; before the first chunk there is
+  /// none.
+  __device__ __forceinline__ void hand_over_output(const uint32_t (&out)[16],
+                                                   const OutputPlace& to) {
+    if (to.count == 0) return;
+    output_.wait_free(storage_.output_free[tile_]);
+    const uint32_t tile = ptx::shared_address(storage_.o[tile_]);
+    const int row = lane_ / 16 * 8 + lane_ % 8;
+    const int piece = 2 * warp_ + lane_ / 8 % 2;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      uint32_t x[4];
+#pragma unroll
+      for (int m = 0; m < 4; ++m) x[m] = out[4 * i + m];
+      ptx::store_transposed_matrices(tile + piece_offset(16 * i + row, piece), x);
+    }
+    ptx::fence_async_readers();
+    announce(to);
+  }
+  /// Every warp has written its part and says so.
+  __device__ __forceinline__ void announce(const OutputPlace& to) {
+    if (warp_ == 0 && lane_ == 0) storage_.outputs[tile_] = to;
+    __syncwarp();
+    if (lane_ == 0) ptx::arrive(storage_.output_full[tile_]);
+    output_.advance();
+  }
+
+  __device__ __forceinline__ void write_zeros(const Item& item, int first_value) const {
+#pragma unroll 1
+    for (int i = 32 * warp_ + lane_; i < 8 * item.tokens.count; i += C::kGroup) {
+      char* row = token_row(p_.o, 0, item.tokens.first + i / 8, item.hv);
+      ptx::store_16(row + first_value * 2 + i % 8 * 16, make_uint4(0, 0, 0, 0));
+    }
+  }
+
+  const Params& p_;
+  ScanStorage<C>& storage_;
+  int tile_;
+  int warp_ = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / 32 % 4, 0);
+  int lane_ = static_cast<int>(threadIdx.x) % 32;
+  int g_ = lane_ / 4, t_ = lane_ % 4;
+  Ring<C::kStages> stage_;
+  Ring<1> output_;
+  float next_decay_ = 1.f;
+  bool stores_ = false;
+};
+
+}  // namespace goldenrule::gpu::prefill

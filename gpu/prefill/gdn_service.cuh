@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The warps that feed and empty a block of the scan. One has K, Q, V and the record of each chunk
+// copied to shared memory in the order of the tiles; rows behind the end of a chunk are written as
+// zeros, so nothing of another sequence enters, whatever lies there. Another takes o from shared
+// memory to its place in whole rows of a tile, which a scan could only write in quarters.
+#pragma once
+
+#include "gpu/prefill/chunks.cuh"
+#include "gpu/prefill/copy_tiles.cuh"
+#include "gpu/prefill/gdn_storage.cuh"
+#include "gpu/prefill/ring.cuh"
+#include "gpu/prefill/terms.cuh"
+#include "gpu/prefill/tile_maps.hpp"
+#include "gpu/ptx/bulk_copy.cuh"
+#include "gpu/ptx/registers.cuh"
+
+namespace goldenrule::gpu::prefill {
+
+/// Hidden, so that addresses made from it are not computed before a loop and kept in local memory.
+__device__ __forceinline__ int hidden_lane() {
+  return ptx::hidden(static_cast<int>(threadIdx.x)) % 32;
+}
+
+/// Copies K, Q, V and the record of each chunk: by the copy engine where the chunk is whole, else
+/// row by row, so that nothing of another sequence enters.
+template <class C>
+class Copier {
+ public:
+  __device__ __forceinline__ Copier(const Params& p, const TileMaps& maps, ScanStorage<C>& storage)
+      : p_(p), maps_(maps), storage_(storage) {}
+
+  __device__ __forceinline__ void run() {
+    Ring<C::kStages> stage;
+#pragma unroll 1
+    for (ChunkCursor<C> cursor(p_); cursor.valid(); cursor.advance()) {
+      const ChunkPlace at = cursor.place();
+      stage.wait_free(storage_.stage_free);
+      if (at.count == kChunk) {
+        if (threadIdx.x == 0) begin_boxes(at, stage.index);
+      } else {
+        copy_rows(at, stage.index);
+      }
+      __syncwarp();
+      stage.advance();
+    }
+  }
+
+ private:
+  static constexpr int kBytes = (4 + C::kScans) * kTileBytes;
+
+  __device__ __forceinline__ void begin_boxes(const ChunkPlace& at, int stage) {
+    uint64_t& full = storage_.stage_full[stage];
+    ptx::arrive_expecting(full, kBytes + kPreparedBytes);
+    copy_record(at, stage);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      ptx::copy_box(storage_.k[stage] + half * kTileBytes, &maps_.k, half * kTileColumns, at.h,
+                    at.first, full);
+      ptx::copy_box(storage_.q[stage] + half * kTileBytes, &maps_.q, half * kTileColumns, at.h,
+                    at.first, full);
+    }
+#pragma unroll
+    for (int i = 0; i < C::kScans; ++i) {
+      ptx::copy_box(storage_.v[stage] + i * kTileBytes, &maps_.v, at.first_value + i * kTileColumns,
+                    at.hv, at.first, full);
+    }
+  }
+  __device__ __forceinline__ void copy_record(const ChunkPlace& at, int stage) {
+    ptx::copy_bulk(&storage_.prepared[stage], record_of(p_, at.record, at.hv), kPreparedBytes,
+                   storage_.stage_full[stage]);
+  }
+  __device__ __forceinline__ void copy_rows(const ChunkPlace& at, int stage) {
+    copy_tiles<2, 32>(storage_.k[stage], token_row(p_.k, 0, at.first, at.h), p_.k.token, at.count);
+    copy_tiles<2, 32>(storage_.q[stage], token_row(p_.q, 0, at.first, at.h), p_.q.token, at.count);
+    copy_tiles<C::kScans, 32>(storage_.v[stage],
+                              token_row(p_.v, 0, at.first, at.hv) + at.first_value * 2, p_.v.token,
+                              at.count);
+    ptx::wait_for_copies();
+    ptx::fence_async_readers();
+    __syncwarp();
+    if (threadIdx.x != 0) return;
+    ptx::arrive_expecting(storage_.stage_full[stage], kPreparedBytes);
+    copy_record(at, stage);
+  }
+
+  const Params& p_;
+  const TileMaps& maps_;
+  ScanStorage<C>& storage_;
+};
+
+/// Writes tiles of o until each scan has said that there are no more: by the copy engine where the
+/// chunk is whole.
+template <class C>
+__device__ __forceinline__ void write_outputs(const Params& p, const TileMaps& maps,
+                                              ScanStorage<C>& storage) {
+  uint32_t parity = 0;
+#pragma unroll 1
+  for (int ended = 0; ended < C::kScans; parity ^= 1) {
+#pragma unroll 1
+    for (int i = 0; i < C::kScans; ++i) {
+      ptx::wait_for_phase(storage.output_full[i], parity);
+      const OutputPlace to = storage.outputs[i];
+      if (to.count == kNoMoreChunks) {
+        ++ended;
+        continue;
+      }
+      const int lane = hidden_lane();
+      if (to.count == kChunk) {
+        if (lane == 0) {
+          ptx::store_box(&maps.o, to.first_value, to.hv, to.first, storage.o[i]);
+          ptx::wait_for_bulk_reads();
+        }
+      } else {
+        const int piece = lane % 8;
+#pragma unroll 4
+        for (int row = lane / 8; row < to.count; row += 4) {
+          char* at = token_row(p.o, 0, to.first + row, to.hv) + to.first_value * 2 + piece * 16;
+          ptx::store_16(at,
+                        *reinterpret_cast<const uint4*>(storage.o[i] + piece_offset(row, piece)));
+        }
+      }
+      __syncwarp();
+      if (lane == 0) ptx::arrive(storage.output_free[i]);
+    }
+  }
+}
+
+/// The warps of the first group; two have nothing to do.
+template <class C>
+__device__ __forceinline__ void serve(const Params& p, const TileMaps& maps,
+                                      ScanStorage<C>& storage) {
+  const int warp = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / 32, 0);
+  if (warp == 0) Copier<C>(p, maps, storage).run();
+  if (warp == 1) write_outputs(p, maps, storage);
+}
+
+}  // namespace goldenrule::gpu::prefill

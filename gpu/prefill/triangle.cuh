@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// (I + A)^-1 for a strictly lower triangular A of 64 x 64, by one warpgroup. Warp w owns rows 16 w
+// to 16 w + 15.
+//
+// Diagonal blocks of 16 by substitution in fp32, then twice the block formula
+//
+//     [ T11  0  ]        T21 = -(T22 A21) T11
+//     [ T21 T22 ]
+//
+// on the tensor cores. A and T lie in shared memory as two tiles of bf16 whose sum they are, to
+// 2^-17: products are high high + high low + low high. The entries of the inverse are those of a
+// product of contractions, at most 2 in size, so what is dropped stays below 2e-5 even where all
+// keys are the same; half an ulp of the bf16 result is 2e-3. A product of powers of A, or a factor
+// in fp16, would be wrong without bound there.
+#pragma once
+
+#include "gpu/prefill/terms.cuh"
+#include "gpu/prefill/tile.cuh"
+#include "gpu/ptx/matrix.cuh"
+
+namespace goldenrule::gpu::prefill {
+
+/// A matrix of 64 x 64 as two tiles.
+struct TermTiles {
+  char* high;
+  char* low;
+
+  __device__ __forceinline__ void store_pair(int row, int column, float x, float y) const {
+    const TwoTerms terms = two_terms(x, y);
+    *reinterpret_cast<uint32_t*>(high + pair_offset(row, column)) = terms.high;
+    *reinterpret_cast<uint32_t*>(low + pair_offset(row, column)) = terms.low;
+  }
+  __device__ __forceinline__ void store(int row, int column, float x) const {
+    const uint32_t at = piece_offset(row, column / 8) + static_cast<uint32_t>(column % 8 * 2);
+    const __nv_bfloat16 first = __float2bfloat16_rn(x);
+    *reinterpret_cast<__nv_bfloat16*>(high + at) = first;
+    *reinterpret_cast<__nv_bfloat16*>(low + at) = __float2bfloat16_rn(x - __bfloat162float(first));
+  }
+};
+
+/// A 16 x 16 block as left operand of m16n8k16.
+struct LeftTerms {
+  uint32_t high[4], low[4];
+};
+/// A 16 x 16 block as two right operands, columns 0 to 7 and 8 to 15.
+struct RightTerms {
+  uint32_t high[4], low[4];
+
+  [[nodiscard]] __device__ __forceinline__ uint2 high_half(int n) const {
+    return make_uint2(high[2 * n], high[2 * n + 1]);
+  }
+  [[nodiscard]] __device__ __forceinline__ uint2 low_half(int n) const {
+    return make_uint2(low[2 * n], low[2 * n + 1]);
+  }
+};
+
+__device__ __forceinline__ LeftTerms left_block(const TermTiles& x, int row, int column, int lane) {
+  const uint32_t at = piece_offset(row + lane % 16, column / 8 + lane / 16);
+  LeftTerms block;
+  ptx::load_matrices(block.high, ptx::shared_address(x.high) + at);
+  ptx::load_matrices(block.low, ptx::shared_address(x.low) + at);
+  return block;
+}
+__device__ __forceinline__ RightTerms right_block(const TermTiles& x, int row, int column,
+                                                  int lane) {
+  const uint32_t at = piece_offset(row + lane % 16, column / 8 + lane / 16);
+  RightTerms block;
+  ptx::load_transposed_matrices(block.high, ptx::shared_address(x.high) + at);
+  ptx::load_transposed_matrices(block.low, ptx::shared_address(x.low) + at);
+  return block;
+}
+
+/// C += A B for 16 x 16 blocks. Corrections are summed apart: shorter chains.
+struct BlockSum {
+  float main[2][4] = {}, correction[2][4] = {};
+
+  __device__ __forceinline__ void multiply_add(const LeftTerms& a, const RightTerms& b) {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      ptx::multiply_add(main[n], a.high, b.high_half(n));
+      ptx::multiply_add(correction[n], a.high, b.low_half(n));
+      ptx::multiply_add(correction[n], a.low, b.high_half(n));
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ float value(int n, int e) const {
+    return main[n][e] + correction[n][e];
+  }
+  /// The negative of the sum as left operand.
+  [[nodiscard]] __device__ __forceinline__ LeftTerms negative() const {
+    LeftTerms x;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int n = i / 2, e = 2 * (i % 2);
+      const TwoTerms terms = two_terms(-value(n, e), -value(n, e + 1));
+      x.high[i] = terms.high;
+      x.low[i] = terms.low;
+    }
+    return x;
+  }
+};
+
+/// Column lane % 16 of (I + A)^-1 for a 16 x 16 block of A; x[i] is row i. Once x[j] is known every
+/// later row takes its part, so that one row waits for one product only.
+__device__ __forceinline__ void invert_diagonal_block(const float (&a)[16][16], int lane,
+                                                      float (&x)[16]) {
+#pragma unroll
+  for (int i = 0; i < 16; ++i) x[i] = i == lane % 16 ? 1.f : 0.f;
+#pragma unroll
+  for (int panel = 0; panel < 16; panel += 4) {
+    float4 rows[16];
+#pragma unroll
+    for (int i = panel + 1; i < 16; ++i) rows[i] = *reinterpret_cast<const float4*>(&a[i][panel]);
+#pragma unroll
+    for (int j = panel; j < panel + 4; ++j) {
+#pragma unroll
+      for (int i = j + 1; i < 16; ++i) {
+        const float4 row = rows[i];
+        const float factor = j % 4 == 0 ? row.x : j % 4 == 1 ? row.y : j % 4 == 2 ? row.z : row.w;
+        x[i] = fmaf(-factor, x[j], x[i]);
+      }
+    }
+  }
+}
+
+/// -(T22 A21) T11 for this warp's 16 rows from `row` on and 16 columns from `column` on, where T22
+/// and A21 begin at row `first` and A21 and T11 at column `origin`. Blocks above the diagonal are
+/// passed over: nothing is stored there.
+template <int kBlocks>
+__device__ __forceinline__ void merge_blocks(const TermTiles& x, int row, int first, int origin,
+                                             int column, int lane, BlockSum& result) {
+  BlockSum left[kBlocks];
+#pragma unroll
+  for (int k = 0; k < kBlocks; ++k) {
+    if (first + 16 * k > row) continue;
+    const LeftTerms t22 = left_block(x, row, first + 16 * k, lane);
+#pragma unroll
+    for (int n = 0; n < kBlocks; ++n) {
+      left[n].multiply_add(t22, right_block(x, first + 16 * k, origin + 16 * n, lane));
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < kBlocks; ++k) {
+    if (origin + 16 * k < column) continue;
+    result.multiply_add(left[k].negative(), right_block(x, origin + 16 * k, column, lane));
+  }
+}
+
+}  // namespace goldenrule::gpu::prefill
