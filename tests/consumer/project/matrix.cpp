@@ -50,7 +50,8 @@ std::vector<float> step(std::vector<float>& S, const std::vector<float>& q,
 }
 
 call::TensorMap my_kernel(const call::Record& call, bool with_decay) {
-  const auto [B, T, tokens, H, HV, K, V, slots] = call::validate(call);
+  const call::Dims dims = call::validate(call);
+  const std::int64_t B = dims.rows, H = dims.H, HV = dims.HV, K = dims.K, V = dims.V;
   const auto& in = call.inputs;
   call::TensorMap out;
   call::Tensor& o = out["o"] = call::Tensor(in.at("v").dtype(), in.at("v").shape());
