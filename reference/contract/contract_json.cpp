@@ -131,22 +131,33 @@ class ContractReader {
     return c;
   }
 
+  // Without a kind silence would mean an ideal kernel.
+  [[nodiscard]] bool inherits_kind() const {
+    const json* parts = find("inherits");
+    return find("base") != nullptr &&
+           (parts == nullptr || std::ranges::find(*parts, json("kind")) != parts->end());
+  }
+
   void check(const Draft& c) const {
     const bool ideal = c.is("ideal");
     const bool chunked = c.is("chunked");
-    if (find("kind") == nullptr && find("base") == nullptr) {
+    if (find("kind") == nullptr && !inherits_kind()) {
       fail(ErrorKind::kSchema, "kind", "ideal, recurrent or chunked (or a base)", "none");
     }
     if (ideal != (c.unit_roundoff == 0.0)) {
       fail(ErrorKind::kValue, "unit_roundoff",
            ideal ? "none in an ideal contract"
                  : "the unit roundoff of the kernel's arithmetic, above 0",
-           c.unit_roundoff == 0.0 ? "none" : std::to_string(c.unit_roundoff));
+           c.unit_roundoff == 0.0 ? "none" : json(c.unit_roundoff).dump());
     }
     if (chunked != (c.chunk > 0)) {
       fail(ErrorKind::kValue, "chunk",
            chunked ? "a chunk size" : "none in a contract that is not chunked",
            c.chunk > 0 ? std::to_string(c.chunk) : "none");
+    }
+    if (!chunked && find("form") != nullptr) {
+      fail(ErrorKind::kValue, "form", "none in a contract that is not chunked",
+           std::string(name_of(c.form)));
     }
     if (ideal && c.functions != FunctionErrors{}) {
       fail(ErrorKind::kValue, "functions", "none in an ideal contract", "some");
@@ -205,7 +216,7 @@ class ContractReader {
   [[nodiscard]] double error(const std::string& where, const json& value) const {
     if (!value.is_number()) fail(ErrorKind::kType, where, "a number", value.type_name());
     const auto x = value.get<double>();
-    if (!(x >= 0.0 && x < 0.5)) fail(ErrorKind::kValue, where, "0 <= x < 0.5", std::to_string(x));
+    if (!(x >= 0.0 && x < 0.5)) fail(ErrorKind::kValue, where, "0 <= x < 0.5", value.dump());
     return x;
   }
 

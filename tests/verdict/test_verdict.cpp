@@ -179,6 +179,21 @@ TEST_CASE("verdict: nothing to judge") {
   CHECK(report.reason == "the call applies the rule to no token");
 }
 
+TEST_CASE("verdict: a call that asks for no checkpoint is judged by its other outputs") {
+  Judged call("op=gdn mode=prefill lens=20,3 H=1 HV=1 K=8 V=8 gate=log checkpoints=after",
+              "recurrent_f32", DType::kF32);
+  const auto verdict = [&] {
+    return judge_record(delta::slice(), call.record, {.contract = *call.contract}).verdict;
+  };
+  REQUIRE(call.record.inputs.at("checkpoint_offsets").size() == 0);
+  REQUIRE(call.record.outputs.at("checkpoints").size() == 0);
+  CHECK(verdict() == Verdict::kExact);
+  call.record.outputs.erase("checkpoints");
+  CHECK(verdict() == Verdict::kExact);
+  call.record.outputs.erase("o");
+  CHECK(verdict() == Verdict::kSkipped);
+}
+
 TEST_CASE("verdict: a tensor for which the contract gives no budget") {
   // The chunk form has no states between its chunks to compare intermediate ones with.
   Judged call("op=gdn mode=mtp B=2 T=3 H=1 HV=2 K=16 V=12", "chunk16_bf16_state", DType::kF32);

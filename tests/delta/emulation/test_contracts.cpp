@@ -149,6 +149,12 @@ TEST_CASE("a wrong contract is refused with the key, what is expected and what i
       {R"({"name":"a","kind":"recurrent","unit_roundoff":6e-8,"round":{"inverse":"bf16"}})",
        "c.json: round.inverse: expected a point of a recurrent kernel: query, key, beta or gate, "
        "actual a point of a chunked kernel"},
+      {R"({"name":"a","base":"chunk64_bf16","inherits":["functions"],"unit_roundoff":6e-8})",
+       "c.json: kind: expected ideal, recurrent or chunked (or a base), actual none"},
+      {R"({"name":"a","base":"recurrent_f32","form":"direct"})",
+       "c.json: form: expected none in a contract that is not chunked, actual direct"},
+      {R"({"name":"a","kind":"ideal","unit_roundoff":6e-8})",
+       "c.json: unit_roundoff: expected none in an ideal contract, actual 6e-08"},
       {R"({"name":"a","inherits":["round"]})",
        "c.json: inherits: expected a base beside it, actual none"},
       {R"({"name":"a","base":"ideal","inherits":["rond"]})",
@@ -167,7 +173,7 @@ TEST_CASE("a wrong contract is refused with the key, what is expected and what i
        "actual "
        "this key"},
       {R"({"name":"a","base":"ideal","unit_roundoff":0.7})",
-       "c.json: unit_roundoff: expected 0 <= x < 0.5, actual 0.700000"},
+       "c.json: unit_roundoff: expected 0 <= x < 0.5, actual 0.7"},
       {R"({"name":"a","base":"ideal","unit_roundoff":"x"})",
        "c.json: unit_roundoff: expected a number, actual string"},
   };
