@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Barriers between the warps of a block, one function per instruction: counted barriers in shared
-// memory (mbarrier, sm_90), named barriers of some warps, the fence between ordinary accesses and
-// those of the tensor cores, and how many registers a warpgroup keeps.
+// memory (mbarrier, sm_90), the fence between ordinary accesses and those of the tensor cores, and
+// how many registers a warpgroup keeps.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,6 @@ __device__ __forceinline__ void arrive(uint64_t& barrier) {
                : "memory");
 }
 
-/// Arrives when all copies that this thread has begun have landed.
-__device__ __forceinline__ void arrive_after_copies(uint64_t& barrier) {
-  asm volatile(
-      "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier))
-      : "memory");
-}
-
 /// Whether the phase of this parity has ended; waits for a while if it has not.
 __device__ __forceinline__ bool phase_has_ended(uint64_t& barrier, uint32_t parity) {
   uint32_t ended = 0;
@@ -49,11 +42,6 @@ __device__ __forceinline__ bool phase_has_ended(uint64_t& barrier, uint32_t pari
 __device__ __forceinline__ void wait_for_phase(uint64_t& barrier, uint32_t parity) {
   while (!phase_has_ended(barrier, parity)) {
   }
-}
-
-/// All `threads` threads that name barrier `id` (1 to 15) have come here.
-__device__ __forceinline__ void synchronize(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 /// What was written to shared memory so far, by this thread or by others before a barrier that it
