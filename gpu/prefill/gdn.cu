@@ -15,7 +15,6 @@ enum Place : int {
   kScanHalf,
   kScanWhole,
   kGatesWithCheckpoints,
-  kPrepareWithCheckpoints,
   kScanWithCheckpoints,
   kPlaces
 };
@@ -35,27 +34,27 @@ Kernel described(Function* function, int threads, std::size_t shared_bytes, cons
           .runs_on = runs_on};
 }
 
+template <class C>
+Kernel scan(const char* name) {
+  return described(prefill_gdn_scan<C>, C::kThreads, sizeof(ScanStorage<C>), name);
+}
+
 Kernel kernel(int i) {
   constexpr int kGateThreads = 32 * kGateWarps;
-  constexpr std::size_t kShared = sizeof(PreparationStorage);
+  constexpr std::size_t kShared = kPreparationGroups * sizeof(PreparationStorage);
   switch (i) {
     case kGates:
       return described(prefill_gdn_gates<false>, kGateThreads, 0, "prefill_gdn_gates");
     case kPrepare:
-      return described(prefill_gdn_prepare<false>, 128, kShared, "prefill_gdn_prepare");
+      return described(prefill_gdn_prepare, kPreparationThreads, kShared, "prefill_gdn_prepare");
     case kScanHalf:
-      return described(prefill_gdn_scan<Half>, Half::kThreads, sizeof(ScanStorage<Half>),
-                       "prefill_gdn_scan_v64");
+      return scan<Half>("prefill_gdn_scan_v64");
     case kScanWhole:
-      return described(prefill_gdn_scan<Whole>, Whole::kThreads, sizeof(ScanStorage<Whole>),
-                       "prefill_gdn_scan_v128");
+      return scan<Whole>("prefill_gdn_scan_v128");
     case kGatesWithCheckpoints:
       return described(prefill_gdn_gates<true>, kGateThreads, 0, "prefill_gdn_gates_checkpoints");
-    case kPrepareWithCheckpoints:
-      return described(prefill_gdn_prepare<true>, 128, kShared, "prefill_gdn_prepare_checkpoints");
     default:
-      return described(prefill_gdn_scan<HalfWith>, HalfWith::kThreads,
-                       sizeof(ScanStorage<HalfWith>), "prefill_gdn_scan_v64_checkpoints");
+      return scan<HalfWith>("prefill_gdn_scan_v64_checkpoints");
   }
 }
 
@@ -71,8 +70,9 @@ bool serves(const Params& p, const Device& device) {
 
 std::size_t workspace(const Sizes& s) {
   if (s.kda || s.precise || s.K != kHeadKeys || s.V % kTileColumns != 0 || s.N == 0) return 0;
-  return static_cast<std::size_t>(record_count(s.total, s.N, s.checkpoint_rows) * s.HV) *
-         kRecordBytes;
+  return sizeof(Tickets) +
+         static_cast<std::size_t>(record_count(s.total, s.N, s.checkpoint_rows) * s.HV) *
+             kRecordBytes;
 }
 
 /// 128 values per block where there are heads enough for every multiprocessor, else 64: the bits of
@@ -81,6 +81,30 @@ bool takes_whole_heads(const Params& p, const Device& device) {
   const std::int64_t halves = std::int64_t{p.N} * p.HV * (p.V / kTileColumns);
   return p.checkpoints.data == nullptr && p.V % Whole::kBlockValues == 0 &&
          halves > device.multiprocessors;
+}
+
+PreparationUnits units_of(const Params& p, int records) {
+  PreparationUnits units{};
+  units.group = p.HV / p.H;
+  units.in_head = (units.group + kPair - 1) / kPair;
+  units.in_record = p.H * units.in_head;
+  units.count = records * units.in_record;
+  units.per_head = Divisor::of(units.in_head);
+  units.per_record = Divisor::of(units.in_record);
+  return units;
+}
+
+/// How many blocks prepare. Those that the scan leaves free, if that is enough to stay ahead of it;
+/// else all, and the scan begins where they end. Times per chunk in cycles of a multiprocessor
+/// (H200); what is chosen changes no bit.
+int preparing_blocks(const GdnCall& call, int multiprocessors) {
+  constexpr double kPreparation = 1400, kScan = 1900;
+  const Params& p = call.params;
+  const int free = multiprocessors - p.items;
+  const double work = kPreparation * p.HV * call.records;
+  const double scan = kScan * call.records / p.N;
+  const bool beside = free > 0 && work / free < work / multiprocessors + scan;
+  return std::min(beside ? free : multiprocessors, call.units.count);
 }
 
 Problem launch(Launch& call) {
@@ -94,27 +118,26 @@ Problem launch(Launch& call) {
   p.items = p.N * p.HV * p.tiles;
   gdn.records =
       static_cast<int>(record_count(p.total, p.N, with_checkpoints ? p.checkpoint_rows : 0));
-  bool dependent = call.dependent;
+  gdn.units = units_of(p, gdn.records);
   Problem problem;
   if (p.total > 0) {
     problem = make_tile_maps(p, gdn.maps);
     const std::int64_t blocks = std::int64_t{gdn.records} * p.HV;
     if (problem.ok()) {
       problem = call.kernel(with_checkpoints ? kGatesWithCheckpoints : kGates,
-                            (blocks + kGateWarps - 1) / kGateWarps, &gdn, dependent);
+                            (blocks + kGateWarps - 1) / kGateWarps, &gdn, call.dependent);
     }
     if (problem.ok()) {
       problem =
-          call.kernel(with_checkpoints ? kPrepareWithCheckpoints : kPrepare, blocks, &gdn, true);
+          call.kernel(kPrepare, preparing_blocks(gdn, call.device.multiprocessors), &gdn, true);
     }
-    dependent = true;
   }
   if (!problem.ok()) return problem;
   const int items = std::min(p.items, call.device.multiprocessors);
   return call.kernel(with_checkpoints ? kScanWithCheckpoints
                      : whole          ? kScanWhole
                                       : kScanHalf,
-                     items, &gdn, dependent);
+                     items, &gdn, p.total > 0);
 }
 
 }  // namespace

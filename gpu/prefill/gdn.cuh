@@ -2,7 +2,11 @@
 //
 // Chunked prefill of GDN on sm_90a, K = 128, bf16 q, k, v and o: three kernels, one behind
 // the other, that meet in records of the workspace. The arithmetic of a value is the same however a
-// block of the scan is made up.
+// block is made up and whichever block does the work.
+//
+// The scan begins as soon as every block of the preparation has, on multiprocessors that those
+// leave free, and waits for records one by one. At its end it waits for the preparation to be
+// complete, so whatever follows the call finds nobody at work in the workspace.
 #pragma once
 
 #include "gpu/prefill/gdn_prepare.cuh"
@@ -16,6 +20,7 @@ namespace goldenrule::gpu::prefill {
 struct GdnCall {
   Params params;
   TileMaps maps;
+  PreparationUnits units;
   int records = 0;  ///< that the workspace has room for, per value head
 };
 
@@ -28,27 +33,39 @@ __global__ void __launch_bounds__(32 * kGateWarps)
 #if __CUDA_ARCH_FEAT_SM90_ALL
   ptx::wait_for_dependencies();
   const Params& p = call.params;
+  if (blockIdx.x == 0 && threadIdx.x == 0) tickets_of(p) = {};
   const int index = static_cast<int>(blockIdx.x * kGateWarps + threadIdx.x / 32);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   const int record = p.by_heads.quotient(index);
   if (record >= call.records) return;
   const int hv = index - record * p.HV;
   const ChunkPlace at = place_of_record<kCheckpoints>(p, record, hv);
+  char* to = record_of(p, record, hv);
+  if (lane == 0) head_of(to) = {at.first, at.count, at.count == 0 ? 1 : 0};
   if (at.count == 0) return;
-  make_inputs(p, at, static_cast<int>(threadIdx.x) % 32,
-              *reinterpret_cast<ChunkInputs*>(record_of(p, record, hv) + kRecordInputs));
+  make_inputs(p, at, lane, *reinterpret_cast<ChunkInputs*>(to + kRecordInputs));
 #endif
 }
 
-/// One block per record and value head.
-template <bool kCheckpoints>
-__global__ void __launch_bounds__(128, 4)
+__global__ void __launch_bounds__(kPreparationThreads, 1)
     prefill_gdn_prepare(const __grid_constant__ GdnCall call) {
 #if __CUDA_ARCH_FEAT_SM90_ALL
-  ptx::wait_for_dependencies();
   extern __shared__ __align__(1024) char memory[];
-  GdnPreparation<kCheckpoints>(call.params, call.maps,
-                               *reinterpret_cast<PreparationStorage*>(memory))
-      .run();
+  auto* storage = reinterpret_cast<PreparationStorage*>(memory);
+  if (threadIdx.x < kPreparationGroups) {
+    ptx::initialize_barrier(storage[threadIdx.x].loaded, 2);
+    ptx::initialize_barrier(storage[threadIdx.x].done, 128);
+  }
+  ptx::fence_async_readers();
+  ptx::wait_for_dependencies();
+  ptx::launch_dependents();
+  __syncthreads();
+  const int warp = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / 32, 0);
+  if (warp < 4 * kPreparationGroups) {
+    prepare_units(call.params, storage[warp / 4], warp / 4);
+  } else if (threadIdx.x % 32 == 0) {
+    UnitSupply(call.params, call.maps, call.units, storage[warp - 4 * kPreparationGroups]).run();
+  }
 #endif
 }
 
@@ -56,7 +73,8 @@ template <class C>
 __device__ __forceinline__ void initialize_barriers(ScanStorage<C>& s) {
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::kStages; ++i) {
-      ptx::initialize_barrier(s.stage_full[i], 1);
+      ptx::initialize_barrier(s.record_ready[i], 1);
+      ptx::initialize_barrier(s.stage_full[i], 32);
       ptx::initialize_barrier(s.stage_free[i], 4 * C::kScans);
     }
     for (int i = 0; i < C::kScans; ++i) {
@@ -75,7 +93,6 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   extern __shared__ __align__(1024) char memory[];
   auto& storage = *reinterpret_cast<ScanStorage<C>*>(memory);
   initialize_barriers(storage);
-  ptx::wait_for_dependencies();
   const int group = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / C::kGroup, 0);
   if (group == 0) {
     if constexpr (C::kScans > 1) ptx::keep_registers<C::kServiceRegisters>();
@@ -84,6 +101,8 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     if constexpr (C::kScans > 1) ptx::take_registers<C::kScanRegisters>();
     GdnScan<C>(call.params, storage, group - 1).run();
   }
+  __syncwarp();  // a lane that waits here would hold up those of its warp that still work
+  ptx::wait_for_dependencies();
 #endif
 }
 

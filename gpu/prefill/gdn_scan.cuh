@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The scan: one warpgroup carries S^T [64 values x 128 channels] in registers over the chunks of a
-// sequence. With the factors and matrices of gdn_prepare.cuh, all products on bf16 with fp32 sums:
+// sequence. With the factors and matrices of gdn_chunk.cuh, all products on bf16 with fp32 sums:
 //
 //     X   = v - key_decay (S k)                 S as bf16, k raw
 //     Z   = X + X T'                            the diagonal of T in fp32, X as bf16

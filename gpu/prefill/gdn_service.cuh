@@ -41,6 +41,7 @@ class Copier {
       } else {
         copy_rows(at, stage.index);
       }
+      begin_record(at, stage, at.count == kChunk ? kBytes : 0);
       __syncwarp();
       stage.advance();
     }
@@ -51,8 +52,6 @@ class Copier {
 
   __device__ __forceinline__ void begin_boxes(const ChunkPlace& at, int stage) {
     uint64_t& full = storage_.stage_full[stage];
-    ptx::arrive_expecting(full, kBytes + kPreparedBytes);
-    copy_record(at, stage);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       ptx::copy_box(storage_.k[stage] + half * kTileBytes, &maps_.k, half * kTileColumns, at.h,
@@ -66,10 +65,6 @@ class Copier {
                     at.hv, at.first, full);
     }
   }
-  __device__ __forceinline__ void copy_record(const ChunkPlace& at, int stage) {
-    ptx::copy_bulk(&storage_.prepared[stage], record_of(p_, at.record, at.hv), kPreparedBytes,
-                   storage_.stage_full[stage]);
-  }
   __device__ __forceinline__ void copy_rows(const ChunkPlace& at, int stage) {
     copy_tiles<2, 32>(storage_.k[stage], token_row(p_.k, 0, at.first, at.h), p_.k.token, at.count);
     copy_tiles<2, 32>(storage_.q[stage], token_row(p_.q, 0, at.first, at.h), p_.q.token, at.count);
@@ -78,16 +73,43 @@ class Copier {
                               at.count);
     ptx::wait_for_copies();
     ptx::fence_async_readers();
-    __syncwarp();
-    if (threadIdx.x != 0) return;
-    ptx::arrive_expecting(storage_.stage_full[stage], kPreparedBytes);
-    copy_record(at, stage);
+  }
+  /// Every lane arrives, for what it has copied; `bytes` are on their way already.
+  __device__ __forceinline__ void begin_record(const ChunkPlace& at, const Ring<C::kStages>& stage,
+                                               int bytes) {
+    uint64_t& full = storage_.stage_full[stage.index];
+    if (threadIdx.x != 0) {
+      ptx::arrive(full);
+      return;
+    }
+    stage.wait_full(storage_.record_ready);
+    ptx::arrive_expecting(full, bytes + kPreparedBytes);
+    ptx::copy_bulk(&storage_.prepared[stage.index], record_of(p_, at.record, at.hv), kPreparedBytes,
+                   full);
   }
 
   const Params& p_;
   const TileMaps& maps_;
   ScanStorage<C>& storage_;
 };
+
+/// Watches for the records of the chunks to come: a flag takes a way to the L2 cache and back, so
+/// it is not the copier that waits for it.
+template <class C>
+__device__ __forceinline__ void watch_records(const Params& p, ScanStorage<C>& storage) {
+  Ring<C::kStages> stage;
+#pragma unroll 1
+  for (ChunkCursor<C> cursor(p); cursor.valid(); cursor.advance()) {
+    const ChunkPlace at = cursor.place();
+    stage.wait_free(storage.stage_full);  // the chunk before in this stage has come
+    const RecordHead& head = head_of(record_of(p, at.record, at.hv));
+    while (ptx::load_acquire(&head.ready) == 0) {
+    }
+    ptx::fence_async_global_readers();
+    ptx::arrive(storage.record_ready[stage.index]);
+    stage.advance();
+  }
+}
 
 /// Writes tiles of o until each scan has said that there are no more: by the copy engine where the
 /// chunk is whole.
@@ -109,6 +131,7 @@ __device__ __forceinline__ void write_outputs(const Params& p, const TileMaps& m
       if (to.count == kChunk) {
         if (lane == 0) {
           ptx::store_box(&maps.o, to.first_value, to.hv, to.first, storage.o[i]);
+          ptx::commit_bulk_stores();
           ptx::wait_for_bulk_reads();
         }
       } else {
@@ -126,13 +149,14 @@ __device__ __forceinline__ void write_outputs(const Params& p, const TileMaps& m
   }
 }
 
-/// The warps of the first group; two have nothing to do.
+/// The warps of the first group; one has nothing to do.
 template <class C>
 __device__ __forceinline__ void serve(const Params& p, const TileMaps& maps,
                                       ScanStorage<C>& storage) {
   const int warp = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp == 0) Copier<C>(p, maps, storage).run();
   if (warp == 1) write_outputs(p, maps, storage);
+  if (warp == 2 && threadIdx.x % 32 == 0) watch_records(p, storage);
 }
 
 }  // namespace goldenrule::gpu::prefill

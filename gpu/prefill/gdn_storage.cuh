@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of GDN prefill pass each other, and their shared memory. prefill_gdn_gates and
-// prefill_gdn_prepare make a record of each chunk and value head, which the state does not enter;
-// prefill_gdn_scan carries the state over the chunks. A record is stored as the tensor cores of the
-// scan read it, so it is copied as one block of bytes.
+// What the kernels of GDN prefill pass each other, and their shared memory. prefill_gdn_gates
+// leaves the gates of each chunk in its record, prefill_gdn_prepare makes what the state does not
+// enter, and prefill_gdn_scan carries the state over the chunks. A record is stored as the tensor
+// cores of the scan read it, so it is copied as one block of bytes.
 //
 // Kernels of their own and not roles of one: together their code does not fit the instruction cache
 // of a multiprocessor (32 KB). In one block they took 647 us for 8192 tokens of 32 heads, with 59 %
@@ -37,44 +37,78 @@ struct alignas(16) ChunkInputs {
   float beta[kChunk];
 };
 
-/// A record in the workspace: what is prepared, and behind it what prefill_gdn_gates leaves for
-/// that.
-inline constexpr int kRecordInputs = (kPreparedBytes + 127) / 128 * 128;
-inline constexpr int kRecordBytes = (kRecordInputs + int{sizeof(ChunkInputs)} + 127) / 128 * 128;
+/// What prefill_gdn_gates leaves behind a record for those who prepare and read it.
+struct alignas(16) RecordHead {
+  int first, count;  ///< packed token, tokens; no tokens: nothing to prepare
+  int ready;         ///< becomes 1 when the record is there
+};
 
+/// A record in the workspace: what is prepared, its inputs, its head.
+inline constexpr int kRecordInputs = (kPreparedBytes + 127) / 128 * 128;
+inline constexpr int kRecordHead = kRecordInputs + static_cast<int>(sizeof(ChunkInputs));
+inline constexpr int kRecordBytes = (kRecordHead + int{sizeof(RecordHead)} + 127) / 128 * 128;
+
+/// The workspace begins with it.
+struct alignas(256) Tickets {
+  int units;  ///< of preparation that are taken
+};
+
+__device__ __forceinline__ Tickets& tickets_of(const Params& p) {
+  return *static_cast<Tickets*>(p.workspace);
+}
 __device__ __forceinline__ char* record_of(const Params& p, int record, int hv) {
-  return static_cast<char*>(p.workspace) +
+  return static_cast<char*>(p.workspace) + sizeof(Tickets) +
          (static_cast<int64_t>(record) * p.HV + hv) * kRecordBytes;
+}
+__device__ __forceinline__ RecordHead& head_of(char* record) {
+  return *reinterpret_cast<RecordHead*>(record + kRecordHead);
 }
 
 /// Entries of the columns before block w (w = 1, 2, 3) begin at 8 w (w - 1).
 inline constexpr int kColumnsBefore = 16 + 32 + 48;
 
-/// Shared memory of prefill_gdn_prepare: four blocks share a multiprocessor.
-struct alignas(1024) PreparationStorage {
-  union {
-    char k[2 * kTileBytes];
-    char t[kTileBytes];  ///< when all products with k are done
-  };
-  union {
-    char q[2 * kTileBytes];
-    struct {
-      char high[kTileBytes], low[kTileBytes];  ///< A, then T block by block, as two bf16 terms
-    } terms;                                   ///< when all warps hold their rows of q
-  };
-  char p[kTileBytes];
-  float diagonal[4][16][16];  ///< blocks of A on the diagonal, fp32
-  Factors factors;
-  ChunkInputs inputs;
-  uint64_t loaded;                     ///< barrier: k and q are there
-  float norm[2 * kChunk];              ///< factors of k, then of q
-  float column[kChunk];                ///< norm of k times beta
-  float p_row[kChunk], t_row[kChunk];  ///< e^(G_i - G_a), a the end of the block before i's
-  float t_column[kColumnsBefore];      ///< e^(G_a - G_j) of the columns j before each block,
-  float p_column[kColumnsBefore];      ///< and the same times column[j]
+/// What a group of 128 threads prepares at a time: a chunk for up to kPair value heads of one query
+/// and key head, which share its products.
+inline constexpr int kPair = 2;
+struct PreparationUnit {
+  int record;
+  int hv[kPair], heads;
+  int h, first, count;
 };
 
-/// How a block of prefill_gdn_scan is made up: kScans warpgroups scan 64 values each.
+/// Factors of one head of a unit.
+struct HeadFactors {
+  float a_row[kChunk], a_column[kChunk];  ///< of A; a_column is that of P on the diagonal, too
+  float p_row[kChunk], t_row[kChunk];     ///< with e^(G_i - G_a), a the end of the block before i's
+  float p_diagonal[kChunk];               ///< rows of P in the diagonal blocks
+  float t_column[kColumnsBefore];         ///< e^(G_a - G_j) of the columns j before each block,
+  float p_column[kColumnsBefore];         ///< and the same times a_column[j]
+};
+
+/// Shared memory of such a group.
+struct alignas(1024) PreparationStorage {
+  union {
+    struct {
+      char k[2 * kTileBytes], q[2 * kTileBytes];
+    } rows;
+    struct {
+      char high[kTileBytes], low[kTileBytes];
+    } terms[kPair];  ///< A, then T block by block, as two bf16 terms: when the products are done
+  };
+  PreparedChunk prepared[kPair];
+  ChunkInputs inputs[kPair];
+  HeadFactors factors[kPair];
+  float squares[2 * kChunk];  ///< of k, then of q
+  PreparationUnit unit;
+  uint64_t loaded;  ///< barrier: the unit is known, its rows and inputs are there
+  uint64_t done;    ///< barrier: it is prepared
+};
+/// A block of prefill_gdn_prepare: groups of 128 threads, and behind them a warp for each that
+/// takes its units, and has them copied in and out.
+inline constexpr int kPreparationGroups = 3;
+inline constexpr int kPreparationThreads = kPreparationGroups * (128 + 32);
+
+/// How a block of prefill_gdn_scan is made up: one warpgroup serves, kScans scan 64 values each.
 template <int kScanGroups, bool kWithCheckpoints>
 struct ScanConfig {
   static constexpr bool kCheckpoints = kWithCheckpoints;
@@ -95,7 +129,7 @@ struct alignas(16) OutputPlace {
 };
 inline constexpr int kNoMoreChunks = -1;
 
-/// Who passes what to whom: copier --(stage)--> scans --(o)--> writer.
+/// Who passes what to whom: watcher --(ready)--> copier --(stage)--> scans --(o)--> writer.
 template <class C>
 struct ScanStorage {
   alignas(1024) char k[C::kStages][2 * kTileBytes];
@@ -104,6 +138,7 @@ struct ScanStorage {
   PreparedChunk prepared[C::kStages];
   char o[C::kScans][kTileBytes];
   OutputPlace outputs[C::kScans];
+  uint64_t record_ready[C::kStages];
   uint64_t stage_full[C::kStages], stage_free[C::kStages];
   uint64_t output_full[C::kScans], output_free[C::kScans];
 };

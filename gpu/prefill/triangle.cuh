@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// (I + A)^-1 for a strictly lower triangular A of 64 x 64, by one warpgroup. Warp w owns rows 16 w
-// to 16 w + 15.
+// (I + A)^-1 for a strictly lower triangular A of 64 x 64, by one warpgroup.
 //
 // Diagonal blocks of 16 by substitution in fp32, then twice the block formula
 //
@@ -25,18 +24,6 @@ namespace goldenrule::gpu::prefill {
 struct TermTiles {
   char* high;
   char* low;
-
-  __device__ __forceinline__ void store_pair(int row, int column, float x, float y) const {
-    const TwoTerms terms = two_terms(x, y);
-    *reinterpret_cast<uint32_t*>(high + pair_offset(row, column)) = terms.high;
-    *reinterpret_cast<uint32_t*>(low + pair_offset(row, column)) = terms.low;
-  }
-  __device__ __forceinline__ void store(int row, int column, float x) const {
-    const uint32_t at = piece_offset(row, column / 8) + static_cast<uint32_t>(column % 8 * 2);
-    const __nv_bfloat16 first = __float2bfloat16_rn(x);
-    *reinterpret_cast<__nv_bfloat16*>(high + at) = first;
-    *reinterpret_cast<__nv_bfloat16*>(low + at) = __float2bfloat16_rn(x - __bfloat162float(first));
-  }
 };
 
 /// A 16 x 16 block as left operand of m16n8k16.
@@ -71,6 +58,30 @@ __device__ __forceinline__ RightTerms right_block(const TermTiles& x, int row, i
   return block;
 }
 
+/// A 16 x 16 block of a tile, of which a lane holds what it holds of a product: x[4 n + e] is
+/// element e of the columns 8 n on.
+__device__ __forceinline__ void store_block(char* tile, const float (&x)[8], int row, int column,
+                                            int lane) {
+  const uint32_t pairs[4] = {bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]),
+                             bf16_pair(x[6], x[7])};
+  ptx::store_matrices(
+      ptx::shared_address(tile) + piece_offset(row + lane % 16, column / 8 + lane / 16), pairs);
+}
+/// The same in two terms.
+__device__ __forceinline__ void store_terms(const TermTiles& to, const float (&x)[8], int row,
+                                            int column, int lane) {
+  uint32_t high[4], low[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const TwoTerms terms = two_terms(x[2 * i], x[2 * i + 1]);
+    high[i] = terms.high;
+    low[i] = terms.low;
+  }
+  const uint32_t at = piece_offset(row + lane % 16, column / 8 + lane / 16);
+  ptx::store_matrices(ptx::shared_address(to.high) + at, high);
+  ptx::store_matrices(ptx::shared_address(to.low) + at, low);
+}
+
 /// C += A B for 16 x 16 blocks. Corrections are summed apart: shorter chains.
 struct BlockSum {
   float main[2][4] = {}, correction[2][4] = {};
@@ -86,6 +97,10 @@ struct BlockSum {
   [[nodiscard]] __device__ __forceinline__ float value(int n, int e) const {
     return main[n][e] + correction[n][e];
   }
+  __device__ __forceinline__ void values(float (&x)[8]) const {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x[i] = value(i / 4, i % 4);
+  }
   /// The negative of the sum as left operand.
   [[nodiscard]] __device__ __forceinline__ LeftTerms negative() const {
     LeftTerms x;
@@ -100,24 +115,21 @@ struct BlockSum {
   }
 };
 
-/// Column lane % 16 of (I + A)^-1 for a 16 x 16 block of A; x[i] is row i. Once x[j] is known every
-/// later row takes its part, so that one row waits for one product only.
-__device__ __forceinline__ void invert_diagonal_block(const float (&a)[16][16], int lane,
-                                                      float (&x)[16]) {
+/// Row `i` of (I + A)^-1 for a 16 x 16 block of A, from x (I + A) = e_i: once x[m] is known, from
+/// the last on, the columns before it take its part. `row_of(m, c)` is A[m][4 c .. 4 c + 3].
+template <class F>
+__device__ __forceinline__ void invert_unit_block(F&& row_of, int i, float (&x)[16]) {
 #pragma unroll
-  for (int i = 0; i < 16; ++i) x[i] = i == lane % 16 ? 1.f : 0.f;
+  for (int j = 0; j < 16; ++j) x[j] = j == i ? 1.f : 0.f;
 #pragma unroll
-  for (int panel = 0; panel < 16; panel += 4) {
-    float4 rows[16];
+  for (int m = 15; m > 0; --m) {
 #pragma unroll
-    for (int i = panel + 1; i < 16; ++i) rows[i] = *reinterpret_cast<const float4*>(&a[i][panel]);
+    for (int c = 0; 4 * c < m; ++c) {
+      const float4 a = row_of(m, c);
+      const float entries[4] = {a.x, a.y, a.z, a.w};
 #pragma unroll
-    for (int j = panel; j < panel + 4; ++j) {
-#pragma unroll
-      for (int i = j + 1; i < 16; ++i) {
-        const float4 row = rows[i];
-        const float factor = j % 4 == 0 ? row.x : j % 4 == 1 ? row.y : j % 4 == 2 ? row.z : row.w;
-        x[i] = fmaf(-factor, x[j], x[i]);
+      for (int e = 0; e < 4; ++e) {
+        if (4 * c + e < m) x[4 * c + e] = fmaf(-x[m], entries[e], x[4 * c + e]);
       }
     }
   }

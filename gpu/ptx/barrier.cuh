@@ -52,6 +52,19 @@ __device__ __forceinline__ void fence_async_readers() {
 #endif
 }
 
+/// The same for global memory.
+__device__ __forceinline__ void fence_async_global_readers() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+#endif
+}
+
+/// Waits until kThreads threads have come to barrier `barrier` (1 to 15) of this block.
+template <int kThreads>
+__device__ __forceinline__ void synchronize_threads(int barrier) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
+}
+
 /// Gives registers of this warpgroup back, so that each thread keeps N.
 template <int N>
 __device__ __forceinline__ void keep_registers() {

@@ -65,10 +65,24 @@ __device__ __forceinline__ void store_bulk(void* global, const void* shared, uin
 #endif
 }
 
-/// Returns when the bulk stores of this thread have read their source.
+/// Returns when the bulk stores of this thread that were committed have read their source.
 __device__ __forceinline__ void wait_for_bulk_reads() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+}
+
+/// Returns when the bulk stores of this thread are complete, and visible to it.
+__device__ __forceinline__ void wait_for_bulk_stores() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+#endif
+}
+
+/// Closes a group of bulk stores of this thread.
+__device__ __forceinline__ void commit_bulk_stores() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 #endif
 }
 

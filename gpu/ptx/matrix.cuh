@@ -47,6 +47,15 @@ __device__ __forceinline__ void store_transposed_matrices(uint32_t row_address,
 #endif
 }
 
+/// Stores what load_matrices would load (sm_90 on).
+__device__ __forceinline__ void store_matrices(uint32_t row_address, const uint32_t (&x)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(row_address),
+               "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+#endif
+}
+
 /// An 8 x 8 matrix of 16-bit elements, row g and columns 2t and 2t + 1 a lane, transposed.
 __device__ __forceinline__ uint32_t transpose(uint32_t x) {
   uint32_t y;

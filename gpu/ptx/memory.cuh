@@ -93,6 +93,17 @@ __device__ __forceinline__ int64_t load_relaxed_index(const void* data, bool wid
   return x;
 }
 
+/// A flag in global memory: what was written before a release is seen behind the acquire that reads
+/// it, by any thread of the device.
+__device__ __forceinline__ void store_release(int* p, int x) {
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
+__device__ __forceinline__ int load_acquire(const int* p) {
+  int x;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
+
 /// Asks for the line of `p` in L2; no register waits for it.
 __device__ __forceinline__ void prefetch_l2(const void* p) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(p));

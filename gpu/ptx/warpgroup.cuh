@@ -79,6 +79,27 @@ __device__ __forceinline__ void multiply_64_rows(float (&c)[32], const uint32_t*
 #endif
 }
 
+/// The same with A in shared memory, contiguous along the inner dimension.
+template <bool kAdd>
+__device__ __forceinline__ void multiply_64_shared_rows(float (&c)[32], uint64_t a, uint64_t b) {
+#if __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile(
+      "{.reg .pred add; setp.ne.b32 add, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7,"
+      "%8,%9,%10,%11,%12,%13,%14,%15,"
+      "%16,%17,%18,%19,%20,%21,%22,%23,"
+      "%24,%25,%26,%27,%28,%29,%30,%31}, "
+      "%32, %33, add, 1, 1, 0, 0;}"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
+        "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
+        "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]),
+        "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]),
+        "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
+      : "l"(a), "l"(b), "n"(kAdd ? 1 : 0));
+#endif
+}
+
 /// C (+)= A B for 128 columns, B contiguous along the columns of the result. `kAdd` false: what C
 /// held is not read.
 template <bool kAdd>
