@@ -36,7 +36,7 @@ class Copier {
     for (ChunkCursor<C> cursor(p_); cursor.valid(); cursor.advance()) {
       const ChunkPlace at = cursor.place();
       stage.wait_free(storage_.stage_free);
-      if (at.count == kChunk) {
+      if (at.count == C::kTokens) {
         if (threadIdx.x == 0) begin_boxes(at, stage.index);
       } else {
         copy_rows(at, stage.index);
@@ -47,40 +47,48 @@ class Copier {
   }
 
  private:
-  static constexpr int kBytes = (4 + C::kScans) * kTileBytes;
+  static constexpr int kValueBytes = kBytesOfTile<C::kTokens>;
+  static constexpr int kBytes =
+      (C::kChannelGates ? 0 : 4 * kTileBytes) + C::kScans * kValueBytes + C::kPreparedSize;
 
   __device__ __forceinline__ void begin_boxes(const ChunkPlace& at, int stage) {
     uint64_t& full = storage_.stage_full[stage];
-    ptx::arrive_expecting(full, kBytes + kPreparedBytes);
+    ptx::arrive_expecting(full, kBytes);
     copy_record(at, stage);
+    if constexpr (!C::kChannelGates) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      ptx::copy_box(storage_.k[stage] + half * kTileBytes, &maps_.k, half * kTileColumns, at.h,
-                    at.first, full);
-      ptx::copy_box(storage_.q[stage] + half * kTileBytes, &maps_.q, half * kTileColumns, at.h,
-                    at.first, full);
+      for (int half = 0; half < 2; ++half) {
+        ptx::copy_box(storage_.k[stage] + half * kTileBytes, &maps_.k, half * kTileColumns, at.h,
+                      at.first, full);
+        ptx::copy_box(storage_.q[stage] + half * kTileBytes, &maps_.q, half * kTileColumns, at.h,
+                      at.first, full);
+      }
     }
 #pragma unroll
     for (int i = 0; i < C::kScans; ++i) {
-      ptx::copy_box(storage_.v[stage] + i * kTileBytes, &maps_.v, at.first_value + i * kTileColumns,
-                    at.hv, at.first, full);
+      ptx::copy_box(storage_.v[stage] + i * kValueBytes, &maps_.v,
+                    at.first_value + i * kTileColumns, at.hv, at.first, full);
     }
   }
   __device__ __forceinline__ void copy_record(const ChunkPlace& at, int stage) {
-    ptx::copy_bulk(&storage_.prepared[stage], record_of(p_, at.record, at.hv), kPreparedBytes,
-                   storage_.stage_full[stage]);
+    ptx::copy_bulk(&storage_.prepared[stage], record_of<C::kRecordSize>(p_, at.record, at.hv),
+                   C::kPreparedSize, storage_.stage_full[stage]);
   }
   __device__ __forceinline__ void copy_rows(const ChunkPlace& at, int stage) {
-    copy_tiles<2, 32>(storage_.k[stage], token_row(p_.k, 0, at.first, at.h), p_.k.token, at.count);
-    copy_tiles<2, 32>(storage_.q[stage], token_row(p_.q, 0, at.first, at.h), p_.q.token, at.count);
-    copy_tiles<C::kScans, 32>(storage_.v[stage],
-                              token_row(p_.v, 0, at.first, at.hv) + at.first_value * 2, p_.v.token,
-                              at.count);
+    if constexpr (!C::kChannelGates) {
+      copy_tiles<2, 32>(storage_.k[stage], token_row(p_.k, 0, at.first, at.h), p_.k.token,
+                        at.count);
+      copy_tiles<2, 32>(storage_.q[stage], token_row(p_.q, 0, at.first, at.h), p_.q.token,
+                        at.count);
+    }
+    copy_tiles<C::kScans, 32, C::kTokens>(storage_.v[stage],
+                                          token_row(p_.v, 0, at.first, at.hv) + at.first_value * 2,
+                                          p_.v.token, at.count);
     ptx::wait_for_copies();
     ptx::fence_async_readers();
     __syncwarp();
     if (threadIdx.x != 0) return;
-    ptx::arrive_expecting(storage_.stage_full[stage], kPreparedBytes);
+    ptx::arrive_expecting(storage_.stage_full[stage], C::kPreparedSize);
     copy_record(at, stage);
   }
 
@@ -106,7 +114,7 @@ __device__ __forceinline__ void write_outputs(const Params& p, const TileMaps& m
         continue;
       }
       const int lane = hidden_lane();
-      if (to.count == kChunk) {
+      if (to.count == C::kTokens) {
         if (lane == 0) {
           ptx::store_box(&maps.o, to.first_value, to.hv, to.first, storage.o[i]);
           ptx::wait_for_bulk_reads();

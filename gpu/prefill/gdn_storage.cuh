@@ -27,6 +27,9 @@ struct alignas(16) Factors {
 struct alignas(1024) PreparedChunk {
   char t[kTileBytes], p[kTileBytes];
   Factors factors;
+
+  [[nodiscard]] __device__ __forceinline__ const char* t_tile() const { return t; }
+  [[nodiscard]] __device__ __forceinline__ const char* p_tile() const { return p; }
 };
 inline constexpr int kPreparedBytes = 2 * kTileBytes + static_cast<int>(sizeof(Factors));
 
@@ -42,9 +45,9 @@ struct alignas(16) ChunkInputs {
 inline constexpr int kRecordInputs = (kPreparedBytes + 127) / 128 * 128;
 inline constexpr int kRecordBytes = (kRecordInputs + int{sizeof(ChunkInputs)} + 127) / 128 * 128;
 
+template <int kBytes = kRecordBytes>
 __device__ __forceinline__ char* record_of(const Params& p, int record, int hv) {
-  return static_cast<char*>(p.workspace) +
-         (static_cast<int64_t>(record) * p.HV + hv) * kRecordBytes;
+  return static_cast<char*>(p.workspace) + (static_cast<int64_t>(record) * p.HV + hv) * kBytes;
 }
 
 /// Entries of the columns before block w (w = 1, 2, 3) begin at 8 w (w - 1).
@@ -78,7 +81,11 @@ struct alignas(1024) PreparationStorage {
 template <int kScanGroups, bool kWithCheckpoints>
 struct ScanConfig {
   static constexpr bool kCheckpoints = kWithCheckpoints;
+  static constexpr bool kChannelGates = false;
   static constexpr int kTokens = kChunk;
+  using Prepared = PreparedChunk;
+  static constexpr int kPreparedSize = kPreparedBytes;
+  static constexpr int kRecordSize = kRecordBytes;
   static constexpr int kScans = kScanGroups;
   static constexpr int kStages = 3;
   static constexpr int kBlockValues = kScans * kTileColumns;
@@ -95,14 +102,24 @@ struct alignas(16) OutputPlace {
 };
 inline constexpr int kNoMoreChunks = -1;
 
-/// Who passes what to whom: copier --(stage)--> scans --(o)--> writer.
+/// What a scan with one gate per head needs beside a record, and what one with a gate per channel,
+/// whose records hold all of k and q that it reads.
 template <class C>
-struct ScanStorage {
+struct KeyStages {
   alignas(1024) char k[C::kStages][2 * kTileBytes];
   char q[C::kStages][2 * kTileBytes];
-  char v[C::kStages][C::kScans * kTileBytes];
-  PreparedChunk prepared[C::kStages];
-  char o[C::kScans][kTileBytes];
+};
+template <class C>
+requires C::kChannelGates struct KeyStages<C> {
+  alignas(1024) float no_decay[kHeadKeys];  ///< ones
+};
+
+/// Who passes what to whom: copier --(stage)--> scans --(o)--> writer.
+template <class C>
+struct ScanStorage : KeyStages<C> {
+  alignas(1024) char v[C::kStages][C::kScans * kBytesOfTile<C::kTokens>];
+  typename C::Prepared prepared[C::kStages];
+  char o[C::kScans][kBytesOfTile<C::kTokens>];
   OutputPlace outputs[C::kScans];
   uint64_t stage_full[C::kStages], stage_free[C::kStages];
   uint64_t output_full[C::kScans], output_free[C::kScans];
