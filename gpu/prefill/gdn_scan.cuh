@@ -19,6 +19,7 @@
 // the chain rounds and scales: the first half of S q while X is made, the second while Z is, and
 // Z P while the new state is rounded. Nothing runs over the end of a chunk: ptxas then loses track
 // of which registers are in use and serializes all products (C7514).
+// Length: one class, whose steps hand each other registers, for both kinds of gates.
 #pragma once
 
 #include "gpu/prefill/chunks.cuh"
