@@ -2,7 +2,7 @@
 //
 // Which chunks a block works through, in the order in which all of its roles pass them. An item is
 // one value head of one sequence, C::kScans tiles of its values; a block takes every gridDim.x-th
-// item. Chunks end at multiples of kChunk tokens of their sequence and at its checkpoints, so they
+// item. Chunks end at multiples of kTokens tokens of their sequence and at its checkpoints, so they
 // may be short anywhere; what a sequence's chunks are depends on its own length and checkpoints.
 #pragma once
 
@@ -12,8 +12,9 @@
 
 namespace goldenrule::gpu::prefill {
 
-/// The place of the first record of sequence n in the workspace. Its chunks, ceil(count / 64) and
-/// one more for each checkpoint, end before the first record of the next sequence.
+/// The place of the first record of sequence n in the workspace. Its chunks, ceil(count /
+/// kTokens) and one more for each checkpoint, end before the first record of the next sequence.
+template <int kTokens = kChunk>
 __device__ __forceinline__ int first_record(const Params& p, int n) {
   const int tokens = tokens_of(p, n).first;
   const int rows =
@@ -21,12 +22,13 @@ __device__ __forceinline__ int first_record(const Params& p, int n) {
           ? 0
           : static_cast<int>(clamped(load_index(p.cu_checkpoints, p.wide_cu_checkpoints, n), 0,
                                      p.checkpoint_rows));
-  return tokens / kChunk + n + rows;
+  return tokens / kTokens + n + rows;
 }
 /// How many records there are room for.
-GOLDENRULE_GPU_BOTH inline int64_t record_count(int64_t total, int64_t sequences,
-                                                int64_t checkpoint_rows) {
-  return total / kChunk + sequences + checkpoint_rows;
+template <int kTokens = kChunk>
+GOLDENRULE_GPU_BOTH int64_t record_count(int64_t total, int64_t sequences,
+                                         int64_t checkpoint_rows) {
+  return total / kTokens + sequences + checkpoint_rows;
 }
 
 /// One value head of one sequence, values from first_value on.
@@ -129,7 +131,7 @@ class ChunkCursor {
         index_(static_cast<int>(blockIdx.x)),
         item_(item_of<C>(p, min(index_, p.items - 1))),
         chunks_(p, item_),
-        record_(first_record(p, item_.n)) {
+        record_(first_record<C::kTokens>(p, item_.n)) {
     find();
   }
   [[nodiscard]] __device__ __forceinline__ bool valid() const { return index_ < p_.items; }
@@ -154,7 +156,7 @@ class ChunkCursor {
       if (!valid()) return;
       item_ = item_of<C>(p_, index_);
       chunks_ = ChunksOf<C>(p_, item_);
-      record_ = first_record(p_, item_.n);
+      record_ = first_record<C::kTokens>(p_, item_.n);
     }
     chunks_.start();
   }
@@ -167,20 +169,20 @@ class ChunkCursor {
 };
 
 /// The chunk of record `record`, counted over the records of all sequences; none: count = 0.
-template <bool kCheckpoints>
+template <bool kCheckpoints, int kTokens = kChunk>
 __device__ __forceinline__ ChunkPlace place_of_record(const Params& p, int record, int hv) {
   // The last sequence whose records begin at or before this one.
   int low = 0, high = p.N;
   while (high - low > 1) {
     const int middle = (low + high) / 2;
-    (first_record(p, middle) <= record ? low : high) = middle;
+    (first_record<kTokens>(p, middle) <= record ? low : high) = middle;
   }
   ChunkPlace place{
       .first = 0, .count = 0, .hv = hv, .h = qk_head(p, hv), .first_value = 0, .record = record};
   const Item item{low, hv, place.h, 0, tokens_of(p, low), start_slot(p, low)};
-  const int skip = record - first_record(p, low);
+  const int skip = record - first_record<kTokens>(p, low);
   if (skip < 0) return place;  // before the first sequence
-  std::conditional_t<kCheckpoints, Chunks<kChunk>, PlainChunks<kChunk>> chunks(p, item);
+  std::conditional_t<kCheckpoints, Chunks<kTokens>, PlainChunks<kTokens>> chunks(p, item);
   chunks.skip(skip);
   if (!chunks.done()) {
     chunks.start();

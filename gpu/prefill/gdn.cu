@@ -121,7 +121,7 @@ Problem launch(Launch& call) {
   gdn.units = units_of(p, gdn.records);
   Problem problem;
   if (p.total > 0) {
-    problem = make_tile_maps(p, gdn.maps);
+    problem = make_tile_maps(p, kChunk, gdn.maps);
     const std::int64_t blocks = std::int64_t{gdn.records} * p.HV;
     if (problem.ok()) {
       problem = call.kernel(with_checkpoints ? kGatesWithCheckpoints : kGates,

@@ -10,9 +10,7 @@
 #pragma once
 
 #include "gpu/prefill/gdn_prepare.cuh"
-#include "gpu/prefill/gdn_scan.cuh"
-#include "gpu/prefill/gdn_service.cuh"
-#include "gpu/ptx/grid_dependency.cuh"
+#include "gpu/prefill/scan_block.cuh"
 
 namespace goldenrule::gpu::prefill {
 
@@ -70,39 +68,10 @@ __global__ void __launch_bounds__(kPreparationThreads, 1)
 }
 
 template <class C>
-__device__ __forceinline__ void initialize_barriers(ScanStorage<C>& s) {
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < C::kStages; ++i) {
-      ptx::initialize_barrier(s.record_ready[i], 1);
-      ptx::initialize_barrier(s.stage_full[i], 32);
-      ptx::initialize_barrier(s.stage_free[i], 4 * C::kScans);
-    }
-    for (int i = 0; i < C::kScans; ++i) {
-      ptx::initialize_barrier(s.output_full[i], 4);
-      ptx::initialize_barrier(s.output_free[i], 1);
-    }
-  }
-  ptx::fence_async_readers();
-  __syncthreads();
-}
-
-template <class C>
 __global__ void __launch_bounds__(C::kThreads, 1)
     prefill_gdn_scan(const __grid_constant__ GdnCall call) {
 #if __CUDA_ARCH_FEAT_SM90_ALL
-  extern __shared__ __align__(1024) char memory[];
-  auto& storage = *reinterpret_cast<ScanStorage<C>*>(memory);
-  initialize_barriers(storage);
-  const int group = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / C::kGroup, 0);
-  if (group == 0) {
-    if constexpr (C::kScans > 1) ptx::keep_registers<C::kServiceRegisters>();
-    serve(call.params, call.maps, storage);
-  } else {
-    if constexpr (C::kScans > 1) ptx::take_registers<C::kScanRegisters>();
-    GdnScan<C>(call.params, storage, group - 1).run();
-  }
-  __syncwarp();  // a lane that waits here would hold up those of its warp that still work
-  ptx::wait_for_dependencies();
+  scan_block<C>(call.params, call.maps);
 #endif
 }
 

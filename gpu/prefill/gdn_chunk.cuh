@@ -272,9 +272,6 @@ class ChunkPreparation {
       store_piece(s_.prepared[e].t + at, gated);
     }
   }
-  __device__ __forceinline__ static void store_piece(char* to, const uint32_t (&x)[4]) {
-    *reinterpret_cast<uint4*>(to) = make_uint4(x[0], x[1], x[2], x[3]);
-  }
 
   /// Block (1, 0) or (3, 2) of T, of which the last merge needs both.
   __device__ __forceinline__ void merge_pair(int e, int row) {

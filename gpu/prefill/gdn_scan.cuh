@@ -8,6 +8,10 @@
 //     O   = query_decay (S q) + Z P             Z as bf16
 //     S  <- e^G_C S + (update Z) k              the product's left operand as bf16
 //
+// With a gate per channel (C::kChannelGates) decays, norms, beta and scale are part of the operands
+// of a record (kda_prepare.cuh): the same without the factors key_decay, query_decay and update,
+// and e^G_C is one number for each channel, a column of S^T.
+//
 // Columns of X, Z and O are tokens, so all three are left operands of the next product without
 // leaving their registers.
 //
@@ -15,6 +19,7 @@
 // the chain rounds and scales: the first half of S q while X is made, the second while Z is, and
 // Z P while the new state is rounded. Nothing runs over the end of a chunk: ptxas then loses track
 // of which registers are in use and serializes all products (C7514).
+// Length: one class, whose steps hand each other registers, for both kinds of gates.
 #pragma once
 
 #include "gpu/prefill/chunks.cuh"
@@ -41,7 +46,11 @@ class GdnScan {
   }
 
  private:
-  static constexpr int kEarlySteps = 4;  ///< of S q: as long as it takes to make X
+  using Prepared = typename C::Prepared;
+  static constexpr int kEarlySteps = 4;         ///< of S q: as long as it takes to make X
+  static constexpr int kHeld = C::kTokens / 2;  ///< elements of X, Z and O in a lane
+  /// e^G_C, or where the lanes find it for their channels.
+  using Decay = std::conditional_t<C::kChannelGates, const float*, float>;
 
   __device__ __forceinline__ void scan(const Item& item) {
     OutputPlace before{0, item.hv, item.first_value + tile_ * kTileColumns, 0};
@@ -52,10 +61,10 @@ class GdnScan {
     const StateLane lane{item.first_value + tile_ * kTileColumns + 16 * warp_ + g_, 2 * t_};
     float state[kStateRegisters];
     load_state(p_, item.start, item.hv, lane, state);
-    uint32_t written[16], operand[32];
+    uint32_t written[kHeld / 2], operand[32];
     as_operand(state, operand);
 #pragma unroll
-    for (int i = 0; i < 16; ++i) written[i] = 0;
+    for (int i = 0; i < kHeld / 2; ++i) written[i] = 0;
     ChunksOf<C> chunks(p_, item);
     if (!chunks.done()) begin_next();
     stores_ = true;
@@ -79,11 +88,33 @@ class GdnScan {
   /// Waits for the next chunk; in the shadow of the products of the one before.
   __device__ __forceinline__ void begin_next() {
     stage_.wait_full(storage_.stage_full);
-    next_decay_ = storage_.prepared[stage_.index].factors.decay;
+    if constexpr (C::kChannelGates) {
+      next_decay_ = storage_.prepared[stage_.index].decay;
+    } else {
+      next_decay_ = storage_.prepared[stage_.index].factors.decay;
+    }
   }
-  __device__ __forceinline__ static void decay(float (&state)[kStateRegisters], float by) {
+  __device__ __forceinline__ Decay no_decay() const {
+    if constexpr (C::kChannelGates) {
+      return storage_.no_decay;
+    } else {
+      return 1.f;
+    }
+  }
+  __device__ __forceinline__ void decay(float (&state)[kStateRegisters], Decay by) const {
 #pragma unroll
-    for (int i = 0; i < kStateRegisters; ++i) state[i] *= by;
+    for (int i = 0; i < kStateRegisters; i += 4) {
+      float2 x;
+      if constexpr (C::kChannelGates) {
+        x = *reinterpret_cast<const float2*>(by + 2 * i + 2 * t_);
+      } else {
+        x = make_float2(by, by);
+      }
+      state[i] *= x.x;
+      state[i + 1] *= x.y;
+      state[i + 2] *= x.x;
+      state[i + 3] *= x.y;
+    }
   }
 
   /// The state after begin() tokens, to checkpoints and behind the last token to its slot. One code
@@ -111,14 +142,15 @@ class GdnScan {
   /// chunk before, which is handed over while the last products run; so is the next chunk begun,
   /// and the state decayed for it unless it is wanted as it is (stores_).
   __device__ __forceinline__ void pass_chunk(float (&state)[kStateRegisters],
-                                             uint32_t (&operand)[32], uint32_t (&written)[16],
+                                             uint32_t (&operand)[32],
+                                             uint32_t (&written)[kHeld / 2],
                                              const OutputPlace& before, ChunksOf<C>& chunks) {
     const int stage = stage_.index;
-    const PreparedChunk& prepared = storage_.prepared[stage];
-    float y[32], out[32];
-    uint32_t x[16];
+    const Prepared& prepared = storage_.prepared[stage];
+    float y[kHeld], out[kHeld];
+    uint32_t x[kHeld / 2];
     make_z(operand, y, x, out, prepared);
-    begin_update(y, x, state, prepared.factors);
+    begin_update(y, x, state, prepared);
     begin_own_output(out, x, prepared);
     hand_over_output(written, before);
     chunks.pass();
@@ -128,7 +160,7 @@ class GdnScan {
       if (!stores_) chunks.start();
       begin_next();
     }
-    const float by = stores_ ? 1.f : next_decay_;
+    const Decay by = stores_ ? no_decay() : next_decay_;
     ptx::wait_for_products_but<1>();
     ptx::hold(state);
     as_operand(state, operand);
@@ -141,10 +173,11 @@ class GdnScan {
   }
 
   /// Z in `y`, on the way through X; S q runs beside it, its second half still at the end.
-  __device__ __forceinline__ void make_z(uint32_t (&operand)[32], float (&y)[32], uint32_t (&x)[16],
-                                         float (&out)[32], const PreparedChunk& prepared) {
-    const char* k = storage_.k[stage_.index];
-    const char* q = storage_.q[stage_.index];
+  __device__ __forceinline__ void make_z(uint32_t (&operand)[32], float (&y)[kHeld],
+                                         uint32_t (&x)[kHeld / 2], float (&out)[kHeld],
+                                         const Prepared& prepared) {
+    const char* k = key_tiles(prepared);
+    const char* q = query_tiles(prepared);
     ptx::hold(operand);
     ptx::arrange_products();
     multiply_state<0, kKeySteps>(y, operand, k);
@@ -152,62 +185,97 @@ class GdnScan {
     multiply_state<0, kEarlySteps>(out, operand, q);
     ptx::commit_products();
     load_values(x);
-    float2 factors[8];
-    load_factors(prepared.factors.key_decay, factors);
-    ptx::wait_for_products_but<1>();
-    ptx::hold(y);
-    subtract_from_values(y, x, factors);
+    if constexpr (C::kChannelGates) {
+      ptx::wait_for_products_but<1>();
+      ptx::hold(y);
+      subtract_from_values(y, x);
+    } else {
+      float2 factors[8];
+      load_factors(prepared.factors.key_decay, factors);
+      ptx::wait_for_products_but<1>();
+      ptx::hold(y);
+      subtract_from_values(y, x, factors);
+    }
     as_operand(y, x);
     ptx::hold(x);
     ptx::hold(y);
     ptx::arrange_products();
-    multiply_tokens(y, x, prepared.t);
+    multiply_tokens(y, x, prepared.t_tile());
     ptx::commit_products();
     multiply_state<kEarlySteps, kKeySteps>(out, operand, q);
     ptx::commit_products();
   }
 
   /// Begins S += (update Z) k; Z as operand is left in `x`.
-  __device__ __forceinline__ void begin_update(float (&y)[32], uint32_t (&x)[16],
-                                               float (&state)[kStateRegisters], const Factors& f) {
-    float2 factors[8];
-    load_factors(f.update, factors);
-    ptx::wait_for_products_but<1>();
-    ptx::hold(y);
-    as_operand(y, x);
-    scale_columns(y, factors);
-    uint32_t update[16];
-    as_operand(y, update);
-    ptx::hold(x);
-    ptx::hold(update);
-    ptx::hold(state);
-    ptx::arrange_products();
-    add_outer_products(state, update, storage_.k[stage_.index]);
+  __device__ __forceinline__ void begin_update(float (&y)[kHeld], uint32_t (&x)[kHeld / 2],
+                                               float (&state)[kStateRegisters],
+                                               const Prepared& prepared) {
+    if constexpr (C::kChannelGates) {
+      ptx::wait_for_products_but<1>();
+      ptx::hold(y);
+      as_operand(y, x);
+      ptx::hold(x);
+      ptx::hold(state);
+      ptx::arrange_products();
+      add_outer_products(state, x, prepared.update);
+    } else {
+      float2 factors[8];
+      load_factors(prepared.factors.update, factors);
+      ptx::wait_for_products_but<1>();
+      ptx::hold(y);
+      as_operand(y, x);
+      scale_columns(y, factors);
+      uint32_t update[16];
+      as_operand(y, update);
+      ptx::hold(x);
+      ptx::hold(update);
+      ptx::hold(state);
+      ptx::arrange_products();
+      add_outer_products(state, update, storage_.k[stage_.index]);
+    }
     ptx::commit_products();
   }
 
   /// Begins O += Z P behind S q.
-  __device__ __forceinline__ void begin_own_output(float (&out)[32], const uint32_t (&x)[16],
-                                                   const PreparedChunk& prepared) {
-    float2 factors[8];
-    load_factors(prepared.factors.query_decay, factors);
-    ptx::wait_for_products_but<1>();
-    ptx::hold(out);
-    scale_columns(out, factors);
-    ptx::hold(out);
-    ptx::arrange_products();
-    multiply_tokens(out, x, prepared.p);
+  __device__ __forceinline__ void begin_own_output(float (&out)[kHeld],
+                                                   const uint32_t (&x)[kHeld / 2],
+                                                   const Prepared& prepared) {
+    if constexpr (!C::kChannelGates) {
+      float2 factors[8];
+      load_factors(prepared.factors.query_decay, factors);
+      ptx::wait_for_products_but<1>();
+      ptx::hold(out);
+      scale_columns(out, factors);
+      ptx::hold(out);
+      ptx::arrange_products();
+    }
+    multiply_tokens(out, x, prepared.p_tile());
     ptx::commit_products();
   }
 
+  __device__ __forceinline__ const char* key_tiles(const Prepared& prepared) const {
+    if constexpr (C::kChannelGates) {
+      return prepared.keys();
+    } else {
+      return storage_.k[stage_.index];
+    }
+  }
+  __device__ __forceinline__ const char* query_tiles(const Prepared& prepared) const {
+    if constexpr (C::kChannelGates) {
+      return prepared.queries();
+    } else {
+      return storage_.q[stage_.index];
+    }
+  }
+
   /// The tile of V in the layout of X.
-  __device__ __forceinline__ void load_values(uint32_t (&v)[16]) const {
-    const uint32_t tile =
-        ptx::shared_address(storage_.v[stage_.index]) + static_cast<uint32_t>(tile_ * kTileBytes);
+  __device__ __forceinline__ void load_values(uint32_t (&v)[kHeld / 2]) const {
+    const uint32_t tile = ptx::shared_address(storage_.v[stage_.index]) +
+                          static_cast<uint32_t>(tile_ * kBytesOfTile<C::kTokens>);
     const int row = lane_ / 16 * 8 + lane_ % 8;
     const int piece = 2 * warp_ + lane_ / 8 % 2;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < C::kTokens / 16; ++i) {
       uint32_t x[4];
       ptx::load_transposed_matrices(x, tile + piece_offset(16 * i + row, piece));
 #pragma unroll
@@ -226,7 +294,7 @@ class GdnScan {
 
   /// Hands the output of a chunk to the writer, rows of tokens; before the first chunk there is
   /// none.
-  __device__ __forceinline__ void hand_over_output(const uint32_t (&out)[16],
+  __device__ __forceinline__ void hand_over_output(const uint32_t (&out)[kHeld / 2],
                                                    const OutputPlace& to) {
     if (to.count == 0) return;
     output_.wait_free(storage_.output_free[tile_]);
@@ -234,7 +302,7 @@ class GdnScan {
     const int row = lane_ / 16 * 8 + lane_ % 8;
     const int piece = 2 * warp_ + lane_ / 8 % 2;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < C::kTokens / 16; ++i) {
       uint32_t x[4];
 #pragma unroll
       for (int m = 0; m < 4; ++m) x[m] = out[4 * i + m];
@@ -267,7 +335,7 @@ class GdnScan {
   int g_ = lane_ / 4, t_ = lane_ % 4;
   Ring<C::kStages> stage_;
   Ring<1> output_;
-  float next_decay_ = 1.f;
+  Decay next_decay_ = no_decay();
   bool stores_ = false;
 };
 

@@ -36,41 +36,48 @@ class Copier {
     for (ChunkCursor<C> cursor(p_); cursor.valid(); cursor.advance()) {
       const ChunkPlace at = cursor.place();
       stage.wait_free(storage_.stage_free);
-      if (at.count == kChunk) {
+      if (at.count == C::kTokens) {
         if (threadIdx.x == 0) begin_boxes(at, stage.index);
       } else {
         copy_rows(at, stage.index);
       }
-      begin_record(at, stage, at.count == kChunk ? kBytes : 0);
+      begin_record(at, stage, at.count == C::kTokens ? kBytes : 0);
       __syncwarp();
       stage.advance();
     }
   }
 
  private:
-  static constexpr int kBytes = (4 + C::kScans) * kTileBytes;
+  static constexpr int kValueBytes = kBytesOfTile<C::kTokens>;
+  static constexpr int kBytes = (C::kChannelGates ? 0 : 4 * kTileBytes) + C::kScans * kValueBytes;
 
   __device__ __forceinline__ void begin_boxes(const ChunkPlace& at, int stage) {
     uint64_t& full = storage_.stage_full[stage];
+    if constexpr (!C::kChannelGates) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      ptx::copy_box(storage_.k[stage] + half * kTileBytes, &maps_.k, half * kTileColumns, at.h,
-                    at.first, full);
-      ptx::copy_box(storage_.q[stage] + half * kTileBytes, &maps_.q, half * kTileColumns, at.h,
-                    at.first, full);
+      for (int half = 0; half < 2; ++half) {
+        ptx::copy_box(storage_.k[stage] + half * kTileBytes, &maps_.k, half * kTileColumns, at.h,
+                      at.first, full);
+        ptx::copy_box(storage_.q[stage] + half * kTileBytes, &maps_.q, half * kTileColumns, at.h,
+                      at.first, full);
+      }
     }
 #pragma unroll
     for (int i = 0; i < C::kScans; ++i) {
-      ptx::copy_box(storage_.v[stage] + i * kTileBytes, &maps_.v, at.first_value + i * kTileColumns,
-                    at.hv, at.first, full);
+      ptx::copy_box(storage_.v[stage] + i * kValueBytes, &maps_.v,
+                    at.first_value + i * kTileColumns, at.hv, at.first, full);
     }
   }
   __device__ __forceinline__ void copy_rows(const ChunkPlace& at, int stage) {
-    copy_tiles<2, 32>(storage_.k[stage], token_row(p_.k, 0, at.first, at.h), p_.k.token, at.count);
-    copy_tiles<2, 32>(storage_.q[stage], token_row(p_.q, 0, at.first, at.h), p_.q.token, at.count);
-    copy_tiles<C::kScans, 32>(storage_.v[stage],
-                              token_row(p_.v, 0, at.first, at.hv) + at.first_value * 2, p_.v.token,
-                              at.count);
+    if constexpr (!C::kChannelGates) {
+      copy_tiles<2, 32>(storage_.k[stage], token_row(p_.k, 0, at.first, at.h), p_.k.token,
+                        at.count);
+      copy_tiles<2, 32>(storage_.q[stage], token_row(p_.q, 0, at.first, at.h), p_.q.token,
+                        at.count);
+    }
+    copy_tiles<C::kScans, 32, C::kTokens>(storage_.v[stage],
+                                          token_row(p_.v, 0, at.first, at.hv) + at.first_value * 2,
+                                          p_.v.token, at.count);
     ptx::wait_for_copies();
     ptx::fence_async_readers();
   }
@@ -82,10 +89,10 @@ class Copier {
       ptx::arrive(full);
       return;
     }
-    stage.wait_full(storage_.record_ready);
-    ptx::arrive_expecting(full, bytes + kPreparedBytes);
-    ptx::copy_bulk(&storage_.prepared[stage.index], record_of(p_, at.record, at.hv), kPreparedBytes,
-                   full);
+    if constexpr (C::kFollows) stage.wait_full(storage_.record_ready);
+    ptx::arrive_expecting(full, bytes + C::kPreparedSize);
+    ptx::copy_bulk(&storage_.prepared[stage.index], record_of<C::kRecordSize>(p_, at.record, at.hv),
+                   C::kPreparedSize, full);
   }
 
   const Params& p_;
@@ -102,7 +109,7 @@ __device__ __forceinline__ void watch_records(const Params& p, ScanStorage<C>& s
   for (ChunkCursor<C> cursor(p); cursor.valid(); cursor.advance()) {
     const ChunkPlace at = cursor.place();
     stage.wait_free(storage.stage_full);  // the chunk before in this stage has come
-    const RecordHead& head = head_of(record_of(p, at.record, at.hv));
+    const RecordHead& head = head_of(record_of<C::kRecordSize>(p, at.record, at.hv));
     while (ptx::load_acquire(&head.ready) == 0) {
     }
     ptx::fence_async_global_readers();
@@ -128,7 +135,7 @@ __device__ __forceinline__ void write_outputs(const Params& p, const TileMaps& m
         continue;
       }
       const int lane = hidden_lane();
-      if (to.count == kChunk) {
+      if (to.count == C::kTokens) {
         if (lane == 0) {
           ptx::store_box(&maps.o, to.first_value, to.hv, to.first, storage.o[i]);
           ptx::commit_bulk_stores();
@@ -156,7 +163,9 @@ __device__ __forceinline__ void serve(const Params& p, const TileMaps& maps,
   const int warp = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp == 0) Copier<C>(p, maps, storage).run();
   if (warp == 1) write_outputs(p, maps, storage);
-  if (warp == 2 && threadIdx.x % 32 == 0) watch_records(p, storage);
+  if constexpr (C::kFollows) {
+    if (warp == 2 && threadIdx.x % 32 == 0) watch_records(p, storage);
+  }
 }
 
 }  // namespace goldenrule::gpu::prefill

@@ -27,6 +27,9 @@ struct alignas(16) Factors {
 struct alignas(1024) PreparedChunk {
   char t[kTileBytes], p[kTileBytes];
   Factors factors;
+
+  [[nodiscard]] __device__ __forceinline__ const char* t_tile() const { return t; }
+  [[nodiscard]] __device__ __forceinline__ const char* p_tile() const { return p; }
 };
 inline constexpr int kPreparedBytes = 2 * kTileBytes + static_cast<int>(sizeof(Factors));
 
@@ -56,9 +59,10 @@ struct alignas(256) Tickets {
 __device__ __forceinline__ Tickets& tickets_of(const Params& p) {
   return *static_cast<Tickets*>(p.workspace);
 }
+template <int kBytes = kRecordBytes>
 __device__ __forceinline__ char* record_of(const Params& p, int record, int hv) {
   return static_cast<char*>(p.workspace) + sizeof(Tickets) +
-         (static_cast<int64_t>(record) * p.HV + hv) * kRecordBytes;
+         (static_cast<int64_t>(record) * p.HV + hv) * kBytes;
 }
 __device__ __forceinline__ RecordHead& head_of(char* record) {
   return *reinterpret_cast<RecordHead*>(record + kRecordHead);
@@ -112,7 +116,12 @@ inline constexpr int kPreparationThreads = kPreparationGroups * (128 + 32);
 template <int kScanGroups, bool kWithCheckpoints>
 struct ScanConfig {
   static constexpr bool kCheckpoints = kWithCheckpoints;
+  static constexpr bool kChannelGates = false;
+  static constexpr bool kFollows = true;  ///< waits for records one by one, not for their kernel
   static constexpr int kTokens = kChunk;
+  using Prepared = PreparedChunk;
+  static constexpr int kPreparedSize = kPreparedBytes;
+  static constexpr int kRecordSize = kRecordBytes;
   static constexpr int kScans = kScanGroups;
   static constexpr int kStages = 3;
   static constexpr int kBlockValues = kScans * kTileColumns;
@@ -129,14 +138,24 @@ struct alignas(16) OutputPlace {
 };
 inline constexpr int kNoMoreChunks = -1;
 
-/// Who passes what to whom: watcher --(ready)--> copier --(stage)--> scans --(o)--> writer.
+/// What a scan with one gate per head needs beside a record, and what one with a gate per channel,
+/// whose records hold all of k and q that it reads.
 template <class C>
-struct ScanStorage {
+struct KeyStages {
   alignas(1024) char k[C::kStages][2 * kTileBytes];
   char q[C::kStages][2 * kTileBytes];
-  char v[C::kStages][C::kScans * kTileBytes];
-  PreparedChunk prepared[C::kStages];
-  char o[C::kScans][kTileBytes];
+};
+template <class C>
+requires C::kChannelGates struct KeyStages<C> {
+  alignas(1024) float no_decay[kHeadKeys];  ///< ones
+};
+
+/// Who passes what to whom: watcher --(ready)--> copier --(stage)--> scans --(o)--> writer.
+template <class C>
+struct ScanStorage : KeyStages<C> {
+  alignas(1024) char v[C::kStages][C::kScans * kBytesOfTile<C::kTokens>];
+  typename C::Prepared prepared[C::kStages];
+  char o[C::kScans][kBytesOfTile<C::kTokens>];
   OutputPlace outputs[C::kScans];
   uint64_t record_ready[C::kStages];
   uint64_t stage_full[C::kStages], stage_free[C::kStages];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The products of a scan: left operands in registers, right operands tiles in shared memory, and
-// what is done to a result [64 values x 64 tokens] between two of them. Columns are tokens, so
+// what is done to a result [64 values x tokens] between two of them. A lane holds N elements of a
+// result for 2 N tokens. Columns are tokens, so
 // factors of tokens multiply columns; lane t of four holds columns 8 n + 2 t and 8 n + 2 t + 1.
 #pragma once
 
@@ -12,7 +13,6 @@
 namespace goldenrule::gpu::prefill {
 
 inline constexpr int kKeySteps = kHeadKeys / 16;  ///< of a product over the channels
-inline constexpr int kTokenSteps = kChunk / 16;   ///< of a product over the tokens of a chunk
 
 /// Left operand of 16 columns per four registers.
 template <int N>
@@ -21,42 +21,64 @@ __device__ __forceinline__ void as_operand(const float (&x)[N], uint32_t (&a)[N 
   for (int i = 0; i < N / 2; ++i) a[i] = bf16_pair(x[2 * i], x[2 * i + 1]);
 }
 
+/// C (+)= A B^T for one step, a row of B for each token.
+template <bool kAdd, int N>
+__device__ __forceinline__ void multiply_rows(float (&c)[N], const uint32_t* a, uint64_t b) {
+  static_assert(N == 32 || N == 16, "chunks of 64 or 32 tokens");
+  if constexpr (N == 32) {
+    ptx::multiply_64_rows<kAdd>(c, a, b);
+  } else {
+    ptx::multiply_32_rows<kAdd>(c, a, b);
+  }
+}
+
 /// C (+)= S B^T over channels 16 kFrom to 16 kTo - 1.
-template <int kFrom, int kTo>
-__device__ __forceinline__ void multiply_state(float (&c)[32], const uint32_t (&operand)[32],
+template <int kFrom, int kTo, int N>
+__device__ __forceinline__ void multiply_state(float (&c)[N], const uint32_t (&operand)[32],
                                                const char* tile) {
   const uint64_t rows = rows_descriptor(ptx::shared_address(tile));
 #pragma unroll
   for (int s = kFrom; s < kTo; ++s) {
     const uint64_t step = advanced(rows, column_step(s));
     if (s == 0) {
-      ptx::multiply_64_rows<false>(c, operand, step);
+      multiply_rows<false>(c, operand, step);
     } else {
-      ptx::multiply_64_rows<true>(c, operand + 4 * s, step);
+      multiply_rows<true>(c, operand + 4 * s, step);
     }
   }
 }
 
 /// C += A B^T over the tokens of the chunk.
-__device__ __forceinline__ void multiply_tokens(float (&c)[32], const uint32_t (&a)[16],
+template <int N>
+__device__ __forceinline__ void multiply_tokens(float (&c)[N], const uint32_t (&a)[N / 2],
                                                 const char* tile) {
   const uint64_t rows = rows_descriptor(ptx::shared_address(tile));
 #pragma unroll
-  for (int s = 0; s < kTokenSteps; ++s) {
-    ptx::multiply_64_rows<true>(c, a + 4 * s, advanced(rows, column_step(s)));
+  for (int s = 0; s < N / 8; ++s) {
+    multiply_rows<true>(c, a + 4 * s, advanced(rows, column_step(s)));
   }
 }
 
 /// S += A K over the tokens of the chunk.
-__device__ __forceinline__ void add_outer_products(float (&state)[64], const uint32_t (&a)[16],
+template <int N>
+__device__ __forceinline__ void add_outer_products(float (&state)[64], const uint32_t (&a)[N],
                                                    const char* keys) {
-  const uint64_t columns = columns_descriptor(ptx::shared_address(keys));
+  const uint64_t columns = columns_descriptor<4 * N>(ptx::shared_address(keys));
 #pragma unroll
-  for (int s = 0; s < kTokenSteps; ++s) {
+  for (int s = 0; s < N / 4; ++s) {
     ptx::multiply_128_columns<true>(state, a + 4 * s, advanced(columns, row_step(s)));
   }
 }
 
+/// X = v - S k, where the decays are part of k.
+template <int N>
+__device__ __forceinline__ void subtract_from_values(float (&y)[N], const uint32_t (&v)[N / 2]) {
+#pragma unroll
+  for (int i = 0; i < N / 2; ++i) {
+    y[2 * i] = bf16_low(v[i]) - y[2 * i];
+    y[2 * i + 1] = bf16_high(v[i]) - y[2 * i + 1];
+  }
+}
 /// X = v - key_decay (S k).
 __device__ __forceinline__ void subtract_from_values(float (&y)[32], const uint32_t (&v)[16],
                                                      const float2 (&factors)[8]) {

@@ -17,7 +17,9 @@ namespace goldenrule::gpu::prefill {
 inline constexpr int kChunk = 64;        ///< tokens of a chunk: rows of a tile
 inline constexpr int kTileColumns = 64;  ///< elements of a row
 inline constexpr int kTileRowBytes = 128;
-inline constexpr int kTileBytes = kChunk * kTileRowBytes;
+template <int kRows>
+inline constexpr int kBytesOfTile = kRows* kTileRowBytes;
+inline constexpr int kTileBytes = kBytesOfTile<kChunk>;
 inline constexpr int kHeadKeys = 128;  ///< K of the tuned kernels
 
 /// Byte of piece `piece` (0..7) of row `row` in a tile.
@@ -39,11 +41,14 @@ __device__ __forceinline__ uint64_t rows_descriptor(uint32_t address) {
   constexpr uint64_t kGroup = uint64_t{1024 >> 4} << 32;
   return kSwizzle128 | kGroup | (uint64_t{1} << 16) | ((address & 0x3ffff) >> 4);
 }
-/// The inner dimension runs over rows of the tile; columns beyond 64 lie in the next tile.
+/// The inner dimension runs over rows of the tile; columns beyond 64 lie in the next tile of as
+/// many rows.
+template <int kRows = kChunk>
 __device__ __forceinline__ uint64_t columns_descriptor(uint32_t address) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
   constexpr uint64_t kGroup = uint64_t{1024 >> 4} << 32;
-  constexpr uint64_t kNextTile = uint64_t{kTileBytes >> 4} << 16;
+  constexpr uint64_t kTile = kBytesOfTile<kRows>;
+  constexpr uint64_t kNextTile = kTile >> 4 << 16;
   return kSwizzle128 | kGroup | kNextTile | ((address & 0x3ffff) >> 4);
 }
 /// The same operand `bytes` further on.

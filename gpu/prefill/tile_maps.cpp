@@ -26,12 +26,12 @@ PFN_cuTensorMapEncodeTiled_v12000 encoder() {
   return function;
 }
 
-bool encode(const TokenView& view, int width, int heads, int tokens, CUtensorMap& map) {
-  constexpr cuuint32_t kBoxTokens = 64, kBoxWidth = 64;
+bool encode(const TokenView& view, int width, int heads, int tokens, int chunk, CUtensorMap& map) {
+  constexpr cuuint32_t kBoxWidth = 64;
   const auto size = [](int x) { return static_cast<cuuint64_t>(x); };
   const cuuint64_t dims[] = {size(width), size(heads), size(tokens)};
   const cuuint64_t strides[] = {view.head, view.token};
-  const cuuint32_t box[] = {kBoxWidth, 1, kBoxTokens};
+  const cuuint32_t box[] = {kBoxWidth, 1, static_cast<cuuint32_t>(chunk)};
   const cuuint32_t steps[] = {1, 1, 1};
   return encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, view.data, dims, strides, box, steps,
                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
@@ -41,11 +41,13 @@ bool encode(const TokenView& view, int width, int heads, int tokens, CUtensorMap
 
 }  // namespace
 
-Problem make_tile_maps(const Params& p, TileMaps& maps) {
+Problem make_tile_maps(const Params& p, int chunk, TileMaps& maps) {
   if (encoder() == nullptr) return cuda_problem(cudaErrorNotSupported, "cuTensorMapEncodeTiled");
-  const bool made =
-      encode(p.k, p.K, p.H, p.total, maps.k) && encode(p.q, p.K, p.H, p.total, maps.q) &&
-      encode(p.v, p.V, p.HV, p.total, maps.v) && encode(p.o, p.V, p.HV, p.total, maps.o);
+  const auto map_of = [&](const TokenView& view, int width, int heads, CUtensorMap& map) {
+    return encode(view, width, heads, p.total, chunk, map);
+  };
+  const bool made = map_of(p.k, p.K, p.H, maps.k) && map_of(p.q, p.K, p.H, maps.q) &&
+                    map_of(p.v, p.V, p.HV, maps.v) && map_of(p.o, p.V, p.HV, maps.o);
   return made ? Problem{} : cuda_problem(cudaErrorInvalidValue, "cuTensorMapEncodeTiled");
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the copy engine sees k, q, v and o: boxes of 64 tokens and 64 elements of one head, in the
-// order of tile.cuh. Made on the host from pointers and strides for each launch; the device changes
-// nothing in them.
+// How the copy engine sees k, q, v and o: boxes of the tokens of a chunk and 64 elements of one
+// head, in the order of tile.cuh. Made on the host from pointers and strides for each launch; the
+// device changes nothing in them.
 #pragma once
 
 #include <cuda.h>
@@ -21,7 +21,7 @@ constexpr bool is_tileable(const TokenView& view, int unit) {
   return unit == 16 && view.token > 0 && view.head > 0;
 }
 
-/// For at least one token; all four tensors are tileable.
-[[nodiscard]] Problem make_tile_maps(const Params& p, TileMaps& maps);
+/// For at least one token; all four tensors are tileable. `chunk`: tokens of a box.
+[[nodiscard]] Problem make_tile_maps(const Params& p, int chunk, TileMaps& maps);
 
 }  // namespace goldenrule::gpu::prefill

@@ -24,6 +24,12 @@ namespace goldenrule::gpu::prefill {
 struct TermTiles {
   char* high;
   char* low;
+
+  __device__ __forceinline__ void store_pair(int row, int column, float x, float y) const {
+    const TwoTerms terms = two_terms(x, y);
+    *reinterpret_cast<uint32_t*>(high + pair_offset(row, column)) = terms.high;
+    *reinterpret_cast<uint32_t*>(low + pair_offset(row, column)) = terms.low;
+  }
 };
 
 /// A 16 x 16 block as left operand of m16n8k16.
@@ -80,6 +86,11 @@ __device__ __forceinline__ void store_terms(const TermTiles& to, const float (&x
   const uint32_t at = piece_offset(row + lane % 16, column / 8 + lane / 16);
   ptx::store_matrices(ptx::shared_address(to.high) + at, high);
   ptx::store_matrices(ptx::shared_address(to.low) + at, low);
+}
+
+/// Eight elements of a row, one piece of a tile.
+__device__ __forceinline__ void store_piece(char* to, const uint32_t (&x)[4]) {
+  *reinterpret_cast<uint4*>(to) = make_uint4(x[0], x[1], x[2], x[3]);
 }
 
 /// C += A B for 16 x 16 blocks. Corrections are summed apart: shorter chains.

@@ -99,8 +99,8 @@ op={gdn,kda} mode=mtp B=70 T={1,2} H=1 HV=2 K=128 V=128 state_layout={vk,kv} sta
 op={gdn,kda} mode=mtp B=3 T=8 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded
 # Prefill.
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 h0={0,1}
-op=gdn mode=prefill lens=70,0,129 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} checkpoints={none,listed}
-op=gdn mode=prefill lens=40x3,66 H=2 HV=2 K=128 V=128 index=i32 h0=1
+op={gdn,kda} mode=prefill lens=70,0,129 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} checkpoints={none,listed}
+op={gdn,kda} mode=prefill lens=40x3,66 H=2 HV=2 K=128 V=128 index=i32 h0=1
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K={60,136} V=37 state_layout={vk,kv} state={f32,bf16} h0=1
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} slots=separate_padded checkpoints=listed gap=3
 )"},
@@ -112,8 +112,8 @@ op={gdn,kda} mode=prefill lens=9,66 H=1 HV=2 K={128,60,200} V={1,3,8,17,31,32,33
 op={gdn,kda} mode=prefill lens={0,1,2,7,8,9,15,16,17,31,32,33,63,64,65,127,128,129} H=1 HV=2 K=128 V=64 state_layout={vk,kv} state={f32,bf16} h0={0,1}
 op={gdn,kda} mode=prefill lens=63,64,65,1,0,130 H=2 HV=4 K={128,60} V=64 state_layout={vk,kv} state={f32,bf16} h0={0,1} index={i32,i64}
 op={gdn,kda} mode=prefill lens=17,33 H=3 HV={3,6,9,12,24} K=128 V=32 state_layout={vk,kv} head_map={grouped,tiled} gate_head={v,qk} h0=1
-op=gdn mode=prefill lens=17x65 H=2 HV=4 K=128 V=128 state_layout={vk,kv} state={f32,bf16} h0=1
-op=gdn mode=prefill lens=200,3x64,100x1 H=1 HV=2 K=128 V=256 h0=1
+op={gdn,kda} mode=prefill lens=17x65 H=2 HV=4 K=128 V=128 state_layout={vk,kv} state={f32,bf16} h0=1
+op={gdn,kda} mode=prefill lens=200,3x64,100x1 H=1 HV=2 K=128 V=256 h0=1
 op={gdn,kda} mode=prefill lens=130 H=1 HV=2 K=128 V=128 h0=1 family={B95,B999,Dslow,Dmixed,Derase,J100,production} precise={0,1} never_split={0,1}
 )"},
     CaseList{"prefill: every gate, beta and norm", R"(
@@ -122,13 +122,16 @@ op={gdn,kda} mode=prefill lens=9,40 H=1 HV=2 K={128,100} V=64 gate={softplus,bou
 op={gdn,kda} mode=prefill lens=9,40 H=1 HV=2 K={128,100} V=64 qk_l2norm={max_norm_eps,norm_plus_eps} l2_eps={1e-06,0.01} h0=1 family={A,I}
 op={gdn,kda} mode=prefill lens=9,40 H=1 HV=2 K={128,100} V=64 gate={softplus,bounded} softplus_beta=2 softplus_threshold=3 lower_bound=-2.5
 op={gdn,kda} mode=prefill lens=9,40 H=1 HV=2 K={128,100} V=64 qk_l2norm=none scale={0,0.25} h0=1 family=C050
+# Every way to say what a decay is, with decays of every kind, over more than two chunks.
+op={gdn,kda} mode=prefill lens=70,130 H=1 HV=2 K=128 V=64 h0=1 gate={softplus,bounded,log,log2,linear} family={A,Dslow,Dprod,Dbound,Dmixed,B999}
+op={gdn,kda} mode=prefill lens=70,130 H=1 HV=2 K=128 V=64 h0=1 gate={softplus,log,log2,linear} family=Derase
 )"},
     CaseList{"prefill: slots and checkpoints", R"(
 op={gdn,kda} mode=prefill lens=9,5,0,1,33 H=1 HV=2 K={128,60} V=32 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={identity,permuted,padded,separate,separate_padded} pad_slot={-1,0}
 op=gdn mode=prefill lens=9,5,0,1,33 H=1 HV=2 K={128,60} V=32 state={f32,bf16} slots={padded,separate_padded} separate={0,1} stray=1
 op={gdn,kda} mode=prefill lens=9,5,0,1,70 H=1 HV=2 K={128,60} V=32 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded} checkpoints={after,before,continued} every=16
 op={gdn,kda} mode=prefill lens=9,5,0,1,70 H=1 HV=2 K={128,60} V=32 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded} checkpoints=listed
-op=gdn mode=prefill lens=20,0,70 H=1 HV=2 K=128 V=64 h0={0,1} checkpoints={after,before,continued} every={2,8,63} gap={0,3}
+op={gdn,kda} mode=prefill lens=20,0,70 H=1 HV=2 K=128 V=64 h0={0,1} checkpoints={after,before,continued} every={2,8,31,63} gap={0,3}
 op={gdn,kda} mode=prefill lens=20,0,70 H=1 HV=2 K=128 V=64 slots=separate_padded checkpoints=listed separate={0,1}
 )"},
     CaseList{"prefill: types, strides and alignment", R"(

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernels of KDA prefill pass each other, and their shared memory. prefill_kda_prepare
+// makes a record of each chunk of 32 tokens and value head, which the state does not enter;
+// prefill_kda_scan, which is the scan of GDN in this configuration, carries the state over the
+// chunks. A record is stored as the tensor cores of the scan read it, so it is copied as one block
+// of bytes.
+#pragma once
+
+#include "gpu/prefill/gdn_storage.cuh"
+
+namespace goldenrule::gpu::prefill {
+
+inline constexpr int kKdaChunk = 32;  ///< tokens
+inline constexpr int kKdaTileBytes = kBytesOfTile<kKdaChunk>;
+
+/// Keys and queries of a chunk with all their factors as bf16, and T' and P of kda_prepare.cuh. A
+/// gate for each channel cannot be taken out of a product over the channels, so it is part of the
+/// operands.
+struct alignas(1024) KdaChunk {
+  /// Two tiles of 64 rows: k^ e^G in rows 0 to 31, scale q^ e^G in rows 32 to 63.
+  char keys_queries[2 * kTileBytes];
+  char update[2 * kKdaTileBytes];   ///< beta k^ e^(G_C - G)
+  char corrections[kKdaTileBytes];  ///< T' in columns 0 to 31, P in columns 32 to 63
+  float decay[kHeadKeys];           ///< e^G_C
+
+  [[nodiscard]] __device__ __forceinline__ const char* keys() const { return keys_queries; }
+  [[nodiscard]] __device__ __forceinline__ const char* queries() const {
+    return keys_queries + kKdaTileBytes;
+  }
+  [[nodiscard]] __device__ __forceinline__ const char* t_tile() const { return corrections; }
+  [[nodiscard]] __device__ __forceinline__ const char* p_tile() const {
+    return corrections + column_step(2);
+  }
+};
+inline constexpr int kKdaRecordBytes =
+    2 * kTileBytes + 3 * kKdaTileBytes + kHeadKeys * static_cast<int>(sizeof(float));
+static_assert(kKdaRecordBytes % 128 == 0, "records lie one behind the other");
+
+/// How a block of prefill_kda_scan is made up.
+template <int kScanGroups, bool kWithCheckpoints>
+struct KdaScanConfig : ScanConfig<kScanGroups, kWithCheckpoints> {
+  static constexpr bool kChannelGates = true;
+  static constexpr bool kFollows = false;
+  static constexpr int kTokens = kKdaChunk;
+  static constexpr int kStages = 5;
+  using Prepared = KdaChunk;
+  static constexpr int kPreparedSize = kKdaRecordBytes;
+  static constexpr int kRecordSize = kKdaRecordBytes;
+};
+
+/// Rows of operands that one warp writes and multiplies: 64 channels, and a gap that keeps rows in
+/// different banks.
+inline constexpr int kLevelRowBytes = 128 + 16;
+inline constexpr int kLevelLeftRows = 16, kLevelRightRows = 8;
+
+/// Shared memory of prefill_kda_prepare: three blocks share a multiprocessor.
+struct alignas(1024) KdaPreparationStorage {
+  /// The record. Until their factors are known keys_queries holds k and q as they are given, and
+  /// update and corrections the operands between the two blocks of 16 tokens.
+  KdaChunk chunk;
+  float2 decay[kKdaChunk][kHeadKeys / 2];  ///< the gates as they are given, then alpha
+  union {
+    char levels[4][(kLevelLeftRows + kLevelRightRows) *
+                   kLevelRowBytes];  ///< of each warp, then its sums
+    struct {
+      char high[kKdaTileBytes], low[kKdaTileBytes];  ///< A, then T, as two bf16 terms
+    } terms;
+  };
+  float diagonal[2][16][16];       ///< blocks of A on the diagonal
+  float2 total[2][kHeadKeys / 2];  ///< product of alpha over 16 tokens
+  float norm[2 * kKdaChunk];       ///< 1 / |k|, then scale / |q|
+  float column[kKdaChunk];         ///< beta / |k|
+  float own[kKdaChunk];            ///< q . k of each token
+  float beta[kKdaChunk];
+  uint64_t loaded;  ///< barrier: k and q are there
+};
+static_assert(sizeof(KdaPreparationStorage) <= (227 * 1024) / 3 - 1024,
+              "three blocks share a multiprocessor");
+
+}  // namespace goldenrule::gpu::prefill

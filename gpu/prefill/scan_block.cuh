@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A block of a scan: one group of four warps serves, the others scan 64 values each.
+#pragma once
+
+#include "gpu/prefill/gdn_scan.cuh"
+#include "gpu/prefill/gdn_service.cuh"
+#include "gpu/ptx/grid_dependency.cuh"
+
+namespace goldenrule::gpu::prefill {
+
+template <class C>
+__device__ __forceinline__ void initialize_barriers(ScanStorage<C>& s) {
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < C::kStages; ++i) {
+      ptx::initialize_barrier(s.record_ready[i], 1);
+      ptx::initialize_barrier(s.stage_full[i], 32);
+      ptx::initialize_barrier(s.stage_free[i], 4 * C::kScans);
+    }
+    for (int i = 0; i < C::kScans; ++i) {
+      ptx::initialize_barrier(s.output_full[i], 4);
+      ptx::initialize_barrier(s.output_free[i], 1);
+    }
+  }
+  if constexpr (C::kChannelGates) {
+    if (threadIdx.x < kHeadKeys) s.no_decay[threadIdx.x] = 1.f;
+  }
+  ptx::fence_async_readers();
+  __syncthreads();
+}
+
+template <class C>
+__device__ __forceinline__ void scan_block(const Params& p, const TileMaps& maps) {
+  extern __shared__ __align__(1024) char memory[];
+  auto& storage = *reinterpret_cast<ScanStorage<C>*>(memory);
+  initialize_barriers(storage);
+  if constexpr (!C::kFollows) ptx::wait_for_dependencies();
+  const int group = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / C::kGroup, 0);
+  if (group == 0) {
+    if constexpr (C::kScans > 1) ptx::keep_registers<C::kServiceRegisters>();
+    serve(p, maps, storage);
+  } else {
+    if constexpr (C::kScans > 1) ptx::take_registers<C::kScanRegisters>();
+    GdnScan<C>(p, storage, group - 1).run();
+  }
+  if constexpr (C::kFollows) {
+    __syncwarp();  // a lane that waits here would hold up those of its warp that still work
+    ptx::wait_for_dependencies();
+  }
+}
+
+}  // namespace goldenrule::gpu::prefill
