@@ -10,10 +10,12 @@ namespace {
 
 /// The kernels of the variant, in the order of kernel().
 enum Place : int {
-  kPrepare,
+  kPrepareByLevels,
+  kPrepareByAnchors,
   kScanHalf,
   kScanWhole,
-  kPrepareWithCheckpoints,
+  kPrepareByLevelsWithCheckpoints,
+  kPrepareByAnchorsWithCheckpoints,
   kScanWithCheckpoints,
   kPlaces
 };
@@ -33,19 +35,28 @@ Kernel described(Function* function, int threads, std::size_t shared_bytes, cons
           .runs_on = runs_on};
 }
 
+template <bool kAnchored, bool kCheckpoints>
+Kernel preparation(const char* name) {
+  return described(prefill_kda_prepare<kAnchored, kCheckpoints>, 128,
+                   kKdaPreparationBytes<kAnchored>, name);
+}
+
 Kernel kernel(int i) {
-  constexpr std::size_t kShared = sizeof(KdaPreparationStorage);
   switch (i) {
-    case kPrepare:
-      return described(prefill_kda_prepare<false>, 128, kShared, "prefill_kda_prepare");
+    case kPrepareByLevels:
+      return preparation<false, false>("prefill_kda_prepare_levels");
+    case kPrepareByAnchors:
+      return preparation<true, false>("prefill_kda_prepare_anchors");
+    case kPrepareByLevelsWithCheckpoints:
+      return preparation<false, true>("prefill_kda_prepare_levels_checkpoints");
+    case kPrepareByAnchorsWithCheckpoints:
+      return preparation<true, true>("prefill_kda_prepare_anchors_checkpoints");
     case kScanHalf:
       return described(prefill_kda_scan<Half>, Half::kThreads, sizeof(ScanStorage<Half>),
                        "prefill_kda_scan_v64");
     case kScanWhole:
       return described(prefill_kda_scan<Whole>, Whole::kThreads, sizeof(ScanStorage<Whole>),
                        "prefill_kda_scan_v128");
-    case kPrepareWithCheckpoints:
-      return described(prefill_kda_prepare<true>, 128, kShared, "prefill_kda_prepare_checkpoints");
     default:
       return described(prefill_kda_scan<HalfWith>, HalfWith::kThreads,
                        sizeof(ScanStorage<HalfWith>), "prefill_kda_scan_v64_checkpoints");
@@ -77,6 +88,19 @@ bool takes_whole_heads(const Params& p, const Device& device) {
          halves > device.multiprocessors;
 }
 
+/// What kda_anchors.cuh asks for: no token decays by more than e^-5, and |k| <= 1 when it is
+/// normalized.
+bool is_anchored(const Params& p) {
+  return p.gate_kind == GOLDENRULE_GPU_GATE_BOUNDED && p.lower_bound >= kLeastAnchoredBound &&
+         p.lower_bound <= 0.f && p.norm_kind != GOLDENRULE_GPU_NORM_NONE;
+}
+
+int preparation_of(const Params& p, bool with_checkpoints) {
+  if (is_anchored(p))
+    return with_checkpoints ? kPrepareByAnchorsWithCheckpoints : kPrepareByAnchors;
+  return with_checkpoints ? kPrepareByLevelsWithCheckpoints : kPrepareByLevels;
+}
+
 Problem launch(Launch& call) {
   KdaCall kda{};
   kda.params = call.params;
@@ -93,8 +117,7 @@ Problem launch(Launch& call) {
     const std::int64_t records =
         record_count<kKdaChunk>(p.total, p.N, with_checkpoints ? p.checkpoint_rows : 0);
     if (problem.ok()) {
-      problem = call.kernel(with_checkpoints ? kPrepareWithCheckpoints : kPrepare, records * p.HV,
-                            &kda, dependent);
+      problem = call.kernel(preparation_of(p, with_checkpoints), records * p.HV, &kda, dependent);
     }
     dependent = true;
   }

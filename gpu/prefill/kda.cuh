@@ -17,14 +17,14 @@ struct KdaCall {
 };
 
 /// One block per record and value head.
-template <bool kCheckpoints>
-__global__ void __launch_bounds__(128, 3)
+template <bool kAnchored, bool kCheckpoints>
+__global__ void __launch_bounds__(128, KdaPreparationStorage<kAnchored>::kBlocks)
     prefill_kda_prepare(const __grid_constant__ KdaCall call) {
 #if __CUDA_ARCH_FEAT_SM90_ALL
   ptx::wait_for_dependencies();
   extern __shared__ __align__(1024) char memory[];
-  KdaPreparation<kCheckpoints>(call.params, call.maps,
-                               *reinterpret_cast<KdaPreparationStorage*>(memory))
+  KdaPreparation<kAnchored, kCheckpoints>(
+      call.params, call.maps, *reinterpret_cast<KdaPreparationStorage<kAnchored>*>(memory))
       .run();
 #endif
 }

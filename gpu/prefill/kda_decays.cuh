@@ -10,29 +10,10 @@
 #include "gpu/common/elements.cuh"
 #include "gpu/common/gates.cuh"
 #include "gpu/prefill/chunks.cuh"
-#include "gpu/prefill/kda_storage.cuh"
+#include "gpu/prefill/kda_place.cuh"
 #include "gpu/ptx/functions.cuh"
 
 namespace goldenrule::gpu::prefill {
-
-inline constexpr int kBlockTokens = 16;
-
-/// Which part of a chunk a thread of 128 has: warp = 2 half + side.
-struct KdaPlace {
-  int half;  ///< tokens 16 half to 16 half + 15
-  int side;  ///< channels 64 side to 64 side + 63
-  int lane;  ///< channels 2 lane and 2 lane + 1 of these
-
-  [[nodiscard]] __device__ __forceinline__ int pair() const { return 32 * side + lane; }
-  [[nodiscard]] __device__ __forceinline__ int channel() const { return 2 * pair(); }
-};
-
-__device__ __forceinline__ float2 operator*(float2 a, float2 b) {
-  return make_float2(a.x * b.x, a.y * b.y);
-}
-__device__ __forceinline__ float2 operator*(float2 a, float b) {
-  return make_float2(a.x * b, a.y * b);
-}
 
 /// Two elements as they lie in memory.
 __device__ __forceinline__ uint2 load_pair_bits(const char* at, Element type, bool aligned) {
@@ -45,112 +26,141 @@ __device__ __forceinline__ uint2 load_pair_bits(const char* at, Element type, bo
   return make_uint2(load_bits(at, type), load_bits(at + element_size(type), type));
 }
 
-/// e^(bound sigmoid(rate (x + bias))), by approximate functions: 2^-21 of the sigmoid and what its
-/// argument is rounded by.
-struct BoundedDecay {
-  float rate, log2_bound;
+[[nodiscard]] __device__ __forceinline__ float2 converted(uint2 bits, Element type) {
+  return make_float2(from_bits(bits.x, type), from_bits(bits.y, type));
+}
 
-  __device__ __forceinline__ float operator()(float x, float bias) const {
-    const float e = ptx::exp2_approximate(rate * (x + bias));
-    return ptx::exp2_approximate(log2_bound * ptx::reciprocal_approximate(1.f + e));
+/// The gates of a thread's tokens in memory.
+struct KdaGates {
+  const char* first;
+  uint64_t stride;
+  int count;  ///< tokens that there are; beyond 16: those of the other threads
+  Element type;
+  bool aligned;
+
+  __device__ __forceinline__ KdaGates(const Params& p, const ChunkPlace& at, KdaPlace place)
+      : first(token_row(p.gate, 0, at.first + kBlockTokens * place.half, at.hv) +
+              place.channel() * element_size(p.gate_type)),
+        stride(p.gate.token),
+        count(at.count - kBlockTokens * place.half),
+        type(p.gate_type),
+        aligned(p.gate_unit >= 2 * element_size(p.gate_type)) {}
+
+  [[nodiscard]] __device__ __forceinline__ const char* of(int i) const {
+    return first + stride * static_cast<uint32_t>(i);
   }
 };
 
-/// The decays of a thread's tokens, and their product.
-class KdaDecays {
- public:
-  __device__ __forceinline__ KdaDecays(const Params& p, KdaPreparationStorage& storage,
-                                       const ChunkPlace& at, KdaPlace place)
-      : p_(p), s_(storage), at_(at), place_(place) {}
+/// exp(A_log) and dt_bias of a thread's channels.
+struct KdaRate {
+  float rate = 1.f;
+  float2 bias = make_float2(0.f, 0.f);
 
-  __device__ __forceinline__ void make() {
-    load_gates();
-    const int head = p_.gate_by_qk_head != 0 ? at_.h : at_.hv;
-    float rate = 1.f;
-    if (p_.A_log != nullptr) {
-      rate = expf(from_bits(load_bits(head_row(p_.A_log, p_.A_log_stride, head), p_.A_log_type),
-                            p_.A_log_type));
+  __device__ __forceinline__ KdaRate(const Params& p, const ChunkPlace& at, KdaPlace place) {
+    const int head = p.gate_by_qk_head != 0 ? at.h : at.hv;
+    if (p.A_log != nullptr) {
+      rate = expf(from_bits(load_bits(head_row(p.A_log, p.A_log_stride, head), p.A_log_type),
+                            p.A_log_type));
     }
-    float2 bias = make_float2(0.f, 0.f);
-    if (p_.dt_bias != nullptr) {
-      const int size = element_size(p_.dt_bias_type);
-      const char* row = head_row(p_.dt_bias, p_.dt_bias_stride, head);
-      bias = converted(load_pair_bits(row + place_.channel() * size, p_.dt_bias_type,
-                                      p_.dt_bias_unit >= 2 * size),
-                       p_.dt_bias_type);
+    if (p.dt_bias != nullptr) {
+      const int size = element_size(p.dt_bias_type);
+      const char* row = head_row(p.dt_bias, p.dt_bias_stride, head);
+      bias = converted(
+          load_pair_bits(row + place.channel() * size, p.dt_bias_type, p.dt_bias_unit >= 2 * size),
+          p.dt_bias_type);
     }
-    float2 total = make_float2(1.f, 1.f);
-    if (p_.gate_kind == GOLDENRULE_GPU_GATE_BOUNDED) {
-      constexpr float kLog2EOfOne = 1.4426950408889634f;
-      const BoundedDecay decay{-rate * kLog2EOfOne, p_.lower_bound * kLog2EOfOne};
-#pragma unroll 4
-      for (int i = 0; i < kBlockTokens; ++i) {
-        follow(i, total,
-               [&](float2 x) { return make_float2(decay(x.x, bias.x), decay(x.y, bias.y)); });
+  }
+};
+
+/// Decays of any gate, left in `slots`, a row of all channels for each token; returns their
+/// product. One copy of the code that knows all gates, which is long.
+__device__ __forceinline__ float2 make_decays(const Params& p, const ChunkPlace& at, KdaPlace place,
+                                              float2 (*slots)[kHeadKeys / 2]) {
+  const KdaGates gates(p, at, place);
+  const auto slot = [&](int i) -> float2& {
+    return slots[kBlockTokens * place.half + i][place.pair()];
+  };
+  if (p.gate.data != nullptr) {
+#pragma unroll 8
+    for (int i = 0; i < kBlockTokens; ++i) {
+      if (i < gates.count) {
+        slot(i) = converted(load_pair_bits(gates.of(i), gates.type, gates.aligned), gates.type);
       }
-    } else {
+    }
+  }
+  const KdaRate rate(p, at, place);
+  float2 total = make_float2(1.f, 1.f);
 #pragma unroll 1
-      for (int i = 0; i < kBlockTokens; ++i) {
-        follow(i, total, [&](float2 x) {
-          return make_float2(alpha_of(p_, x.x, rate, bias.x), alpha_of(p_, x.y, rate, bias.y));
-        });
-      }
+  for (int i = 0; i < kBlockTokens; ++i) {
+    float2 alpha = make_float2(1.f, 1.f);  // behind the end
+    if (i < gates.count && p.gate.data != nullptr) {
+      const float2 x = slot(i);
+      alpha = make_float2(alpha_of(p, x.x, rate.rate, rate.bias.x),
+                          alpha_of(p, x.y, rate.rate, rate.bias.y));
     }
-    s_.total[place_.half][place_.pair()] = total;
+    slot(i) = alpha;
+    total = total * alpha;
+  }
+  return total;
+}
+
+/// e^(bound sigmoid(rate (x + bias))), by approximate functions: 2^-21 of the sigmoid and what its
+/// argument is rounded by.
+class BoundedDecay {
+ public:
+  __device__ __forceinline__ BoundedDecay(const Params& p, const KdaRate& rate)
+      : rate_(-rate.rate * kLog2OfE), bound_(p.lower_bound * kLog2OfE), bias_(rate.bias) {}
+
+  __device__ __forceinline__ float2 operator()(float2 x) const {
+    return make_float2(of(x.x + bias_.x), of(x.y + bias_.y));
   }
 
  private:
-  [[nodiscard]] __device__ __forceinline__ static float2 converted(uint2 bits, Element type) {
-    return make_float2(from_bits(bits.x, type), from_bits(bits.y, type));
-  }
-  [[nodiscard]] __device__ __forceinline__ uint2& slot(int i) const {
-    return reinterpret_cast<uint2&>(s_.decay[kBlockTokens * place_.half + i][place_.pair()]);
+  static constexpr float kLog2OfE = 1.4426950408889634f;
+
+  [[nodiscard]] __device__ __forceinline__ float of(float x) const {
+    const float e = ptx::exp2_approximate(rate_ * x);
+    return ptx::exp2_approximate(bound_ * ptx::reciprocal_approximate(1.f + e));
   }
 
-  /// All requests before the first of them is waited for.
-  __device__ __forceinline__ void load_gates() const {
-    if (p_.gate.data == nullptr) return;
-    const int size = element_size(p_.gate_type);
-    const bool aligned = p_.gate_unit >= 2 * size;
-    const char* from = token_row(p_.gate, 0, at_.first + kBlockTokens * place_.half, at_.hv) +
-                       place_.channel() * size;
-    const int count = at_.count - kBlockTokens * place_.half;
-    uint2 bits[kBlockTokens];
-    if (aligned && size == 2) {
-#pragma unroll
-      for (int i = 0; i < kBlockTokens; ++i) {
-        bits[i].x = i < count ? *reinterpret_cast<const uint32_t*>(row(from, i)) : 0u;
-      }
-#pragma unroll
-      for (int i = 0; i < kBlockTokens; ++i) {
-        slot(i) = make_uint2(bits[i].x & 0xffffu, bits[i].x >> 16);
-      }
-      return;
-    }
-#pragma unroll 4
-    for (int i = 0; i < kBlockTokens; ++i) {
-      if (i < count) slot(i) = load_pair_bits(row(from, i), p_.gate_type, aligned);
-    }
-  }
-  [[nodiscard]] __device__ __forceinline__ const char* row(const char* from, int i) const {
-    return from + static_cast<uint64_t>(p_.gate.token) * static_cast<uint32_t>(i);
-  }
-
-  /// Tokens behind the end decay by 1.
-  template <class F>
-  __device__ __forceinline__ void follow(int i, float2& total, F&& decay_of) const {
-    float2 alpha = make_float2(1.f, 1.f);
-    if (kBlockTokens * place_.half + i < at_.count && p_.gate.data != nullptr) {
-      alpha = decay_of(converted(slot(i), p_.gate_type));
-    }
-    s_.decay[kBlockTokens * place_.half + i][place_.pair()] = alpha;
-    total = total * alpha;
-  }
-
-  const Params& p_;
-  KdaPreparationStorage& s_;
-  const ChunkPlace& at_;
-  KdaPlace place_;
+  float rate_, bound_;
+  float2 bias_;
 };
+
+/// Decays of bounded gates in registers; returns their product.
+__device__ __forceinline__ float2 make_bounded_decays(const Params& p, const ChunkPlace& at,
+                                                      KdaPlace place,
+                                                      float2 (&alpha)[kBlockTokens]) {
+  const KdaGates gates(p, at, place);
+  if (element_size(gates.type) == 2 &&
+      gates.aligned) {  // as models have it: all on the way at once
+    uint32_t bits[kBlockTokens];
+#pragma unroll
+    for (int i = 0; i < kBlockTokens; ++i) {
+      bits[i] = i < gates.count ? *reinterpret_cast<const uint32_t*>(gates.of(i)) : 0u;
+    }
+#pragma unroll
+    for (int i = 0; i < kBlockTokens; ++i) {
+      alpha[i] = converted(make_uint2(bits[i] & 0xffffu, bits[i] >> 16), gates.type);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kBlockTokens; ++i) {
+      alpha[i] = make_float2(0.f, 0.f);
+      if (i < gates.count) {
+        alpha[i] = converted(load_pair_bits(gates.of(i), gates.type, gates.aligned), gates.type);
+      }
+    }
+  }
+  const KdaRate rate(p, at, place);
+  const BoundedDecay decay(p, rate);
+  float2 total = make_float2(1.f, 1.f);
+#pragma unroll
+  for (int i = 0; i < kBlockTokens; ++i) {
+    alpha[i] = i < gates.count ? decay(alpha[i]) : make_float2(1.f, 1.f);
+    total = total * alpha[i];
+  }
+  return total;
+}
 
 }  // namespace goldenrule::gpu::prefill

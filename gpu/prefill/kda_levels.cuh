@@ -23,12 +23,9 @@
 #pragma once
 
 #include "gpu/prefill/kda_decays.cuh"
-#include "gpu/prefill/terms.cuh"
-#include "gpu/ptx/matrix.cuh"
+#include "gpu/prefill/triangle.cuh"
 
 namespace goldenrule::gpu::prefill {
-
-inline constexpr int kLevels = 4;  ///< m = 8, 4, 2, 1
 
 /// Token of a level's row g, and of its column j.
 __device__ __forceinline__ constexpr int upper_token(int m, int g) {
@@ -36,71 +33,243 @@ __device__ __forceinline__ constexpr int upper_token(int m, int g) {
 }
 __device__ __forceinline__ constexpr int lower_token(int m, int j) { return j / m * 2 * m + j % m; }
 
-__device__ __forceinline__ uint32_t decayed(uint32_t pair, float2 by) {
-  return bf16_pair(bf16_low(pair) * by.x, bf16_high(pair) * by.y);
-}
+/// Makes A, P and the operands of the scan from k, q and gates of any kind.
+class KdaLevels {
+ public:
+  using Storage = KdaPreparationStorage<false>;
 
-/// The tokens of a thread: two channels of k, q and alpha.
-struct KdaTokens {
-  uint32_t k[kBlockTokens], q[kBlockTokens];
-  float2 alpha[kBlockTokens];
-};
+  __device__ __forceinline__ KdaLevels(Storage& storage, KdaPlace place)
+      : s_(storage), place_(place), terms_{operands().terms.high, operands().terms.low} {}
 
-/// One level, by one warp; `memory` is its own.
-template <int m>
-__device__ __forceinline__ void multiply_level(const KdaTokens& x, char* memory, int lane,
-                                               float (&sum)[4]) {
-  constexpr int kSteps = 4;
-  char* left = memory + 4 * lane;
-  char* right = left + kLevelLeftRows * kLevelRowBytes;
+  __device__ __forceinline__ void make_decays(const Params& p, const ChunkPlace& at) {
+    s_.total[place_.half][place_.pair()] = prefill::make_decays(p, at, place_, operands().decay);
+  }
+
+  /// Norms are on the way, in other warps too.
+  __device__ __forceinline__ void multiply() {
+    load_tokens();
+    float sums[kLevels][4] = {};
+    multiply_levels(sums);
+    write_between();
+    __syncthreads();  // factors, totals, sums of half the channels, and what lies between the
+                      // blocks
+    float between[4] = {};
+    multiply_between(between);
+    add_halves(sums);
+    __syncthreads();  // the operands between the blocks are read, and k and q are in registers
+    write_operands();
+    if (place_.side == 0) finish_levels(sums);
+    __syncthreads();  // the sums of half the channels are read
+    finish_between(between);
+  }
+
+ private:
+  static constexpr int kLevels = 4;  ///< m = 8, 4, 2, 1
+  static constexpr int kSteps = kHeadKeys / 16;
+
+  [[nodiscard]] __device__ __forceinline__ LevelOperands& operands() const { return s_.operands; }
+
+  __device__ __forceinline__ static uint32_t decayed(uint32_t pair, float2 by) {
+    return packed(unpacked(pair) * by);
+  }
+
+  __device__ __forceinline__ void load_tokens() {
 #pragma unroll
-  for (int block = 0; block < 8 / m; ++block) {
-    const int middle = (2 * block + 1) * m;
+    for (int i = 0; i < kBlockTokens; ++i) {
+      const int token = kBlockTokens * place_.half + i;
+      k_[i] = word(key_tile(s_.chunk, place_.side) + place_.in_row(token));
+      q_[i] = word(query_tile(s_.chunk, place_.side) + place_.in_row(token));
+      alpha_[i] = operands().decay[token][place_.pair()];
+    }
+  }
+
+  __device__ __forceinline__ void multiply_levels(float (&sums)[kLevels][4]) const {
+    multiply_level<8>(sums[0]);
+    multiply_level<4>(sums[1]);
+    multiply_level<2>(sums[2]);
+    multiply_level<1>(sums[3]);
+    if (place_.side == 0) return;
+#pragma unroll
+    for (int level = 0; level < kLevels; ++level) {  // in this warp's own part
+      half_sum(level) = make_float4(sums[level][0], sums[level][1], sums[level][2], sums[level][3]);
+    }
+  }
+  /// Of the 64 channels of side 1.
+  [[nodiscard]] __device__ __forceinline__ float4& half_sum(int level) const {
+    return reinterpret_cast<float4*>(
+        operands().levels[2 * place_.half + 1])[32 * level + place_.lane];
+  }
+  __device__ __forceinline__ void add_halves(float (&sums)[kLevels][4]) const {
+    if (place_.side != 0) return;
+#pragma unroll
+    for (int level = 0; level < kLevels; ++level) {
+      const float4 other = half_sum(level);
+      sums[level][0] += other.x;
+      sums[level][1] += other.y;
+      sums[level][2] += other.z;
+      sums[level][3] += other.w;
+    }
+  }
+
+  template <int m>
+  __device__ __forceinline__ void multiply_level(float (&sum)[4]) const {
+    char* memory = operands().levels[2 * place_.half + place_.side];
+    write_level<m>(memory);
+    __syncwarp();
+    const uint32_t rows =
+        ptx::shared_address(memory) +
+        static_cast<uint32_t>(place_.lane % 16 * kLevelRowBytes + place_.lane / 16 * 16);
+    const uint32_t columns =
+        ptx::shared_address(memory) +
+        static_cast<uint32_t>((kLevelLeftRows + place_.lane % 8) * kLevelRowBytes +
+                              place_.lane / 8 * 16);
+#pragma unroll
+    for (uint32_t s = 0; s < kSteps / 2; s += 2) {  // 64 channels
+      uint32_t a[4], next[4], b[4];
+      ptx::load_matrices(a, rows + 32 * s);
+      ptx::load_matrices(next, rows + 32 * (s + 1));
+      ptx::load_matrices(b, columns + 32 * s);
+      ptx::multiply_add(sum, a, make_uint2(b[0], b[1]));
+      ptx::multiply_add(sum, next, make_uint2(b[2], b[3]));
+    }
+    __syncwarp();  // the memory is free for the next level
+  }
+  template <int m>
+  __device__ __forceinline__ void write_level(char* memory) const {
+    char* left = memory + 4 * place_.lane;
+    char* right = left + kLevelLeftRows * kLevelRowBytes;
+#pragma unroll
+    for (int block = 0; block < 8 / m; ++block) {
+      const int middle = (2 * block + 1) * m;
+      float2 decay = alpha_[middle];
+#pragma unroll
+      for (int e = 0; e < m; ++e) {
+        const int row = block * m + e;
+        if (e > 0) decay = decay * alpha_[middle + e];
+        word(left + row * kLevelRowBytes) = decayed(k_[middle + e], decay);
+        word(left + (8 + row) * kLevelRowBytes) = decayed(q_[middle + e], decay);
+      }
+      word(right + (block * m + m - 1) * kLevelRowBytes) = k_[middle - 1];
+      decay = alpha_[middle - 1];
+#pragma unroll
+      for (int e = m - 2; e >= 0; --e) {
+        word(right + (block * m + e) * kLevelRowBytes) = decayed(k_[middle - m + e], decay);
+        decay = decay * alpha_[middle - m + e];
+      }
+    }
+  }
+
+  /// The level m = 16: rows are k, then q of the second block, in `update`; columns k of the first,
+  /// in `corrections`.
+  __device__ __forceinline__ void write_between() const {
     float2 decay = make_float2(1.f, 1.f);
+    if (place_.half == 1) {
+      char* rows = s_.chunk.update + place_.side * kKdaTileBytes;
 #pragma unroll
-    for (int e = 0; e < m; ++e) {
-      const int row = block * m + e;
-      decay = e == 0 ? x.alpha[middle] : decay * x.alpha[middle + e];
-      *reinterpret_cast<uint32_t*>(left + row * kLevelRowBytes) = decayed(x.k[middle + e], decay);
-      *reinterpret_cast<uint32_t*>(left + (8 + row) * kLevelRowBytes) =
-          decayed(x.q[middle + e], decay);
-    }
+      for (int i = 0; i < kBlockTokens; ++i) {
+        decay = decay * alpha_[i];
+        word(rows + place_.in_row(i)) = decayed(k_[i], decay);
+        word(rows + place_.in_row(kBlockTokens + i)) = decayed(q_[i], decay);
+      }
+    } else {
+      char* columns = s_.chunk.corrections + place_.side * kBytesOfTile<kBlockTokens>;
 #pragma unroll
-    for (int e = m - 1; e >= 0; --e) {
-      const int token = middle - m + e;
-      decay = e == m - 2 ? x.alpha[token + 1] : decay * x.alpha[token + 1];
-      *reinterpret_cast<uint32_t*>(right + (block * m + e) * kLevelRowBytes) =
-          e == m - 1 ? x.k[token] : decayed(x.k[token], decay);
+      for (int i = kBlockTokens - 1; i >= 0; --i) {
+        word(columns + place_.in_row(i)) = decayed(k_[i], decay);
+        decay = decay * alpha_[i];
+      }
     }
   }
-  __syncwarp();
-  const uint32_t rows = ptx::shared_address(memory) +
-                        static_cast<uint32_t>(lane % 16 * kLevelRowBytes + lane / 16 * 16);
-  const uint32_t columns =
-      ptx::shared_address(memory) +
-      static_cast<uint32_t>((kLevelLeftRows + lane % 8) * kLevelRowBytes + lane / 8 * 16);
+  __device__ __forceinline__ void multiply_between(float (&sum)[4]) const {
+    const RowTiles rows{ptx::shared_address(s_.chunk.update), kKdaTileBytes};
+    const RowTiles columns{ptx::shared_address(s_.chunk.corrections), kBytesOfTile<kBlockTokens>};
+    float other[4] = {};
 #pragma unroll
-  for (int s = 0; s < kSteps; s += 2) {
-    uint32_t a[4], next[4], b[4];
-    ptx::load_matrices(a, rows + 32 * s);
-    ptx::load_matrices(next, rows + 32 * (s + 1));
-    ptx::load_matrices(b, columns + 32 * s);
-    ptx::multiply_add(sum, a, make_uint2(b[0], b[1]));
-    ptx::multiply_add(sum, next, make_uint2(b[2], b[3]));
+    for (int s = 0; s < kSteps; s += 2) {
+      uint32_t a[4], next[4], b[4];
+      rows.load_left(a, 16 * place_.half, s, place_.lane);
+      rows.load_left(next, 16 * place_.half, s + 1, place_.lane);
+      columns.load_right(b, 8 * place_.side, s, place_.lane);
+      ptx::multiply_add(sum, a, make_uint2(b[0], b[1]));
+      ptx::multiply_add(other, next, make_uint2(b[2], b[3]));
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum[e] += other[e];
   }
-  __syncwarp();  // the memory is free for the next level
-}
+  __device__ __forceinline__ void finish_between(const float (&sum)[4]) const {
+    const int j = 8 * place_.side + 2 * place_.t();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int i = kBlockTokens + 8 * half + place_.g();
+      const float2 x =
+          make_float2(sum[2 * half], sum[2 * half + 1]) * make_float2(column(j), column(j + 1));
+      if (place_.half == 0) {
+        const float2 a = x * s_.factors[i].key;
+        terms_.store_pair(i, j, a.x, a.y);
+      } else {
+        store_corrections(s_.chunk, i, kKdaChunk + j, x * s_.factors[i].query);
+      }
+    }
+  }
 
-/// Calls f(row i, column j, element) for each element of `sum` that belongs to a block of the
-/// level; element + 2 is that of q.
-template <int m, class F>
-__device__ __forceinline__ void for_level_pairs(int lane, F&& f) {
-  const int g = lane / 4;
+  /// k_in and q_in over k and q, and k_out.
+  __device__ __forceinline__ void write_operands() const {
+    const int first = kBlockTokens * place_.half;
+    float2 decay = place_.half == 0 ? make_float2(1.f, 1.f) : s_.total[0][place_.pair()];
 #pragma unroll
-  for (int e = 0; e < 2; ++e) {
-    const int j = 2 * (lane % 4) + e;
-    if (g / m == j / m) f(upper_token(m, g), lower_token(m, j), e);
+    for (int i = 0; i < kBlockTokens; ++i) {
+      const uint32_t at = place_.in_row(first + i);
+      decay = decay * alpha_[i];
+      word(key_tile(s_.chunk, place_.side) + at) =
+          decayed(k_[i], decay * s_.factors[first + i].key);
+      word(query_tile(s_.chunk, place_.side) + at) =
+          decayed(q_[i], decay * s_.factors[first + i].query);
+    }
+    decay = place_.half == 0 ? s_.total[1][place_.pair()] : make_float2(1.f, 1.f);
+#pragma unroll
+    for (int i = kBlockTokens - 1; i >= 0; --i) {
+      word(s_.chunk.update + place_.side * kKdaTileBytes + place_.in_row(first + i)) =
+          decayed(k_[i], decay * column(first + i));
+      decay = decay * alpha_[i];
+    }
   }
-}
+
+  /// A and P within 16 tokens.
+  __device__ __forceinline__ void finish_levels(const float (&sums)[kLevels][4]) const {
+    finish_level<8>(sums[0]);
+    finish_level<4>(sums[1]);
+    finish_level<2>(sums[2]);
+    finish_level<1>(sums[3]);
+    if (place_.lane >= kBlockTokens) return;
+    const int i = kBlockTokens * place_.half + place_.lane;
+    store_correction(s_.chunk, i, kKdaChunk + i,
+                     s_.factors[i].own * s_.factors[i].query * column(i));
+  }
+  template <int m>
+  __device__ __forceinline__ void finish_level(const float (&sum)[4]) const {
+    const int first = kBlockTokens * place_.half;
+    const int g = place_.g();
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int c = 2 * place_.t() + e;
+      if (g / m != c / m) continue;  // of two blocks
+      const int i = upper_token(m, g), j = lower_token(m, c);
+      const KdaFactors& row = s_.factors[first + i];
+      const float x = column(first + j);
+      s_.diagonal[place_.half][i][j] = sum[e] * row.key * x;
+      store_correction(s_.chunk, first + i, kKdaChunk + first + j, sum[e + 2] * row.query * x);
+      store_correction(s_.chunk, first + j, kKdaChunk + first + i, 0.f);
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ float column(int token) const {
+    return s_.factors[token].key * s_.factors[token].beta;
+  }
+
+  Storage& s_;
+  KdaPlace place_;
+  TermTiles terms_;
+  uint32_t k_[kBlockTokens], q_[kBlockTokens];
+  float2 alpha_[kBlockTokens];
+};
 
 }  // namespace goldenrule::gpu::prefill

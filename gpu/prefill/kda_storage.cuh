@@ -49,33 +49,63 @@ struct KdaScanConfig : ScanConfig<kScanGroups, kWithCheckpoints> {
   static constexpr int kRecordSize = kKdaRecordBytes;
 };
 
+/// What a token is multiplied by.
+struct alignas(16) KdaFactors {
+  float key;    ///< 1 / |k|
+  float query;  ///< scale / |q|
+  float beta;
+  float own;  ///< q . k
+};
+
+/// What both ways to multiply the tokens of a chunk with each other (kda_levels.cuh,
+/// kda_anchors.cuh) leave for the inverse: A, then T, as two bf16 terms.
+struct KdaTerms {
+  char high[kKdaTileBytes], low[kKdaTileBytes];
+};
+
 /// Rows of operands that one warp writes and multiplies: 64 channels, and a gap that keeps rows in
 /// different banks.
 inline constexpr int kLevelRowBytes = 128 + 16;
 inline constexpr int kLevelLeftRows = 16, kLevelRightRows = 8;
 
-/// Shared memory of prefill_kda_prepare: three blocks share a multiprocessor.
-struct alignas(1024) KdaPreparationStorage {
-  /// The record. Until their factors are known keys_queries holds k and q as they are given, and
-  /// update and corrections the operands between the two blocks of 16 tokens.
-  KdaChunk chunk;
+struct LevelOperands {
   float2 decay[kKdaChunk][kHeadKeys / 2];  ///< the gates as they are given, then alpha
   union {
-    char levels[4][(kLevelLeftRows + kLevelRightRows) *
-                   kLevelRowBytes];  ///< of each warp, then its sums
-    struct {
-      char high[kKdaTileBytes], low[kKdaTileBytes];  ///< A, then T, as two bf16 terms
-    } terms;
+    char levels[4][(kLevelLeftRows + kLevelRightRows) * kLevelRowBytes];  ///< of a warp, then sums
+    KdaTerms terms;
   };
+};
+
+/// As tiles, two of 64 channels one behind the other.
+struct AnchorOperands {
+  union {
+    struct {
+      char rows[2 * kKdaTileBytes];     ///< of the second 16 tokens: k, then q
+      char columns[2 * kKdaTileBytes];  ///< of all tokens, for rows of their own 16
+      char between[kKdaTileBytes];      ///< of the first 16 tokens, for rows of the second
+    };
+    KdaTerms terms;
+  };
+};
+
+/// Shared memory of prefill_kda_prepare.
+template <bool kAnchored>
+struct alignas(1024) KdaPreparationStorage {
+  /// Blocks of a multiprocessor.
+  static constexpr int kBlocks = kAnchored ? 4 : 3;
+
+  /// The record. Until their factors are known keys_queries holds k and q as they are given, and
+  /// with levels update and corrections are operands for a while.
+  KdaChunk chunk;
+  std::conditional_t<kAnchored, AnchorOperands, LevelOperands> operands;
   float diagonal[2][16][16];       ///< blocks of A on the diagonal
   float2 total[2][kHeadKeys / 2];  ///< product of alpha over 16 tokens
-  float norm[2 * kKdaChunk];       ///< 1 / |k|, then scale / |q|
-  float column[kKdaChunk];         ///< beta / |k|
-  float own[kKdaChunk];            ///< q . k of each token
-  float beta[kKdaChunk];
+  KdaFactors factors[kKdaChunk];
   uint64_t loaded;  ///< barrier: k and q are there
 };
-static_assert(sizeof(KdaPreparationStorage) <= (227 * 1024) / 3 - 1024,
-              "three blocks share a multiprocessor");
+template <bool kAnchored>
+inline constexpr std::size_t kKdaPreparationBytes = sizeof(KdaPreparationStorage<kAnchored>);
+static_assert(kKdaPreparationBytes<true> <= 227 * 1024 / 4 - 1024, "four blocks fit");
+static_assert(kKdaPreparationBytes<false> <= 227 * 1024 / 3 - 1024, "three blocks fit");
 
 }  // namespace goldenrule::gpu::prefill

@@ -125,6 +125,8 @@ op={gdn,kda} mode=prefill lens=9,40 H=1 HV=2 K={128,100} V=64 qk_l2norm=none sca
 # Every way to say what a decay is, with decays of every kind, over more than two chunks.
 op={gdn,kda} mode=prefill lens=70,130 H=1 HV=2 K=128 V=64 h0=1 gate={softplus,bounded,log,log2,linear} family={A,Dslow,Dprod,Dbound,Dmixed,B999}
 op={gdn,kda} mode=prefill lens=70,130 H=1 HV=2 K=128 V=64 h0=1 gate={softplus,log,log2,linear} family=Derase
+op={gdn,kda} mode=prefill lens=70,130 H=1 HV=2 K=128 V=64 h0=1 gate=bounded lower_bound={-5,-0.5,-8} family={Dbound,Dmixed,B95,I,J17,J100}
+op=kda mode=prefill lens=70 H=1 HV=2 K=128 V=64 h0=1 gate=bounded qk_l2norm=none family={A,Dbound}
 )"},
     CaseList{"prefill: slots and checkpoints", R"(
 op={gdn,kda} mode=prefill lens=9,5,0,1,33 H=1 HV=2 K={128,60} V=32 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={identity,permuted,padded,separate,separate_padded} pad_slot={-1,0}
