@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which chunks a block works through, in the order in which all of its roles pass them. An item is
-// one value head of one sequence, C::kScans tiles of its values; a block takes every gridDim.x-th
-// item. Chunks end at multiples of kTokens tokens of their sequence and at its checkpoints, so they
-// may be short anywhere; what a sequence's chunks are depends on its own length and checkpoints.
+// one value head of one sequence, C::kScans tiles of its values. Items are in the order of their
+// sequences, the longest first, and blocks take them in turn, forwards and backwards: who has taken
+// one of the longest takes one of the shortest next. Chunks end at multiples of kTokens tokens of
+// their sequence and at its checkpoints, so they may be short anywhere; what a sequence's chunks
+// are depends on its own length and checkpoints.
 #pragma once
 
 #include "gpu/prefill/checkpoints.cuh"
@@ -39,11 +41,18 @@ struct Item {
   int64_t start;  ///< slot of the start state; kNoSlot: padded
 };
 
+/// The item that this block takes in round `round`.
+__device__ __forceinline__ int item_of_round(int round) {
+  const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+  return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+}
+
 template <class C>
 __device__ __forceinline__ Item item_of(const Params& p, int item) {
   const int head = p.by_tiles.quotient(item);
-  const int n = p.by_heads.quotient(head);
-  const int hv = head - n * p.HV;
+  const int place = p.by_heads.quotient(head);
+  const int hv = head - place * p.HV;
+  const int n = p.order != nullptr ? p.order[place] : place;
   return {.n = n,
           .hv = hv,
           .h = qk_head(p, hv),
@@ -128,13 +137,14 @@ class ChunkCursor {
  public:
   __device__ __forceinline__ explicit ChunkCursor(const Params& p)
       : p_(p),
-        index_(static_cast<int>(blockIdx.x)),
-        item_(item_of<C>(p, min(index_, p.items - 1))),
+        item_(item_of<C>(p, min(item_of_round(0), p.items - 1))),
         chunks_(p, item_),
         record_(first_record<C::kTokens>(p, item_.n)) {
     find();
   }
-  [[nodiscard]] __device__ __forceinline__ bool valid() const { return index_ < p_.items; }
+  [[nodiscard]] __device__ __forceinline__ bool valid() const {
+    return item_of_round(round_) < p_.items;
+  }
   [[nodiscard]] __device__ __forceinline__ ChunkPlace place() const {
     return {.first = item_.tokens.first + chunks_.begin(),
             .count = chunks_.end() - chunks_.begin(),
@@ -152,9 +162,9 @@ class ChunkCursor {
  private:
   __device__ __forceinline__ void find() {
     while (chunks_.done()) {
-      index_ += static_cast<int>(gridDim.x);
+      ++round_;
       if (!valid()) return;
-      item_ = item_of<C>(p_, index_);
+      item_ = item_of<C>(p_, item_of_round(round_));
       chunks_ = ChunksOf<C>(p_, item_);
       record_ = first_record<C::kTokens>(p_, item_.n);
     }
@@ -162,7 +172,7 @@ class ChunkCursor {
   }
 
   const Params& p_;
-  int index_;
+  int round_ = 0;
   Item item_;
   ChunksOf<C> chunks_;
   int record_;

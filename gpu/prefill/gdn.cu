@@ -68,11 +68,14 @@ bool serves(const Params& p, const Device& device) {
          p.V % kTileColumns == 0 && tiles && bf16;
 }
 
+/// Whether sequences are sorted by length, which takes N^2 / 32 steps.
+bool is_sorted(std::int64_t N) { return N > 1 && N <= 1024; }
+
 std::size_t workspace(const Sizes& s) {
   if (s.kda || s.precise || s.K != kHeadKeys || s.V % kTileColumns != 0 || s.N == 0) return 0;
-  return sizeof(Tickets) +
-         static_cast<std::size_t>(record_count(s.total, s.N, s.checkpoint_rows) * s.HV) *
-             kRecordBytes;
+  const std::int64_t records = record_count(s.total, s.N, s.checkpoint_rows) * s.HV;
+  return sizeof(Tickets) + static_cast<std::size_t>(records) * kRecordBytes +
+         (is_sorted(s.N) ? sizeof(std::int32_t) * static_cast<std::size_t>(s.N) : 0);
 }
 
 /// 128 values per block where there are heads enough for every multiprocessor, else 64: the bits of
@@ -122,10 +125,15 @@ Problem launch(Launch& call) {
   Problem problem;
   if (p.total > 0) {
     problem = make_tile_maps(p, kChunk, gdn.maps);
-    const std::int64_t blocks = std::int64_t{gdn.records} * p.HV;
+    const std::int64_t records = std::int64_t{gdn.records} * p.HV;
+    if (is_sorted(p.N)) {
+      p.order = reinterpret_cast<const std::int32_t*>(static_cast<const char*>(p.workspace) +
+                                                      sizeof(Tickets) + records * kRecordBytes);
+    }
+    const std::int64_t warps = records + (is_sorted(p.N) ? p.N : 0);
     if (problem.ok()) {
       problem = call.kernel(with_checkpoints ? kGatesWithCheckpoints : kGates,
-                            (blocks + kGateWarps - 1) / kGateWarps, &gdn, call.dependent);
+                            (warps + kGateWarps - 1) / kGateWarps, &gdn, call.dependent);
     }
     if (problem.ok()) {
       problem =

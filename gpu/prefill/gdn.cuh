@@ -24,7 +24,20 @@ struct GdnCall {
 
 inline constexpr int kGateWarps = 4;
 
-/// One warp per record and value head.
+/// Puts sequence n where its length belongs, the longest first, by one warp.
+__device__ __forceinline__ void sort_sequence(const Params& p, int n, int* order) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int count = tokens_of(p, n).count;
+  int before = 0;
+  for (int m = lane; m < p.N; m += 32) {
+    const int other = tokens_of(p, m).count;
+    before += other > count || (other == count && m < n) ? 1 : 0;
+  }
+  before = __reduce_add_sync(kAllLanes, before);
+  if (lane == 0) order[before] = n;
+}
+
+/// One warp per record and value head, and behind those one per sequence that is to be sorted.
 template <bool kCheckpoints>
 __global__ void __launch_bounds__(32 * kGateWarps)
     prefill_gdn_gates(const __grid_constant__ GdnCall call) {
@@ -35,7 +48,11 @@ __global__ void __launch_bounds__(32 * kGateWarps)
   const int index = static_cast<int>(blockIdx.x * kGateWarps + threadIdx.x / 32);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int record = p.by_heads.quotient(index);
-  if (record >= call.records) return;
+  if (record >= call.records) {
+    const int n = index - call.records * p.HV;
+    if (p.order != nullptr && n < p.N) sort_sequence(p, n, const_cast<int*>(p.order));
+    return;
+  }
   const int hv = index - record * p.HV;
   const ChunkPlace at = place_of_record<kCheckpoints>(p, record, hv);
   char* to = record_of(p, record, hv);

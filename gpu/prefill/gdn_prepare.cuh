@@ -66,9 +66,10 @@ class UnitSupply {
 #pragma unroll 1
     for (uint32_t parity = 0; unit.heads > 0; parity ^= 1) {
       const PreparationUnit next = take();
+      prefetch(next);
       ptx::wait_for_phase(s_.done, parity);
-      begin_store(unit);
       begin_load(next);
+      begin_store(unit);
       ptx::wait_for_bulk_reads();
       ptx::arrive(s_.loaded);
       finish_store(unit);
@@ -99,6 +100,14 @@ class UnitSupply {
     }
   }
 
+  __device__ __forceinline__ void prefetch(const PreparationUnit& unit) const {
+    if (unit.count != kChunk) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      ptx::prefetch_box(&maps_.k, half * kTileColumns, unit.h, unit.first);
+      ptx::prefetch_box(&maps_.q, half * kTileColumns, unit.h, unit.first);
+    }
+  }
   /// The place of the rows is free; that of the records is once this thread arrives again.
   __device__ __forceinline__ void begin_load(const PreparationUnit& unit) {
     s_.unit = unit;

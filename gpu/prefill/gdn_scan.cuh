@@ -38,8 +38,8 @@ class GdnScan {
 
   __device__ __forceinline__ void run() {
 #pragma unroll 1
-    for (int i = static_cast<int>(blockIdx.x); i < p_.items; i += static_cast<int>(gridDim.x)) {
-      scan(item_of<C>(p_, i));
+    for (int round = 0; item_of_round(round) < p_.items; ++round) {
+      scan(item_of<C>(p_, item_of_round(round)));
     }
     output_.wait_free(storage_.output_free[tile_]);
     announce({0, 0, 0, kNoMoreChunks});
@@ -168,8 +168,7 @@ class GdnScan {
     ptx::wait_for_products_but<0>();
     ptx::hold(out);
     as_operand(out, written);
-    __syncwarp();
-    if (lane_ == 0) ptx::arrive(storage_.stage_free[stage]);
+    ptx::arrive(storage_.stage_free[stage]);
   }
 
   /// Z in `y`, on the way through X; S q runs beside it, its second half still at the end.
@@ -311,11 +310,10 @@ class GdnScan {
     ptx::fence_async_readers();
     announce(to);
   }
-  /// Every warp has written its part and says so.
+  /// Every lane has written its part and says so.
   __device__ __forceinline__ void announce(const OutputPlace& to) {
     if (warp_ == 0 && lane_ == 0) storage_.outputs[tile_] = to;
-    __syncwarp();
-    if (lane_ == 0) ptx::arrive(storage_.output_full[tile_]);
+    ptx::arrive(storage_.output_full[tile_]);
     output_.advance();
   }
 

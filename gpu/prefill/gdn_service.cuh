@@ -150,8 +150,7 @@ __device__ __forceinline__ void write_outputs(const Params& p, const TileMaps& m
                         *reinterpret_cast<const uint4*>(storage.o[i] + piece_offset(row, piece)));
         }
       }
-      __syncwarp();
-      if (lane == 0) ptx::arrive(storage.output_free[i]);
+      ptx::arrive(storage.output_free[i]);
     }
   }
 }

@@ -127,8 +127,8 @@ struct ScanConfig {
   static constexpr int kBlockValues = kScans * kTileColumns;
   static constexpr int kGroup = 128;  ///< threads of a warpgroup
   static constexpr int kThreads = (1 + kScans) * kGroup;
-  static constexpr int kServiceRegisters = 24;
-  static constexpr int kScanRegisters = 240;
+  static constexpr int kServiceRegisters = 40;
+  static constexpr int kScanRegisters = 232;
 };
 
 /// Where a tile of o goes.

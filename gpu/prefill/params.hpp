@@ -57,6 +57,8 @@ struct Params {
   uint8_t bf16_state, kv_layout;
   uint8_t vector_state;  // all states can be accessed in whole vectors of 16 bytes
   uint8_t dense_heads;   // no gap between the rows of a state
+  // The sequences from the longest on, where a kernel in front has sorted them; else null.
+  const int32_t* order;
   // goldenrule_gpu_prefill_workspace_size bytes, aligned to 256.
   void* workspace;
 };

@@ -9,17 +9,19 @@
 
 namespace goldenrule::gpu::prefill {
 
+/// Every lane arrives for what it has read or written itself: racecheck follows no lane that
+/// arrives for its warp.
 template <class C>
 __device__ __forceinline__ void initialize_barriers(ScanStorage<C>& s) {
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::kStages; ++i) {
       ptx::initialize_barrier(s.record_ready[i], 1);
       ptx::initialize_barrier(s.stage_full[i], 32);
-      ptx::initialize_barrier(s.stage_free[i], 4 * C::kScans);
+      ptx::initialize_barrier(s.stage_free[i], C::kGroup * C::kScans);
     }
     for (int i = 0; i < C::kScans; ++i) {
-      ptx::initialize_barrier(s.output_full[i], 4);
-      ptx::initialize_barrier(s.output_free[i], 1);
+      ptx::initialize_barrier(s.output_full[i], C::kGroup);
+      ptx::initialize_barrier(s.output_free[i], 32);
     }
   }
   if constexpr (C::kChannelGates) {
