@@ -18,6 +18,7 @@ Explanation explanation_of(const Hypothesis& hypothesis, const call::Record& rec
   for (const calls::Mistake* m : hypothesis) {
     e.mistakes.emplace_back(m->name);
     e.meanings.emplace_back(m->meaning);
+    if (!m->reported.empty()) e.reported.emplace_back(m->reported);
     if (const auto meant = calls::meant_convention(*m, record)) e.meant.push_back(*meant);
   }
   // One of two mistakes that is none leaves a mistake.
