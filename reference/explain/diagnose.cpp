@@ -28,6 +28,11 @@ Explanation explanation_of(const Hypothesis& hypothesis, const call::Record& rec
 
 Explanation explanation_of(const Candidate& c, const call::Record& record) {
   Explanation e = explanation_of(c.hypothesis, record);
+  for (auto words = c.rearranged.rbegin(); words != c.rearranged.rend(); ++words) {
+    e.mistakes.insert(e.mistakes.begin(), *words);
+    e.meanings.insert(e.meanings.begin(), "results are right in another order: " + *words);
+    e.meant.clear();
+  }
   e.residual_ratio = c.match.ratio;
   e.accounted = c.match.accounted;
   e.failing = c.match.failing;

@@ -243,6 +243,23 @@ MISTAKES = (gate_wrong_head, beta_wrong_head, a_log_reversed, initial_state_stal
             l2_unasked, beta_half, beta_doubled, beta_raw_logit, beta_sigmoid_twice)
 
 
+def ordered(name, axis, order):
+    def change(file):
+        x = file[f"outputs/{name}"][()]
+        put(file, f"outputs/{name}", np.ascontiguousarray(order(x, axis)))
+    return change
+
+
+# What a right kernel's outputs are put through, and what is to be said of them.
+ORDERS = (
+    ("o is reversed along head", ordered("o", -2, np.flip)),
+    ("o has its halves exchanged along value",
+     ordered("o", -1, lambda x, axis: np.roll(x, x.shape[axis] // 2, axis))),
+    ("final_state is rolled by 1 along head",
+     ordered("final_state", 1, lambda x, axis: np.roll(x, 1, axis))),
+)
+
+
 def inputs_in_f64(file):
     for name in list(file["inputs"]):
         if file[f"inputs/{name}"].dtype.kind == "f":
@@ -344,6 +361,20 @@ class WrongCalls(CommandLineTest):
         else:
             print(f"not made in {len(RIGHT)} of {len(KINDS)} captures: {', '.join(impossible)}")
         self.assertGreater(tried, 8 * len(RIGHT))
+
+    def test_results_in_another_order_are_said_to_be(self):
+        for words, change in ORDERS:
+            for name in RIGHT:
+                with self.subTest(words, capture=name):
+                    path = self.changed(name, change)
+                    with h5py.File(path) as file:
+                        heads = file["outputs/o"].shape[-2]
+                    if heads < 3 and "head" in words:
+                        continue  # of two heads there is but one other order
+                    result, case = self.check(path, self.contract(name))
+                    first = case["explanation"][0]
+                    self.assertTrue(first["explains"], result.out)
+                    self.assertEqual(first["mistake"], words, result.out)
 
     def test_right_ones_pass_however_they_are_recorded(self):
         for change in HARMLESS:
