@@ -42,6 +42,8 @@ struct Mistake {
   /// the declaration of the contract, never from what a suite happened to see; the kill matrix
   /// prints the largest deviation over budget beside it as evidence.
   std::string_view (*permitted_by)(const contract::Contract& contract) = nullptr;
+  /// Where it was made in public, "vLLM #53877, SGLang #38975"; empty: not known.
+  std::string_view reported = {};
 };
 inline constexpr bool kRounds = true;
 

@@ -18,6 +18,7 @@ Explanation explanation_of(const Hypothesis& hypothesis, const call::Record& rec
   for (const calls::Mistake* m : hypothesis) {
     e.mistakes.emplace_back(m->name);
     e.meanings.emplace_back(m->meaning);
+    if (!m->reported.empty()) e.reported.emplace_back(m->reported);
     if (const auto meant = calls::meant_convention(*m, record)) e.meant.push_back(*meant);
   }
   // One of two mistakes that is none leaves a mistake.
@@ -27,6 +28,11 @@ Explanation explanation_of(const Hypothesis& hypothesis, const call::Record& rec
 
 Explanation explanation_of(const Candidate& c, const call::Record& record) {
   Explanation e = explanation_of(c.hypothesis, record);
+  for (auto words = c.rearranged.rbegin(); words != c.rearranged.rend(); ++words) {
+    e.mistakes.insert(e.mistakes.begin(), *words);
+    e.meanings.insert(e.meanings.begin(), "results are right in another order: " + *words);
+    e.meant.clear();
+  }
   e.residual_ratio = c.match.ratio;
   e.accounted = c.match.accounted;
   e.failing = c.match.failing;

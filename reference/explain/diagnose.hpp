@@ -33,6 +33,7 @@ namespace goldenrule::explain {
 struct Explanation {
   std::vector<std::string> mistakes;  ///< one name, or the two of a pair
   std::vector<std::string> meanings;  ///< one sentence for each
+  std::vector<std::string> reported;  ///< "vLLM #53877": where each was made in public, if anywhere
   std::vector<std::string> same;      ///< other explanations that predict the same outputs
   std::vector<std::string> meant;     ///< "head_map=tiled": conventions that would make it right
   double residual_ratio = 0.0;        ///< max |captured - predicted| / budget

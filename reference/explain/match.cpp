@@ -236,7 +236,19 @@ Match Matcher::match(const Prediction& prediction) const {
   return match;
 }
 
-Match Matcher::match_right_call() const {
+bool Matcher::reproduces(const std::string& name, std::size_t i, const PredictedOutput& predicted,
+                         std::size_t from) const {
+  const ComparedOutput& output = *std::ranges::find(outputs_, name, &ComparedOutput::name);
+  if (output.elements[i] == Element::kUndefined) return true;
+  if (output.elements[from] == Element::kUndefined) return false;
+  const double y = output.captured[i];
+  const double p = predicted.value[from];
+  if (!std::isfinite(y) || !std::isfinite(p)) return !std::isfinite(y) && !std::isfinite(p);
+  const auto spread = static_cast<double>(predicted.spread[from]);
+  return !std::isfinite(spread) || std::fabs(y - p) <= output.budget.around(p, spread);
+}
+
+Prediction Matcher::right_call() const {
   Prediction right;
   for (const ComparedOutput& output : outputs_) {
     PredictedOutput& predicted = right.outputs[output.name];
@@ -247,7 +259,7 @@ Match Matcher::match_right_call() const {
           static_cast<float>(output.budget.spread(i)) + output.expected->exact.radius[i];
     }
   }
-  return match(right);
+  return right;
 }
 
 bool Matcher::same_outputs(const Prediction& a, const Prediction& b, double budgets) const {

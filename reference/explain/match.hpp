@@ -66,8 +66,14 @@ class Matcher {
 
   [[nodiscard]] Match match(const Prediction& prediction) const;
 
-  /// The right call as a prediction: what there is to explain.
-  [[nodiscard]] Match match_right_call() const;
+  /// The right call as a prediction, and how well it does: what there is to explain.
+  [[nodiscard]] Prediction right_call() const;
+  [[nodiscard]] Match match_right_call() const { return match(right_call()); }
+
+  /// Whether element `i` of an output is what `predicted` has for element `from`, NaN for NaN.
+  /// Elements that no kernel writes are anything.
+  [[nodiscard]] bool reproduces(const std::string& output, std::size_t i,
+                                const PredictedOutput& predicted, std::size_t from) const;
 
   static constexpr double kSame = 1e-3;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fixtures/parallel/observer.hpp"
+#include "reference/explain/permutation.hpp"
 #include "reference/explain/ties.hpp"
 
 namespace goldenrule::explain {
@@ -104,6 +105,7 @@ class Search {
         screen(singles, "single mistakes", [] { return false; });
     found_ = verify(promising);
     const auto explained = [this] { return std::ranges::any_of(found_, &Candidate::explains); };
+    if (!explained()) rearranged(singles);
     if (!explained()) scatter();
     if (!explained() && scattered_.empty()) {
       const auto stop = [this] {
@@ -128,6 +130,35 @@ class Search {
   }
 
  private:
+  // Right results in another order, or those of one mistake. A part of a capture has lost the
+  // order of its tokens, so that of a large one only the right call is tried, on the whole.
+  void rearranged(const std::vector<Hypothesis>& singles) {
+    const auto keep = [this](Hypothesis hypothesis, Prediction prediction, bool called_kernel) {
+      std::vector<std::string> words = rearrange(*whole_.capture, whole_.matcher, prediction);
+      if (words.empty()) return;
+      Candidate c{.hypothesis = std::move(hypothesis),
+                  .match = whole_.matcher.match(prediction),
+                  .called_kernel = called_kernel,
+                  .rearranged = std::move(words),
+                  .prediction = {}};
+      if (!c.explains()) return;
+      c.prediction = std::move(prediction);
+      found_.push_back(std::move(c));
+    };
+    keep({}, whole_.matcher.right_call(), true);
+    if (screened_ || std::ranges::any_of(found_, &Candidate::explains)) return;
+    parallel::Phase phase("results in another order", std::ssize(singles));
+    for (const Hypothesis& h : singles) {
+      stopped_ = stopped_ || deadline_.passed();
+      if (stopped_) return;
+      phase.advance();
+      auto prediction = whole_.predictor.predict(h, SpreadBy::kScaling);
+      if (!prediction) continue;
+      const bool called_kernel = prediction->called_kernel;
+      keep(h, std::move(*prediction), called_kernel);
+    }
+  }
+
   // Mistakes inside the algorithm may amplify roundings; a mistake around the kernel does not.
   void scatter() {
     if (whole_.matcher.match_right_call().ratio < kFar) return;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The search for the mistake behind a failing capture: single mistakes, then those that amplify
-// roundings, then pairs. A capture too large for all of them is first judged on parts of itself,
-// which are calls of their own: what explains the whole explains each part.
+// The search for the mistake behind a failing capture: single mistakes, then results in another
+// order, alone and beside one mistake, then mistakes that amplify roundings, then pairs. A capture
+// too large for all of them is first judged on parts of itself, which are calls of their own: what
+// explains the whole explains each part.
 #pragma once
 
 #include <chrono>
@@ -34,7 +35,9 @@ struct Candidate {
   Hypothesis hypothesis;
   Match match;
   bool called_kernel = false;
-  bool only_ties_left = false;           // ties.hpp
+  bool only_ties_left = false;  // ties.hpp
+  /// Outputs that hold what is predicted in another order (permutation.hpp), in words.
+  std::vector<std::string> rearranged{};
   std::optional<Prediction> prediction;  // of those that explain
 
   [[nodiscard]] bool explains() const {

@@ -111,7 +111,15 @@ class Chain {
       blocks.push_back(std::max<std::int64_t>(s.start_block, 0));  // of a padded row: not read
     }
     const call::Tensor* given = base_.record.find_input("initial_state");
-    if (given != nullptr) return call::take(*given, 0, blocks);
+    if (given != nullptr) {
+      call::Tensor states = call::take(*given, 0, blocks);
+      const std::int64_t block = d_.HV * d_.state_size();
+      calls::change(states, [&](std::int64_t i, double x) {
+        const auto n = static_cast<std::size_t>(i / block);
+        return base_.plan.sequences[n].start_block < 0 ? 0.0 : x;
+      });
+      return states;
+    }
     call::Shape shape = base_.outputs.at("final_state").shape();
     shape[0] = std::ssize(blocks);
     return {call::DType::kF32, shape};

@@ -173,3 +173,21 @@ TEST_CASE("prefill plan: where elements lie follows from the axes") {
   const Strides kept = output_strides(r, validate(r), "intermediate_states");
   CHECK(kept(kT + 1, 1, 0, 0) == static_cast<std::size_t>(((kT + 1) * kHV + 1) * kK * kV));
 }
+
+TEST_CASE("plan: a row that is new starts from zero, whatever its block holds") {
+  const Record states = with(prefill(), "initial_state", floats({3, kHV, kV, kK}));
+  const Plan plain = make_plan(with(states, "has_initial_state", integers({0, 1, 0})), true);
+  CHECK(plain.sequences[0].start_block == -1);
+  CHECK(plain.sequences[1].start_block == 1);
+  CHECK(plain.sequences[2].start_block == -1);
+  check_snapshots(plain.sequences[2], {{5, kFinal, 2}});
+  const Plan pool =
+      make_plan(with(pooled({8, 2, -1}), "has_initial_state", integers({1, 0, 0})), true);
+  CHECK(pool.sequences[0].start_block == 8);
+  CHECK(pool.sequences[1].start_block == -1);
+  check_snapshots(pool.sequences[1], {{0, kFinal, 2}});
+  CHECK(pool.sequences[2].padded);
+  CHECK(pool.sequences[2].snapshots.empty());
+  check_value(with(states, "has_initial_state", integers({0, 2, 0})), "has_initial_state[1]",
+              "0 to 1", "2");
+}

@@ -171,9 +171,93 @@ def beta_sigmoid_twice(file):
     convention(file)["beta"] = "direct"
 
 
-MISTAKES = (gate_log2, gate_ln2, gate_other_form, dt_bias_ignored, scale_twice, scale_ignored,
+def gate_wrong_head(file):
+    """A kernel that reads the gate of head j + 1."""
+    need(file["inputs/v"].shape[-2] > 1)
+    g = log_alpha(file)
+    per_channel = g.ndim == file["inputs/v"].ndim
+    declare_gate(file, "log", np.roll(g, 1, -2 if per_channel else -1))
+
+
+def beta_wrong_head(file):
+    need(file["inputs/v"].shape[-2] > 1)
+    name = "b" if "b" in file["inputs"] else "beta"
+    need(np.ptp(read(file, name), -1).any())
+    exact(file, name, np.roll(read(file, name), 1, -1))
+
+
+def a_log_reversed(file):
+    need("A_log" in file["inputs"] and np.ptp(read(file, "A_log")) > 0)
+    exact(file, "A_log", read(file, "A_log")[::-1])
+
+
+def initial_state_stale(file):
+    """Every row is declared to be new; the kernel started from what the slot held."""
+    need(file.attrs["mode"] != "mtp" and read(file, "initial_state").any())
+    rows = (file["inputs/cu_seqlens"].shape[0] - 1 if file.attrs["mode"] == "prefill"
+            else file["inputs/v"].shape[0])
+    put(file, "inputs/has_initial_state", np.zeros(rows, np.int32), h5py.h5t.STD_I32LE)
+
+
+def v_tail_overrun(file):
+    """Tiles as wide as the power of two below V, the lanes behind V zero."""
+    o = file["outputs/o"][()]
+    V = o.shape[-1]
+    width = min(128, 1 << (V.bit_length() - 1))
+    need(V % width)
+    rows = o.reshape(-1, V)
+    rows[1:, :width - V % width] = 0
+    put(file, "outputs/o", o)
+
+
+def state_decayed_only(file):
+    need(file.attrs["mode"] == "decode")
+    alpha = np.exp(log_alpha(file))[:, 0]
+    if alpha.ndim == 2:
+        alpha = alpha[..., None]
+    vk = convention(file)["state_layout"] == "vk"
+    alpha = alpha[..., None, :] if vk else alpha[..., :, None]
+    slots = file["inputs/state_indices"][()]
+    states = file["outputs/final_state"][()]
+    for row, slot in enumerate(slots):
+        if slot >= 0:
+            states[slot] = read(file, "initial_state")[slot] * alpha[row]
+    put(file, "outputs/final_state", states)
+
+
+def tail_rows_permuted(file):
+    need(file.attrs["mode"] == "prefill")
+    bounds = file["inputs/cu_seqlens"][()]
+    o = file["outputs/o"][()]
+    tails = [end - (end - begin) % 64 + ((end - begin) % 64 - 1) // 16 * 16
+             for begin, end in zip(bounds, bounds[1:]) if ((end - begin) % 64 - 1) % 16 >= 11]
+    need(tails)
+    for first in tails:
+        o[first + 4:first + 12] = o[np.r_[first + 8:first + 12, first + 4:first + 8]]
+    put(file, "outputs/o", o)
+
+
+MISTAKES = (gate_wrong_head, beta_wrong_head, a_log_reversed, initial_state_stale, v_tail_overrun,
+            state_decayed_only, tail_rows_permuted, gate_log2, gate_ln2, gate_other_form, dt_bias_ignored, scale_twice, scale_ignored,
             scale_missing, state_transposed_throughout, state_transposed, state_transposed_out, head_tiled,
             l2_unasked, beta_half, beta_doubled, beta_raw_logit, beta_sigmoid_twice)
+
+
+def ordered(name, axis, order):
+    def change(file):
+        x = file[f"outputs/{name}"][()]
+        put(file, f"outputs/{name}", np.ascontiguousarray(order(x, axis)))
+    return change
+
+
+# What a right kernel's outputs are put through, and what is to be said of them.
+ORDERS = (
+    ("o is reversed along head", ordered("o", -2, np.flip)),
+    ("o has its halves exchanged along value",
+     ordered("o", -1, lambda x, axis: np.roll(x, x.shape[axis] // 2, axis))),
+    ("final_state is rolled by 1 along head",
+     ordered("final_state", 1, lambda x, axis: np.roll(x, 1, axis))),
+)
 
 
 def inputs_in_f64(file):
@@ -277,6 +361,20 @@ class WrongCalls(CommandLineTest):
         else:
             print(f"not made in {len(RIGHT)} of {len(KINDS)} captures: {', '.join(impossible)}")
         self.assertGreater(tried, 8 * len(RIGHT))
+
+    def test_results_in_another_order_are_said_to_be(self):
+        for words, change in ORDERS:
+            for name in RIGHT:
+                with self.subTest(words, capture=name):
+                    path = self.changed(name, change)
+                    with h5py.File(path) as file:
+                        heads = file["outputs/o"].shape[-2]
+                    if heads < 3 and "head" in words:
+                        continue  # of two heads there is but one other order
+                    result, case = self.check(path, self.contract(name))
+                    first = case["explanation"][0]
+                    self.assertTrue(first["explains"], result.out)
+                    self.assertEqual(first["mistake"], words, result.out)
 
     def test_right_ones_pass_however_they_are_recorded(self):
         for change in HARMLESS:

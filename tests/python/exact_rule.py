@@ -162,6 +162,12 @@ def sequences(case):
     return [pool_row(case, b) for b in range(case.rows)]
 
 
+def is_new(case, row):
+    """Whether the row starts from zero, whatever its slot holds."""
+    flags = case.inputs.get("has_initial_state")
+    return flags is not None and int(flags[row]) == 0
+
+
 def packed_row(case, n, first, count):
     """Sequence n of a prefill call: it has a state of its own, or slots of a pool as in decode."""
     start = n if "initial_state" in case.inputs else None
@@ -170,6 +176,8 @@ def packed_row(case, n, first, count):
         start = target = int(case.inputs["state_indices"][n])
         if start == case.convention["pad_slot"]:
             return Sequence(first, count, None, True, [])
+    if is_new(case, n):
+        start = None
     if "output_state_indices" in case.inputs:
         target = int(case.inputs["output_state_indices"][n])
     kept = "state_indices" in case.inputs and (target == case.convention["pad_slot"]
@@ -206,7 +214,7 @@ def pool_row(case, b):
         snapshots += [(after, "final_state", slot) for after, slot in writes]
     if case.mode == "mtp":
         snapshots += [(t + 1, "intermediate_states", b * case.T + t) for t in range(case.T)]
-    return Sequence(b * case.T, case.T, start, False, snapshots)
+    return Sequence(b * case.T, case.T, None if is_new(case, b) else start, False, snapshots)
 
 
 # --- the small functions of the rule -----------------------------------------------------------

@@ -27,6 +27,13 @@ PREFILL_STATES = [
     "op=kda mode=prefill lens=17,5,9 H=1 HV=1 K=8 V=6 checkpoints=after every=5",
 ]
 
+# Rows that are new, on slots that are not empty.
+NEW_ROWS = [
+    "op=gdn mode=prefill lens=17,0,9,1,20 H=1 HV=2 K=8 V=6 gate=log slots=padded fresh=mixed",
+    "op=kda mode=prefill lens=9,12 H=1 HV=1 K=8 V=6 gate=bounded h0=1 fresh=mixed state_layout=kv",
+    "op=gdn mode=decode B=5 H=1 HV=2 K=8 V=6 slots=separate fresh=mixed",
+]
+
 
 def keys_of(line):
     return dict(field.split("=") for field in line.split())
@@ -63,7 +70,7 @@ def main():
     def run(*arguments):
         return subprocess.run([program, *arguments], check=True, text=True,
                               stdout=subprocess.PIPE).stdout
-    lines = select(run("list", "boundary").splitlines()) + PREFILL_STATES
+    lines = select(run("list", "boundary").splitlines()) + PREFILL_STATES + NEW_ROWS
     for line in lines:
         run("generate", line, "-o", folder)
     run("generate", "smoke", "-o", folder)

@@ -114,7 +114,8 @@ Json mistake_rows() {
     rows.push_back({{"name", std::string(m.name)},
                     {"group", std::string(m.group)},
                     {"where", std::move(where)},
-                    {"meaning", std::string(m.meaning)}});
+                    {"meaning", std::string(m.meaning)},
+                    {"reported", std::string(m.reported)}});
   }
   return rows;
 }
@@ -150,6 +151,8 @@ void print_rows(const Json& rows) {
     } else if (row.contains("where")) {
       if (row["group"] != group) fmt::print("{}\n", group = row["group"]);
       fmt::print("  {:<28} {}\n      {}\n", name, where_text(row["where"]), meaning);
+      const std::string reported = row["reported"];
+      if (!reported.empty()) fmt::print("      in public: {}\n", reported);
     } else {
       fmt::print("{:<32} {}\n", name, meaning);
     }

@@ -49,6 +49,9 @@ std::string explaining_lines(const Explanation& e, bool first) {
   std::string text =
       fmt::format("  {} {}: {}\n", first ? "explained by" : "or by", e.name(), reproduced_words(e));
   for (const std::string& meaning : e.meanings) text += fmt::format("      {}\n", meaning);
+  if (!e.reported.empty()) {
+    text += fmt::format("      in public: {}\n", fmt::join(e.reported, "; "));
+  }
   text += meant_line(e);
   if (!e.same.empty()) {
     text += fmt::format("      the same outputs in this call: {}\n", fmt::join(e.same, ", "));
@@ -116,6 +119,7 @@ void add_explanation(const Diagnosis& diagnosis, ordered_json& json) {
                             {"flipped", e.flipped},
                             {"accounted", e.accounted},
                             {"meaning", e.meanings},
+                            {"reported", e.reported},
                             {"meant", e.meant},
                             {"same", e.same}});
     if (e.width) explanations.back()["width"] = *e.width;

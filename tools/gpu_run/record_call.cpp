@@ -84,6 +84,15 @@ void place_tensors(const call::Record& record, const Place& place, typename Grou
   }
 }
 
+// What the kernels have no argument for.
+void refuse_new_rows(const call::Record& record) {
+  if (record.find_input("has_initial_state") == nullptr) return;
+  throw Error(ErrorKind::kSchema, "/inputs/has_initial_state",
+              "no dataset: the kernels start every row from its slot (a caller clears the slots of "
+              "new requests)",
+              "a dataset");
+}
+
 }  // namespace
 
 std::string record_name(const call::Record& record, std::string_view tensor) {
@@ -126,6 +135,7 @@ goldenrule_gpu_recurrent_args make_args(const call::Record& record, const Place&
     throw Error(ErrorKind::kValue, "mode", "decode or mtp",
                 std::string(call::name_of(record.mode)));
   }
+  refuse_new_rows(record);
   goldenrule_gpu_recurrent_args a;
   goldenrule_gpu_recurrent_defaults(&a);
   const call::Dims d = call::validate(record);
@@ -141,6 +151,7 @@ goldenrule_gpu_prefill_args make_prefill_args(const call::Record& record, const 
   if (record.mode != call::Mode::kPrefill) {
     throw Error(ErrorKind::kValue, "mode", "prefill", std::string(call::name_of(record.mode)));
   }
+  refuse_new_rows(record);
   goldenrule_gpu_prefill_args a;
   goldenrule_gpu_prefill_defaults(&a);
   const call::Dims d = call::validate(record);

@@ -41,6 +41,8 @@ Indices are int32 or int64, everything else is of any float type.
     initial_state          P,HV,state; prefill N,HV,state  optional (= 0)
     state_indices          B                               optional (row b uses slot b)
     output_state_indices   B                               optional (= state_indices)
+    has_initial_state      B                               decode, prefill: optional (= 1); 0 for a
+                                                           row that starts from zero
     ssm_state_indices      B,T                             mtp: optional, a slot for each token,
     num_accepted_tokens    B                               ... with the token that the row starts at
     accepted_tokens        B                               mtp: optional (= T)
@@ -140,12 +142,13 @@ _OF_BETA = {
 # Inputs and outputs that a call may have.
 INPUTS = {
     "decode": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta",
-         "state_indices", "output_state_indices"),
+         "state_indices", "output_state_indices", "has_initial_state"),
     "mtp": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta",
          "state_indices", "output_state_indices", "ssm_state_indices", "num_accepted_tokens",
          "accepted_tokens"),
     "prefill": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "cu_seqlens",
-         "state_indices", "output_state_indices", "checkpoint_offsets", "cu_checkpoints"),
+         "state_indices", "output_state_indices", "has_initial_state", "checkpoint_offsets",
+         "cu_checkpoints"),
 }
 _SLOTS = ("state_indices", "output_state_indices", "ssm_state_indices")
 OUTPUTS = {
@@ -646,7 +649,7 @@ class _Call:
                   "initial_state": (self.slots, self.HV, *self.state),
                   "ssm_state_indices": self.tokens, "cu_seqlens": (self.rows + 1,),
                   "checkpoint_offsets": (self._checkpoints(),), "cu_checkpoints": (self.rows + 1,)}
-        for name in (*_SLOTS[:2], "num_accepted_tokens", "accepted_tokens"):
+        for name in (*_SLOTS[:2], "num_accepted_tokens", "accepted_tokens", "has_initial_state"):
             shapes[name] = (self.rows,)
         optional = {"dt_bias"} | ({"A_log"} if self.convention["gate"] == "bounded" else set())
         for name in gates:
@@ -680,7 +683,8 @@ class _Call:
             self._check("outputs", name, array, is_bf16, shapes[name])
 
     def _check(self, group, name, array, is_bf16, shape):
-        integer = name.startswith("cu_") or name.endswith(("_indices", "_tokens", "_offsets"))
+        integer = name.startswith("cu_") or name.endswith(
+            ("_indices", "_tokens", "_offsets", "has_initial_state"))
         if (array.dtype.kind == "i") != integer:
             expected = "int32 or int64" if integer else "a floating-point tensor"
             actual = "bfloat16" if is_bf16 else array.dtype

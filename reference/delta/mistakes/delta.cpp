@@ -53,6 +53,18 @@ TensorMap read_before_update(const Record& r, const calls::Kernel&) {
   return run_lanes(r, step_variant({.read_updated = false}));
 }
 
+TensorMap own_token_unread(const Record& r, const calls::Kernel&) {
+  return run_lanes(r, step_variant({.read_updated = false, .read_decayed = true}));
+}
+
+TensorMap beta_v_only(const Record& r, const calls::Kernel&) {
+  return run_lanes(r, step_variant({.beta_on = BetaOn::kValue}));
+}
+
+TensorMap beta_prediction_only(const Record& r, const calls::Kernel&) {
+  return run_lanes(r, step_variant({.beta_on = BetaOn::kPrediction}));
+}
+
 TensorMap delta_diagonal(const Record& r, const calls::Kernel&) {
   return run_lanes(r, chunk_variant({.inverse = Inverse::kDiagonal}));
 }
@@ -113,6 +125,15 @@ constexpr std::array kTable{
     calls::Mistake{"read_before_update", kGroup,
                    "o is read from the state before the token's decay and update", always,
                    read_before_update},
+    calls::Mistake{"own_token_unread", kGroup,
+                   "o of a token lacks its own write: it is read after the decay and before the "
+                   "update, or the mask of q k^T lacks its diagonal",
+                   always, own_token_unread},
+    calls::Mistake{"beta_v_only", kGroup,
+                   "d = beta v - S^T k: beta does not multiply the prediction", always,
+                   beta_v_only},
+    calls::Mistake{"beta_prediction_only", kGroup, "d = v - beta S^T k: beta does not multiply v",
+                   always, beta_prediction_only},
     calls::Mistake{
         "delta_diagonal", kGroup,
         "the matrix A of a chunk keeps its diagonal beta <k, k>: every write is damped by its "

@@ -68,6 +68,28 @@ TensorMap softplus_missing(const Record& r, const calls::Kernel& kernel) {
   return kernel(with_alpha(r, [](const GatePlace& p) { return std::exp(-p.amplitude * p.logit); }));
 }
 
+TensorMap softplus_relu(const Record& r, const calls::Kernel& kernel) {
+  return kernel(with_alpha(
+      r, [](const GatePlace& p) { return std::exp(-p.amplitude * std::max(p.logit, 0.0)); }));
+}
+
+// A softplus gate, cut off at the bound, where the bounded gate is meant.
+TensorMap gate_clamped_form(const Record& r, const calls::Kernel& kernel) {
+  const double bound = r.convention.lower_bound;
+  return kernel(with_alpha(r, [&](const GatePlace& p) {
+    const double softplus = std::max(p.logit, 0.0) + std::log1p(std::exp(-std::fabs(p.logit)));
+    return std::exp(std::max(bound, -p.amplitude * softplus));
+  }));
+}
+bool unbounded_applies(const Record& r) {
+  return has_gate(r) && r.convention.gate != Gate::kBounded;
+}
+TensorMap gate_clamped(const Record& r, const calls::Kernel& kernel) {
+  const double bound = r.convention.lower_bound;
+  return kernel(
+      with_alpha(r, [&](const GatePlace& p) { return std::exp(std::max(bound, p.log_alpha)); }));
+}
+
 bool raw_applies(const Record& r) { return is_softplus(r) && has_amplitude(r); }
 TensorMap a_log_raw(const Record& r, const calls::Kernel& kernel) {
   return kernel(with_alpha(r, [](const GatePlace& p) {
@@ -187,7 +209,7 @@ TensorMap decay_after_delta(const Record& r, const calls::Kernel&) {
 
 // Chunks of 64: row 62 of a full chunk, the last but one of a tail.
 TensorMap decay_last_row(const Record& r, const calls::Kernel&) {
-  return run_lanes(r, chunk_variant({.end_row_early = true}));
+  return run_lanes(r, chunk_variant({.end_row = EndRow::kEarly}));
 }
 
 // Chunks of 64 whose cumulated gate is formed in two halves.
@@ -217,6 +239,13 @@ TensorMap gate_shifted(const Record& r, const calls::Kernel& kernel) {
 TensorMap safe_exp_drop(const Record& r, const calls::Kernel&) {
   return run_lanes(r, chunk_variant({.drop_growth = true}));
 }
+
+// alpha itself, where its logarithm is what is handed over.
+TensorMap alpha_bf16(const Record& r, const calls::Kernel& kernel) {
+  return kernel(with_alpha(
+      r, [](const GatePlace& p) { return call::round_to(call::DType::kBF16, p.alpha); }));
+}
+bool alpha_applies(const Record& r) { return has_gate(r) && r.convention.gate != Gate::kLinear; }
 
 double bf16(double x) { return call::round_to(call::DType::kBF16, x); }
 
@@ -367,6 +396,17 @@ constexpr std::array kTable{
     calls::Mistake{"softplus_missing", kGroup,
                    "the softplus is missing: log alpha = -exp(A_log) (a + dt_bias)", is_softplus,
                    softplus_missing},
+    calls::Mistake{"softplus_relu", kGroup,
+                   "the softplus is a relu: log alpha = -exp(A_log) max(a + dt_bias, 0)",
+                   is_softplus, softplus_relu},
+    calls::Mistake{"gate_clamped", kGroup,
+                   "the gate is max(lower_bound, -exp(A_log) softplus(..)) where the call says "
+                   "lower_bound sigmoid(..)",
+                   [](const Record& r) { return r.convention.gate == Gate::kBounded; },
+                   gate_clamped_form},
+    calls::Mistake{"gate_clamped", kGroup,
+                   "log alpha is cut off at lower_bound (-5) where the call has no bound",
+                   unbounded_applies, gate_clamped},
     calls::Mistake{
         "softplus_overflow", kGroup,
         "softplus overflows beyond 88.7: NaN from 0 * inf in a branch-free select, or an inf "
@@ -438,6 +478,13 @@ constexpr std::array kTable{
                    {},
                    calls::kRounds,
                    gate_bf16_permitted},
+    calls::Mistake{"alpha_bf16",
+                   kGroup,
+                   "alpha is rounded to bf16 where its logarithm is handed over",
+                   alpha_applies,
+                   alpha_bf16,
+                   {},
+                   calls::kRounds},
     calls::Mistake{
         "cumsum_bf16",
         kGroup,

@@ -160,6 +160,29 @@ TensorMap l2_eps_ignored(const Record& r, const calls::Kernel& kernel) {
   return kernel(changed);
 }
 
+// The eps is added to the mean of the squares.
+TensorMap l2_eps_mean(const Record& r, const calls::Kernel& kernel) {
+  Record changed = calls::without_outputs(r);
+  changed.convention.l2_eps *= static_cast<double>(call::validate(r).K);
+  return kernel(changed);
+}
+
+// x / sqrt(mean + eps): rows have length sqrt(K) instead of 1.
+TensorMap l2_rms(const Record& r, const calls::Kernel& kernel) {
+  Record changed = calls::without_outputs(r);
+  const std::int64_t K = call::validate(r).K;
+  for (const char* name : {"q", "k"}) {
+    change_rows(changed, name, K, [&](std::span<double> x) {
+      double sum = 0.0;
+      for (const double y : x) sum += y * y;
+      const double divisor = std::sqrt(sum / static_cast<double>(K) + r.convention.l2_eps);
+      for (double& y : x) y /= divisor;
+    });
+  }
+  changed.convention.qk_l2norm = QkNorm::kNone;
+  return kernel(changed);
+}
+
 // Rounding the sum of squares, its reciprocal root and the products to bf16 leaves a factor (1 + e)
 // common to a row, |e| <= 2^-10 + 2^-9, and 2^-9 per element. The budget grants each element of q^
 // and k^ (and everything made of them) its 2^-9 about lambda / sqrt(3) >= 3 times.
@@ -200,6 +223,14 @@ constexpr std::array kTable{
     calls::Mistake{"l2_q_only", kGroup, "q is normalised, k is not", has_norm, l2_q_only},
     calls::Mistake{"l2_eps_ignored", kGroup, "the eps of the call is not used in the norm, 1e-6 is",
                    has_own_eps, l2_eps_ignored, kUsualEps},
+    calls::Mistake{
+        "l2_eps_mean", kGroup,
+        "the eps is added to the mean of the squares, not to their sum: it is K times as "
+        "large",
+        is_inside_root, l2_eps_mean},
+    calls::Mistake{"l2_rms", kGroup,
+                   "the norm is that of RMSNorm, x / sqrt(mean + eps): q and k have length K^0.5",
+                   has_norm, l2_rms},
     calls::Mistake{"norm_bf16",
                    kGroup,
                    "q and k are normalised in bf16 arithmetic",

@@ -268,11 +268,15 @@ bool keeps_f32_state(const Record& r) {
   return initial == nullptr || call::info(initial->dtype()).significand_bits >= 24;
 }
 TensorMap state_bf16_each_token(const Record& r, const calls::Kernel&) {
-  return run_lanes(r, step_variant({.round_state_bf16 = true}));
+  return run_lanes(r, step_variant({.round_state = call::DType::kBF16}));
 }
 
 TensorMap state_bf16_before_read(const Record& r, const calls::Kernel&) {
-  return run_lanes(r, step_variant({.round_state_bf16 = true, .read_rounded = true}));
+  return run_lanes(r, step_variant({.round_state = call::DType::kBF16, .read_rounded = true}));
+}
+
+TensorMap state_f16_each_token(const Record& r, const calls::Kernel&) {
+  return run_lanes(r, step_variant({.round_state = call::DType::kF16}));
 }
 
 // Once, on its way out; states in between are as they were.
@@ -372,6 +376,15 @@ constexpr std::array kTable{
         "state is declared",
         keeps_f32_state,
         state_bf16_before_read,
+        {},
+        calls::kRounds},
+    calls::Mistake{
+        "state_f16_each_token",
+        kGroup,
+        "the state is rounded to fp16 after every token where an fp32 state is declared: "
+        "inf from 65520 on",
+        keeps_f32_state,
+        state_f16_each_token,
         {},
         calls::kRounds},
     calls::Mistake{"final_state_bf16",

@@ -35,23 +35,39 @@ Matrix<double> decayed(const StepVariant& variant, const Lane<double>& lane, std
   return result;
 }
 
+// d of token t from the state that predicts.
+Row correction(const StepVariant& variant, const Lane<double>& lane, const Matrix<double>& v,
+               std::int64_t t, const Matrix<double>& state) {
+  const Row k = Eigen::Map<const Row>(lane.k_row(t), lane.K);
+  const double beta = lane.beta[static_cast<std::size_t>(t)];
+  Row d = v.row(t);
+  if (variant.beta_on == BetaOn::kValue) d *= beta;
+  if (variant.delta) {
+    Row prediction = operand(variant, k) * operand(variant, state);
+    if (variant.beta_on == BetaOn::kPrediction) prediction *= beta;
+    d -= prediction;
+  }
+  if (variant.beta_on == BetaOn::kBoth) d *= beta;
+  return d;
+}
+
 void step(const StepVariant& variant, const Lane<double>& lane, const Matrix<double>& v,
           std::int64_t t, Matrix<double>& state, Matrix<double>& o) {
   const Row k = Eigen::Map<const Row>(lane.k_row(t), lane.K);
   const Row q = operand(variant, Row(Eigen::Map<const Row>(lane.q_row(t), lane.K)));
-  if (!variant.read_updated) o.row(t) = q * operand(variant, state);
+  const auto read = [&] { o.row(t) = q * operand(variant, state); };
+  if (!variant.read_updated && !variant.read_decayed) read();
   if (variant.decay_first) state = decayed(variant, lane, t, state);
-  Row d = v.row(t);
-  if (variant.delta) d -= operand(variant, k) * operand(variant, state);
-  d *= lane.beta[static_cast<std::size_t>(t)];
-  state += k.transpose() * d;
+  if (!variant.read_updated && variant.read_decayed) read();
+  state += k.transpose() * correction(variant, lane, v, t, state);
   if (!variant.decay_first) state = decayed(variant, lane, t, state);
   const auto store = [&] {
-    if (!variant.round_state_bf16) return;
-    state = state.unaryExpr([](double x) { return call::round_to(call::DType::kBF16, x); }).eval();
+    if (!variant.round_state) return;
+    state =
+        state.unaryExpr([&](double x) { return call::round_to(*variant.round_state, x); }).eval();
   };
   if (variant.read_rounded) store();
-  if (variant.read_updated) o.row(t) = q * operand(variant, state);
+  if (variant.read_updated) read();
   if (!variant.read_rounded) store();
 }
 

@@ -50,6 +50,21 @@ TensorMap v_tail_garbage(const Record& r, const calls::Kernel& kernel) {
   return outputs;
 }
 
+// The last vector of a head is stored in full: what lies behind its V channels are the first ones
+// of the next head, or of the next token, and hold whatever the vector held there.
+TensorMap v_tail_overrun(const Record& r, const calls::Kernel& kernel) {
+  const call::Dims d = call::validate(r);
+  const std::int64_t width = tail_begin(d.V);
+  const std::int64_t overrun = (width - d.V % width) % width;
+  TensorMap outputs = kernel(r);
+  TensorMap o{{"o", std::move(outputs.at("o"))}};
+  calls::drop_outputs(r, o, [&](const calls::OutputPlace& p) {
+    return p.value < overrun && p.block * d.HV + p.head > 0;
+  });
+  outputs["o"] = std::move(o.at("o"));
+  return outputs;
+}
+
 bool has_key_tail(const Record& r) {
   const std::int64_t K = call::validate(r).K;
   return tail_begin(K) < K;
@@ -147,6 +162,15 @@ constexpr std::array kTable{
         "v_tail_garbage", kGroup,
         "value channels beyond the last full tile hold the results of the first channels",
         has_value_tail, v_tail_garbage},
+    calls::Mistake{"v_tail_overrun", kGroup,
+                   "the last tile of a head (128 wide, or the power of two below V) is stored in "
+                   "full, over the "
+                   "first channels of the next head of o",
+                   [](const Record& r) {
+                     const call::Dims d = call::validate(r);
+                     return has_value_tail(r) && d.tokens * d.HV > 1;
+                   },
+                   v_tail_overrun},
     calls::Mistake{
         "k_tail_ignored", kGroup,
         "key channels beyond the last full tile (128, or the power of two below K) are not "

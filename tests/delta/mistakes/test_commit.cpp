@@ -68,6 +68,8 @@ const std::vector<std::string>& sample() {
       "checkpoints=listed",
       "op=kda mode=prefill lens=65,70,4,0 H=1 HV=1 K=16 V=8 gate=bounded slots=padded "
       "checkpoints=before every=32",
+      "op=gdn mode=prefill lens=33,70,1 H=2 HV=4 K=16 V=8 gate=log slots=padded fresh=mixed",
+      "op=kda mode=mtp B=3 T=4 H=1 HV=2 K=16 V=8 accepted=mixed",
   };
   return lines;
 }
@@ -487,4 +489,91 @@ TEST_CASE("what a kernel leaves unwritten is NaN in its own buffer and old conte
   const call::Tensor o = commit("v_tail_unwritten", pool).at("o");
   CHECK(std::isfinite(o[3]));
   CHECK(std::isnan(o[4]));
+}
+
+TEST_CASE("initial_state_stale and pad_tokens_active are calls without what they ignore") {
+  const call::Record fresh =
+      record_of("op=gdn mode=prefill lens=9,4,7 H=1 HV=2 K=8 V=6 gate=log h0=1 fresh=mixed");
+  call::Record continued = fresh;
+  continued.inputs.erase("has_initial_state");
+  CHECK(same(commit("initial_state_stale", fresh).at("o"),
+             verdict::exact_outputs(delta::slice(), continued).at("o")));
+  // A new sequence is one that starts from zero.
+  call::Record zero = continued;
+  call::Tensor& states = zero.inputs.at("initial_state");
+  for (std::int64_t i = 0; i < states.size(); ++i) {
+    if (i < 96 || i >= 192) states.set(i, 0.0);
+  }
+  CHECK(same(verdict::exact_outputs(delta::slice(), fresh).at("o"),
+             verdict::exact_outputs(delta::slice(), zero).at("o")));
+  // The last token of the shorter sequence is repeated until it is as long as the other.
+  const call::Record two =
+      record_of("op=gdn mode=prefill lens=9,7 H=1 HV=1 K=8 V=6 gate=linear beta=direct");
+  call::Record filled = two;
+  for (const char* name : {"q", "k", "v", "g", "beta"}) {
+    const call::Tensor given = two.inputs.at(name);
+    const std::int64_t row = given.size() / 16;
+    call::Shape shape = given.shape();
+    shape[0] = 18;
+    call::Tensor& more = filled.inputs.at(name);
+    more = call::Tensor(given.dtype(), shape);
+    for (std::int64_t i = 0; i < more.size(); ++i) {
+      more.set(i, given[std::min(i, 15 * row + i % row)]);
+    }
+  }
+  filled.inputs["cu_seqlens"] = call::Tensor(call::DType::kI64, {3}, std::vector<double>{0, 9, 18});
+  CHECK(same(commit("pad_tokens_active", two, 3).at("final_state"),
+             verdict::exact_outputs(delta::slice(), filled).at("final_state")));
+}
+
+TEST_CASE("accepted_zero_wraps: index -1 of a row, or of memory") {
+  const call::Record record =
+      record_of("op=kda mode=mtp B=3 T=4 H=1 HV=1 K=8 V=4 accepted=mixed slots=permuted");
+  const std::vector<std::int64_t> slots = record.inputs.at("state_indices").to_integers();
+  const call::TensorMap right = verdict::exact_outputs(delta::slice(), record);
+  const call::Tensor wrapped = commit("accepted_zero_wraps", record).at("final_state");
+  const call::Tensor before = commit("accepted_zero_wraps", record, 1).at("final_state");
+  for (std::int64_t i = 0; i < 32; ++i) {  // row 0 accepts nothing
+    REQUIRE(wrapped[slots[0] * 32 + i] == right.at("intermediate_states")[3 * 32 + i]);
+    REQUIRE(std::isnan(before[slots[0] * 32 + i]));
+    REQUIRE(wrapped[slots[1] * 32 + i] == right.at("final_state")[slots[1] * 32 + i]);
+  }
+}
+
+TEST_CASE("k_is_v is the call of a kernel with fewer key channels on the same memory") {
+  const call::Record record =
+      record_of("op=gdn mode=prefill lens=5,4 H=1 HV=2 K=8 V=4 gate=log h0=1 scale=0.5");
+  call::Record narrow = record;
+  for (const char* name : {"q", "k", "initial_state"}) {
+    const call::Tensor given = record.inputs.at(name);
+    call::Shape shape = given.shape();
+    shape.back() = 4;
+    std::vector<double> values = given.to_doubles();
+    values.resize(static_cast<std::size_t>(given.size() / 2));
+    narrow.inputs[name] = call::Tensor(given.dtype(), shape, values);
+  }
+  const call::TensorMap expected = verdict::exact_outputs(delta::slice(), narrow);
+  const call::TensorMap wrong = commit("k_is_v", record);
+  CHECK(same(wrong.at("o"), expected.at("o")));
+  for (std::int64_t i = 0; i < 64; ++i) {
+    REQUIRE(wrong.at("final_state")[i] == expected.at("final_state")[i]);
+    REQUIRE(std::isnan(wrong.at("final_state")[64 + i]));
+  }
+}
+
+TEST_CASE("ab_interleaved: every token reads half of a row") {
+  const call::Record record = record_of("op=gdn mode=decode B=4 H=2 HV=2 K=8 V=4");
+  call::Record mixed = record;
+  const call::Tensor a = record.inputs.at("a");
+  const call::Tensor b = record.inputs.at("b");
+  // Rows of [a, b]: a0 b0 a1 b1 ..; a is read from there, b from one row of HV later.
+  const call::Tensor* rows[] = {&a, &b, &a, &b, &a};
+  for (std::int64_t row = 0; row < 4; ++row) {
+    for (std::int64_t j = 0; j < 2; ++j) {
+      mixed.inputs.at("a").set(row * 2 + j, (*rows[row])[row / 2 * 2 + j]);
+      mixed.inputs.at("b").set(row * 2 + j, (*rows[row + 1])[(row + 1) / 2 * 2 + j]);
+    }
+  }
+  CHECK(same(commit("ab_interleaved", record).at("o"),
+             verdict::exact_outputs(delta::slice(), mixed).at("o")));
 }

@@ -3,6 +3,7 @@
 // The table has exactly the documented names, and every row says what it is.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -11,6 +12,7 @@
 #include "reference/calls/mistake.hpp"
 #include "reference/contract/contract.hpp"
 #include "reference/delta/mistakes/table.hpp"
+#include "reference/delta/mistakes/tables.hpp"
 
 using namespace goldenrule;
 
@@ -47,6 +49,18 @@ bool is_permitted(std::string_view name, const contract::Contract& contract) {
 
 TEST_CASE("the table has the names of the list") {
   CHECK(table_names() == words_of(GOLDENRULE_MISTAKE_NAMES));
+}
+
+TEST_CASE("what was reported in public is a mistake of the table") {
+  const std::set<std::string> names = table_names();
+  for (const std::string_view name : delta::mistakes_with_threads()) {
+    CAPTURE(name);
+    CHECK(names.contains(std::string(name)));
+    CHECK(delta::public_threads(name).find(" #") != std::string_view::npos);
+  }
+  const auto reported = std::ranges::count_if(
+      delta::mistakes(), [](const calls::Mistake& m) { return !m.reported.empty(); });
+  CHECK(reported >= std::ssize(delta::mistakes_with_threads()));
 }
 
 TEST_CASE("a meaning is one clause to the author, without a full stop") {
