@@ -10,12 +10,12 @@ namespace {
 
 /// The kernels of the variant, in the order of kernel().
 enum Place : int {
+  kPlacesOfRecords,
   kPrepareByLevels,
   kPrepareByAnchors,
   kScanHalf,
   kScanWhole,
-  kPrepareByLevelsWithCheckpoints,
-  kPrepareByAnchorsWithCheckpoints,
+  kPlacesWithCheckpoints,
   kScanWithCheckpoints,
   kPlaces
 };
@@ -35,31 +35,33 @@ Kernel described(Function* function, int threads, std::size_t shared_bytes, cons
           .runs_on = runs_on};
 }
 
-template <bool kAnchored, bool kCheckpoints>
+template <class C>
+Kernel scan(const char* name) {
+  return described(prefill_kda_scan<C>, C::kThreads, sizeof(ScanStorage<C>), name);
+}
+template <bool kAnchored>
 Kernel preparation(const char* name) {
-  return described(prefill_kda_prepare<kAnchored, kCheckpoints>, 128,
+  return described(prefill_kda_prepare<kAnchored>, kKdaPreparationThreads<kAnchored>,
                    kKdaPreparationBytes<kAnchored>, name);
 }
 
 Kernel kernel(int i) {
   switch (i) {
+    case kPlacesOfRecords:
+      return described(prefill_kda_places<false>, kPlacesThreads, 0, "prefill_kda_places");
     case kPrepareByLevels:
-      return preparation<false, false>("prefill_kda_prepare_levels");
+      return preparation<false>("prefill_kda_prepare_levels");
     case kPrepareByAnchors:
-      return preparation<true, false>("prefill_kda_prepare_anchors");
-    case kPrepareByLevelsWithCheckpoints:
-      return preparation<false, true>("prefill_kda_prepare_levels_checkpoints");
-    case kPrepareByAnchorsWithCheckpoints:
-      return preparation<true, true>("prefill_kda_prepare_anchors_checkpoints");
+      return preparation<true>("prefill_kda_prepare_anchors");
     case kScanHalf:
-      return described(prefill_kda_scan<Half>, Half::kThreads, sizeof(ScanStorage<Half>),
-                       "prefill_kda_scan_v64");
+      return scan<Half>("prefill_kda_scan_v64");
     case kScanWhole:
-      return described(prefill_kda_scan<Whole>, Whole::kThreads, sizeof(ScanStorage<Whole>),
-                       "prefill_kda_scan_v128");
+      return scan<Whole>("prefill_kda_scan_v128");
+    case kPlacesWithCheckpoints:
+      return described(prefill_kda_places<true>, kPlacesThreads, 0,
+                       "prefill_kda_places_checkpoints");
     default:
-      return described(prefill_kda_scan<HalfWith>, HalfWith::kThreads,
-                       sizeof(ScanStorage<HalfWith>), "prefill_kda_scan_v64_checkpoints");
+      return scan<HalfWith>("prefill_kda_scan_v64_checkpoints");
   }
 }
 
@@ -80,14 +82,6 @@ std::size_t workspace(const Sizes& s) {
              kKdaRecordBytes;
 }
 
-/// 128 values per block where there are heads enough for every multiprocessor, else 64: the bits of
-/// a value are the same.
-bool takes_whole_heads(const Params& p, const Device& device) {
-  const std::int64_t halves = std::int64_t{p.N} * p.HV * (p.V / kTileColumns);
-  return p.checkpoints.data == nullptr && p.V % Whole::kBlockValues == 0 &&
-         halves > device.multiprocessors;
-}
-
 /// What kda_anchors.cuh asks for: no token decays by more than e^-5, and |k| <= 1 when it is
 /// normalized.
 bool is_anchored(const Params& p) {
@@ -95,10 +89,44 @@ bool is_anchored(const Params& p) {
          p.lower_bound <= 0.f && p.norm_kind != GOLDENRULE_GPU_NORM_NONE;
 }
 
-int preparation_of(const Params& p, bool with_checkpoints) {
-  if (is_anchored(p))
-    return with_checkpoints ? kPrepareByAnchorsWithCheckpoints : kPrepareByAnchors;
-  return with_checkpoints ? kPrepareByLevelsWithCheckpoints : kPrepareByLevels;
+/// Who does what at a time; it changes no bit.
+struct Shares {
+  bool whole = false;  ///< 128 values per block of the scan, else 64
+  int scanning = 0, preparing = 0;
+};
+
+/// The shares that take the least time, by times in cycles of a multiprocessor (H200). The scan runs
+/// beside the preparation, on multiprocessors of its own, or all of them do one, then the other.
+Shares shares_of(const Params& p, std::int64_t records, bool anchored, int multiprocessors) {
+  struct Scan {
+    bool whole;
+    double cycles;  ///< of a chunk
+  };
+  constexpr Scan kScans[] = {{false, 1250}, {true, 1600}};
+  const double preparation = (anchored ? 3000. : 7000.) * static_cast<double>(records) * p.HV;
+  const double chunks = static_cast<double>(records) / p.N;
+  Shares best;
+  double least = 0;
+  for (const Scan& scan : kScans) {
+    const int values = scan.whole ? Whole::kBlockValues : Half::kBlockValues;
+    if (scan.whole && (p.checkpoints.data != nullptr || p.V % values != 0)) continue;
+    const int items = p.N * p.HV * (p.V / values);
+    const auto scan_cycles = [&](int blocks) {
+      return (items + blocks - 1) / blocks * chunks * scan.cycles;
+    };
+    const auto consider = [&](int scanning, int preparing, double cycles) {
+      if (best.scanning != 0 && cycles >= least) return;
+      least = cycles;
+      best = {scan.whole, scanning, preparing};
+    };
+    const int all = std::min(items, multiprocessors);
+    consider(all, multiprocessors, preparation / multiprocessors + scan_cycles(all));
+    for (int blocks = 1; blocks <= std::min(items, multiprocessors - 1); ++blocks) {
+      const int rest = multiprocessors - blocks;
+      consider(blocks, rest, std::max(preparation / rest, scan_cycles(blocks)));
+    }
+  }
+  return best;
 }
 
 Problem launch(Launch& call) {
@@ -106,27 +134,34 @@ Problem launch(Launch& call) {
   kda.params = call.params;
   Params& p = kda.params;
   const bool with_checkpoints = p.checkpoints.data != nullptr;
-  const bool whole = takes_whole_heads(p, call.device);
-  p.tiles = p.V / (whole ? Whole::kBlockValues : Half::kBlockValues);
+  const bool anchored = is_anchored(p);
+  const std::int64_t records =
+      record_count<kKdaChunk>(p.total, p.N, with_checkpoints ? p.checkpoint_rows : 0);
+  kda.records = static_cast<int>(records * p.HV);
+  const Shares shares = shares_of(p, records, anchored, call.device.multiprocessors);
+  p.tiles = p.V / (shares.whole ? Whole::kBlockValues : Half::kBlockValues);
   p.by_tiles = Divisor::of(p.tiles);
   p.items = p.N * p.HV * p.tiles;
-  bool dependent = call.dependent;
   Problem problem;
   if (p.total > 0) {
     problem = make_tile_maps(p, kKdaChunk, kda.maps);
-    const std::int64_t records =
-        record_count<kKdaChunk>(p.total, p.N, with_checkpoints ? p.checkpoint_rows : 0);
     if (problem.ok()) {
-      problem = call.kernel(preparation_of(p, with_checkpoints), records * p.HV, &kda, dependent);
+      problem = call.kernel(with_checkpoints ? kPlacesWithCheckpoints : kPlacesOfRecords,
+                            (kda.records + kPlacesThreads - 1) / kPlacesThreads, &kda,
+                            call.dependent);
     }
-    dependent = true;
+    if (problem.ok()) {
+      const int groups = anchored ? kKdaGroups<true> : kKdaGroups<false>;
+      problem = call.kernel(anchored ? kPrepareByAnchors : kPrepareByLevels,
+                            std::min(shares.preparing, (kda.records + groups - 1) / groups), &kda,
+                            true);
+    }
   }
   if (!problem.ok()) return problem;
-  const int items = std::min(p.items, call.device.multiprocessors);
   return call.kernel(with_checkpoints ? kScanWithCheckpoints
-                     : whole          ? kScanWhole
+                     : shares.whole   ? kScanWhole
                                       : kScanHalf,
-                     items, &kda, dependent);
+                     shares.scanning, &kda, p.total > 0);
 }
 
 }  // namespace

@@ -29,21 +29,27 @@ class KdaAnchors {
   __device__ __forceinline__ KdaAnchors(Storage& storage, KdaPlace place)
       : s_(storage), place_(place), terms_{operands().terms.high, operands().terms.low} {}
 
+  /// Asks for the gates of a chunk.
+  __device__ __forceinline__ void fetch(const Params& p, const ChunkPlace& at) {
+    fetch_gates(KdaGates(p, at, place_), gates_);
+  }
+
   __device__ __forceinline__ void make_decays(const Params& p, const ChunkPlace& at) {
-    s_.total[place_.half][place_.pair()] = make_bounded_decays(p, at, place_, alpha_);
+    s_.total[place_.half][place_.pair()] =
+        exp2_of(make_bounded_decays(p, at, place_, gates_, decay_));
   }
 
   __device__ __forceinline__ void multiply() {
-    __syncthreads();  // factors and totals are there
+    place_.synchronize();  // factors and totals are there
     if (place_.half == 0) {
       write_first();
     } else {
       write_second();
     }
-    __syncthreads();
+    place_.synchronize();
     float first[4] = {}, between[4] = {}, second[4] = {};
     multiply_rows(first, between, second);
-    __syncthreads();  // the terms take the place of operands
+    place_.synchronize();  // the terms take the place of operands
     finish_own(0, first);
     finish_own(1, second);
     finish_between(between);
@@ -61,15 +67,14 @@ class KdaAnchors {
     char* between = operands().between + place_.side * kBytesOfTile<kBlockTokens>;
     char* update = s_.chunk.update + place_.side * kKdaTileBytes;
     const float2 total = s_.total[0][place_.pair()], rest = s_.total[1][place_.pair()];
-    float2 decay = make_float2(1.f, 1.f);
 #pragma unroll
     for (int i = 0; i < kBlockTokens; ++i) {
       const uint32_t at = place_.in_row(i);
       const KdaFactors by = s_.factors[i];
-      decay = decay * alpha_[i];
+      const float2 decay = exp2_of(decay_[i]);
       const float2 k = unpacked(word(keys + at)) * by.key;
       const float2 q = unpacked(word(queries + at)) * by.query;
-      const float2 column = k * reciprocal(decay);
+      const float2 column = k * exp2_of(decay_[i] * -1.f);
       const float2 to_end = column * total;
       word(keys + at) = packed(k * decay);
       word(queries + at) = packed(q * decay);
@@ -85,16 +90,15 @@ class KdaAnchors {
     char* columns = operands().columns + place_.side * kKdaTileBytes;
     char* update = s_.chunk.update + place_.side * kKdaTileBytes;
     const float2 before = s_.total[0][place_.pair()], total = s_.total[1][place_.pair()];
-    float2 decay = make_float2(1.f, 1.f);
 #pragma unroll
     for (int i = 0; i < kBlockTokens; ++i) {
       const uint32_t at = place_.in_row(kBlockTokens + i);
       const KdaFactors by = s_.factors[kBlockTokens + i];
-      decay = decay * alpha_[i];
+      const float2 decay = exp2_of(decay_[i]);
       const float2 k = unpacked(word(keys + at)) * by.key;
       const float2 key = k * decay;
       const float2 query = unpacked(word(queries + at)) * by.query * decay;
-      const float2 column = k * reciprocal(decay);
+      const float2 column = k * exp2_of(decay_[i] * -1.f);
       word(rows + place_.in_row(i)) = packed(key);
       word(rows + at) = packed(query);
       word(keys + at) = packed(key * before);
@@ -102,9 +106,6 @@ class KdaAnchors {
       word(columns + at) = packed(column);
       word(update + at) = packed(column * (total * by.beta));
     }
-  }
-  __device__ __forceinline__ static float2 reciprocal(float2 x) {
-    return make_float2(ptx::reciprocal_approximate(x.x), ptx::reciprocal_approximate(x.y));
   }
 
   /// k or q of the first 16 tokens with their own columns, and of the second with both.
@@ -172,7 +173,8 @@ class KdaAnchors {
   Storage& s_;
   KdaPlace place_;
   TermTiles terms_;
-  float2 alpha_[kBlockTokens];
+  uint32_t gates_[kBlockTokens];  ///< of the next chunk, as they lie in memory
+  float2 decay_[kBlockTokens];    ///< over all tokens up to this one, base 2
 };
 
 }  // namespace goldenrule::gpu::prefill

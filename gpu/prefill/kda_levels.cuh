@@ -41,6 +41,9 @@ class KdaLevels {
   __device__ __forceinline__ KdaLevels(Storage& storage, KdaPlace place)
       : s_(storage), place_(place), terms_{operands().terms.high, operands().terms.low} {}
 
+  /// Gates of any kind are loaded where they are used.
+  __device__ __forceinline__ void fetch(const Params& /*p*/, const ChunkPlace& /*at*/) {}
+
   __device__ __forceinline__ void make_decays(const Params& p, const ChunkPlace& at) {
     s_.total[place_.half][place_.pair()] = prefill::make_decays(p, at, place_, operands().decay);
   }
@@ -51,15 +54,15 @@ class KdaLevels {
     float sums[kLevels][4] = {};
     multiply_levels(sums);
     write_between();
-    __syncthreads();  // factors, totals, sums of half the channels, and what lies between the
+    place_.synchronize();  // factors, totals, sums of half the channels, and what lies between the
                       // blocks
     float between[4] = {};
     multiply_between(between);
     add_halves(sums);
-    __syncthreads();  // the operands between the blocks are read, and k and q are in registers
+    place_.synchronize();  // the operands between the blocks are read, and k and q are in registers
     write_operands();
     if (place_.side == 0) finish_levels(sums);
-    __syncthreads();  // the sums of half the channels are read
+    place_.synchronize();  // the sums of half the channels are read
     finish_between(between);
   }
 

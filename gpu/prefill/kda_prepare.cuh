@@ -28,23 +28,61 @@
 
 namespace goldenrule::gpu::prefill {
 
-/// One record by a block of four warps.
-template <bool kAnchored, bool kCheckpoints>
+/// One record after the other by a group of four warps. Warp 2 puts T together, has the record
+/// copied out and the next rows in; the others are at the gates of the next chunk meanwhile.
+template <bool kAnchored>
 class KdaPreparation {
  public:
   using Storage = KdaPreparationStorage<kAnchored>;
   using Products = std::conditional_t<kAnchored, KdaAnchors, KdaLevels>;
 
-  __device__ __forceinline__ KdaPreparation(const Params& p, const TileMaps& maps, Storage& storage)
-      : p_(p), maps_(maps), s_(storage) {}
+  __device__ __forceinline__ KdaPreparation(const Params& p, const TileMaps& maps, Storage& storage,
+                                            int group)
+      : p_(p), maps_(maps), s_(storage), place_{warp_ / 2, warp_ % 2, lane_of_thread(), 1 + group} {}
 
-  __device__ __forceinline__ void run() {
-    const int record = p_.by_heads.quotient(static_cast<int>(blockIdx.x));
-    const int hv = static_cast<int>(blockIdx.x) - record * p_.HV;
-    const ChunkPlace at = place_of_record<kCheckpoints, kKdaChunk>(p_, record, hv);
-    if (at.count == 0) return;
-    begin_loads(at);
+  /// Records `index`, index + step, .. of `count`, counted with their heads.
+  __device__ __forceinline__ void run(int index, int step, int count) {
     Products products(s_, place_);
+    ChunkPlace at = place_of(index, count);
+    fetch(products, at);
+#pragma unroll 1
+    for (; index < count; index += step) {
+      const ChunkPlace next = place_of(index + step, count);
+      if (at.count > 0) make_products(products, at);
+      fetch(products, next);
+      if (at.count > 0) make_inverse(at);
+      at = next;
+    }
+    announce_record();
+  }
+
+ private:
+  static constexpr int kSteps = kHeadKeys / 16;
+  static constexpr int kMerger = 2;  ///< the warp
+
+  /// As prefill_kda_places has left it.
+  [[nodiscard]] __device__ __forceinline__ ChunkPlace place_of(int index, int count) const {
+    ChunkPlace at{};
+    if (index >= count) return at;
+    at.record = p_.by_heads.quotient(index);
+    at.hv = index - at.record * p_.HV;
+    at.h = qk_head(p_, at.hv);
+    const RecordHead& head =
+        head_of<kKdaRecordHead>(record_of<kKdaRecordBytes>(p_, at.record, at.hv));
+    at.first = head.first;
+    at.count = head.count;
+    return at;
+  }
+  /// Asks for what a chunk needs first; it arrives behind the chunk before.
+  __device__ __forceinline__ void fetch(Products& products, const ChunkPlace& at) {
+    products.fetch(p_, at);
+    if (thread_ < at.count) {
+      beta_ = load_bits(token_row(p_.beta, 0, at.first + thread_, at.hv), p_.beta_type);
+    }
+  }
+
+  __device__ __forceinline__ void make_products(Products& products, const ChunkPlace& at) {
+    begin_loads(at);
     products.make_decays(p_, at);
     make_beta(at);
     finish_loads(at);
@@ -52,42 +90,59 @@ class KdaPreparation {
     products.multiply();
     make_total_decay();
     clear_above_diagonal();
-    __syncthreads();  // A and P are there
-    if (warp_ < 2) invert_block(warp_);
-    __syncthreads();
-    if (warp_ == 0) merge_blocks_of_inverse();
     ptx::fence_async_readers();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      ptx::store_bulk(record_of<kKdaRecordBytes>(p_, record, hv), &s_.chunk, kKdaRecordBytes);
-      ptx::commit_bulk_stores();
-      ptx::wait_for_bulk_reads();
-    }
+    place_.synchronize();  // A and P are there
+    announce_record();
   }
-
- private:
-  static constexpr int kThreads = 128;
-  static constexpr int kSteps = kHeadKeys / 16;
-
-  /// k and q where k_in and q_in will be.
-  __device__ __forceinline__ void begin_loads(const ChunkPlace& at) {
-    if (at.count == kKdaChunk) {
-      if (threadIdx.x == 0) begin_boxes(at);
+  __device__ __forceinline__ void make_inverse(const ChunkPlace& at) {
+    if (warp_ < 2) {
+      invert_block(warp_);
+      ptx::fence_async_readers();
+    }
+    if (warp_ != kMerger) {
+      ptx::arrive_for_threads<kKdaGroupThreads>(inverted());
       return;
     }
+    ptx::synchronize_threads<kKdaGroupThreads>(inverted());
+    merge_blocks_of_inverse();
+    ptx::fence_async_readers();
+    __syncwarp();
+    if (place_.lane != 0) return;
+    stored_ = record_of<kKdaRecordBytes>(p_, at.record, at.hv);
+    ptx::store_bulk(stored_, &s_.chunk, kKdaPreparedBytes);
+    ptx::commit_bulk_stores();
+  }
+  [[nodiscard]] __device__ __forceinline__ int inverted() const {
+    return place_.barrier + kKdaGroups<kAnchored>;
+  }
+  /// Says that the record before is there.
+  __device__ __forceinline__ void announce_record() {
+    if (stored_ == nullptr) return;
+    ptx::wait_for_bulk_stores();
+    ptx::store_release(&head_of<kKdaRecordHead>(stored_).ready, 1);
+    stored_ = nullptr;
+  }
+
+  /// k and q where k_in and q_in will be, once the record before is copied out.
+  __device__ __forceinline__ void begin_loads(const ChunkPlace& at) {
+    if (warp_ == kMerger && place_.lane == 0) {
+      ptx::wait_for_bulk_reads();
+      if (at.count == kKdaChunk) begin_boxes(at);
+    }
+    __syncwarp();
+    if (at.count == kKdaChunk) return;
+    place_.synchronize();
 #pragma unroll 1
     for (int side = 0; side < 2; ++side) {
-      copy_tiles<1, kThreads, kKdaChunk>(key_tile(s_.chunk, side),
-                                         token_row(p_.k, 0, at.first, at.h) + side * kTileRowBytes,
-                                         p_.k.token, at.count);
-      copy_tiles<1, kThreads, kKdaChunk>(query_tile(s_.chunk, side),
-                                         token_row(p_.q, 0, at.first, at.h) + side * kTileRowBytes,
-                                         p_.q.token, at.count);
+      copy_tiles<1, kKdaGroupThreads, kKdaChunk>(
+          key_tile(s_.chunk, side), token_row(p_.k, 0, at.first, at.h) + side * kTileRowBytes,
+          p_.k.token, at.count);
+      copy_tiles<1, kKdaGroupThreads, kKdaChunk>(
+          query_tile(s_.chunk, side), token_row(p_.q, 0, at.first, at.h) + side * kTileRowBytes,
+          p_.q.token, at.count);
     }
   }
   __device__ __forceinline__ void begin_boxes(const ChunkPlace& at) {
-    ptx::initialize_barrier(s_.loaded, 1);
-    ptx::fence_async_readers();
     ptx::arrive_expecting(s_.loaded, 4 * kKdaTileBytes);
 #pragma unroll
     for (int side = 0; side < 2; ++side) {
@@ -97,22 +152,20 @@ class KdaPreparation {
                     s_.loaded);
     }
   }
-  /// Beta is there behind it too.
   __device__ __forceinline__ void finish_loads(const ChunkPlace& at) {
-    if (at.count != kKdaChunk) ptx::wait_for_copies();
-    __syncthreads();  // the barrier is there, or all copies
-    if (at.count == kKdaChunk) ptx::wait_for_phase(s_.loaded, 0);
+    if (at.count == kKdaChunk) {
+      ptx::wait_for_phase(s_.loaded, parity_);
+      parity_ ^= 1;
+    } else {
+      ptx::wait_for_copies();
+      place_.synchronize();
+    }
   }
 
   __device__ __forceinline__ void make_beta(const ChunkPlace& at) {
-    const int token = static_cast<int>(threadIdx.x);
-    if (token >= kKdaChunk) return;
-    float beta = 0.f;
-    if (token < at.count) {
-      const char* from = token_row(p_.beta, 0, at.first + token, at.hv);
-      beta = beta_of(p_, from_bits(load_bits(from, p_.beta_type), p_.beta_type));
-    }
-    s_.factors[token].beta = beta;
+    if (thread_ >= kKdaChunk) return;
+    s_.factors[thread_].beta =
+        thread_ < at.count ? beta_of(p_, from_bits(beta_, p_.beta_type)) : 0.f;
   }
 
   /// Warps 0 and 1 for k, 2 and 3 for q, 16 tokens each.
@@ -175,10 +228,9 @@ class KdaPreparation {
   }
   /// The blocks of T' and P whose rows are the first 16 tokens and columns the second.
   __device__ __forceinline__ void clear_above_diagonal() const {
-    const int thread = static_cast<int>(threadIdx.x);
-    if (thread >= 4 * kBlockTokens) return;
-    const int piece = thread % 4 / 2 * 4 + 2 + thread % 2;  // 2 and 3 of T', 6 and 7 of both
-    *reinterpret_cast<uint4*>(s_.chunk.corrections + piece_offset(thread / 4, piece)) =
+    if (thread_ >= 4 * kBlockTokens) return;
+    const int piece = thread_ % 4 / 2 * 4 + 2 + thread_ % 2;  // 2 and 3 of T', 6 and 7 of both
+    *reinterpret_cast<uint4*>(s_.chunk.corrections + piece_offset(thread_ / 4, piece)) =
         make_uint4(0, 0, 0, 0);
   }
 
@@ -226,11 +278,19 @@ class KdaPreparation {
     }
   }
 
+  __device__ __forceinline__ static int lane_of_thread() {
+    return static_cast<int>(threadIdx.x) % 32;
+  }
+
   const Params& p_;
   const TileMaps& maps_;
   Storage& s_;
-  int warp_ = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / 32, 0);
-  KdaPlace place_{warp_ / 2, warp_ % 2, static_cast<int>(threadIdx.x) % 32};
+  int thread_ = static_cast<int>(threadIdx.x) % kKdaGroupThreads;
+  int warp_ = __shfl_sync(kAllLanes, thread_ / 32, 0);
+  KdaPlace place_;
+  uint32_t beta_ = 0;       ///< of this thread's token, as it lies in memory
+  uint32_t parity_ = 0;     ///< of the next rows
+  char* stored_ = nullptr;  ///< the record that is on its way out, in the thread that sent it
 };
 
 }  // namespace goldenrule::gpu::prefill
