@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kKdaPreparationThreads<kAnchored>, 1)
   extern __shared__ __align__(1024) char memory[];
   constexpr int kGroups = kKdaGroups<kAnchored>;
   auto* storage = reinterpret_cast<KdaPreparationStorage<kAnchored>*>(memory);
-  if (threadIdx.x < kGroups) ptx::initialize_barrier(storage[threadIdx.x].loaded, 1);
+  if (threadIdx.x < kGroups) ptx::initialize_barrier(storage[threadIdx.x].loaded, 2);
   ptx::fence_async_readers();
   ptx::wait_for_dependencies();
   ptx::launch_dependents();

@@ -26,30 +26,32 @@ class KdaAnchors {
  public:
   using Storage = KdaPreparationStorage<true>;
 
-  __device__ __forceinline__ KdaAnchors(Storage& storage, KdaPlace place)
-      : s_(storage), place_(place), terms_{operands().terms.high, operands().terms.low} {}
+  __device__ __forceinline__ KdaAnchors(Storage& storage, KdaPlace at_place)
+      : place(at_place), s_(storage), terms_{operands().terms.high, operands().terms.low} {}
+
+  KdaPlace place;
 
   /// Asks for the gates of a chunk.
   __device__ __forceinline__ void fetch(const Params& p, const ChunkPlace& at) {
-    fetch_gates(KdaGates(p, at, place_), gates_);
+    fetch_gates(KdaGates(p, at, place), gates_);
   }
 
   __device__ __forceinline__ void make_decays(const Params& p, const ChunkPlace& at) {
-    s_.total[place_.half][place_.pair()] =
-        exp2_of(make_bounded_decays(p, at, place_, gates_, decay_));
+    s_.total[place.half][place.pair()] =
+        exp2_of(make_bounded_decays(p, at, place, gates_, decay_));
   }
 
   __device__ __forceinline__ void multiply() {
-    place_.synchronize();  // factors and totals are there
-    if (place_.half == 0) {
+    place.synchronize();  // factors and totals are there
+    if (place.half == 0) {
       write_first();
     } else {
       write_second();
     }
-    place_.synchronize();
+    place.synchronize();
     float first[4] = {}, between[4] = {}, second[4] = {};
     multiply_rows(first, between, second);
-    place_.synchronize();  // the terms take the place of operands
+    place.synchronize();  // the terms take the place of operands
     finish_own(0, first);
     finish_own(1, second);
     finish_between(between);
@@ -61,15 +63,15 @@ class KdaAnchors {
   [[nodiscard]] __device__ __forceinline__ AnchorOperands& operands() const { return s_.operands; }
 
   __device__ __forceinline__ void write_first() const {
-    char* keys = key_tile(s_.chunk, place_.side);
-    char* queries = query_tile(s_.chunk, place_.side);
-    char* columns = operands().columns + place_.side * kKdaTileBytes;
-    char* between = operands().between + place_.side * kBytesOfTile<kBlockTokens>;
-    char* update = s_.chunk.update + place_.side * kKdaTileBytes;
-    const float2 total = s_.total[0][place_.pair()], rest = s_.total[1][place_.pair()];
+    char* keys = key_tile(s_.chunk, place.side);
+    char* queries = query_tile(s_.chunk, place.side);
+    char* columns = operands().columns + place.side * kKdaTileBytes;
+    char* between = operands().between + place.side * kBytesOfTile<kBlockTokens>;
+    char* update = s_.chunk.update + place.side * kKdaTileBytes;
+    const float2 total = s_.total[0][place.pair()], rest = s_.total[1][place.pair()];
 #pragma unroll
     for (int i = 0; i < kBlockTokens; ++i) {
-      const uint32_t at = place_.in_row(i);
+      const uint32_t at = place.in_row(i);
       const KdaFactors by = s_.factors[i];
       const float2 decay = exp2_of(decay_[i]);
       const float2 k = unpacked(word(keys + at)) * by.key;
@@ -84,22 +86,22 @@ class KdaAnchors {
     }
   }
   __device__ __forceinline__ void write_second() const {
-    char* keys = key_tile(s_.chunk, place_.side);
-    char* queries = query_tile(s_.chunk, place_.side);
-    char* rows = operands().rows + place_.side * kKdaTileBytes;
-    char* columns = operands().columns + place_.side * kKdaTileBytes;
-    char* update = s_.chunk.update + place_.side * kKdaTileBytes;
-    const float2 before = s_.total[0][place_.pair()], total = s_.total[1][place_.pair()];
+    char* keys = key_tile(s_.chunk, place.side);
+    char* queries = query_tile(s_.chunk, place.side);
+    char* rows = operands().rows + place.side * kKdaTileBytes;
+    char* columns = operands().columns + place.side * kKdaTileBytes;
+    char* update = s_.chunk.update + place.side * kKdaTileBytes;
+    const float2 before = s_.total[0][place.pair()], total = s_.total[1][place.pair()];
 #pragma unroll
     for (int i = 0; i < kBlockTokens; ++i) {
-      const uint32_t at = place_.in_row(kBlockTokens + i);
+      const uint32_t at = place.in_row(kBlockTokens + i);
       const KdaFactors by = s_.factors[kBlockTokens + i];
       const float2 decay = exp2_of(decay_[i]);
       const float2 k = unpacked(word(keys + at)) * by.key;
       const float2 key = k * decay;
       const float2 query = unpacked(word(queries + at)) * by.query * decay;
       const float2 column = k * exp2_of(decay_[i] * -1.f);
-      word(rows + place_.in_row(i)) = packed(key);
+      word(rows + place.in_row(i)) = packed(key);
       word(rows + at) = packed(query);
       word(keys + at) = packed(key * before);
       word(queries + at) = packed(query * before);
@@ -115,17 +117,17 @@ class KdaAnchors {
     const RowTiles rows{ptx::shared_address(operands().rows), kKdaTileBytes};
     const RowTiles columns{ptx::shared_address(operands().columns), kKdaTileBytes};
     const RowTiles to_second{ptx::shared_address(operands().between), kBytesOfTile<kBlockTokens>};
-    const int lane = place_.lane, column = 8 * place_.side;
+    const int lane = place.lane, column = 8 * place.side;
 #pragma unroll
     for (int s = 0; s < kSteps; s += 2) {
       uint32_t a[4], next[4], b[4];
-      inputs.load_left(a, kKdaChunk * place_.half, s, lane);
-      inputs.load_left(next, kKdaChunk * place_.half, s + 1, lane);
+      inputs.load_left(a, kKdaChunk * place.half, s, lane);
+      inputs.load_left(next, kKdaChunk * place.half, s + 1, lane);
       columns.load_right(b, column, s, lane);
       ptx::multiply_add(first, a, make_uint2(b[0], b[1]));
       ptx::multiply_add(first, next, make_uint2(b[2], b[3]));
-      rows.load_left(a, kBlockTokens * place_.half, s, lane);
-      rows.load_left(next, kBlockTokens * place_.half, s + 1, lane);
+      rows.load_left(a, kBlockTokens * place.half, s, lane);
+      rows.load_left(next, kBlockTokens * place.half, s + 1, lane);
       columns.load_right(b, kBlockTokens + column, s, lane);
       ptx::multiply_add(second, a, make_uint2(b[0], b[1]));
       ptx::multiply_add(second, next, make_uint2(b[2], b[3]));
@@ -137,13 +139,13 @@ class KdaAnchors {
 
   /// A or P of 16 tokens among themselves.
   __device__ __forceinline__ void finish_own(int block, const float (&sum)[4]) const {
-    const int j = 8 * place_.side + 2 * place_.t();
+    const int j = 8 * place.side + 2 * place.t();
     const int first = kBlockTokens * block;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int i = 8 * half + place_.g();
+      const int i = 8 * half + place.g();
       const float2 x = scaled(sum, half, first + j);
-      if (place_.half == 0) {
+      if (place.half == 0) {
         *reinterpret_cast<float2*>(&s_.diagonal[block][i][j]) = x;
       } else {
         store_corrections(s_.chunk, first + i, kKdaChunk + first + j,
@@ -152,12 +154,12 @@ class KdaAnchors {
     }
   }
   __device__ __forceinline__ void finish_between(const float (&sum)[4]) const {
-    const int j = 8 * place_.side + 2 * place_.t();
+    const int j = 8 * place.side + 2 * place.t();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int i = kBlockTokens + 8 * half + place_.g();
+      const int i = kBlockTokens + 8 * half + place.g();
       const float2 x = scaled(sum, half, j);
-      if (place_.half == 0) {
+      if (place.half == 0) {
         terms_.store_pair(i, j, x.x, x.y);
       } else {
         store_corrections(s_.chunk, i, kKdaChunk + j, x);
@@ -171,7 +173,6 @@ class KdaAnchors {
   }
 
   Storage& s_;
-  KdaPlace place_;
   TermTiles terms_;
   uint32_t gates_[kBlockTokens];  ///< of the next chunk, as they lie in memory
   float2 decay_[kBlockTokens];    ///< over all tokens up to this one, base 2

@@ -141,9 +141,17 @@ class BoundedGate {
 /// Asks for gates of two bytes, as models have them: all on the way at once.
 __device__ __forceinline__ void fetch_gates(const KdaGates& gates, uint32_t (&bits)[kBlockTokens]) {
   if (!gates.in_words()) return;
+  const char* from = gates.first;
+  if (gates.count >= kBlockTokens) {
 #pragma unroll
-  for (int i = 0; i < kBlockTokens; ++i) {
-    bits[i] = i < gates.count ? *reinterpret_cast<const uint32_t*>(gates.of(i)) : 0u;
+    for (int i = 0; i < kBlockTokens; ++i, from += gates.stride) {
+      bits[i] = *reinterpret_cast<const uint32_t*>(from);
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kBlockTokens; ++i, from += gates.stride) {
+    bits[i] = i < gates.count ? *reinterpret_cast<const uint32_t*>(from) : 0u;
   }
 }
 

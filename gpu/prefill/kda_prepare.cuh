@@ -28,8 +28,9 @@
 
 namespace goldenrule::gpu::prefill {
 
-/// One record after the other by a group of four warps. Warp 2 puts T together, has the record
-/// copied out and the next rows in; the others are at the gates of the next chunk meanwhile.
+/// One record after the other by a group of four warps. While two of them invert blocks of T the
+/// third has what is there copied out and the next rows in their place; then it puts T together. The
+/// others are at the gates of the next chunk by then.
 template <bool kAnchored>
 class KdaPreparation {
  public:
@@ -45,11 +46,19 @@ class KdaPreparation {
     Products products(s_, place_);
     ChunkPlace at = place_of(index, count);
     fetch(products, at);
+    if (is_supplier()) begin_boxes(at);
 #pragma unroll 1
     for (; index < count; index += step) {
+      place_.lane = ptx::hidden(place_.lane);  // no address is kept in local memory
+      products.place.lane = place_.lane;
       const ChunkPlace next = place_of(index + step, count);
       if (at.count > 0) make_products(products, at);
       fetch(products, next);
+      if (is_supplier()) {
+        ptx::wait_for_bulk_reads();
+        begin_boxes(next);
+      }
+      __syncwarp();
       if (at.count > 0) make_inverse(at);
       at = next;
     }
@@ -59,7 +68,12 @@ class KdaPreparation {
  private:
   static constexpr int kSteps = kHeadKeys / 16;
   static constexpr int kMerger = 2;  ///< the warp
+  static constexpr int kOperandBytes = 2 * kTileBytes + 2 * kKdaTileBytes;
 
+  /// The thread that has rows copied in and records out.
+  [[nodiscard]] __device__ __forceinline__ bool is_supplier() const {
+    return warp_ == kMerger && place_.lane == 0;
+  }
   /// As prefill_kda_places has left it.
   [[nodiscard]] __device__ __forceinline__ ChunkPlace place_of(int index, int count) const {
     ChunkPlace at{};
@@ -82,7 +96,7 @@ class KdaPreparation {
   }
 
   __device__ __forceinline__ void make_products(Products& products, const ChunkPlace& at) {
-    begin_loads(at);
+    if (at.count != kKdaChunk) load_rows_of(at);
     products.make_decays(p_, at);
     make_beta(at);
     finish_loads(at);
@@ -92,7 +106,11 @@ class KdaPreparation {
     clear_above_diagonal();
     ptx::fence_async_readers();
     place_.synchronize();  // A and P are there
+    if (!is_supplier()) return;
     announce_record();
+    stored_ = record_of<kKdaRecordBytes>(p_, at.record, at.hv);
+    ptx::store_bulk(stored_, &s_.chunk, kOperandBytes);
+    ptx::commit_bulk_stores();
   }
   __device__ __forceinline__ void make_inverse(const ChunkPlace& at) {
     if (warp_ < 2) {
@@ -108,8 +126,8 @@ class KdaPreparation {
     ptx::fence_async_readers();
     __syncwarp();
     if (place_.lane != 0) return;
-    stored_ = record_of<kKdaRecordBytes>(p_, at.record, at.hv);
-    ptx::store_bulk(stored_, &s_.chunk, kKdaPreparedBytes);
+    ptx::store_bulk(stored_ + kOperandBytes, s_.chunk.corrections,
+                    kKdaPreparedBytes - kOperandBytes);
     ptx::commit_bulk_stores();
   }
   [[nodiscard]] __device__ __forceinline__ int inverted() const {
@@ -123,15 +141,9 @@ class KdaPreparation {
     stored_ = nullptr;
   }
 
-  /// k and q where k_in and q_in will be, once the record before is copied out.
-  __device__ __forceinline__ void begin_loads(const ChunkPlace& at) {
-    if (warp_ == kMerger && place_.lane == 0) {
-      ptx::wait_for_bulk_reads();
-      if (at.count == kKdaChunk) begin_boxes(at);
-    }
-    __syncwarp();
-    if (at.count == kKdaChunk) return;
-    place_.synchronize();
+  /// k and q where k_in and q_in will be, of a short chunk.
+  __device__ __forceinline__ void load_rows_of(const ChunkPlace& at) {
+    place_.synchronize();  // the record before is copied out
 #pragma unroll 1
     for (int side = 0; side < 2; ++side) {
       copy_tiles<1, kKdaGroupThreads, kKdaChunk>(
@@ -142,7 +154,9 @@ class KdaPreparation {
           p_.q.token, at.count);
     }
   }
+  /// Of a whole chunk, by one thread.
   __device__ __forceinline__ void begin_boxes(const ChunkPlace& at) {
+    if (at.count != kKdaChunk) return;
     ptx::arrive_expecting(s_.loaded, 4 * kKdaTileBytes);
 #pragma unroll
     for (int side = 0; side < 2; ++side) {
@@ -153,6 +167,11 @@ class KdaPreparation {
     }
   }
   __device__ __forceinline__ void finish_loads(const ChunkPlace& at) {
+    if (is_supplier()) {
+      ptx::wait_for_bulk_reads();  // T' and P of the record before are copied out
+      if (at.count == kKdaChunk) ptx::arrive(s_.loaded);
+    }
+    __syncwarp();
     if (at.count == kKdaChunk) {
       ptx::wait_for_phase(s_.loaded, parity_);
       parity_ ^= 1;
