@@ -43,11 +43,7 @@ class KdaAnchors {
 
   __device__ __forceinline__ void multiply() {
     place.synchronize();  // factors and totals are there
-    if (place.half == 0) {
-      write_first();
-    } else {
-      write_second();
-    }
+    write_operands();
     place.synchronize();
     float first[4] = {}, between[4] = {}, second[4] = {};
     multiply_rows(first, between, second);
@@ -62,51 +58,39 @@ class KdaAnchors {
 
   [[nodiscard]] __device__ __forceinline__ AnchorOperands& operands() const { return s_.operands; }
 
-  __device__ __forceinline__ void write_first() const {
-    char* keys = key_tile(s_.chunk, place.side);
-    char* queries = query_tile(s_.chunk, place.side);
-    char* columns = operands().columns + place.side * kKdaTileBytes;
+  /// One code for both halves where they do the same: the cache of instructions is small.
+  __device__ __forceinline__ void write_operands() const {
+    const int first = kBlockTokens * place.half;
+    char* keys = key_tile(s_.chunk, place.side) + first * kTileRowBytes;
+    char* queries = query_tile(s_.chunk, place.side) + first * kTileRowBytes;
+    char* columns = operands().columns + place.side * kKdaTileBytes + first * kTileRowBytes;
+    char* update = s_.chunk.update + place.side * kKdaTileBytes + first * kTileRowBytes;
     char* between = operands().between + place.side * kBytesOfTile<kBlockTokens>;
-    char* update = s_.chunk.update + place.side * kKdaTileBytes;
-    const float2 total = s_.total[0][place.pair()], rest = s_.total[1][place.pair()];
+    char* rows = operands().rows + place.side * kKdaTileBytes;
+    const float2 before = s_.total[0][place.pair()];
+    float2 to_end = s_.total[1][place.pair()];
+    if (place.half == 0) to_end = to_end * before;
 #pragma unroll
     for (int i = 0; i < kBlockTokens; ++i) {
       const uint32_t at = place.in_row(i);
-      const KdaFactors by = s_.factors[i];
+      const KdaFactors by = s_.factors[first + i];
       const float2 decay = exp2_of(decay_[i]);
       const float2 k = unpacked(word(keys + at)) * by.key;
-      const float2 q = unpacked(word(queries + at)) * by.query;
       const float2 column = k * exp2_of(decay_[i] * -1.f);
-      const float2 to_end = column * total;
-      word(keys + at) = packed(k * decay);
-      word(queries + at) = packed(q * decay);
+      float2 key = k * decay;
+      float2 query = unpacked(word(queries + at)) * by.query * decay;
       word(columns + at) = packed(column);
-      word(between + at) = packed(to_end);
-      word(update + at) = packed(to_end * (rest * by.beta));
-    }
-  }
-  __device__ __forceinline__ void write_second() const {
-    char* keys = key_tile(s_.chunk, place.side);
-    char* queries = query_tile(s_.chunk, place.side);
-    char* rows = operands().rows + place.side * kKdaTileBytes;
-    char* columns = operands().columns + place.side * kKdaTileBytes;
-    char* update = s_.chunk.update + place.side * kKdaTileBytes;
-    const float2 before = s_.total[0][place.pair()], total = s_.total[1][place.pair()];
-#pragma unroll
-    for (int i = 0; i < kBlockTokens; ++i) {
-      const uint32_t at = place.in_row(kBlockTokens + i);
-      const KdaFactors by = s_.factors[kBlockTokens + i];
-      const float2 decay = exp2_of(decay_[i]);
-      const float2 k = unpacked(word(keys + at)) * by.key;
-      const float2 key = k * decay;
-      const float2 query = unpacked(word(queries + at)) * by.query * decay;
-      const float2 column = k * exp2_of(decay_[i] * -1.f);
-      word(rows + place.in_row(i)) = packed(key);
-      word(rows + at) = packed(query);
-      word(keys + at) = packed(key * before);
-      word(queries + at) = packed(query * before);
-      word(columns + at) = packed(column);
-      word(update + at) = packed(column * (total * by.beta));
+      word(update + at) = packed(column * (to_end * by.beta));
+      if (place.half == 0) {
+        word(between + at) = packed(column * before);
+      } else {
+        word(rows + at) = packed(key);
+        word(rows + kBlockTokens * kTileRowBytes + at) = packed(query);
+        key = key * before;
+        query = query * before;
+      }
+      word(keys + at) = packed(key);
+      word(queries + at) = packed(query);
     }
   }
 

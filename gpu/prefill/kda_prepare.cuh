@@ -52,7 +52,7 @@ class KdaPreparation {
       place_.lane = ptx::hidden(place_.lane);  // no address is kept in local memory
       products.place.lane = place_.lane;
       const ChunkPlace next = place_of(index + step, count);
-      if (at.count > 0) make_products(products, at);
+      if (at.count > 0) make_products(products, at, next);
       fetch(products, next);
       if (is_supplier()) {
         ptx::wait_for_bulk_reads();
@@ -95,9 +95,11 @@ class KdaPreparation {
     }
   }
 
-  __device__ __forceinline__ void make_products(Products& products, const ChunkPlace& at) {
+  __device__ __forceinline__ void make_products(Products& products, const ChunkPlace& at,
+                                                const ChunkPlace& next) {
     if (at.count != kKdaChunk) load_rows_of(at);
     products.make_decays(p_, at);
+    if (is_supplier()) prefetch_boxes(next);
     make_beta(at);
     finish_loads(at);
     make_norms(at);
@@ -164,6 +166,14 @@ class KdaPreparation {
                     s_.loaded);
       ptx::copy_box(query_tile(s_.chunk, side), &maps_.q, side * kTileColumns, at.h, at.first,
                     s_.loaded);
+    }
+  }
+  __device__ __forceinline__ void prefetch_boxes(const ChunkPlace& at) const {
+    if (at.count != kKdaChunk) return;
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+      ptx::prefetch_box(&maps_.k, side * kTileColumns, at.h, at.first);
+      ptx::prefetch_box(&maps_.q, side * kTileColumns, at.h, at.first);
     }
   }
   __device__ __forceinline__ void finish_loads(const ChunkPlace& at) {

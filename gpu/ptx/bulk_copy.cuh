@@ -44,6 +44,15 @@ __device__ __forceinline__ void copy_box(void* shared, const void* map, int inne
 #endif
 }
 
+/// The same to the L2 cache alone.
+__device__ __forceinline__ void prefetch_box(const void* map, int inner, int middle, int outer) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(map),
+               "r"(inner), "r"(middle), "r"(outer)
+               : "memory");
+#endif
+}
+
 /// One box from shared memory to a tensor of three axes.
 __device__ __forceinline__ void store_box(const void* map, int inner, int middle, int outer,
                                           const void* shared) {
