@@ -2,6 +2,7 @@
 #include "gpu/prefill/kda.cuh"
 
 #include <algorithm>
+#include <limits>
 
 #include "gpu/prefill/variants.hpp"
 
@@ -91,22 +92,25 @@ bool is_anchored(const Params& p) {
 
 /// Who does what at a time; it changes no bit.
 struct Shares {
-  bool whole = false;  ///< 128 values per block of the scan, else 64
-  int scanning = 0, preparing = 0;
+  bool whole = false;    ///< 128 values per block of the scan, else 64
+  int scanning = 1;      ///< blocks of the scan
+  int staying = 1;       ///< multiprocessors that prepare while it runs
+  double together = 1;   ///< part of the records that all of them prepare before
 };
 
-/// The shares that take the least time, by times in cycles of a multiprocessor (H200). The scan runs
-/// beside the preparation, on multiprocessors of its own, or all of them do one, then the other.
+/// The shares that take the least time, by times in cycles of a multiprocessor (H200). Either all
+/// multiprocessors prepare, then scan; or the scan has some for itself as soon as the others can
+/// prepare the rest while it runs.
 Shares shares_of(const Params& p, std::int64_t records, bool anchored, int multiprocessors) {
   struct Scan {
     bool whole;
     double cycles;  ///< of a chunk
   };
-  constexpr Scan kScans[] = {{false, 1250}, {true, 1600}};
-  const double preparation = (anchored ? 3000. : 7000.) * static_cast<double>(records) * p.HV;
+  constexpr Scan kScans[] = {{false, 1700}, {true, 2500}};
+  const double preparation = (anchored ? 4500. : 13000.) * static_cast<double>(records) * p.HV;
   const double chunks = static_cast<double>(records) / p.N;
   Shares best;
-  double least = 0;
+  double least = std::numeric_limits<double>::infinity();
   for (const Scan& scan : kScans) {
     const int values = scan.whole ? Whole::kBlockValues : Half::kBlockValues;
     if (scan.whole && (p.checkpoints.data != nullptr || p.V % values != 0)) continue;
@@ -114,16 +118,19 @@ Shares shares_of(const Params& p, std::int64_t records, bool anchored, int multi
     const auto scan_cycles = [&](int blocks) {
       return (items + blocks - 1) / blocks * chunks * scan.cycles;
     };
-    const auto consider = [&](int scanning, int preparing, double cycles) {
-      if (best.scanning != 0 && cycles >= least) return;
+    const auto consider = [&](const Shares& shares, double cycles) {
+      if (cycles >= least) return;
       least = cycles;
-      best = {scan.whole, scanning, preparing};
+      best = shares;
     };
     const int all = std::min(items, multiprocessors);
-    consider(all, multiprocessors, preparation / multiprocessors + scan_cycles(all));
+    consider({scan.whole, all, multiprocessors, 1}, preparation / multiprocessors + scan_cycles(all));
     for (int blocks = 1; blocks <= std::min(items, multiprocessors - 1); ++blocks) {
-      const int rest = multiprocessors - blocks;
-      consider(blocks, rest, std::max(preparation / rest, scan_cycles(blocks)));
+      const int staying = multiprocessors - blocks;
+      const double beside = scan_cycles(blocks);
+      const double before = std::max(preparation - beside * staying, 0.);
+      consider({scan.whole, blocks, staying, before / preparation},
+               before / multiprocessors + std::max(beside, (preparation - before) / staying));
     }
   }
   return best;
@@ -142,6 +149,10 @@ Problem launch(Launch& call) {
   p.tiles = p.V / (shares.whole ? Whole::kBlockValues : Half::kBlockValues);
   p.by_tiles = Divisor::of(p.tiles);
   p.items = p.N * p.HV * p.tiles;
+  kda.first = static_cast<int>(shares.together * kda.records);
+  const int groups = anchored ? kKdaGroups<true> : kKdaGroups<false>;
+  const int preparing = std::min(call.device.multiprocessors, (kda.records + groups - 1) / groups);
+  kda.staying = std::min(shares.staying, preparing);
   Problem problem;
   if (p.total > 0) {
     problem = make_tile_maps(p, kKdaChunk, kda.maps);
@@ -151,10 +162,7 @@ Problem launch(Launch& call) {
                             call.dependent);
     }
     if (problem.ok()) {
-      const int groups = anchored ? kKdaGroups<true> : kKdaGroups<false>;
-      problem = call.kernel(anchored ? kPrepareByAnchors : kPrepareByLevels,
-                            std::min(shares.preparing, (kda.records + groups - 1) / groups), &kda,
-                            true);
+      problem = call.kernel(anchored ? kPrepareByAnchors : kPrepareByLevels, preparing, &kda, true);
     }
   }
   if (!problem.ok()) return problem;

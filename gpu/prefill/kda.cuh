@@ -4,10 +4,11 @@
 // other, that meet in records of the workspace. The arithmetic of a value is the same however a
 // block of the scan is made up and whichever block does the work.
 //
-// The scan begins as soon as every block of the preparation has, on multiprocessors that those
-// leave free, and waits for records one by one: it reads them where they still are, in the L2
-// cache. Nobody who prepares waits for anything but the copy engine, so a block that waits for a
-// record always gets it. At its end the scan waits for the preparation to be complete.
+// All multiprocessors prepare the first records. Then blocks of the preparation leave, and the scan
+// takes their multiprocessors and waits for the other records one by one. Nobody who prepares waits
+// for anything but the copy engine, and no block of the scan begins before every block of the
+// preparation has (launch_dependents), so a block that waits for a record always gets it. At its end
+// the scan waits for the preparation to be complete.
 #pragma once
 
 #include "gpu/prefill/kda_prepare.cuh"
@@ -20,6 +21,8 @@ struct KdaCall {
   Params params;
   TileMaps maps;
   int records = 0;  ///< that the workspace has room for, times the value heads
+  int first = 0;    ///< of them that all blocks prepare,
+  int staying = 0;  ///< and the blocks that prepare the rest
 };
 
 inline constexpr int kPlacesThreads = 128;
@@ -54,9 +57,14 @@ __global__ void __launch_bounds__(kKdaPreparationThreads<kAnchored>, 1)
   ptx::launch_dependents();
   __syncthreads();
   const int group = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kKdaGroupThreads, 0);
+  const int place = kGroups * static_cast<int>(blockIdx.x) + group;
   KdaPreparation<kAnchored>(call.params, call.maps, storage[group], group)
-      .run(kGroups * static_cast<int>(blockIdx.x) + group, kGroups * static_cast<int>(gridDim.x),
-           call.records);
+      .run({.index = place,
+            .step = kGroups * static_cast<int>(gridDim.x),
+            .end = call.first,
+            .rest = place < kGroups * call.staying ? call.first + place : call.records,
+            .rest_step = kGroups * call.staying,
+            .count = call.records});
 #endif
 }
 

@@ -28,6 +28,25 @@
 
 namespace goldenrule::gpu::prefill {
 
+/// The records of a group, counted with their heads: index, index + step, .. below `end`, then rest,
+/// rest + rest_step, .. below `count`.
+struct KdaRecords {
+  int index, step, end;
+  int rest, rest_step, count;
+
+  [[nodiscard]] __device__ __forceinline__ bool done() const { return index >= count; }
+  __device__ __forceinline__ void settle() {
+    if (index < end) return;
+    index = rest;
+    step = rest_step;
+    end = rest = count;
+  }
+  __device__ __forceinline__ void advance() {
+    index += step;
+    settle();
+  }
+};
+
 /// One record after the other by a group of four warps. While two of them invert blocks of T the
 /// third has what is there copied out and the next rows in their place; then it puts T together. The
 /// others are at the gates of the next chunk by then.
@@ -41,28 +60,31 @@ class KdaPreparation {
                                             int group)
       : p_(p), maps_(maps), s_(storage), place_{warp_ / 2, warp_ % 2, lane_of_thread(), 1 + group} {}
 
-  /// Records `index`, index + step, .. of `count`, counted with their heads.
-  __device__ __forceinline__ void run(int index, int step, int count) {
+  __device__ __forceinline__ void run(KdaRecords records) {
     Products products(s_, place_);
-    ChunkPlace at = place_of(index, count);
+    records.settle();
+    ChunkPlace at = place_of(records);
     fetch(products, at);
     if (is_supplier()) begin_boxes(at);
 #pragma unroll 1
-    for (; index < count; index += step) {
+    for (bool any = !records.done(); any;) {
       place_.lane = ptx::hidden(place_.lane);  // no address is kept in local memory
       products.place.lane = place_.lane;
-      const ChunkPlace next = place_of(index + step, count);
+      records.advance();
+      any = !records.done();
+      const ChunkPlace next = place_of(records);
       if (at.count > 0) make_products(products, at, next);
       fetch(products, next);
       if (is_supplier()) {
         ptx::wait_for_bulk_reads();
         begin_boxes(next);
+        if (at.count > 0) announce_record<1>();
       }
       __syncwarp();
       if (at.count > 0) make_inverse(at);
       at = next;
     }
-    announce_record();
+    announce_record<0>();
   }
 
  private:
@@ -75,11 +97,11 @@ class KdaPreparation {
     return warp_ == kMerger && place_.lane == 0;
   }
   /// As prefill_kda_places has left it.
-  [[nodiscard]] __device__ __forceinline__ ChunkPlace place_of(int index, int count) const {
+  [[nodiscard]] __device__ __forceinline__ ChunkPlace place_of(const KdaRecords& records) const {
     ChunkPlace at{};
-    if (index >= count) return at;
-    at.record = p_.by_heads.quotient(index);
-    at.hv = index - at.record * p_.HV;
+    if (records.done()) return at;
+    at.record = p_.by_heads.quotient(records.index);
+    at.hv = records.index - at.record * p_.HV;
     at.h = qk_head(p_, at.hv);
     const RecordHead& head =
         head_of<kKdaRecordHead>(record_of<kKdaRecordBytes>(p_, at.record, at.hv));
@@ -109,9 +131,7 @@ class KdaPreparation {
     ptx::fence_async_readers();
     place_.synchronize();  // A and P are there
     if (!is_supplier()) return;
-    announce_record();
-    stored_ = record_of<kKdaRecordBytes>(p_, at.record, at.hv);
-    ptx::store_bulk(stored_, &s_.chunk, kOperandBytes);
+    ptx::store_bulk(record_of<kKdaRecordBytes>(p_, at.record, at.hv), &s_.chunk, kOperandBytes);
     ptx::commit_bulk_stores();
   }
   __device__ __forceinline__ void make_inverse(const ChunkPlace& at) {
@@ -128,6 +148,7 @@ class KdaPreparation {
     ptx::fence_async_readers();
     __syncwarp();
     if (place_.lane != 0) return;
+    stored_ = record_of<kKdaRecordBytes>(p_, at.record, at.hv);
     ptx::store_bulk(stored_ + kOperandBytes, s_.chunk.corrections,
                     kKdaPreparedBytes - kOperandBytes);
     ptx::commit_bulk_stores();
@@ -135,10 +156,11 @@ class KdaPreparation {
   [[nodiscard]] __device__ __forceinline__ int inverted() const {
     return place_.barrier + kKdaGroups<kAnchored>;
   }
-  /// Says that the record before is there.
+  /// Says that the record before is there; kBehind stores have begun since.
+  template <int kBehind>
   __device__ __forceinline__ void announce_record() {
     if (stored_ == nullptr) return;
-    ptx::wait_for_bulk_stores();
+    ptx::wait_for_bulk_stores_but<kBehind>();
     ptx::store_release(&head_of<kKdaRecordHead>(stored_).ready, 1);
     stored_ = nullptr;
   }
