@@ -92,10 +92,10 @@ bool is_anchored(const Params& p) {
 
 /// Who does what at a time; it changes no bit.
 struct Shares {
-  bool whole = false;    ///< 128 values per block of the scan, else 64
-  int scanning = 1;      ///< blocks of the scan
-  int staying = 1;       ///< multiprocessors that prepare while it runs
-  double together = 1;   ///< part of the records that all of them prepare before
+  bool whole = false;   ///< 128 values per block of the scan, else 64
+  int scanning = 1;     ///< blocks of the scan
+  int staying = 1;      ///< multiprocessors that prepare while it runs
+  double together = 1;  ///< part of the records that all of them prepare before
 };
 
 /// The shares that take the least time, by times in cycles of a multiprocessor (H200). Either all
@@ -106,8 +106,8 @@ Shares shares_of(const Params& p, std::int64_t records, bool anchored, int multi
     bool whole;
     double cycles;  ///< of a chunk
   };
-  constexpr Scan kScans[] = {{false, 1700}, {true, 2500}};
-  const double preparation = (anchored ? 4500. : 13000.) * static_cast<double>(records) * p.HV;
+  constexpr Scan kScans[] = {{false, 1700}, {true, 2900}};
+  const double preparation = (anchored ? 4500. : 13500.) * static_cast<double>(records) * p.HV;
   const double chunks = static_cast<double>(records) / p.N;
   Shares best;
   double least = std::numeric_limits<double>::infinity();
@@ -124,8 +124,11 @@ Shares shares_of(const Params& p, std::int64_t records, bool anchored, int multi
       best = shares;
     };
     const int all = std::min(items, multiprocessors);
-    consider({scan.whole, all, multiprocessors, 1}, preparation / multiprocessors + scan_cycles(all));
-    for (int blocks = 1; blocks <= std::min(items, multiprocessors - 1); ++blocks) {
+    consider({scan.whole, all, multiprocessors, 1},
+             preparation / multiprocessors + scan_cycles(all));
+    const int sequence = items / p.N;  // whole sequences: their records become ready together
+    for (int blocks = sequence; blocks <= std::min(items, multiprocessors - 1);
+         blocks += sequence) {
       const int staying = multiprocessors - blocks;
       const double beside = scan_cycles(blocks);
       const double before = std::max(preparation - beside * staying, 0.);
@@ -150,16 +153,15 @@ Problem launch(Launch& call) {
   p.by_tiles = Divisor::of(p.tiles);
   p.items = p.N * p.HV * p.tiles;
   kda.first = static_cast<int>(shares.together * kda.records);
-  const int groups = anchored ? kKdaGroups<true> : kKdaGroups<false>;
-  const int preparing = std::min(call.device.multiprocessors, (kda.records + groups - 1) / groups);
+  const int preparing = std::min(call.device.multiprocessors, kda.records);
   kda.staying = std::min(shares.staying, preparing);
   Problem problem;
   if (p.total > 0) {
     problem = make_tile_maps(p, kKdaChunk, kda.maps);
     if (problem.ok()) {
-      problem = call.kernel(with_checkpoints ? kPlacesWithCheckpoints : kPlacesOfRecords,
-                            (kda.records + kPlacesThreads - 1) / kPlacesThreads, &kda,
-                            call.dependent);
+      problem =
+          call.kernel(with_checkpoints ? kPlacesWithCheckpoints : kPlacesOfRecords,
+                      (kda.records + kPlacesThreads - 1) / kPlacesThreads, &kda, call.dependent);
     }
     if (problem.ok()) {
       problem = call.kernel(anchored ? kPrepareByAnchors : kPrepareByLevels, preparing, &kda, true);

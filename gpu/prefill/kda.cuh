@@ -7,8 +7,8 @@
 // All multiprocessors prepare the first records. Then blocks of the preparation leave, and the scan
 // takes their multiprocessors and waits for the other records one by one. Nobody who prepares waits
 // for anything but the copy engine, and no block of the scan begins before every block of the
-// preparation has (launch_dependents), so a block that waits for a record always gets it. At its end
-// the scan waits for the preparation to be complete.
+// preparation has (launch_dependents), so a block that waits for a record always gets it. At its
+// end the scan waits for the preparation to be complete.
 #pragma once
 
 #include "gpu/prefill/kda_prepare.cuh"
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kPlacesThreads)
   const int hv = index - record * p.HV;
   const ChunkPlace at = place_of_record<kCheckpoints, kKdaChunk>(p, record, hv);
   head_of<kKdaRecordHead>(record_of<kKdaRecordBytes>(p, record, hv)) = {at.first, at.count,
-                                                                       at.count == 0 ? 1 : 0};
+                                                                        at.count == 0 ? 1 : 0};
 #endif
 }
 
@@ -57,12 +57,12 @@ __global__ void __launch_bounds__(kKdaPreparationThreads<kAnchored>, 1)
   ptx::launch_dependents();
   __syncthreads();
   const int group = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kKdaGroupThreads, 0);
-  const int place = kGroups * static_cast<int>(blockIdx.x) + group;
+  const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
   KdaPreparation<kAnchored>(call.params, call.maps, storage[group], group)
-      .run({.index = place,
-            .step = kGroups * static_cast<int>(gridDim.x),
+      .run({.index = group * blocks + block,
+            .step = kGroups * blocks,
             .end = call.first,
-            .rest = place < kGroups * call.staying ? call.first + place : call.records,
+            .rest = block < call.staying ? call.first + group * call.staying + block : call.records,
             .rest_step = kGroups * call.staying,
             .count = call.records});
 #endif

@@ -37,14 +37,17 @@ class KdaAnchors {
   }
 
   __device__ __forceinline__ void make_decays(const Params& p, const ChunkPlace& at) {
-    s_.total[place.half][place.pair()] =
-        exp2_of(make_bounded_decays(p, at, place, gates_, decay_));
+    s_.total[place.half][place.pair()] = exp2_of(make_bounded_decays(p, at, place, gates_, decay_));
   }
 
-  __device__ __forceinline__ void multiply() {
+  /// Calls `then` where the operands of the scan are there.
+  template <class F>
+  __device__ __forceinline__ void multiply(F&& then) {
     place.synchronize();  // factors and totals are there
     write_operands();
+    ptx::fence_async_readers();
     place.synchronize();
+    then();
     float first[4] = {}, between[4] = {}, second[4] = {};
     multiply_rows(first, between, second);
     place.synchronize();  // the terms take the place of operands

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gates of a chunk, one per key channel, as decays alpha of each token. A thread has two channels
-// of 16 tokens; alpha stays in fp32, and whoever wants a decay over several tokens multiplies. So
-// there is no sum of logarithms and no exponential of a difference: alpha = 0 erases exactly, signs
-// of linear gates and decays above 1 need no rule, and a gate of -2600 takes nothing from its
-// neighbours. 31 products err by 2^-19, a thousandth of what the operands are rounded by.
+// Gates of a chunk, one per key channel. A thread has two channels of 16 tokens.
+//
+// Gates of any kind become decays alpha of each token; alpha stays in fp32, and whoever wants a
+// decay over several tokens multiplies. So there is no sum of logarithms and no exponential of a
+// difference: alpha = 0 erases exactly, signs of linear gates and decays above 1 need no rule, and a
+// gate of -2600 takes nothing from its neighbours. 31 products err by 2^-19, a thousandth of what
+// the operands are rounded by.
+//
+// Bounded gates, of which 16 sum to -80 at least, are summed instead: a decay and its inverse are
+// then one exponential each, without a chain of products.
 #pragma once
 
 #include "gpu/common/elements.cuh"
@@ -117,9 +122,7 @@ __device__ __forceinline__ float2 exp2_of(float2 x) {
 class BoundedGate {
  public:
   __device__ __forceinline__ BoundedGate(const Params& p, const KdaRate& rate)
-      : rate_(-rate.rate * kLog2OfE),
-        bound_(p.lower_bound * kLog2OfE),
-        bias_(rate.bias * rate_) {}
+      : rate_(-rate.rate * kLog2OfE), bound_(p.lower_bound * kLog2OfE), bias_(rate.bias * rate_) {}
 
   /// `sum` and the gate.
   __device__ __forceinline__ float2 added(float2 x, float2 sum) const {

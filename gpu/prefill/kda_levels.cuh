@@ -51,20 +51,24 @@ class KdaLevels {
   }
 
   /// Norms are on the way, in other warps too.
-  __device__ __forceinline__ void multiply() {
+  /// `then` is called where the operands of the scan are there.
+  template <class F>
+  __device__ __forceinline__ void multiply(F&& then) {
     load_tokens();
     float sums[kLevels][4] = {};
     multiply_levels(sums);
     write_between();
     place.synchronize();  // factors, totals, sums of half the channels, and what lies between the
-                      // blocks
+                          // blocks
     float between[4] = {};
     multiply_between(between);
     add_halves(sums);
     place.synchronize();  // the operands between the blocks are read, and k and q are in registers
     write_operands();
     if (place.side == 0) finish_levels(sums);
+    ptx::fence_async_readers();
     place.synchronize();  // the sums of half the channels are read
+    then();
     finish_between(between);
   }
 
@@ -225,8 +229,7 @@ class KdaLevels {
     for (int i = 0; i < kBlockTokens; ++i) {
       const uint32_t at = place.in_row(first + i);
       decay = decay * alpha_[i];
-      word(key_tile(s_.chunk, place.side) + at) =
-          decayed(k_[i], decay * s_.factors[first + i].key);
+      word(key_tile(s_.chunk, place.side) + at) = decayed(k_[i], decay * s_.factors[first + i].key);
       word(query_tile(s_.chunk, place.side) + at) =
           decayed(q_[i], decay * s_.factors[first + i].query);
     }

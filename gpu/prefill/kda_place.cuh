@@ -15,9 +15,9 @@ namespace goldenrule::gpu::prefill {
 inline constexpr int kBlockTokens = 16;
 
 struct KdaPlace {
-  int half;  ///< tokens 16 half to 16 half + 15
-  int side;  ///< channels 64 side to 64 side + 63
-  int lane;  ///< channels 2 lane and 2 lane + 1 of these
+  int half;     ///< tokens 16 half to 16 half + 15
+  int side;     ///< channels 64 side to 64 side + 63
+  int lane;     ///< channels 2 lane and 2 lane + 1 of these
   int barrier;  ///< of the block, for the threads of this group alone
 
   __device__ __forceinline__ void synchronize() const {

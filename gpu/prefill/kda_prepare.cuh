@@ -20,36 +20,15 @@
 // Z = (I + T') X is v_new / beta, and the diagonal of T stays in fp32.
 #pragma once
 
-#include "gpu/prefill/copy_tiles.cuh"
 #include "gpu/prefill/kda_anchors.cuh"
 #include "gpu/prefill/kda_levels.cuh"
-#include "gpu/prefill/tile_maps.hpp"
-#include "gpu/ptx/bulk_copy.cuh"
+#include "gpu/prefill/kda_supply.cuh"
 
 namespace goldenrule::gpu::prefill {
 
-/// The records of a group, counted with their heads: index, index + step, .. below `end`, then rest,
-/// rest + rest_step, .. below `count`.
-struct KdaRecords {
-  int index, step, end;
-  int rest, rest_step, count;
-
-  [[nodiscard]] __device__ __forceinline__ bool done() const { return index >= count; }
-  __device__ __forceinline__ void settle() {
-    if (index < end) return;
-    index = rest;
-    step = rest_step;
-    end = rest = count;
-  }
-  __device__ __forceinline__ void advance() {
-    index += step;
-    settle();
-  }
-};
-
 /// One record after the other by a group of four warps. While two of them invert blocks of T the
-/// third has what is there copied out and the next rows in their place; then it puts T together. The
-/// others are at the gates of the next chunk by then.
+/// third has the rows of the next chunk copied in; then it puts T together. The others are at the
+/// gates of the next chunk by then.
 template <bool kAnchored>
 class KdaPreparation {
  public:
@@ -58,57 +37,37 @@ class KdaPreparation {
 
   __device__ __forceinline__ KdaPreparation(const Params& p, const TileMaps& maps, Storage& storage,
                                             int group)
-      : p_(p), maps_(maps), s_(storage), place_{warp_ / 2, warp_ % 2, lane_of_thread(), 1 + group} {}
+      : p_(p),
+        s_(storage),
+        place_{warp_ / 2, warp_ % 2, lane_of_thread(), 1 + group},
+        supply_(p, maps, storage, place_, warp_ == kMerger && place_.lane == 0) {}
 
   __device__ __forceinline__ void run(KdaRecords records) {
     Products products(s_, place_);
     records.settle();
-    ChunkPlace at = place_of(records);
+    ChunkPlace at = place_of(p_, records);
     fetch(products, at);
-    if (is_supplier()) begin_boxes(at);
+    supply_.begin_rows(at);
 #pragma unroll 1
     for (bool any = !records.done(); any;) {
       place_.lane = ptx::hidden(place_.lane);  // no address is kept in local memory
       products.place.lane = place_.lane;
       records.advance();
       any = !records.done();
-      const ChunkPlace next = place_of(records);
+      const ChunkPlace next = place_of(p_, records);
       if (at.count > 0) make_products(products, at, next);
+      supply_.begin_rows(next);
       fetch(products, next);
-      if (is_supplier()) {
-        ptx::wait_for_bulk_reads();
-        begin_boxes(next);
-        if (at.count > 0) announce_record<1>();
-      }
-      __syncwarp();
       if (at.count > 0) make_inverse(at);
       at = next;
     }
-    announce_record<0>();
+    supply_.template announce_record<0>();
   }
 
  private:
   static constexpr int kSteps = kHeadKeys / 16;
   static constexpr int kMerger = 2;  ///< the warp
-  static constexpr int kOperandBytes = 2 * kTileBytes + 2 * kKdaTileBytes;
 
-  /// The thread that has rows copied in and records out.
-  [[nodiscard]] __device__ __forceinline__ bool is_supplier() const {
-    return warp_ == kMerger && place_.lane == 0;
-  }
-  /// As prefill_kda_places has left it.
-  [[nodiscard]] __device__ __forceinline__ ChunkPlace place_of(const KdaRecords& records) const {
-    ChunkPlace at{};
-    if (records.done()) return at;
-    at.record = p_.by_heads.quotient(records.index);
-    at.hv = records.index - at.record * p_.HV;
-    at.h = qk_head(p_, at.hv);
-    const RecordHead& head =
-        head_of<kKdaRecordHead>(record_of<kKdaRecordBytes>(p_, at.record, at.hv));
-    at.first = head.first;
-    at.count = head.count;
-    return at;
-  }
   /// Asks for what a chunk needs first; it arrives behind the chunk before.
   __device__ __forceinline__ void fetch(Products& products, const ChunkPlace& at) {
     products.fetch(p_, at);
@@ -119,20 +78,17 @@ class KdaPreparation {
 
   __device__ __forceinline__ void make_products(Products& products, const ChunkPlace& at,
                                                 const ChunkPlace& next) {
-    if (at.count != kKdaChunk) load_rows_of(at);
+    if (at.count != kKdaChunk) supply_.load_short_rows(at);
     products.make_decays(p_, at);
-    if (is_supplier()) prefetch_boxes(next);
+    supply_.prefetch_rows(next);
     make_beta(at);
-    finish_loads(at);
+    supply_.finish_rows(at);
     make_norms(at);
-    products.multiply();
+    products.multiply([&] { supply_.begin_store(at); });
     make_total_decay();
     clear_above_diagonal();
     ptx::fence_async_readers();
-    place_.synchronize();  // A and P are there
-    if (!is_supplier()) return;
-    ptx::store_bulk(record_of<kKdaRecordBytes>(p_, at.record, at.hv), &s_.chunk, kOperandBytes);
-    ptx::commit_bulk_stores();
+    place_.synchronize();  // A and P are there, keys and queries are read
   }
   __device__ __forceinline__ void make_inverse(const ChunkPlace& at) {
     if (warp_ < 2) {
@@ -143,76 +99,16 @@ class KdaPreparation {
       ptx::arrive_for_threads<kKdaGroupThreads>(inverted());
       return;
     }
+    supply_.template announce_record<1>();
     ptx::synchronize_threads<kKdaGroupThreads>(inverted());
     merge_blocks_of_inverse();
     ptx::fence_async_readers();
     __syncwarp();
-    if (place_.lane != 0) return;
-    stored_ = record_of<kKdaRecordBytes>(p_, at.record, at.hv);
-    ptx::store_bulk(stored_ + kOperandBytes, s_.chunk.corrections,
-                    kKdaPreparedBytes - kOperandBytes);
-    ptx::commit_bulk_stores();
+    supply_.finish_store(at);
   }
   [[nodiscard]] __device__ __forceinline__ int inverted() const {
     return place_.barrier + kKdaGroups<kAnchored>;
   }
-  /// Says that the record before is there; kBehind stores have begun since.
-  template <int kBehind>
-  __device__ __forceinline__ void announce_record() {
-    if (stored_ == nullptr) return;
-    ptx::wait_for_bulk_stores_but<kBehind>();
-    ptx::store_release(&head_of<kKdaRecordHead>(stored_).ready, 1);
-    stored_ = nullptr;
-  }
-
-  /// k and q where k_in and q_in will be, of a short chunk.
-  __device__ __forceinline__ void load_rows_of(const ChunkPlace& at) {
-    place_.synchronize();  // the record before is copied out
-#pragma unroll 1
-    for (int side = 0; side < 2; ++side) {
-      copy_tiles<1, kKdaGroupThreads, kKdaChunk>(
-          key_tile(s_.chunk, side), token_row(p_.k, 0, at.first, at.h) + side * kTileRowBytes,
-          p_.k.token, at.count);
-      copy_tiles<1, kKdaGroupThreads, kKdaChunk>(
-          query_tile(s_.chunk, side), token_row(p_.q, 0, at.first, at.h) + side * kTileRowBytes,
-          p_.q.token, at.count);
-    }
-  }
-  /// Of a whole chunk, by one thread.
-  __device__ __forceinline__ void begin_boxes(const ChunkPlace& at) {
-    if (at.count != kKdaChunk) return;
-    ptx::arrive_expecting(s_.loaded, 4 * kKdaTileBytes);
-#pragma unroll
-    for (int side = 0; side < 2; ++side) {
-      ptx::copy_box(key_tile(s_.chunk, side), &maps_.k, side * kTileColumns, at.h, at.first,
-                    s_.loaded);
-      ptx::copy_box(query_tile(s_.chunk, side), &maps_.q, side * kTileColumns, at.h, at.first,
-                    s_.loaded);
-    }
-  }
-  __device__ __forceinline__ void prefetch_boxes(const ChunkPlace& at) const {
-    if (at.count != kKdaChunk) return;
-#pragma unroll
-    for (int side = 0; side < 2; ++side) {
-      ptx::prefetch_box(&maps_.k, side * kTileColumns, at.h, at.first);
-      ptx::prefetch_box(&maps_.q, side * kTileColumns, at.h, at.first);
-    }
-  }
-  __device__ __forceinline__ void finish_loads(const ChunkPlace& at) {
-    if (is_supplier()) {
-      ptx::wait_for_bulk_reads();  // T' and P of the record before are copied out
-      if (at.count == kKdaChunk) ptx::arrive(s_.loaded);
-    }
-    __syncwarp();
-    if (at.count == kKdaChunk) {
-      ptx::wait_for_phase(s_.loaded, parity_);
-      parity_ ^= 1;
-    } else {
-      ptx::wait_for_copies();
-      place_.synchronize();
-    }
-  }
-
   __device__ __forceinline__ void make_beta(const ChunkPlace& at) {
     if (thread_ >= kKdaChunk) return;
     s_.factors[thread_].beta =
@@ -334,14 +230,12 @@ class KdaPreparation {
   }
 
   const Params& p_;
-  const TileMaps& maps_;
   Storage& s_;
   int thread_ = static_cast<int>(threadIdx.x) % kKdaGroupThreads;
   int warp_ = __shfl_sync(kAllLanes, thread_ / 32, 0);
   KdaPlace place_;
-  uint32_t beta_ = 0;       ///< of this thread's token, as it lies in memory
-  uint32_t parity_ = 0;     ///< of the next rows
-  char* stored_ = nullptr;  ///< the record that is on its way out, in the thread that sent it
+  uint32_t beta_ = 0;  ///< of this thread's token, as it lies in memory
+  KdaSupply<Storage> supply_;
 };
 
 }  // namespace goldenrule::gpu::prefill

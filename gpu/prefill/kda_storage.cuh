@@ -109,10 +109,10 @@ inline constexpr int kKdaGroupThreads = 128;
 template <bool kAnchored>
 inline constexpr int kKdaGroups = kAnchored ? 4 : 3;
 template <bool kAnchored>
-inline constexpr int kKdaPreparationThreads = kKdaGroups<kAnchored> * kKdaGroupThreads;
+inline constexpr int kKdaPreparationThreads = kKdaGroups<kAnchored>* kKdaGroupThreads;
 template <bool kAnchored>
-inline constexpr std::size_t kKdaPreparationBytes =
-    kKdaGroups<kAnchored> * sizeof(KdaPreparationStorage<kAnchored>);
+inline constexpr std::size_t kKdaPreparationBytes = kKdaGroups<kAnchored> *
+                                                    sizeof(KdaPreparationStorage<kAnchored>);
 static_assert(kKdaPreparationBytes<true> <= 227 * 1024, "a block fits");
 static_assert(kKdaPreparationBytes<false> <= 227 * 1024, "a block fits");
 
