@@ -4,8 +4,8 @@
 //
 // Gates of any kind become decays alpha of each token; alpha stays in fp32, and whoever wants a
 // decay over several tokens multiplies. So there is no sum of logarithms and no exponential of a
-// difference: alpha = 0 erases exactly, signs of linear gates and decays above 1 need no rule, and a
-// gate of -2600 takes nothing from its neighbours. 31 products err by 2^-19, a thousandth of what
+// difference: alpha = 0 erases exactly, signs of linear gates and decays above 1 need no rule, and
+// a gate of -2600 takes nothing from its neighbours. 31 products err by 2^-19, a thousandth of what
 // the operands are rounded by.
 //
 // Bounded gates, of which 16 sum to -80 at least, are summed instead: a decay and its inverse are
