@@ -109,7 +109,7 @@ __device__ __forceinline__ void watch_records(const Params& p, ScanStorage<C>& s
   for (ChunkCursor<C> cursor(p); cursor.valid(); cursor.advance()) {
     const ChunkPlace at = cursor.place();
     stage.wait_free(storage.stage_full);  // the chunk before in this stage has come
-    const RecordHead& head = head_of(record_of<C::kRecordSize>(p, at.record, at.hv));
+    const RecordHead& head = head_of<C::kHead>(record_of<C::kRecordSize>(p, at.record, at.hv));
     while (ptx::load_acquire(&head.ready) == 0) {
     }
     ptx::fence_async_global_readers();

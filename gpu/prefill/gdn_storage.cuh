@@ -40,7 +40,7 @@ struct alignas(16) ChunkInputs {
   float beta[kChunk];
 };
 
-/// What prefill_gdn_gates leaves behind a record for those who prepare and read it.
+/// What the first kernel of a call leaves behind a record for those who prepare and read it.
 struct alignas(16) RecordHead {
   int first, count;  ///< packed token, tokens; no tokens: nothing to prepare
   int ready;         ///< becomes 1 when the record is there
@@ -64,8 +64,9 @@ __device__ __forceinline__ char* record_of(const Params& p, int record, int hv) 
   return static_cast<char*>(p.workspace) + sizeof(Tickets) +
          (static_cast<int64_t>(record) * p.HV + hv) * kBytes;
 }
+template <int kOffset = kRecordHead>
 __device__ __forceinline__ RecordHead& head_of(char* record) {
-  return *reinterpret_cast<RecordHead*>(record + kRecordHead);
+  return *reinterpret_cast<RecordHead*>(record + kOffset);
 }
 
 /// Entries of the columns before block w (w = 1, 2, 3) begin at 8 w (w - 1).
@@ -122,6 +123,7 @@ struct ScanConfig {
   using Prepared = PreparedChunk;
   static constexpr int kPreparedSize = kPreparedBytes;
   static constexpr int kRecordSize = kRecordBytes;
+  static constexpr int kHead = kRecordHead;
   static constexpr int kScans = kScanGroups;
   static constexpr int kStages = 3;
   static constexpr int kBlockValues = kScans * kTileColumns;

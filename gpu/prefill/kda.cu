@@ -2,6 +2,7 @@
 #include "gpu/prefill/kda.cuh"
 
 #include <algorithm>
+#include <limits>
 
 #include "gpu/prefill/variants.hpp"
 
@@ -10,12 +11,12 @@ namespace {
 
 /// The kernels of the variant, in the order of kernel().
 enum Place : int {
+  kPlacesOfRecords,
   kPrepareByLevels,
   kPrepareByAnchors,
   kScanHalf,
   kScanWhole,
-  kPrepareByLevelsWithCheckpoints,
-  kPrepareByAnchorsWithCheckpoints,
+  kPlacesWithCheckpoints,
   kScanWithCheckpoints,
   kPlaces
 };
@@ -35,31 +36,33 @@ Kernel described(Function* function, int threads, std::size_t shared_bytes, cons
           .runs_on = runs_on};
 }
 
-template <bool kAnchored, bool kCheckpoints>
+template <class C>
+Kernel scan(const char* name) {
+  return described(prefill_kda_scan<C>, C::kThreads, sizeof(ScanStorage<C>), name);
+}
+template <bool kAnchored>
 Kernel preparation(const char* name) {
-  return described(prefill_kda_prepare<kAnchored, kCheckpoints>, 128,
+  return described(prefill_kda_prepare<kAnchored>, kKdaPreparationThreads<kAnchored>,
                    kKdaPreparationBytes<kAnchored>, name);
 }
 
 Kernel kernel(int i) {
   switch (i) {
+    case kPlacesOfRecords:
+      return described(prefill_kda_places<false>, kPlacesThreads, 0, "prefill_kda_places");
     case kPrepareByLevels:
-      return preparation<false, false>("prefill_kda_prepare_levels");
+      return preparation<false>("prefill_kda_prepare_levels");
     case kPrepareByAnchors:
-      return preparation<true, false>("prefill_kda_prepare_anchors");
-    case kPrepareByLevelsWithCheckpoints:
-      return preparation<false, true>("prefill_kda_prepare_levels_checkpoints");
-    case kPrepareByAnchorsWithCheckpoints:
-      return preparation<true, true>("prefill_kda_prepare_anchors_checkpoints");
+      return preparation<true>("prefill_kda_prepare_anchors");
     case kScanHalf:
-      return described(prefill_kda_scan<Half>, Half::kThreads, sizeof(ScanStorage<Half>),
-                       "prefill_kda_scan_v64");
+      return scan<Half>("prefill_kda_scan_v64");
     case kScanWhole:
-      return described(prefill_kda_scan<Whole>, Whole::kThreads, sizeof(ScanStorage<Whole>),
-                       "prefill_kda_scan_v128");
+      return scan<Whole>("prefill_kda_scan_v128");
+    case kPlacesWithCheckpoints:
+      return described(prefill_kda_places<true>, kPlacesThreads, 0,
+                       "prefill_kda_places_checkpoints");
     default:
-      return described(prefill_kda_scan<HalfWith>, HalfWith::kThreads,
-                       sizeof(ScanStorage<HalfWith>), "prefill_kda_scan_v64_checkpoints");
+      return scan<HalfWith>("prefill_kda_scan_v64_checkpoints");
   }
 }
 
@@ -80,14 +83,6 @@ std::size_t workspace(const Sizes& s) {
              kKdaRecordBytes;
 }
 
-/// 128 values per block where there are heads enough for every multiprocessor, else 64: the bits of
-/// a value are the same.
-bool takes_whole_heads(const Params& p, const Device& device) {
-  const std::int64_t halves = std::int64_t{p.N} * p.HV * (p.V / kTileColumns);
-  return p.checkpoints.data == nullptr && p.V % Whole::kBlockValues == 0 &&
-         halves > device.multiprocessors;
-}
-
 /// What kda_anchors.cuh asks for: no token decays by more than e^-5, and |k| <= 1 when it is
 /// normalized.
 bool is_anchored(const Params& p) {
@@ -95,10 +90,53 @@ bool is_anchored(const Params& p) {
          p.lower_bound <= 0.f && p.norm_kind != GOLDENRULE_GPU_NORM_NONE;
 }
 
-int preparation_of(const Params& p, bool with_checkpoints) {
-  if (is_anchored(p))
-    return with_checkpoints ? kPrepareByAnchorsWithCheckpoints : kPrepareByAnchors;
-  return with_checkpoints ? kPrepareByLevelsWithCheckpoints : kPrepareByLevels;
+/// Who does what at a time; it changes no bit.
+struct Shares {
+  bool whole = false;   ///< 128 values per block of the scan, else 64
+  int scanning = 1;     ///< blocks of the scan
+  int staying = 1;      ///< multiprocessors that prepare while it runs
+  double together = 1;  ///< part of the records that all of them prepare before
+};
+
+/// The shares that take the least time, by times in cycles of a multiprocessor (H200). Either all
+/// multiprocessors prepare, then scan; or the scan has some for itself as soon as the others can
+/// prepare the rest while it runs.
+Shares shares_of(const Params& p, std::int64_t records, bool anchored, int multiprocessors) {
+  struct Scan {
+    bool whole;
+    double cycles;  ///< of a chunk
+  };
+  constexpr Scan kScans[] = {{false, 1700}, {true, 2900}};
+  const double preparation = (anchored ? 4500. : 13500.) * static_cast<double>(records) * p.HV;
+  const double chunks = static_cast<double>(records) / p.N;
+  Shares best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Scan& scan : kScans) {
+    const int values = scan.whole ? Whole::kBlockValues : Half::kBlockValues;
+    if (scan.whole && (p.checkpoints.data != nullptr || p.V % values != 0)) continue;
+    const int items = p.N * p.HV * (p.V / values);
+    const auto scan_cycles = [&](int blocks) {
+      return (items + blocks - 1) / blocks * chunks * scan.cycles;
+    };
+    const auto consider = [&](const Shares& shares, double cycles) {
+      if (cycles >= least) return;
+      least = cycles;
+      best = shares;
+    };
+    const int all = std::min(items, multiprocessors);
+    consider({scan.whole, all, multiprocessors, 1},
+             preparation / multiprocessors + scan_cycles(all));
+    const int sequence = items / p.N;  // whole sequences: their records become ready together
+    for (int blocks = sequence; blocks <= std::min(items, multiprocessors - 1);
+         blocks += sequence) {
+      const int staying = multiprocessors - blocks;
+      const double beside = scan_cycles(blocks);
+      const double before = std::max(preparation - beside * staying, 0.);
+      consider({scan.whole, blocks, staying, before / preparation},
+               before / multiprocessors + std::max(beside, (preparation - before) / staying));
+    }
+  }
+  return best;
 }
 
 Problem launch(Launch& call) {
@@ -106,27 +144,34 @@ Problem launch(Launch& call) {
   kda.params = call.params;
   Params& p = kda.params;
   const bool with_checkpoints = p.checkpoints.data != nullptr;
-  const bool whole = takes_whole_heads(p, call.device);
-  p.tiles = p.V / (whole ? Whole::kBlockValues : Half::kBlockValues);
+  const bool anchored = is_anchored(p);
+  const std::int64_t records =
+      record_count<kKdaChunk>(p.total, p.N, with_checkpoints ? p.checkpoint_rows : 0);
+  kda.records = static_cast<int>(records * p.HV);
+  const Shares shares = shares_of(p, records, anchored, call.device.multiprocessors);
+  p.tiles = p.V / (shares.whole ? Whole::kBlockValues : Half::kBlockValues);
   p.by_tiles = Divisor::of(p.tiles);
   p.items = p.N * p.HV * p.tiles;
-  bool dependent = call.dependent;
+  kda.first = static_cast<int>(shares.together * kda.records);
+  const int preparing = std::min(call.device.multiprocessors, kda.records);
+  kda.staying = std::min(shares.staying, preparing);
   Problem problem;
   if (p.total > 0) {
     problem = make_tile_maps(p, kKdaChunk, kda.maps);
-    const std::int64_t records =
-        record_count<kKdaChunk>(p.total, p.N, with_checkpoints ? p.checkpoint_rows : 0);
     if (problem.ok()) {
-      problem = call.kernel(preparation_of(p, with_checkpoints), records * p.HV, &kda, dependent);
+      problem =
+          call.kernel(with_checkpoints ? kPlacesWithCheckpoints : kPlacesOfRecords,
+                      (kda.records + kPlacesThreads - 1) / kPlacesThreads, &kda, call.dependent);
     }
-    dependent = true;
+    if (problem.ok()) {
+      problem = call.kernel(anchored ? kPrepareByAnchors : kPrepareByLevels, preparing, &kda, true);
+    }
   }
   if (!problem.ok()) return problem;
-  const int items = std::min(p.items, call.device.multiprocessors);
   return call.kernel(with_checkpoints ? kScanWithCheckpoints
-                     : whole          ? kScanWhole
+                     : shares.whole   ? kScanWhole
                                       : kScanHalf,
-                     items, &kda, dependent);
+                     shares.scanning, &kda, p.total > 0);
 }
 
 }  // namespace

@@ -26,24 +26,31 @@ class KdaAnchors {
  public:
   using Storage = KdaPreparationStorage<true>;
 
-  __device__ __forceinline__ KdaAnchors(Storage& storage, KdaPlace place)
-      : s_(storage), place_(place), terms_{operands().terms.high, operands().terms.low} {}
+  __device__ __forceinline__ KdaAnchors(Storage& storage, KdaPlace at_place)
+      : place(at_place), s_(storage), terms_{operands().terms.high, operands().terms.low} {}
 
-  __device__ __forceinline__ void make_decays(const Params& p, const ChunkPlace& at) {
-    s_.total[place_.half][place_.pair()] = make_bounded_decays(p, at, place_, alpha_);
+  KdaPlace place;
+
+  /// Asks for the gates of a chunk.
+  __device__ __forceinline__ void fetch(const Params& p, const ChunkPlace& at) {
+    fetch_gates(KdaGates(p, at, place), gates_);
   }
 
-  __device__ __forceinline__ void multiply() {
-    __syncthreads();  // factors and totals are there
-    if (place_.half == 0) {
-      write_first();
-    } else {
-      write_second();
-    }
-    __syncthreads();
+  __device__ __forceinline__ void make_decays(const Params& p, const ChunkPlace& at) {
+    s_.total[place.half][place.pair()] = exp2_of(make_bounded_decays(p, at, place, gates_, decay_));
+  }
+
+  /// Calls `then` where the operands of the scan are there.
+  template <class F>
+  __device__ __forceinline__ void multiply(F&& then) {
+    place.synchronize();  // factors and totals are there
+    write_operands();
+    ptx::fence_async_readers();
+    place.synchronize();
+    then();
     float first[4] = {}, between[4] = {}, second[4] = {};
     multiply_rows(first, between, second);
-    __syncthreads();  // the terms take the place of operands
+    place.synchronize();  // the terms take the place of operands
     finish_own(0, first);
     finish_own(1, second);
     finish_between(between);
@@ -54,57 +61,40 @@ class KdaAnchors {
 
   [[nodiscard]] __device__ __forceinline__ AnchorOperands& operands() const { return s_.operands; }
 
-  __device__ __forceinline__ void write_first() const {
-    char* keys = key_tile(s_.chunk, place_.side);
-    char* queries = query_tile(s_.chunk, place_.side);
-    char* columns = operands().columns + place_.side * kKdaTileBytes;
-    char* between = operands().between + place_.side * kBytesOfTile<kBlockTokens>;
-    char* update = s_.chunk.update + place_.side * kKdaTileBytes;
-    const float2 total = s_.total[0][place_.pair()], rest = s_.total[1][place_.pair()];
-    float2 decay = make_float2(1.f, 1.f);
+  /// One code for both halves where they do the same: the cache of instructions is small.
+  __device__ __forceinline__ void write_operands() const {
+    const int first = kBlockTokens * place.half;
+    char* keys = key_tile(s_.chunk, place.side) + first * kTileRowBytes;
+    char* queries = query_tile(s_.chunk, place.side) + first * kTileRowBytes;
+    char* columns = operands().columns + place.side * kKdaTileBytes + first * kTileRowBytes;
+    char* update = s_.chunk.update + place.side * kKdaTileBytes + first * kTileRowBytes;
+    char* between = operands().between + place.side * kBytesOfTile<kBlockTokens>;
+    char* rows = operands().rows + place.side * kKdaTileBytes;
+    const float2 before = s_.total[0][place.pair()];
+    float2 to_end = s_.total[1][place.pair()];
+    if (place.half == 0) to_end = to_end * before;
 #pragma unroll
     for (int i = 0; i < kBlockTokens; ++i) {
-      const uint32_t at = place_.in_row(i);
-      const KdaFactors by = s_.factors[i];
-      decay = decay * alpha_[i];
+      const uint32_t at = place.in_row(i);
+      const KdaFactors by = s_.factors[first + i];
+      const float2 decay = exp2_of(decay_[i]);
       const float2 k = unpacked(word(keys + at)) * by.key;
-      const float2 q = unpacked(word(queries + at)) * by.query;
-      const float2 column = k * reciprocal(decay);
-      const float2 to_end = column * total;
-      word(keys + at) = packed(k * decay);
-      word(queries + at) = packed(q * decay);
+      const float2 column = k * exp2_of(decay_[i] * -1.f);
+      float2 key = k * decay;
+      float2 query = unpacked(word(queries + at)) * by.query * decay;
       word(columns + at) = packed(column);
-      word(between + at) = packed(to_end);
-      word(update + at) = packed(to_end * (rest * by.beta));
+      word(update + at) = packed(column * (to_end * by.beta));
+      if (place.half == 0) {
+        word(between + at) = packed(column * before);
+      } else {
+        word(rows + at) = packed(key);
+        word(rows + kBlockTokens * kTileRowBytes + at) = packed(query);
+        key = key * before;
+        query = query * before;
+      }
+      word(keys + at) = packed(key);
+      word(queries + at) = packed(query);
     }
-  }
-  __device__ __forceinline__ void write_second() const {
-    char* keys = key_tile(s_.chunk, place_.side);
-    char* queries = query_tile(s_.chunk, place_.side);
-    char* rows = operands().rows + place_.side * kKdaTileBytes;
-    char* columns = operands().columns + place_.side * kKdaTileBytes;
-    char* update = s_.chunk.update + place_.side * kKdaTileBytes;
-    const float2 before = s_.total[0][place_.pair()], total = s_.total[1][place_.pair()];
-    float2 decay = make_float2(1.f, 1.f);
-#pragma unroll
-    for (int i = 0; i < kBlockTokens; ++i) {
-      const uint32_t at = place_.in_row(kBlockTokens + i);
-      const KdaFactors by = s_.factors[kBlockTokens + i];
-      decay = decay * alpha_[i];
-      const float2 k = unpacked(word(keys + at)) * by.key;
-      const float2 key = k * decay;
-      const float2 query = unpacked(word(queries + at)) * by.query * decay;
-      const float2 column = k * reciprocal(decay);
-      word(rows + place_.in_row(i)) = packed(key);
-      word(rows + at) = packed(query);
-      word(keys + at) = packed(key * before);
-      word(queries + at) = packed(query * before);
-      word(columns + at) = packed(column);
-      word(update + at) = packed(column * (total * by.beta));
-    }
-  }
-  __device__ __forceinline__ static float2 reciprocal(float2 x) {
-    return make_float2(ptx::reciprocal_approximate(x.x), ptx::reciprocal_approximate(x.y));
   }
 
   /// k or q of the first 16 tokens with their own columns, and of the second with both.
@@ -114,17 +104,17 @@ class KdaAnchors {
     const RowTiles rows{ptx::shared_address(operands().rows), kKdaTileBytes};
     const RowTiles columns{ptx::shared_address(operands().columns), kKdaTileBytes};
     const RowTiles to_second{ptx::shared_address(operands().between), kBytesOfTile<kBlockTokens>};
-    const int lane = place_.lane, column = 8 * place_.side;
+    const int lane = place.lane, column = 8 * place.side;
 #pragma unroll
     for (int s = 0; s < kSteps; s += 2) {
       uint32_t a[4], next[4], b[4];
-      inputs.load_left(a, kKdaChunk * place_.half, s, lane);
-      inputs.load_left(next, kKdaChunk * place_.half, s + 1, lane);
+      inputs.load_left(a, kKdaChunk * place.half, s, lane);
+      inputs.load_left(next, kKdaChunk * place.half, s + 1, lane);
       columns.load_right(b, column, s, lane);
       ptx::multiply_add(first, a, make_uint2(b[0], b[1]));
       ptx::multiply_add(first, next, make_uint2(b[2], b[3]));
-      rows.load_left(a, kBlockTokens * place_.half, s, lane);
-      rows.load_left(next, kBlockTokens * place_.half, s + 1, lane);
+      rows.load_left(a, kBlockTokens * place.half, s, lane);
+      rows.load_left(next, kBlockTokens * place.half, s + 1, lane);
       columns.load_right(b, kBlockTokens + column, s, lane);
       ptx::multiply_add(second, a, make_uint2(b[0], b[1]));
       ptx::multiply_add(second, next, make_uint2(b[2], b[3]));
@@ -136,13 +126,13 @@ class KdaAnchors {
 
   /// A or P of 16 tokens among themselves.
   __device__ __forceinline__ void finish_own(int block, const float (&sum)[4]) const {
-    const int j = 8 * place_.side + 2 * place_.t();
+    const int j = 8 * place.side + 2 * place.t();
     const int first = kBlockTokens * block;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int i = 8 * half + place_.g();
+      const int i = 8 * half + place.g();
       const float2 x = scaled(sum, half, first + j);
-      if (place_.half == 0) {
+      if (place.half == 0) {
         *reinterpret_cast<float2*>(&s_.diagonal[block][i][j]) = x;
       } else {
         store_corrections(s_.chunk, first + i, kKdaChunk + first + j,
@@ -151,12 +141,12 @@ class KdaAnchors {
     }
   }
   __device__ __forceinline__ void finish_between(const float (&sum)[4]) const {
-    const int j = 8 * place_.side + 2 * place_.t();
+    const int j = 8 * place.side + 2 * place.t();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int i = kBlockTokens + 8 * half + place_.g();
+      const int i = kBlockTokens + 8 * half + place.g();
       const float2 x = scaled(sum, half, j);
-      if (place_.half == 0) {
+      if (place.half == 0) {
         terms_.store_pair(i, j, x.x, x.y);
       } else {
         store_corrections(s_.chunk, i, kKdaChunk + j, x);
@@ -170,9 +160,9 @@ class KdaAnchors {
   }
 
   Storage& s_;
-  KdaPlace place_;
   TermTiles terms_;
-  float2 alpha_[kBlockTokens];
+  uint32_t gates_[kBlockTokens];  ///< of the next chunk, as they lie in memory
+  float2 decay_[kBlockTokens];    ///< over all tokens up to this one, base 2
 };
 
 }  // namespace goldenrule::gpu::prefill

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gates of a chunk, one per key channel, as decays alpha of each token. A thread has two channels
-// of 16 tokens; alpha stays in fp32, and whoever wants a decay over several tokens multiplies. So
-// there is no sum of logarithms and no exponential of a difference: alpha = 0 erases exactly, signs
-// of linear gates and decays above 1 need no rule, and a gate of -2600 takes nothing from its
-// neighbours. 31 products err by 2^-19, a thousandth of what the operands are rounded by.
+// Gates of a chunk, one per key channel. A thread has two channels of 16 tokens.
+//
+// Gates of any kind become decays alpha of each token; alpha stays in fp32, and whoever wants a
+// decay over several tokens multiplies. So there is no sum of logarithms and no exponential of a
+// difference: alpha = 0 erases exactly, signs of linear gates and decays above 1 need no rule, and
+// a gate of -2600 takes nothing from its neighbours. 31 products err by 2^-19, a thousandth of what
+// the operands are rounded by.
+//
+// Bounded gates, of which 16 sum to -80 at least, are summed instead: a decay and its inverse are
+// then one exponential each, without a chain of products.
 #pragma once
 
 #include "gpu/common/elements.cuh"
@@ -48,6 +53,10 @@ struct KdaGates {
 
   [[nodiscard]] __device__ __forceinline__ const char* of(int i) const {
     return first + stride * static_cast<uint32_t>(i);
+  }
+  /// A thread's channels of a token are one word.
+  [[nodiscard]] __device__ __forceinline__ bool in_words() const {
+    return aligned && element_size(type) == 2;
   }
 };
 
@@ -104,63 +113,99 @@ __device__ __forceinline__ float2 make_decays(const Params& p, const ChunkPlace&
   return total;
 }
 
-/// e^(bound sigmoid(rate (x + bias))), by approximate functions: 2^-21 of the sigmoid and what its
-/// argument is rounded by.
-class BoundedDecay {
- public:
-  __device__ __forceinline__ BoundedDecay(const Params& p, const KdaRate& rate)
-      : rate_(-rate.rate * kLog2OfE), bound_(p.lower_bound * kLog2OfE), bias_(rate.bias) {}
+__device__ __forceinline__ float2 exp2_of(float2 x) {
+  return make_float2(ptx::exp2_approximate(x.x), ptx::exp2_approximate(x.y));
+}
 
-  __device__ __forceinline__ float2 operator()(float2 x) const {
-    return make_float2(of(x.x + bias_.x), of(x.y + bias_.y));
+/// bound sigmoid(rate (x + bias)) to the base 2, by approximate functions: 2^-21 of the sigmoid and
+/// what its argument is rounded by.
+class BoundedGate {
+ public:
+  __device__ __forceinline__ BoundedGate(const Params& p, const KdaRate& rate)
+      : rate_(-rate.rate * kLog2OfE), bound_(p.lower_bound * kLog2OfE), bias_(rate.bias * rate_) {}
+
+  /// `sum` and the gate.
+  __device__ __forceinline__ float2 added(float2 x, float2 sum) const {
+    return make_float2(added(x.x, bias_.x, sum.x), added(x.y, bias_.y, sum.y));
   }
 
  private:
   static constexpr float kLog2OfE = 1.4426950408889634f;
 
-  [[nodiscard]] __device__ __forceinline__ float of(float x) const {
-    const float e = ptx::exp2_approximate(rate_ * x);
-    return ptx::exp2_approximate(bound_ * ptx::reciprocal_approximate(1.f + e));
+  [[nodiscard]] __device__ __forceinline__ float added(float x, float bias, float sum) const {
+    const float e = ptx::exp2_approximate(fmaf(rate_, x, bias));
+    return fmaf(bound_, ptx::reciprocal_approximate(1.f + e), sum);
   }
 
   float rate_, bound_;
   float2 bias_;
 };
 
-/// Decays of bounded gates in registers; returns their product.
-__device__ __forceinline__ float2 make_bounded_decays(const Params& p, const ChunkPlace& at,
-                                                      KdaPlace place,
-                                                      float2 (&alpha)[kBlockTokens]) {
-  const KdaGates gates(p, at, place);
-  if (element_size(gates.type) == 2 &&
-      gates.aligned) {  // as models have it: all on the way at once
-    uint32_t bits[kBlockTokens];
+/// Asks for gates of two bytes, as models have them: all on the way at once.
+__device__ __forceinline__ void fetch_gates(const KdaGates& gates, uint32_t (&bits)[kBlockTokens]) {
+  if (!gates.in_words()) return;
+  const char* from = gates.first;
+  if (gates.count >= kBlockTokens) {
+#pragma unroll
+    for (int i = 0; i < kBlockTokens; ++i, from += gates.stride) {
+      bits[i] = *reinterpret_cast<const uint32_t*>(from);
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kBlockTokens; ++i, from += gates.stride) {
+    bits[i] = i < gates.count ? *reinterpret_cast<const uint32_t*>(from) : 0u;
+  }
+}
+
+/// The gates, from `bits` where they are fetched.
+__device__ __forceinline__ void convert_gates(const KdaGates& gates,
+                                              const uint32_t (&bits)[kBlockTokens],
+                                              float2 (&x)[kBlockTokens]) {
+  if (!gates.in_words()) {
 #pragma unroll
     for (int i = 0; i < kBlockTokens; ++i) {
-      bits[i] = i < gates.count ? *reinterpret_cast<const uint32_t*>(gates.of(i)) : 0u;
+      x[i] = make_float2(0.f, 0.f);
+      if (i < gates.count) {
+        x[i] = converted(load_pair_bits(gates.of(i), gates.type, gates.aligned), gates.type);
+      }
     }
+  } else if (gates.type == Element::kBF16) {
 #pragma unroll
-    for (int i = 0; i < kBlockTokens; ++i) {
-      alpha[i] = converted(make_uint2(bits[i] & 0xffffu, bits[i] >> 16), gates.type);
-    }
+    for (int i = 0; i < kBlockTokens; ++i) x[i] = unpacked(bits[i]);
   } else {
 #pragma unroll
     for (int i = 0; i < kBlockTokens; ++i) {
-      alpha[i] = make_float2(0.f, 0.f);
-      if (i < gates.count) {
-        alpha[i] = converted(load_pair_bits(gates.of(i), gates.type, gates.aligned), gates.type);
-      }
+      x[i] = converted(make_uint2(bits[i] & 0xffffu, bits[i] >> 16), gates.type);
     }
   }
-  const KdaRate rate(p, at, place);
-  const BoundedDecay decay(p, rate);
-  float2 total = make_float2(1.f, 1.f);
+}
+
+/// Bounded gates summed over the tokens, base 2; returns the last sum. 16 of them sum to -116 at
+/// most, in steps of 2^-17 or less: 2^-14 of a decay at worst, a thirtieth of what operands are
+/// rounded by.
+__device__ __forceinline__ float2 make_bounded_decays(const Params& p, const ChunkPlace& at,
+                                                      KdaPlace place,
+                                                      const uint32_t (&bits)[kBlockTokens],
+                                                      float2 (&sums)[kBlockTokens]) {
+  const KdaGates gates(p, at, place);
+  convert_gates(gates, bits, sums);
+  const BoundedGate gate(p, KdaRate(p, at, place));
+  float2 sum = make_float2(0.f, 0.f);
 #pragma unroll
   for (int i = 0; i < kBlockTokens; ++i) {
-    alpha[i] = i < gates.count ? decay(alpha[i]) : make_float2(1.f, 1.f);
-    total = total * alpha[i];
+    sum = gate.added(sums[i], sum);
+    sums[i] = sum;
   }
-  return total;
+  if (gates.count < kBlockTokens) {  // nothing decays behind the end
+    sum = make_float2(0.f, 0.f);
+#pragma unroll
+    for (int i = 0; i < kBlockTokens; ++i) {
+      if (i < gates.count) sum = sums[i];
+      sums[i] = sum;
+    }
+  }
+  return sum;
 }
 
 }  // namespace goldenrule::gpu::prefill

@@ -38,28 +38,37 @@ class KdaLevels {
  public:
   using Storage = KdaPreparationStorage<false>;
 
-  __device__ __forceinline__ KdaLevels(Storage& storage, KdaPlace place)
-      : s_(storage), place_(place), terms_{operands().terms.high, operands().terms.low} {}
+  __device__ __forceinline__ KdaLevels(Storage& storage, KdaPlace at_place)
+      : place(at_place), s_(storage), terms_{operands().terms.high, operands().terms.low} {}
+
+  KdaPlace place;
+
+  /// Gates of any kind are loaded where they are used.
+  __device__ __forceinline__ void fetch(const Params& /*p*/, const ChunkPlace& /*at*/) {}
 
   __device__ __forceinline__ void make_decays(const Params& p, const ChunkPlace& at) {
-    s_.total[place_.half][place_.pair()] = prefill::make_decays(p, at, place_, operands().decay);
+    s_.total[place.half][place.pair()] = prefill::make_decays(p, at, place, operands().decay);
   }
 
   /// Norms are on the way, in other warps too.
-  __device__ __forceinline__ void multiply() {
+  /// `then` is called where the operands of the scan are there.
+  template <class F>
+  __device__ __forceinline__ void multiply(F&& then) {
     load_tokens();
     float sums[kLevels][4] = {};
     multiply_levels(sums);
     write_between();
-    __syncthreads();  // factors, totals, sums of half the channels, and what lies between the
-                      // blocks
+    place.synchronize();  // factors, totals, sums of half the channels, and what lies between the
+                          // blocks
     float between[4] = {};
     multiply_between(between);
     add_halves(sums);
-    __syncthreads();  // the operands between the blocks are read, and k and q are in registers
+    place.synchronize();  // the operands between the blocks are read, and k and q are in registers
     write_operands();
-    if (place_.side == 0) finish_levels(sums);
-    __syncthreads();  // the sums of half the channels are read
+    if (place.side == 0) finish_levels(sums);
+    ptx::fence_async_readers();
+    place.synchronize();  // the sums of half the channels are read
+    then();
     finish_between(between);
   }
 
@@ -76,10 +85,10 @@ class KdaLevels {
   __device__ __forceinline__ void load_tokens() {
 #pragma unroll
     for (int i = 0; i < kBlockTokens; ++i) {
-      const int token = kBlockTokens * place_.half + i;
-      k_[i] = word(key_tile(s_.chunk, place_.side) + place_.in_row(token));
-      q_[i] = word(query_tile(s_.chunk, place_.side) + place_.in_row(token));
-      alpha_[i] = operands().decay[token][place_.pair()];
+      const int token = kBlockTokens * place.half + i;
+      k_[i] = word(key_tile(s_.chunk, place.side) + place.in_row(token));
+      q_[i] = word(query_tile(s_.chunk, place.side) + place.in_row(token));
+      alpha_[i] = operands().decay[token][place.pair()];
     }
   }
 
@@ -88,7 +97,7 @@ class KdaLevels {
     multiply_level<4>(sums[1]);
     multiply_level<2>(sums[2]);
     multiply_level<1>(sums[3]);
-    if (place_.side == 0) return;
+    if (place.side == 0) return;
 #pragma unroll
     for (int level = 0; level < kLevels; ++level) {  // in this warp's own part
       half_sum(level) = make_float4(sums[level][0], sums[level][1], sums[level][2], sums[level][3]);
@@ -97,10 +106,10 @@ class KdaLevels {
   /// Of the 64 channels of side 1.
   [[nodiscard]] __device__ __forceinline__ float4& half_sum(int level) const {
     return reinterpret_cast<float4*>(
-        operands().levels[2 * place_.half + 1])[32 * level + place_.lane];
+        operands().levels[2 * place.half + 1])[32 * level + place.lane];
   }
   __device__ __forceinline__ void add_halves(float (&sums)[kLevels][4]) const {
-    if (place_.side != 0) return;
+    if (place.side != 0) return;
 #pragma unroll
     for (int level = 0; level < kLevels; ++level) {
       const float4 other = half_sum(level);
@@ -113,16 +122,16 @@ class KdaLevels {
 
   template <int m>
   __device__ __forceinline__ void multiply_level(float (&sum)[4]) const {
-    char* memory = operands().levels[2 * place_.half + place_.side];
+    char* memory = operands().levels[2 * place.half + place.side];
     write_level<m>(memory);
     __syncwarp();
     const uint32_t rows =
         ptx::shared_address(memory) +
-        static_cast<uint32_t>(place_.lane % 16 * kLevelRowBytes + place_.lane / 16 * 16);
+        static_cast<uint32_t>(place.lane % 16 * kLevelRowBytes + place.lane / 16 * 16);
     const uint32_t columns =
         ptx::shared_address(memory) +
-        static_cast<uint32_t>((kLevelLeftRows + place_.lane % 8) * kLevelRowBytes +
-                              place_.lane / 8 * 16);
+        static_cast<uint32_t>((kLevelLeftRows + place.lane % 8) * kLevelRowBytes +
+                              place.lane / 8 * 16);
 #pragma unroll
     for (uint32_t s = 0; s < kSteps / 2; s += 2) {  // 64 channels
       uint32_t a[4], next[4], b[4];
@@ -136,7 +145,7 @@ class KdaLevels {
   }
   template <int m>
   __device__ __forceinline__ void write_level(char* memory) const {
-    char* left = memory + 4 * place_.lane;
+    char* left = memory + 4 * place.lane;
     char* right = left + kLevelLeftRows * kLevelRowBytes;
 #pragma unroll
     for (int block = 0; block < 8 / m; ++block) {
@@ -163,19 +172,19 @@ class KdaLevels {
   /// in `corrections`.
   __device__ __forceinline__ void write_between() const {
     float2 decay = make_float2(1.f, 1.f);
-    if (place_.half == 1) {
-      char* rows = s_.chunk.update + place_.side * kKdaTileBytes;
+    if (place.half == 1) {
+      char* rows = s_.chunk.update + place.side * kKdaTileBytes;
 #pragma unroll
       for (int i = 0; i < kBlockTokens; ++i) {
         decay = decay * alpha_[i];
-        word(rows + place_.in_row(i)) = decayed(k_[i], decay);
-        word(rows + place_.in_row(kBlockTokens + i)) = decayed(q_[i], decay);
+        word(rows + place.in_row(i)) = decayed(k_[i], decay);
+        word(rows + place.in_row(kBlockTokens + i)) = decayed(q_[i], decay);
       }
     } else {
-      char* columns = s_.chunk.corrections + place_.side * kBytesOfTile<kBlockTokens>;
+      char* columns = s_.chunk.corrections + place.side * kBytesOfTile<kBlockTokens>;
 #pragma unroll
       for (int i = kBlockTokens - 1; i >= 0; --i) {
-        word(columns + place_.in_row(i)) = decayed(k_[i], decay);
+        word(columns + place.in_row(i)) = decayed(k_[i], decay);
         decay = decay * alpha_[i];
       }
     }
@@ -187,9 +196,9 @@ class KdaLevels {
 #pragma unroll
     for (int s = 0; s < kSteps; s += 2) {
       uint32_t a[4], next[4], b[4];
-      rows.load_left(a, 16 * place_.half, s, place_.lane);
-      rows.load_left(next, 16 * place_.half, s + 1, place_.lane);
-      columns.load_right(b, 8 * place_.side, s, place_.lane);
+      rows.load_left(a, 16 * place.half, s, place.lane);
+      rows.load_left(next, 16 * place.half, s + 1, place.lane);
+      columns.load_right(b, 8 * place.side, s, place.lane);
       ptx::multiply_add(sum, a, make_uint2(b[0], b[1]));
       ptx::multiply_add(other, next, make_uint2(b[2], b[3]));
     }
@@ -197,13 +206,13 @@ class KdaLevels {
     for (int e = 0; e < 4; ++e) sum[e] += other[e];
   }
   __device__ __forceinline__ void finish_between(const float (&sum)[4]) const {
-    const int j = 8 * place_.side + 2 * place_.t();
+    const int j = 8 * place.side + 2 * place.t();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int i = kBlockTokens + 8 * half + place_.g();
+      const int i = kBlockTokens + 8 * half + place.g();
       const float2 x =
           make_float2(sum[2 * half], sum[2 * half + 1]) * make_float2(column(j), column(j + 1));
-      if (place_.half == 0) {
+      if (place.half == 0) {
         const float2 a = x * s_.factors[i].key;
         terms_.store_pair(i, j, a.x, a.y);
       } else {
@@ -214,21 +223,20 @@ class KdaLevels {
 
   /// k_in and q_in over k and q, and k_out.
   __device__ __forceinline__ void write_operands() const {
-    const int first = kBlockTokens * place_.half;
-    float2 decay = place_.half == 0 ? make_float2(1.f, 1.f) : s_.total[0][place_.pair()];
+    const int first = kBlockTokens * place.half;
+    float2 decay = place.half == 0 ? make_float2(1.f, 1.f) : s_.total[0][place.pair()];
 #pragma unroll
     for (int i = 0; i < kBlockTokens; ++i) {
-      const uint32_t at = place_.in_row(first + i);
+      const uint32_t at = place.in_row(first + i);
       decay = decay * alpha_[i];
-      word(key_tile(s_.chunk, place_.side) + at) =
-          decayed(k_[i], decay * s_.factors[first + i].key);
-      word(query_tile(s_.chunk, place_.side) + at) =
+      word(key_tile(s_.chunk, place.side) + at) = decayed(k_[i], decay * s_.factors[first + i].key);
+      word(query_tile(s_.chunk, place.side) + at) =
           decayed(q_[i], decay * s_.factors[first + i].query);
     }
-    decay = place_.half == 0 ? s_.total[1][place_.pair()] : make_float2(1.f, 1.f);
+    decay = place.half == 0 ? s_.total[1][place.pair()] : make_float2(1.f, 1.f);
 #pragma unroll
     for (int i = kBlockTokens - 1; i >= 0; --i) {
-      word(s_.chunk.update + place_.side * kKdaTileBytes + place_.in_row(first + i)) =
+      word(s_.chunk.update + place.side * kKdaTileBytes + place.in_row(first + i)) =
           decayed(k_[i], decay * column(first + i));
       decay = decay * alpha_[i];
     }
@@ -240,23 +248,23 @@ class KdaLevels {
     finish_level<4>(sums[1]);
     finish_level<2>(sums[2]);
     finish_level<1>(sums[3]);
-    if (place_.lane >= kBlockTokens) return;
-    const int i = kBlockTokens * place_.half + place_.lane;
+    if (place.lane >= kBlockTokens) return;
+    const int i = kBlockTokens * place.half + place.lane;
     store_correction(s_.chunk, i, kKdaChunk + i,
                      s_.factors[i].own * s_.factors[i].query * column(i));
   }
   template <int m>
   __device__ __forceinline__ void finish_level(const float (&sum)[4]) const {
-    const int first = kBlockTokens * place_.half;
-    const int g = place_.g();
+    const int first = kBlockTokens * place.half;
+    const int g = place.g();
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const int c = 2 * place_.t() + e;
+      const int c = 2 * place.t() + e;
       if (g / m != c / m) continue;  // of two blocks
       const int i = upper_token(m, g), j = lower_token(m, c);
       const KdaFactors& row = s_.factors[first + i];
       const float x = column(first + j);
-      s_.diagonal[place_.half][i][j] = sum[e] * row.key * x;
+      s_.diagonal[place.half][i][j] = sum[e] * row.key * x;
       store_correction(s_.chunk, first + i, kKdaChunk + first + j, sum[e + 2] * row.query * x);
       store_correction(s_.chunk, first + j, kKdaChunk + first + i, 0.f);
     }
@@ -266,7 +274,6 @@ class KdaLevels {
   }
 
   Storage& s_;
-  KdaPlace place_;
   TermTiles terms_;
   uint32_t k_[kBlockTokens], q_[kBlockTokens];
   float2 alpha_[kBlockTokens];

@@ -7,6 +7,7 @@
 
 #include "gpu/prefill/kda_storage.cuh"
 #include "gpu/prefill/terms.cuh"
+#include "gpu/ptx/barrier.cuh"
 #include "gpu/ptx/matrix.cuh"
 
 namespace goldenrule::gpu::prefill {
@@ -14,10 +15,14 @@ namespace goldenrule::gpu::prefill {
 inline constexpr int kBlockTokens = 16;
 
 struct KdaPlace {
-  int half;  ///< tokens 16 half to 16 half + 15
-  int side;  ///< channels 64 side to 64 side + 63
-  int lane;  ///< channels 2 lane and 2 lane + 1 of these
+  int half;     ///< tokens 16 half to 16 half + 15
+  int side;     ///< channels 64 side to 64 side + 63
+  int lane;     ///< channels 2 lane and 2 lane + 1 of these
+  int barrier;  ///< of the block, for the threads of this group alone
 
+  __device__ __forceinline__ void synchronize() const {
+    ptx::synchronize_threads<kKdaGroupThreads>(barrier);
+  }
   [[nodiscard]] __device__ __forceinline__ int pair() const { return 32 * side + lane; }
   [[nodiscard]] __device__ __forceinline__ int channel() const { return 2 * pair(); }
   [[nodiscard]] __device__ __forceinline__ int g() const { return lane / 4; }

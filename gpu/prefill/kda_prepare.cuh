@@ -20,99 +20,99 @@
 // Z = (I + T') X is v_new / beta, and the diagonal of T stays in fp32.
 #pragma once
 
-#include "gpu/prefill/copy_tiles.cuh"
 #include "gpu/prefill/kda_anchors.cuh"
 #include "gpu/prefill/kda_levels.cuh"
-#include "gpu/prefill/tile_maps.hpp"
-#include "gpu/ptx/bulk_copy.cuh"
+#include "gpu/prefill/kda_supply.cuh"
 
 namespace goldenrule::gpu::prefill {
 
-/// One record by a block of four warps.
-template <bool kAnchored, bool kCheckpoints>
+/// One record after the other by a group of four warps. While two of them invert blocks of T the
+/// third has the rows of the next chunk copied in; then it puts T together. The others are at the
+/// gates of the next chunk by then.
+template <bool kAnchored>
 class KdaPreparation {
  public:
   using Storage = KdaPreparationStorage<kAnchored>;
   using Products = std::conditional_t<kAnchored, KdaAnchors, KdaLevels>;
 
-  __device__ __forceinline__ KdaPreparation(const Params& p, const TileMaps& maps, Storage& storage)
-      : p_(p), maps_(maps), s_(storage) {}
+  __device__ __forceinline__ KdaPreparation(const Params& p, const TileMaps& maps, Storage& storage,
+                                            int group)
+      : p_(p),
+        s_(storage),
+        place_{warp_ / 2, warp_ % 2, lane_of_thread(), 1 + group},
+        supply_(p, maps, storage, place_, warp_ == kMerger && place_.lane == 0) {}
 
-  __device__ __forceinline__ void run() {
-    const int record = p_.by_heads.quotient(static_cast<int>(blockIdx.x));
-    const int hv = static_cast<int>(blockIdx.x) - record * p_.HV;
-    const ChunkPlace at = place_of_record<kCheckpoints, kKdaChunk>(p_, record, hv);
-    if (at.count == 0) return;
-    begin_loads(at);
+  __device__ __forceinline__ void run(KdaRecords records) {
     Products products(s_, place_);
-    products.make_decays(p_, at);
-    make_beta(at);
-    finish_loads(at);
-    make_norms(at);
-    products.multiply();
-    make_total_decay();
-    clear_above_diagonal();
-    __syncthreads();  // A and P are there
-    if (warp_ < 2) invert_block(warp_);
-    __syncthreads();
-    if (warp_ == 0) merge_blocks_of_inverse();
-    ptx::fence_async_readers();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      ptx::store_bulk(record_of<kKdaRecordBytes>(p_, record, hv), &s_.chunk, kKdaRecordBytes);
-      ptx::commit_bulk_stores();
-      ptx::wait_for_bulk_reads();
+    records.settle();
+    ChunkPlace at = place_of(p_, records);
+    fetch(products, at);
+    supply_.begin_rows(at);
+#pragma unroll 1
+    for (bool any = !records.done(); any;) {
+      place_.lane = ptx::hidden(place_.lane);  // no address is kept in local memory
+      products.place.lane = place_.lane;
+      records.advance();
+      any = !records.done();
+      const ChunkPlace next = place_of(p_, records);
+      if (at.count > 0) make_products(products, at, next);
+      supply_.begin_rows(next);
+      fetch(products, next);
+      if (at.count > 0) make_inverse(at);
+      at = next;
     }
+    supply_.template announce_record<0>();
   }
 
  private:
-  static constexpr int kThreads = 128;
   static constexpr int kSteps = kHeadKeys / 16;
+  static constexpr int kMerger = 2;  ///< the warp
 
-  /// k and q where k_in and q_in will be.
-  __device__ __forceinline__ void begin_loads(const ChunkPlace& at) {
-    if (at.count == kKdaChunk) {
-      if (threadIdx.x == 0) begin_boxes(at);
+  /// Asks for what a chunk needs first; it arrives behind the chunk before.
+  __device__ __forceinline__ void fetch(Products& products, const ChunkPlace& at) {
+    products.fetch(p_, at);
+    if (thread_ < at.count) {
+      beta_ = load_bits(token_row(p_.beta, 0, at.first + thread_, at.hv), p_.beta_type);
+    }
+  }
+
+  __device__ __forceinline__ void make_products(Products& products, const ChunkPlace& at,
+                                                const ChunkPlace& next) {
+    if (at.count != kKdaChunk) supply_.load_short_rows(at);
+    products.make_decays(p_, at);
+    supply_.prefetch_rows(next);
+    make_beta(at);
+    supply_.finish_rows(at);
+    make_norms(at);
+    products.multiply([&] { supply_.begin_store(at); });
+    make_total_decay();
+    clear_above_diagonal();
+    ptx::fence_async_readers();
+    place_.synchronize();  // A and P are there, keys and queries are read
+  }
+  __device__ __forceinline__ void make_inverse(const ChunkPlace& at) {
+    if (warp_ < 2) {
+      invert_block(warp_);
+      ptx::fence_async_readers();
+    }
+    if (warp_ != kMerger) {
+      ptx::arrive_for_threads<kKdaGroupThreads>(inverted());
       return;
     }
-#pragma unroll 1
-    for (int side = 0; side < 2; ++side) {
-      copy_tiles<1, kThreads, kKdaChunk>(key_tile(s_.chunk, side),
-                                         token_row(p_.k, 0, at.first, at.h) + side * kTileRowBytes,
-                                         p_.k.token, at.count);
-      copy_tiles<1, kThreads, kKdaChunk>(query_tile(s_.chunk, side),
-                                         token_row(p_.q, 0, at.first, at.h) + side * kTileRowBytes,
-                                         p_.q.token, at.count);
-    }
-  }
-  __device__ __forceinline__ void begin_boxes(const ChunkPlace& at) {
-    ptx::initialize_barrier(s_.loaded, 1);
+    supply_.template announce_record<1>();
+    ptx::synchronize_threads<kKdaGroupThreads>(inverted());
+    merge_blocks_of_inverse();
     ptx::fence_async_readers();
-    ptx::arrive_expecting(s_.loaded, 4 * kKdaTileBytes);
-#pragma unroll
-    for (int side = 0; side < 2; ++side) {
-      ptx::copy_box(key_tile(s_.chunk, side), &maps_.k, side * kTileColumns, at.h, at.first,
-                    s_.loaded);
-      ptx::copy_box(query_tile(s_.chunk, side), &maps_.q, side * kTileColumns, at.h, at.first,
-                    s_.loaded);
-    }
+    __syncwarp();
+    supply_.finish_store(at);
   }
-  /// Beta is there behind it too.
-  __device__ __forceinline__ void finish_loads(const ChunkPlace& at) {
-    if (at.count != kKdaChunk) ptx::wait_for_copies();
-    __syncthreads();  // the barrier is there, or all copies
-    if (at.count == kKdaChunk) ptx::wait_for_phase(s_.loaded, 0);
+  [[nodiscard]] __device__ __forceinline__ int inverted() const {
+    return place_.barrier + kKdaGroups<kAnchored>;
   }
-
   __device__ __forceinline__ void make_beta(const ChunkPlace& at) {
-    const int token = static_cast<int>(threadIdx.x);
-    if (token >= kKdaChunk) return;
-    float beta = 0.f;
-    if (token < at.count) {
-      const char* from = token_row(p_.beta, 0, at.first + token, at.hv);
-      beta = beta_of(p_, from_bits(load_bits(from, p_.beta_type), p_.beta_type));
-    }
-    s_.factors[token].beta = beta;
+    if (thread_ >= kKdaChunk) return;
+    s_.factors[thread_].beta =
+        thread_ < at.count ? beta_of(p_, from_bits(beta_, p_.beta_type)) : 0.f;
   }
 
   /// Warps 0 and 1 for k, 2 and 3 for q, 16 tokens each.
@@ -175,10 +175,9 @@ class KdaPreparation {
   }
   /// The blocks of T' and P whose rows are the first 16 tokens and columns the second.
   __device__ __forceinline__ void clear_above_diagonal() const {
-    const int thread = static_cast<int>(threadIdx.x);
-    if (thread >= 4 * kBlockTokens) return;
-    const int piece = thread % 4 / 2 * 4 + 2 + thread % 2;  // 2 and 3 of T', 6 and 7 of both
-    *reinterpret_cast<uint4*>(s_.chunk.corrections + piece_offset(thread / 4, piece)) =
+    if (thread_ >= 4 * kBlockTokens) return;
+    const int piece = thread_ % 4 / 2 * 4 + 2 + thread_ % 2;  // 2 and 3 of T', 6 and 7 of both
+    *reinterpret_cast<uint4*>(s_.chunk.corrections + piece_offset(thread_ / 4, piece)) =
         make_uint4(0, 0, 0, 0);
   }
 
@@ -226,11 +225,17 @@ class KdaPreparation {
     }
   }
 
+  __device__ __forceinline__ static int lane_of_thread() {
+    return static_cast<int>(threadIdx.x) % 32;
+  }
+
   const Params& p_;
-  const TileMaps& maps_;
   Storage& s_;
-  int warp_ = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / 32, 0);
-  KdaPlace place_{warp_ / 2, warp_ % 2, static_cast<int>(threadIdx.x) % 32};
+  int thread_ = static_cast<int>(threadIdx.x) % kKdaGroupThreads;
+  int warp_ = __shfl_sync(kAllLanes, thread_ / 32, 0);
+  KdaPlace place_;
+  uint32_t beta_ = 0;  ///< of this thread's token, as it lies in memory
+  KdaSupply<Storage> supply_;
 };
 
 }  // namespace goldenrule::gpu::prefill

@@ -33,20 +33,24 @@ struct alignas(1024) KdaChunk {
     return corrections + column_step(2);
   }
 };
-inline constexpr int kKdaRecordBytes =
+inline constexpr int kKdaPreparedBytes =
     2 * kTileBytes + 3 * kKdaTileBytes + kHeadKeys * static_cast<int>(sizeof(float));
-static_assert(kKdaRecordBytes % 128 == 0, "records lie one behind the other");
+
+/// A record in the workspace: what is prepared, its head.
+inline constexpr int kKdaRecordHead = kKdaPreparedBytes;
+inline constexpr int kKdaRecordBytes =
+    (kKdaRecordHead + static_cast<int>(sizeof(RecordHead)) + 127) / 128 * 128;
 
 /// How a block of prefill_kda_scan is made up.
 template <int kScanGroups, bool kWithCheckpoints>
 struct KdaScanConfig : ScanConfig<kScanGroups, kWithCheckpoints> {
   static constexpr bool kChannelGates = true;
-  static constexpr bool kFollows = false;
   static constexpr int kTokens = kKdaChunk;
   static constexpr int kStages = 5;
   using Prepared = KdaChunk;
-  static constexpr int kPreparedSize = kKdaRecordBytes;
+  static constexpr int kPreparedSize = kKdaPreparedBytes;
   static constexpr int kRecordSize = kKdaRecordBytes;
+  static constexpr int kHead = kKdaRecordHead;
 };
 
 /// What a token is multiplied by.
@@ -88,12 +92,9 @@ struct AnchorOperands {
   };
 };
 
-/// Shared memory of prefill_kda_prepare.
+/// Shared memory of a group of prefill_kda_prepare.
 template <bool kAnchored>
 struct alignas(1024) KdaPreparationStorage {
-  /// Blocks of a multiprocessor.
-  static constexpr int kBlocks = kAnchored ? 4 : 3;
-
   /// The record. Until their factors are known keys_queries holds k and q as they are given, and
   /// with levels update and corrections are operands for a while.
   KdaChunk chunk;
@@ -101,11 +102,18 @@ struct alignas(1024) KdaPreparationStorage {
   float diagonal[2][16][16];       ///< blocks of A on the diagonal
   float2 total[2][kHeadKeys / 2];  ///< product of alpha over 16 tokens
   KdaFactors factors[kKdaChunk];
-  uint64_t loaded;  ///< barrier: k and q are there
+  uint64_t loaded;  ///< barrier: k and q are there, T' and P of the record before copied out
 };
+/// A block of prefill_kda_prepare, one on a multiprocessor: groups that share nothing.
+inline constexpr int kKdaGroupThreads = 128;
 template <bool kAnchored>
-inline constexpr std::size_t kKdaPreparationBytes = sizeof(KdaPreparationStorage<kAnchored>);
-static_assert(kKdaPreparationBytes<true> <= 227 * 1024 / 4 - 1024, "four blocks fit");
-static_assert(kKdaPreparationBytes<false> <= 227 * 1024 / 3 - 1024, "three blocks fit");
+inline constexpr int kKdaGroups = kAnchored ? 4 : 3;
+template <bool kAnchored>
+inline constexpr int kKdaPreparationThreads = kKdaGroups<kAnchored>* kKdaGroupThreads;
+template <bool kAnchored>
+inline constexpr std::size_t kKdaPreparationBytes = kKdaGroups<kAnchored> *
+                                                    sizeof(KdaPreparationStorage<kAnchored>);
+static_assert(kKdaPreparationBytes<true> <= 227 * 1024, "a block fits");
+static_assert(kKdaPreparationBytes<false> <= 227 * 1024, "a block fits");
 
 }  // namespace goldenrule::gpu::prefill

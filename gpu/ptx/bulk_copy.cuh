@@ -81,6 +81,14 @@ __device__ __forceinline__ void wait_for_bulk_reads() {
 #endif
 }
 
+/// Returns when the bulk stores of this thread are complete, and visible to it, but for the N
+/// groups closed last.
+template <int N>
+__device__ __forceinline__ void wait_for_bulk_stores_but() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
+#endif
+}
 /// Returns when the bulk stores of this thread are complete, and visible to it.
 __device__ __forceinline__ void wait_for_bulk_stores() {
 #if __CUDA_ARCH__ >= 900
