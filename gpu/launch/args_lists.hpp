@@ -11,6 +11,7 @@
 //   kName                            of the aggregate
 //   kChoices, kExtents, kNumbers, kTensors, kStructSize, kFlags, kStream, and where the struct has
 //   them kReserved, kWorkspaceSize and kWorkspace
+//   kFirstSize                       bytes of the first version of the aggregate
 //   kKnownFlags, kFlagNames          the bits of flags that it takes, and what they are called
 //   kTokenAxes                       axes that the tokens have in front of the heads
 //   extent_of(args, axis)            of the axes that are its own
@@ -23,7 +24,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <string>
 
 #include "gpu/goldenrule_gpu.h"
 #include "gpu/launch/check_tensor.hpp"
@@ -118,7 +118,7 @@ struct TensorField {
 
 struct NeedAndWhy {
   Need need;
-  std::string why;
+  const char* why;  ///< a constant: calls that pass build no text
 };
 
 /// Calls f(field, type) for every field in the order of the struct; the names of the types are

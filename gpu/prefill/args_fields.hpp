@@ -88,6 +88,7 @@ struct Group {
   static constexpr Field<Args, std::uint64_t> kWorkspaceSize = FIELD(workspace_size);
   static constexpr Field<Args, void*> kWorkspace = FIELD(workspace);
   static constexpr Field<Args, void*> kStream = FIELD(stream);
+  static constexpr std::size_t kFirstSize = sizeof(Args);
   static constexpr std::uint32_t kKnownFlags = GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH |
                                                GOLDENRULE_GPU_FLAG_PRECISE |
                                                GOLDENRULE_GPU_FLAG_NEVER_SPLIT;

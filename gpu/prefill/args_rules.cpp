@@ -32,10 +32,12 @@ void check_workspace(const Args& a, Problem& problem) {
   constexpr std::uintptr_t kAlignment = 256;
   const std::size_t needed = workspace_size(a);
   if (needed == 0) return;
-  const std::string bytes = std::to_string(needed) + " bytes";
-  if (a.workspace == nullptr) problem.invalid("workspace", "a device pointer to " + bytes, "NULL");
+  const auto bytes = [&] { return std::to_string(needed) + " bytes"; };
+  if (a.workspace == nullptr) {
+    problem.invalid("workspace", "a device pointer to " + bytes(), "NULL");
+  }
   if (a.workspace_size < needed) {
-    problem.invalid("workspace_size", "at least " + bytes, std::to_string(a.workspace_size));
+    problem.invalid("workspace_size", "at least " + bytes(), std::to_string(a.workspace_size));
   }
   if (const auto rest = reinterpret_cast<std::uintptr_t>(a.workspace) % kAlignment; rest != 0) {
     problem.invalid("workspace", "alignment to " + std::to_string(kAlignment) + " bytes",

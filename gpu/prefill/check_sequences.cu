@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/common/complaints.cuh"
+#include "gpu/groups.hpp"
+#include "gpu/launch/launch_kernel.hpp"
 #include "gpu/prefill/check_sequences.hpp"
 #include "gpu/prefill/checkpoints.cuh"
 
@@ -77,10 +79,12 @@ __global__ void check_kernel(const __grid_constant__ Params p,
 
 }  // namespace
 
-cudaError_t launch_check(const Params& params, goldenrule_gpu_prefill_report* report,
-                         cudaStream_t stream) {
-  check_kernel<<<1, kThreads, 0, stream>>>(params, report);
-  return cudaGetLastError();
+const void* check_function() { return reinterpret_cast<const void*>(&check_kernel); }
+
+Problem launch_check(const Params& params, goldenrule_gpu_prefill_report* report, void* stream) {
+  Params copy = params;
+  void* arguments[] = {&copy, &report};
+  return launch_kernel(check_function(), {.blocks = 1, .threads = kThreads}, arguments, stream);
 }
 
 }  // namespace goldenrule::gpu::prefill

@@ -84,8 +84,11 @@ struct Group {
   static constexpr Field<Args, std::uint32_t> kFlags = FIELD(flags);
   static constexpr Field<Args, std::int32_t> kReserved = FIELD(reserved);
   static constexpr Field<Args, void*> kStream = FIELD(stream);
-  static constexpr std::uint32_t kKnownFlags = GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH;
-  static constexpr const char* kFlagNames = "GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH";
+  static constexpr std::size_t kFirstSize = sizeof(Args);
+  static constexpr std::uint32_t kKnownFlags =
+      GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH | GOLDENRULE_GPU_FLAG_TRIGGER_EARLY;
+  static constexpr const char* kFlagNames =
+      "GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH and .._TRIGGER_EARLY";
   static constexpr int kTokenAxes = 2;
 
   static std::int64_t extent_of(const Args& a, Axis axis);

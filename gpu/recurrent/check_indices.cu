@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/common/complaints.cuh"
+#include "gpu/groups.hpp"
+#include "gpu/launch/launch_kernel.hpp"
 #include "gpu/recurrent/check_indices.hpp"
 #include "gpu/recurrent/row_slots.cuh"
 
@@ -82,10 +84,13 @@ __global__ void check_kernel(const __grid_constant__ Params p, int B, bool in_pl
 
 }  // namespace
 
-cudaError_t launch_check(const Params& params, int B, bool in_place,
-                         goldenrule_gpu_index_report* report, cudaStream_t stream) {
-  check_kernel<<<1, kThreads, 0, stream>>>(params, B, in_place, report);
-  return cudaGetLastError();
+const void* check_function() { return reinterpret_cast<const void*>(&check_kernel); }
+
+Problem launch_check(const Params& params, int B, bool in_place,
+                     goldenrule_gpu_index_report* report, void* stream) {
+  Params copy = params;
+  void* arguments[] = {&copy, &B, &in_place, &report};
+  return launch_kernel(check_function(), {.blocks = 1, .threads = kThreads}, arguments, stream);
 }
 
 }  // namespace goldenrule::gpu::recurrent

@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
 
   prefetch_first_wave<C>(p, at);
   ptx::wait_for_dependencies();
-  ptx::launch_dependents();
+  if (p.triggers != 0) ptx::launch_dependents();
 
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
   SharedToken<C> token(storage, thread);

@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   const int row0 = warp_row0 + C::kLaneRows * lane.g;
   prefetch_first_wave<C>(p, at);
   ptx::wait_for_dependencies();
-  ptx::launch_dependents();
+  if (p.triggers != 0) ptx::launch_dependents();
 
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
   MtpTokens<C> tokens;

@@ -36,6 +36,7 @@ struct Params {
   uint8_t tiled_heads;
   uint8_t gate_by_qk_head;
   uint8_t dependent;      // launched while the kernel in front may still run
+  uint8_t triggers;       // lets the next kernel begin at once
   uint8_t prefetch_next;  // each block asks for the states of the block one wave on
   StateView state;
   // The tokens.

@@ -67,10 +67,11 @@ template <class C>
 class NextWave {
  public:
   __device__ __forceinline__ void request(const Params& p) {
-    const int tile = static_cast<int>(blockIdx.x) + p.wave;
-    asks_ = C::kExact && p.prefetch_next != 0 && tile < static_cast<int>(gridDim.x);
+    // Unsigned: the last of 2^31 blocks and a wave on are beyond an int.
+    const unsigned tile = blockIdx.x + static_cast<unsigned>(p.wave);
+    asks_ = C::kExact && p.prefetch_next != 0 && tile < gridDim.x;
     if (!asks_) return;
-    at_ = place_of<C>(p, tile);
+    at_ = place_of<C>(p, static_cast<int>(tile));
     slot_bits_ = request_start_slot(p, at_.b);
   }
   __device__ __forceinline__ void prefetch(const Params& p) const {

@@ -117,7 +117,7 @@ LiveCall::LiveCall(Record record, const Placement& placement, Memory memory)
   if (!is_prefill()) {
     args_ = gpu::make_args(given, at);
     args_.intermediate_rows += placement.spare;
-    args_.flags = dependent;
+    args_.flags = dependent | flag(placement.trigger, GOLDENRULE_GPU_FLAG_TRIGGER_EARLY);
     return;
   }
   prefill_args_ = gpu::make_prefill_args(given, at);
