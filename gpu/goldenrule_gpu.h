@@ -155,7 +155,10 @@ enum {
    * the call has begun: before anything is written. It has to wait (griddepcontrol.wait,
    * cudaGridDependencySynchronize, or our own flag above) before it reads what this call writes and
    * before it writes what this call reads. Without the flag it begins when the call is complete. */
-  GOLDENRULE_GPU_FLAG_TRIGGER_EARLY = 8
+  GOLDENRULE_GPU_FLAG_TRIGGER_EARLY = 8,
+  /* Decode and MTP only. o is not wanted and must be absent: the call commits tokens to states, as
+   * after a verification that kept none. */
+  GOLDENRULE_GPU_FLAG_NO_OUTPUT = 16
 };
 
 /* A device tensor. `stride` counts elements of the outer axes, in order; the last axis of q, k, v,
@@ -202,18 +205,21 @@ typedef struct goldenrule_gpu_recurrent_args {
   goldenrule_gpu_tensor A_log;   /* [HV] or [H], see gate_head; optional (= 0) for bounded */
   goldenrule_gpu_tensor dt_bias; /* [HV] or [H]; KDA [..,K]; optional (= 0) */
   goldenrule_gpu_tensor beta;    /* [B,T,HV] */
-  goldenrule_gpu_tensor o;       /* [B,T,HV,V] f32, f16, bf16: output */
+  goldenrule_gpu_tensor o;       /* [B,T,HV,V] f32, f16, bf16: output; see FLAG_NO_OUTPUT */
 
   goldenrule_gpu_tensor state;       /* [P,HV,V,K] or [P,HV,K,V], f32 or bf16 */
   goldenrule_gpu_tensor final_state; /* absent: state is updated in place. Same dtype as state;
                                         slots that are not written keep their content */
   goldenrule_gpu_tensor intermediate_states; /* [B,rows,HV,..]: row t = state after token t */
 
-  goldenrule_gpu_tensor state_indices;        /* [B] i32 or i64; absent: row b uses slot b */
-  goldenrule_gpu_tensor output_state_indices; /* [B]; absent: the start slot */
-  goldenrule_gpu_tensor ssm_state_indices;    /* [B,T]: state after token t goes to this slot; */
-  goldenrule_gpu_tensor num_accepted_tokens;  /* [B]: ... start slot = ssm[b, this - 1] */
-  goldenrule_gpu_tensor accepted_tokens;      /* [B]: final state = after this many tokens */
+  /* [B] i32 or i64, at any stride. */
+  goldenrule_gpu_tensor state_indices;        /* start slot; absent: row b uses slot b */
+  goldenrule_gpu_tensor output_state_indices; /* absent: the start slot */
+  /* [B,T]: the state after token t goes to this slot, and no other is written. The row starts from
+   * state_indices[b], or without them from ssm_state_indices[b, num_accepted_tokens[b] - 1]. */
+  goldenrule_gpu_tensor ssm_state_indices;
+  goldenrule_gpu_tensor num_accepted_tokens; /* beside ssm_state_indices without state_indices */
+  goldenrule_gpu_tensor accepted_tokens;     /* final state = after this many tokens */
 
   void* stream; /* cudaStream_t */
 } goldenrule_gpu_recurrent_args;
@@ -330,9 +336,10 @@ typedef struct goldenrule_gpu_prefill_args {
                                         is there unless disable_state_update is 1 */
   goldenrule_gpu_tensor checkpoints; /* [rows,HV,..], same dtype */
 
-  goldenrule_gpu_tensor cu_seqlens;           /* [N+1] i32 or i64 */
-  goldenrule_gpu_tensor state_indices;        /* [N] i32 or i64; absent: sequence n uses slot n */
-  goldenrule_gpu_tensor output_state_indices; /* [N]; absent: the start slot */
+  goldenrule_gpu_tensor cu_seqlens; /* [N+1] i32 or i64 */
+  /* [N] i32 or i64, at any stride. */
+  goldenrule_gpu_tensor state_indices;        /* absent: sequence n uses slot n */
+  goldenrule_gpu_tensor output_state_indices; /* absent: the start slot */
   goldenrule_gpu_tensor cu_checkpoints;       /* [N+1] */
   goldenrule_gpu_tensor checkpoint_offsets;   /* [rows]; absent: see checkpoint_every */
   goldenrule_gpu_tensor start_positions;      /* [N]; absent: 0. Not beside checkpoint_offsets */

@@ -100,8 +100,9 @@ enum class Presence : std::uint8_t {
   kGate,         ///< required but for gate_kind NONE, where it is forbidden
   kRate,         ///< required for SOFTPLUS, optional for BOUNDED, else forbidden
   kBias,         ///< optional for SOFTPLUS and BOUNDED, else forbidden
+  kOutput,       ///< required, forbidden with GOLDENRULE_GPU_FLAG_NO_OUTPUT
   kOwnSlots,     ///< optional, forbidden beside ssm_state_indices
-  kScatterOnly,  ///< required beside ssm_state_indices, else forbidden
+  kScatterOnly,  ///< required beside ssm_state_indices without state_indices, else forbidden
   kFinal,        ///< required without state where there is an update, else optional
   kCheckpoints,  ///< required where there are rows of checkpoints, else optional
   kNoOffsets,    ///< optional, forbidden beside checkpoint_offsets

@@ -46,6 +46,7 @@ void check_dtype(const goldenrule_gpu_tensor& tensor, const TensorRule& rule, Pr
       if (!state) refuse("f32 or bf16");
       break;
     case Types::kIndex:
+    case Types::kRowIndex:
       if (!index) refuse("i32 or i64");
       break;
   }

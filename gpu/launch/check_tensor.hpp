@@ -14,7 +14,12 @@ namespace goldenrule::gpu {
 
 enum class Need { kRequired, kOptional, kForbidden };
 enum class Use { kRead, kWritten };
-enum class Types { kFloat, kState, kIndex };
+enum class Types {
+  kFloat,
+  kState,
+  kIndex,     ///< read without gaps where it has one axis
+  kRowIndex,  ///< one for each row, at any stride: a column of a block table
+};
 
 struct TensorRule {
   const char* name;

@@ -83,8 +83,8 @@ NeedAndWhy need_of(const typename Group::Args& a, Presence presence) {
   }
 }
 
-/// What the kernels step over in 32 bits: bytes of a token tensor, elements of a row of state, and
-/// lists without gaps.
+/// What the kernels step over in 32 bits: bytes of a token tensor, elements of a row of state; and
+/// which lists have no gaps.
 template <class Args>
 void check_steps(const Tensor& given, const TensorField<Args>& tensor, std::int64_t count,
                  const Strides& strides, Problem& problem) {

@@ -99,6 +99,8 @@ void Group::pack_rest(const Args& a, const TensorStrides<Group>& strides, Params
   p.checkpoint_rows = narrow(a.checkpoint_rows);
   p.checkpoint_every = a.checkpoint_every;
   p.checkpoints_before = a.checkpoint_form == GOLDENRULE_GPU_CHECKPOINTS_BEFORE;
+  p.start_step = narrow(strides[&Args::state_indices][0]);
+  p.output_step = narrow(strides[&Args::output_state_indices][0]);
   p.cu_seqlens = a.cu_seqlens.data;
   p.wide_seqlens = is_wide(a.cu_seqlens);
   p.cu_checkpoints = a.cu_checkpoints.data;

@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
         }
       }
     }
-    if (owner.half == 1 && owner.first) {
+    if (owner.half == 1 && owner.first && p.o.data != nullptr) {
       const int row = warp_row0 + C::row(kChunk * C::kTileRows + owner.row, thread.lv);
       store_element(o_row + row * element_size(p.o_type), p.o_type, fmaf(qk, own, y));
     }

@@ -54,9 +54,11 @@ __device__ __forceinline__ void prefetch_first_wave(const Params& p, BlockPlace 
   if (p.dependent == 0 || static_cast<int>(blockIdx.x) >= p.wave) return;
   prefetch_tokens<C>(p, at);
   int64_t slot = at.b;
-  if (p.ssm_state_indices != nullptr) return;  // two more reads away
   if (p.state_indices != nullptr) {
-    slot = checked_slot(p, ptx::load_relaxed_index(p.state_indices, p.wide_start, at.b));
+    const int64_t from = int64_t{at.b} * p.start_step;
+    slot = checked_slot(p, ptx::load_relaxed_index(p.state_indices, p.wide_start, from));
+  } else if (p.ssm_state_indices != nullptr) {
+    return;  // two more reads away
   }
   if (slot != kNoSlot) prefetch_states<C>(p, at, slot);
 }

@@ -6,12 +6,15 @@
 namespace goldenrule::gpu::recurrent {
 namespace {
 
-/// B = 0 has no effect, T = 0 only where a state moves elsewhere.
+/// B = 0 has no effect, T = 0 only where a state moves elsewhere, and a call that is to write
+/// nothing has none.
 bool has_effect(const Args& args) {
+  const bool updates = args.disable_state_update == 0;
   if (args.B == 0) return false;
-  if (args.T > 0) return true;
-  return args.disable_state_update == 0 &&
-         (args.final_state.data != nullptr || args.output_state_indices.data != nullptr);
+  if (args.T > 0) {
+    return updates || args.o.data != nullptr || args.intermediate_states.data != nullptr;
+  }
+  return updates && (args.final_state.data != nullptr || args.output_state_indices.data != nullptr);
 }
 
 /// Decode is bound by the memory, so the next wave's states are asked for ahead; but they must not

@@ -80,6 +80,12 @@ TEST_CASE("each word of a placement reaches the kernel") {
         CHECK(address(a.state) == 4);
         CHECK(address(a.q) == 2);
       });
+  look_at_arguments("columns=3 output=0", [&](const Args& a) {
+    CHECK(a.state_indices.stride[0] == 3);
+    CHECK(static_cast<const std::int32_t*>(a.state_indices.data)[6] == -1);
+    CHECK(a.o.data == nullptr);
+    CHECK(a.flags == GOLDENRULE_GPU_FLAG_NO_OUTPUT);
+  });
   look_at_arguments("gap=8 kept=0", [&](const Args& a) {
     CHECK(a.state.stride[2] == 16);  // gaps of whole vectors lie between heads
     CHECK(a.state.stride[1] == 12 * 16 + 8);

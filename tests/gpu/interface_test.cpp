@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -137,6 +138,36 @@ TEST_CASE("what is written shares memory with nothing, but final_state with stat
       CHECK(status == GOLDENRULE_GPU_INVALID_ARGUMENT);
       CHECK_MESSAGE(std::string(message).rfind(all[i].complaint, 0) == 0, message);
     }
+  }
+}
+
+TEST_CASE("calls as engines have them") {
+  void (*const calls[])(Args&) = {
+      [](Args& a) { set_strides(a.state_indices, {9}); },  // block_table[:, 0]
+      [](Args& a) {  // start slots beside a slot for each token
+        a.ssm_state_indices = a.state_indices;
+      },
+      [](Args& a) {  // columns of one table
+        a.ssm_state_indices = a.num_accepted_tokens = a.state_indices;
+        a.state_indices.data = nullptr;
+        set_strides(a.ssm_state_indices, {9, 2});
+        set_strides(a.num_accepted_tokens, {9});
+      },
+      [](Args& a) {  // commit only
+        a.flags = GOLDENRULE_GPU_FLAG_NO_OUTPUT;
+        a.o.data = nullptr;
+        a.accepted_tokens = a.state_indices;
+      },
+      [](Args& a) { a.pad_slot = 0; },
+  };
+  for (std::size_t i = 0; i < std::size(calls); ++i) {
+    CAPTURE(i);
+    Args a = good_call();
+    calls[i](a);
+    char message[256] = "";
+    const goldenrule_gpu_status status =
+        goldenrule_gpu_recurrent_validate(&a, message, sizeof message);
+    CHECK_MESSAGE((status == GOLDENRULE_GPU_OK || status == GOLDENRULE_GPU_NO_DEVICE), message);
   }
 }
 

@@ -140,8 +140,19 @@ TEST_CASE("each refusal names its argument") {
        }},
       {"state_indices.dtype", kUnsupported,
        [](Args& a) { a.state_indices.dtype = GOLDENRULE_GPU_F32; }},
-      {"state_indices.data", kInvalid,
+      {"num_accepted_tokens.data", kInvalid,
        [](Args& a) { a.ssm_state_indices = a.num_accepted_tokens = a.state_indices; }},
+      {"output_state_indices.data", kInvalid,
+       [](Args& a) { a.ssm_state_indices = a.output_state_indices = a.state_indices; }},
+      {"ssm_state_indices.stride[1]", kInvalid,
+       [](Args& a) {
+         a.ssm_state_indices = a.state_indices;
+         set_strides(a.ssm_state_indices, {3, 0});
+       }},
+      {"state_indices.stride[0]", kInvalid, [](Args& a) { set_strides(a.state_indices, {0}); }},
+      {"state_indices.stride[0]", kUnsupported,
+       [](Args& a) { set_strides(a.state_indices, {std::int64_t{1} << 30}); }},
+      {"o.data", kInvalid, [](Args& a) { a.flags = GOLDENRULE_GPU_FLAG_NO_OUTPUT; }},
       {"num_accepted_tokens.data", kInvalid,
        [](Args& a) {
          a.ssm_state_indices = a.state_indices;
