@@ -40,6 +40,11 @@
  *   - num_accepted_tokens outside 1..T: the row is padded; accepted_tokens outside 0..T: the final
  *     write is skipped;
  *   - alpha = 0 erases a finite state exactly; softplus is finite for every finite input;
+ *   - o, the states that are written, intermediate_states, checkpoints and the workspace share no
+ *     memory with each other nor with anything that is read, o not with v either; but final_state
+ *     may be state itself, with the same strides. The host refuses what it sees by addresses,
+ *     extents and strides; views that interleave without touching (q, k, v and o as parts of one
+ *     row) pass where they step alike;
  *   - two writers of one slot, or a row that reads a slot which another row of the same call
  *     writes, have no defined result (never one outside the pool); give a separate final_state
  *     to read a pool as it was, and goldenrule_gpu_recurrent_check to find such calls.
@@ -54,6 +59,18 @@
 extern "C" {
 #endif
 
+/* The version of this interface. Fields are only added, at the end of an aggregate and of an enum,
+ * and a field of 0 is one that is not used: a program works with every library whose
+ * goldenrule_gpu_version is that of its header or later, and with an earlier one as long as it
+ * uses no field that was added since. The number goes up with each addition. */
+#define GOLDENRULE_GPU_VERSION 1
+
+#if defined(__GNUC__)
+#define GOLDENRULE_GPU_API __attribute__((visibility("default")))
+#else
+#define GOLDENRULE_GPU_API
+#endif
+
 #define GOLDENRULE_GPU_MAX_K 256
 #define GOLDENRULE_GPU_MAX_T 16
 
@@ -61,8 +78,9 @@ typedef enum goldenrule_gpu_status {
   GOLDENRULE_GPU_OK = 0,
   GOLDENRULE_GPU_INVALID_ARGUMENT = 1,         /* the message names argument, expected, actual */
   GOLDENRULE_GPU_UNSUPPORTED = 2,              /* well-formed, but no kernel covers it */
-  GOLDENRULE_GPU_UNSUPPORTED_ARCHITECTURE = 3, /* no device, or compute capability below 8.0 */
-  GOLDENRULE_GPU_CUDA_ERROR = 4 /* the CUDA runtime refused; its text is the message */
+  GOLDENRULE_GPU_UNSUPPORTED_ARCHITECTURE = 3, /* compute capability below 8.0 */
+  GOLDENRULE_GPU_CUDA_ERROR = 4, /* the CUDA runtime refused; its text is the message */
+  GOLDENRULE_GPU_NO_DEVICE = 5   /* arguments are checked first: these were right */
 } goldenrule_gpu_status;
 
 /* The values of all enums are those of fixtures/call (dtype.hpp, record.hpp, convention.hpp). */
@@ -122,31 +140,41 @@ typedef enum goldenrule_gpu_checkpoint_form { /* of a prefill with checkpoint_ev
 } goldenrule_gpu_checkpoint_form;
 
 enum {
-  /* Programmatic dependent launch (sm_90 and later): the launch may be scheduled while the
-   * kernel before it in the stream drains. Until that one is complete it reads nothing but
-   * state_indices, to ask the L2 for states early; what it computes with is read afterwards.
-   * With or without the flag, a dependent launch behind a call may begin when the call does. */
+  /* Programmatic dependent launch: the launch may be scheduled while the kernel before it in the
+   * stream drains. Until that one is complete it reads nothing but state_indices, to ask the L2 for
+   * states early; what it computes with is read afterwards. Ignored where the code that the device
+   * runs cannot wait: below 9.0, and where a driver was made to compile PTX for 8.0. */
   GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH = 1,
   /* Prefill only. Products of the tensor cores from several bf16 terms, so that the state is as
    * good as that of the recurrent kernels; takes longer. */
   GOLDENRULE_GPU_FLAG_PRECISE = 2,
   /* Prefill only. No sequence is computed in segments side by side, whatever its length: better
    * where many sequences already fill the device. */
-  GOLDENRULE_GPU_FLAG_NEVER_SPLIT = 4
+  GOLDENRULE_GPU_FLAG_NEVER_SPLIT = 4,
+  /* Decode and MTP only. A dependent launch behind this call may begin as soon as every block of
+   * the call has begun: before anything is written. It has to wait (griddepcontrol.wait,
+   * cudaGridDependencySynchronize, or our own flag above) before it reads what this call writes and
+   * before it writes what this call reads. Without the flag it begins when the call is complete. */
+  GOLDENRULE_GPU_FLAG_TRIGGER_EARLY = 8,
+  /* Decode and MTP only. o is not wanted and must be absent: the call commits tokens to states, as
+   * after a verification that kept none. */
+  GOLDENRULE_GPU_FLAG_NO_OUTPUT = 16
 };
 
 /* A device tensor. `stride` counts elements of the outer axes, in order; the last axis of q, k, v,
- * o, of a KDA gate and of the states is contiguous and has no entry. All four zero: dense. Unused
- * entries are ignored. Absent: data = NULL. Pointers are aligned to the element size. */
+ * o, of a KDA gate and of the states is contiguous and has no entry. With dense = 1 there is no gap
+ * anywhere and `stride` is ignored; with 0 the stride of an axis of more than one element is 1 or
+ * more (a broadcast, stride 0, is refused), and entries of other axes, or beyond them, are ignored.
+ * Absent: data = NULL. Pointers are aligned to the element size. */
 typedef struct goldenrule_gpu_tensor {
   void* data;
   int64_t stride[4];
   int32_t dtype;
-  int32_t reserved; /* 0 */
+  int32_t dense;
 } goldenrule_gpu_tensor;
 
 typedef struct goldenrule_gpu_recurrent_args {
-  uint64_t struct_size; /* sizeof(goldenrule_gpu_recurrent_args) */
+  uint64_t struct_size; /* sizeof(goldenrule_gpu_recurrent_args): the version of the caller */
 
   int32_t op;
   int32_t state_layout;
@@ -177,51 +205,60 @@ typedef struct goldenrule_gpu_recurrent_args {
   goldenrule_gpu_tensor A_log;   /* [HV] or [H], see gate_head; optional (= 0) for bounded */
   goldenrule_gpu_tensor dt_bias; /* [HV] or [H]; KDA [..,K]; optional (= 0) */
   goldenrule_gpu_tensor beta;    /* [B,T,HV] */
-  goldenrule_gpu_tensor o;       /* [B,T,HV,V] f32, f16, bf16: output */
+  goldenrule_gpu_tensor o;       /* [B,T,HV,V] f32, f16, bf16: output; see FLAG_NO_OUTPUT */
 
   goldenrule_gpu_tensor state;       /* [P,HV,V,K] or [P,HV,K,V], f32 or bf16 */
   goldenrule_gpu_tensor final_state; /* absent: state is updated in place. Same dtype as state;
                                         slots that are not written keep their content */
   goldenrule_gpu_tensor intermediate_states; /* [B,rows,HV,..]: row t = state after token t */
 
-  goldenrule_gpu_tensor state_indices;        /* [B] i32 or i64; absent: row b uses slot b */
-  goldenrule_gpu_tensor output_state_indices; /* [B]; absent: the start slot */
-  goldenrule_gpu_tensor ssm_state_indices;    /* [B,T]: state after token t goes to this slot; */
-  goldenrule_gpu_tensor num_accepted_tokens;  /* [B]: ... start slot = ssm[b, this - 1] */
-  goldenrule_gpu_tensor accepted_tokens;      /* [B]: final state = after this many tokens */
+  /* [B] i32 or i64, at any stride. */
+  goldenrule_gpu_tensor state_indices;        /* start slot; absent: row b uses slot b */
+  goldenrule_gpu_tensor output_state_indices; /* absent: the start slot */
+  /* [B,T]: the state after token t goes to this slot, and no other is written. The row starts from
+   * state_indices[b], or without them from ssm_state_indices[b, num_accepted_tokens[b] - 1]. */
+  goldenrule_gpu_tensor ssm_state_indices;
+  goldenrule_gpu_tensor num_accepted_tokens; /* beside ssm_state_indices without state_indices */
+  goldenrule_gpu_tensor accepted_tokens;     /* final state = after this many tokens */
 
   void* stream; /* cudaStream_t */
 } goldenrule_gpu_recurrent_args;
 
-/* Fills `args` with the defaults: everything absent, struct_size, pad_slot -1, norm
- * RSQRT_SUM_EPS with eps 1e-6, softplus 1 and 20, lower_bound -5, scale 1. */
-void goldenrule_gpu_recurrent_defaults(goldenrule_gpu_recurrent_args* args);
+/* Fills `args`, of struct_size = sizeof *args bytes, with the defaults: everything absent,
+ * struct_size, pad_slot -1, norm RSQRT_SUM_EPS with eps 1e-6, softplus 1 and 20, lower_bound -5,
+ * scale 1. */
+GOLDENRULE_GPU_API void goldenrule_gpu_recurrent_defaults(goldenrule_gpu_recurrent_args* args,
+                                                          size_t struct_size);
 
 /* The layout of goldenrule_gpu_recurrent_args for callers without a C compiler (ctypes): lines
  * "name type offset" in the order of the struct, after a first line that ends with its size in
  * bytes. Types: u64, i32, u32, i64, f64, tensor (goldenrule_gpu_tensor), pointer. */
-const char* goldenrule_gpu_recurrent_fields(void);
+GOLDENRULE_GPU_API const char* goldenrule_gpu_recurrent_fields(void);
 
 /* Checks everything that the host can see and never reads device memory. On failure writes one
- * line naming argument, expected and actual into message[0..message_size); NULL is allowed. */
-goldenrule_gpu_status goldenrule_gpu_recurrent_validate(const goldenrule_gpu_recurrent_args* args,
-                                                        char* message, size_t message_size);
+ * line naming argument, expected and actual into message[0..message_size); NULL is allowed. Where
+ * there is no device the answer to a call that is right is GOLDENRULE_GPU_NO_DEVICE, so tensors
+ * that exist by shape alone can be checked anywhere, under addresses of one's own choice. */
+GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_recurrent_validate(
+    const goldenrule_gpu_recurrent_args* args, char* message, size_t message_size);
 
 /* Bytes of workspace: 0 for every argument. */
-size_t goldenrule_gpu_recurrent_workspace_size(const goldenrule_gpu_recurrent_args* args);
+GOLDENRULE_GPU_API size_t
+goldenrule_gpu_recurrent_workspace_size(const goldenrule_gpu_recurrent_args* args);
 
 /* Validates and launches on args->stream of the current device. After a refusal nothing was
  * launched and nothing is written. */
-goldenrule_gpu_status goldenrule_gpu_recurrent(const goldenrule_gpu_recurrent_args* args,
-                                               char* message, size_t message_size);
+GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_recurrent(
+    const goldenrule_gpu_recurrent_args* args, char* message, size_t message_size);
 
 /* Loads every kernel of the dispatch table on the current device, so that no later call of
  * goldenrule_gpu_recurrent or goldenrule_gpu_prefill does. Without it the first call of each loads
  * its own, which may wait for the device and, where the library holds only PTX for it, compiles
  * them: call it once per device before a capture and before launching on a stream that waits for
- * the host. The kernels of the two check functions are for debugging and loaded by their first
- * call. */
-goldenrule_gpu_status goldenrule_gpu_initialize(char* message, size_t message_size);
+ * the host. The kernels of the two check functions are loaded too. What was loaded belongs to the
+ * primary context of the device: other contexts are not supported, nor is cudaDeviceReset. */
+GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_initialize(char* message,
+                                                                   size_t message_size);
 
 /* Debugging: what only the device can see. `report` is device memory of this layout, written by a
  * kernel on args->stream; `first` is the lowest offending row (ssm: b * T + t), -1 if there is
@@ -234,9 +271,9 @@ typedef struct goldenrule_gpu_index_report {
   int64_t count_out_of_range, first_count_out_of_range;   /* accepted counts */
 } goldenrule_gpu_index_report;
 
-goldenrule_gpu_status goldenrule_gpu_recurrent_check(const goldenrule_gpu_recurrent_args* args,
-                                                     goldenrule_gpu_index_report* device_report,
-                                                     char* message, size_t message_size);
+GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_recurrent_check(
+    const goldenrule_gpu_recurrent_args* args, goldenrule_gpu_index_report* device_report,
+    char* message, size_t message_size);
 
 /* Prefill: N sequences of any lengths, 0 included, packed one behind the other. Sequence n is the
  * tokens cu_seqlens[n] to cu_seqlens[n+1]-1; rows of o that belong to no sequence are not written.
@@ -299,9 +336,10 @@ typedef struct goldenrule_gpu_prefill_args {
                                         is there unless disable_state_update is 1 */
   goldenrule_gpu_tensor checkpoints; /* [rows,HV,..], same dtype */
 
-  goldenrule_gpu_tensor cu_seqlens;           /* [N+1] i32 or i64 */
-  goldenrule_gpu_tensor state_indices;        /* [N] i32 or i64; absent: sequence n uses slot n */
-  goldenrule_gpu_tensor output_state_indices; /* [N]; absent: the start slot */
+  goldenrule_gpu_tensor cu_seqlens; /* [N+1] i32 or i64 */
+  /* [N] i32 or i64, at any stride. */
+  goldenrule_gpu_tensor state_indices;        /* absent: sequence n uses slot n */
+  goldenrule_gpu_tensor output_state_indices; /* absent: the start slot */
   goldenrule_gpu_tensor cu_checkpoints;       /* [N+1] */
   goldenrule_gpu_tensor checkpoint_offsets;   /* [rows]; absent: see checkpoint_every */
   goldenrule_gpu_tensor start_positions;      /* [N]; absent: 0. Not beside checkpoint_offsets */
@@ -315,17 +353,19 @@ typedef struct goldenrule_gpu_prefill_args {
 } goldenrule_gpu_prefill_args;
 
 /* As the functions of the same names for the recurrent call. */
-void goldenrule_gpu_prefill_defaults(goldenrule_gpu_prefill_args* args);
-const char* goldenrule_gpu_prefill_fields(void);
-goldenrule_gpu_status goldenrule_gpu_prefill_validate(const goldenrule_gpu_prefill_args* args,
-                                                      char* message, size_t message_size);
+GOLDENRULE_GPU_API void goldenrule_gpu_prefill_defaults(goldenrule_gpu_prefill_args* args,
+                                                        size_t struct_size);
+GOLDENRULE_GPU_API const char* goldenrule_gpu_prefill_fields(void);
+GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_prefill_validate(
+    const goldenrule_gpu_prefill_args* args, char* message, size_t message_size);
 
 /* Bytes of workspace: a function of op, flags, total, N, H, HV, K, V and checkpoint_rows alone; 0
  * for arguments of which one is refused by itself. */
-size_t goldenrule_gpu_prefill_workspace_size(const goldenrule_gpu_prefill_args* args);
+GOLDENRULE_GPU_API size_t
+goldenrule_gpu_prefill_workspace_size(const goldenrule_gpu_prefill_args* args);
 
-goldenrule_gpu_status goldenrule_gpu_prefill(const goldenrule_gpu_prefill_args* args, char* message,
-                                             size_t message_size);
+GOLDENRULE_GPU_API goldenrule_gpu_status
+goldenrule_gpu_prefill(const goldenrule_gpu_prefill_args* args, char* message, size_t message_size);
 
 /* Debugging, as goldenrule_gpu_index_report; `first` is the lowest sequence, for
  * checkpoint_out_of_order the lowest row of checkpoints or, where cu_checkpoints itself is out of
@@ -340,21 +380,24 @@ typedef struct goldenrule_gpu_prefill_report {
   int64_t checkpoint_out_of_order, first_checkpoint_out_of_order; /* rows that are not written */
 } goldenrule_gpu_prefill_report;
 
-goldenrule_gpu_status goldenrule_gpu_prefill_check(const goldenrule_gpu_prefill_args* args,
-                                                   goldenrule_gpu_prefill_report* device_report,
-                                                   char* message, size_t message_size);
+GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_prefill_check(
+    const goldenrule_gpu_prefill_args* args, goldenrule_gpu_prefill_report* device_report,
+    char* message, size_t message_size);
 
 /* The dispatch table is fixed when the library is built. A hit is a launch served by it; a miss
  * is a valid call without an entry, answered GOLDENRULE_GPU_UNSUPPORTED. */
-uint64_t goldenrule_gpu_dispatch_hits(void);
-uint64_t goldenrule_gpu_dispatch_misses(void);
-int32_t goldenrule_gpu_dispatch_size(void);
+GOLDENRULE_GPU_API uint64_t goldenrule_gpu_dispatch_hits(void);
+GOLDENRULE_GPU_API uint64_t goldenrule_gpu_dispatch_misses(void);
+GOLDENRULE_GPU_API int32_t goldenrule_gpu_dispatch_size(void);
 /* Name ("vk_f32_head_few_r64x2": 64 value rows per block of 2 warps) and hits of entry i, 0 <= i <
  * size; NULL and 0 outside. */
-const char* goldenrule_gpu_dispatch_name(int32_t i);
-uint64_t goldenrule_gpu_dispatch_entry_hits(int32_t i);
+GOLDENRULE_GPU_API const char* goldenrule_gpu_dispatch_name(int32_t i);
+GOLDENRULE_GPU_API uint64_t goldenrule_gpu_dispatch_entry_hits(int32_t i);
 
-const char* goldenrule_gpu_status_name(goldenrule_gpu_status status);
+GOLDENRULE_GPU_API const char* goldenrule_gpu_status_name(goldenrule_gpu_status status);
+
+/* GOLDENRULE_GPU_VERSION of the header that the library was compiled with. */
+GOLDENRULE_GPU_API int32_t goldenrule_gpu_version(void);
 
 #ifdef __cplusplus
 }

@@ -11,13 +11,19 @@ namespace goldenrule::gpu {
 
 namespace recurrent {
 KernelTable& kernels();
-}
+const void* check_function();  ///< the kernel of goldenrule_gpu_recurrent_check, in no table
+}  // namespace recurrent
 namespace prefill {
 KernelTable& kernels();
-}
+const void* check_function();
+}  // namespace prefill
 
 inline std::array<KernelTable*, 2> all_groups() {
   return {&recurrent::kernels(), &prefill::kernels()};
+}
+
+inline std::array<const void*, 2> check_functions() {
+  return {recurrent::check_function(), prefill::check_function()};
 }
 
 }  // namespace goldenrule::gpu

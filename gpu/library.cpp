@@ -4,7 +4,7 @@
 // names. The tables stand one behind the other in the order of groups.hpp.
 #include "gpu/goldenrule_gpu.h"
 #include "gpu/groups.hpp"
-#include "gpu/launch/guard.hpp"
+#include "gpu/launch/launch_kernel.hpp"
 
 namespace goldenrule::gpu {
 namespace {
@@ -14,6 +14,9 @@ Problem prepare_all() {
   Problem problem = current_device(device);
   for (KernelTable* group : all_groups()) {
     if (problem.ok()) problem = group->prepare(device);
+  }
+  for (const void* function : check_functions()) {
+    if (problem.ok()) problem = load_kernel(function, "check");
   }
   return problem;
 }
@@ -35,6 +38,8 @@ using goldenrule::gpu::all_groups;
 using goldenrule::gpu::KernelTable;
 
 extern "C" {
+
+int32_t goldenrule_gpu_version(void) { return GOLDENRULE_GPU_VERSION; }
 
 goldenrule_gpu_status goldenrule_gpu_initialize(char* message, size_t message_size) {
   return goldenrule::gpu::guarded(message, message_size,
@@ -84,6 +89,8 @@ const char* goldenrule_gpu_status_name(goldenrule_gpu_status status) {
       return "unsupported architecture";
     case GOLDENRULE_GPU_CUDA_ERROR:
       return "CUDA error";
+    case GOLDENRULE_GPU_NO_DEVICE:
+      return "no device";
   }
   return "unknown status";
 }

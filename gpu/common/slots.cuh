@@ -19,6 +19,7 @@ concept has_slots = requires(const P& p) {
   p.pad_slot;
   p.state_indices;
   p.wide_start;
+  p.start_step;
 };
 
 template <has_slots P>
@@ -30,7 +31,9 @@ __device__ __forceinline__ int64_t checked_slot(const P& p, int64_t slot) {
 /// so it is requested before anything else and waited for as late as possible.
 template <has_slots P>
 __device__ __forceinline__ uint2 request_start_slot(const P& p, int b) {
-  if (p.state_indices != nullptr) return load_index_bits(p.state_indices, p.wide_start, b);
+  if (p.state_indices != nullptr) {
+    return load_index_bits(p.state_indices, p.wide_start, int64_t{b} * p.start_step);
+  }
   return make_uint2(0, 0);
 }
 
@@ -39,10 +42,11 @@ __device__ __forceinline__ uint2 request_start_slot(const P& p, int b) {
 template <has_slots P>
 __device__ __forceinline__ void copy_start_slot(const P& p, int b, uint2& to) {
   if (p.state_indices != nullptr) {
+    const int64_t at = int64_t{b} * p.start_step;
     if (p.wide_start) {
-      ptx::copy_async_8(&to, static_cast<const int64_t*>(p.state_indices) + b);
+      ptx::copy_async_8(&to, static_cast<const int64_t*>(p.state_indices) + at);
     } else {
-      ptx::copy_async_4(&to, static_cast<const int32_t*>(p.state_indices) + b);
+      ptx::copy_async_4(&to, static_cast<const int32_t*>(p.state_indices) + at);
     }
   }
   ptx::commit_copies();

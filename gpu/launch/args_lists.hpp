@@ -11,6 +11,7 @@
 //   kName                            of the aggregate
 //   kChoices, kExtents, kNumbers, kTensors, kStructSize, kFlags, kStream, and where the struct has
 //   them kReserved, kWorkspaceSize and kWorkspace
+//   kFirstSize                       bytes of the first version of the aggregate
 //   kKnownFlags, kFlagNames          the bits of flags that it takes, and what they are called
 //   kTokenAxes                       axes that the tokens have in front of the heads
 //   extent_of(args, axis)            of the axes that are its own
@@ -23,7 +24,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <string>
 
 #include "gpu/goldenrule_gpu.h"
 #include "gpu/launch/check_tensor.hpp"
@@ -100,8 +100,9 @@ enum class Presence : std::uint8_t {
   kGate,         ///< required but for gate_kind NONE, where it is forbidden
   kRate,         ///< required for SOFTPLUS, optional for BOUNDED, else forbidden
   kBias,         ///< optional for SOFTPLUS and BOUNDED, else forbidden
+  kOutput,       ///< required, forbidden with GOLDENRULE_GPU_FLAG_NO_OUTPUT
   kOwnSlots,     ///< optional, forbidden beside ssm_state_indices
-  kScatterOnly,  ///< required beside ssm_state_indices, else forbidden
+  kScatterOnly,  ///< required beside ssm_state_indices without state_indices, else forbidden
   kFinal,        ///< required without state where there is an update, else optional
   kCheckpoints,  ///< required where there are rows of checkpoints, else optional
   kNoOffsets,    ///< optional, forbidden beside checkpoint_offsets
@@ -118,7 +119,7 @@ struct TensorField {
 
 struct NeedAndWhy {
   Need need;
-  std::string why;
+  const char* why;  ///< a constant: calls that pass build no text
 };
 
 /// Calls f(field, type) for every field in the order of the struct; the names of the types are

@@ -12,10 +12,6 @@ namespace goldenrule::gpu {
 
 template <class Group>
 void check_choices(const typename Group::Args& a, Problem& problem) {
-  if (a.struct_size != sizeof(a)) {
-    problem.invalid("struct_size", std::to_string(sizeof(a)), std::to_string(a.struct_size));
-    return;  // nothing behind it can be trusted
-  }
   for (const auto& choice : Group::kChoices) {
     const std::int32_t value = a.*choice.field.member;
     if (value < 0 || value >= choice.count) {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <utility>
-#include <vector>
+
+#include "gpu/launch/aliasing.hpp"
 
 namespace goldenrule::gpu {
 namespace {
@@ -34,9 +34,9 @@ void check_dtype(const goldenrule_gpu_tensor& tensor, const TensorRule& rule, Pr
   const bool real = d == GOLDENRULE_GPU_F32 || d == GOLDENRULE_GPU_F16 || d == GOLDENRULE_GPU_BF16;
   const bool state = d == GOLDENRULE_GPU_F32 || d == GOLDENRULE_GPU_BF16;
   const bool index = d == GOLDENRULE_GPU_I32 || d == GOLDENRULE_GPU_I64;
-  const std::string argument = std::string(rule.name) + ".dtype";
   const auto refuse = [&](const char* expected) {
-    problem.report(GOLDENRULE_GPU_UNSUPPORTED, argument, expected, dtype_name(d));
+    problem.report(GOLDENRULE_GPU_UNSUPPORTED, std::string(rule.name) + ".dtype", expected,
+                   dtype_name(d));
   };
   switch (rule.types) {
     case Types::kFloat:
@@ -46,6 +46,7 @@ void check_dtype(const goldenrule_gpu_tensor& tensor, const TensorRule& rule, Pr
       if (!state) refuse("f32 or bf16");
       break;
     case Types::kIndex:
+    case Types::kRowIndex:
       if (!index) refuse("i32 or i64");
       break;
   }
@@ -62,15 +63,38 @@ Strides dense_strides(const TensorRule& rule) {
   return strides;
 }
 
+Strides given_strides(const goldenrule_gpu_tensor& tensor, const TensorRule& rule) {
+  Strides strides{};
+  std::copy_n(std::begin(tensor.stride), rule.strided, strides.begin());
+  return strides;
+}
+
+/// A stride of zero along an axis of several elements is an aggregate that was never filled in, or
+/// a broadcast: neither may be read as something else.
+void check_steps_up(const TensorRule& rule, const Strides& strides, Problem& problem) {
+  for (std::size_t a = 0; a < static_cast<std::size_t>(rule.strided); ++a) {
+    if (strides[a] > 0 || (strides[a] == 0 && rule.extents[a] <= 1)) continue;
+    problem.invalid(stride_name(rule.name, static_cast<int>(a)),
+                    "1 or more for " + std::to_string(rule.extents[a]) +
+                        " elements (dense = 1: no strides; there is no broadcast)",
+                    strides[a]);
+  }
+}
+
 /// The bytes from the first element to the last must be countable: offsets are 64-bit.
 void check_span(const TensorRule& rule, const Strides& strides, std::int64_t size,
                 Problem& problem) {
   std::int64_t left = std::numeric_limits<std::int64_t>::max() / size;
+  std::int64_t run = 1;  // elements of the contiguous axes, at most K V
+  for (auto a = static_cast<std::size_t>(rule.strided); a < rule.extents.size(); ++a) {
+    run *= rule.extents[a];
+  }
+  left -= run;
   for (std::size_t a = 0; a < static_cast<std::size_t>(rule.strided); ++a) {
     const std::int64_t steps = rule.extents[a] - 1;
     if (steps <= 0) continue;
     if (strides[a] > left / steps) {
-      problem.invalid(std::string(rule.name) + ".stride[" + std::to_string(a) + "]",
+      problem.invalid(stride_name(rule.name, static_cast<int>(a)),
                       "at most " + std::to_string(left / steps) + " (64-bit offsets)", strides[a]);
       return;
     }
@@ -78,26 +102,23 @@ void check_span(const TensorRule& rule, const Strides& strides, std::int64_t siz
   }
 }
 
-/// Two elements of a written tensor must not share memory: sorted by stride, each axis has to step
-/// over the whole extent of those below it. That is sufficient, and necessary for axes that nest.
-void check_overlap(const TensorRule& rule, const Strides& strides, Problem& problem) {
-  if (std::ranges::any_of(rule.extents, [](std::int64_t n) { return n == 0; })) return;
-  std::int64_t covered = 1;  // elements spanned by the contiguous axes
-  for (auto a = static_cast<std::size_t>(rule.strided); a < rule.extents.size(); ++a) {
-    covered *= rule.extents[a];
-  }
-  std::vector<std::pair<std::int64_t, std::size_t>> order;
-  for (std::size_t a = 0; a < static_cast<std::size_t>(rule.strided); ++a) {
-    if (rule.extents[a] > 1) order.emplace_back(strides[a], a);
-  }
-  std::ranges::sort(order);
-  for (const auto& [stride, axis] : order) {
-    if (stride < covered) {
-      problem.invalid(std::string(rule.name) + ".stride[" + std::to_string(axis) + "]",
-                      "at least " + std::to_string(covered) + " (elements overlap)", stride);
+/// Two elements of a written tensor must not share memory: from the shortest step on, each axis has
+/// to step over the whole extent of those below it. That is sufficient, and necessary for axes that
+/// nest.
+void check_overlap(const goldenrule_gpu_tensor& tensor, const TensorRule& rule,
+                   const Strides& strides, Problem& problem) {
+  const Region region = region_of(tensor, rule, strides);
+  const std::int64_t size = dtype_size(tensor.dtype);
+  std::int64_t covered = region.run;
+  for (auto i = static_cast<std::size_t>(region.size); i-- > 0;) {
+    const Region::Axis& axis = region.axes[i];
+    if (axis.stride < covered) {
+      problem.invalid(stride_name(rule.name, axis.number),
+                      "at least " + std::to_string(covered / size) + " (elements overlap)",
+                      axis.stride / size);
       return;
     }
-    covered = stride * (rule.extents[axis] - 1) + covered;
+    covered += axis.stride * (axis.count - 1);
   }
 }
 
@@ -118,39 +139,40 @@ int dtype_size(std::int32_t dtype) {
   }
 }
 
-Strides check_tensor(const goldenrule_gpu_tensor& tensor, const TensorRule& rule,
-                     const std::string& why, Problem& problem) {
+std::string stride_name(const char* tensor, int axis) {
+  return std::string(tensor) + ".stride[" + std::to_string(axis) + "]";
+}
+
+Strides check_tensor(const goldenrule_gpu_tensor& tensor, const TensorRule& rule, const char* why,
+                     Problem& problem) {
   if (!problem.ok()) return {};
-  const std::string name = rule.name;
   if (tensor.data == nullptr) {
     const bool empty = std::ranges::any_of(rule.extents, [](std::int64_t n) { return n == 0; });
     if (rule.need == Need::kRequired && !empty) {
-      problem.invalid(name + ".data", "a device pointer" + why, "NULL");
+      problem.invalid(std::string(rule.name) + ".data", std::string("a device pointer") + why,
+                      "NULL");
     }
     return {};
   }
   if (rule.need == Need::kForbidden) {
-    problem.invalid(name + ".data", "NULL" + why, "a pointer");
+    problem.invalid(std::string(rule.name) + ".data", std::string("NULL") + why, "a pointer");
     return {};
   }
-  if (tensor.reserved != 0) problem.invalid(name + ".reserved", "0", tensor.reserved);
+  if (tensor.dense != 0 && tensor.dense != 1) {
+    problem.invalid(std::string(rule.name) + ".dense", "0 or 1", tensor.dense);
+  }
   check_dtype(tensor, rule, problem);
   if (!problem.ok()) return {};
   const auto size = static_cast<std::uintptr_t>(dtype_size(tensor.dtype));
   if (const auto rest = reinterpret_cast<std::uintptr_t>(tensor.data) % size; rest != 0) {
-    problem.invalid(name + ".data", "alignment to " + std::to_string(size) + " bytes",
+    problem.invalid(std::string(rule.name) + ".data",
+                    "alignment to " + std::to_string(size) + " bytes",
                     "an address " + std::to_string(rest) + " beyond it");
   }
-  const bool dense = std::ranges::all_of(tensor.stride, [](std::int64_t s) { return s == 0; });
-  Strides strides = dense_strides(rule);
-  for (std::size_t a = 0; a < static_cast<std::size_t>(rule.strided); ++a) {
-    if (!dense) strides[a] = tensor.stride[a];
-    if (strides[a] < 0) {
-      problem.invalid(name + ".stride[" + std::to_string(a) + "]", "0 or more", strides[a]);
-    }
-  }
+  const Strides strides = tensor.dense != 0 ? dense_strides(rule) : given_strides(tensor, rule);
+  if (problem.ok()) check_steps_up(rule, strides, problem);
   if (problem.ok()) check_span(rule, strides, static_cast<std::int64_t>(size), problem);
-  if (rule.use == Use::kWritten && problem.ok()) check_overlap(rule, strides, problem);
+  if (rule.use == Use::kWritten && problem.ok()) check_overlap(tensor, rule, strides, problem);
   return strides;
 }
 

@@ -14,7 +14,12 @@ namespace goldenrule::gpu {
 
 enum class Need { kRequired, kOptional, kForbidden };
 enum class Use { kRead, kWritten };
-enum class Types { kFloat, kState, kIndex };
+enum class Types {
+  kFloat,
+  kState,
+  kIndex,     ///< read without gaps where it has one axis
+  kRowIndex,  ///< one for each row, at any stride: a column of a block table
+};
 
 struct TensorRule {
   const char* name;
@@ -29,9 +34,12 @@ struct TensorRule {
 using Strides = std::array<std::int64_t, 4>;
 
 /// Reports into `problem`; returns the resolved strides. `why` explains a needed or forbidden
-/// tensor.
-Strides check_tensor(const goldenrule_gpu_tensor& tensor, const TensorRule& rule,
-                     const std::string& why, Problem& problem);
+/// tensor. A call that passes allocates nothing: text is built for a refusal only.
+Strides check_tensor(const goldenrule_gpu_tensor& tensor, const TensorRule& rule, const char* why,
+                     Problem& problem);
+
+/// "NAME.stride[AXIS]"
+[[nodiscard]] std::string stride_name(const char* tensor, int axis);
 
 /// Bytes of an element of a known dtype, 0 of an unknown one.
 [[nodiscard]] int dtype_size(std::int32_t dtype);

@@ -7,6 +7,7 @@
 #include <array>
 #include <iterator>
 
+#include "gpu/launch/aliasing.hpp"
 #include "gpu/launch/args_lists.hpp"
 #include "gpu/launch/problem.hpp"
 
@@ -63,7 +64,9 @@ template <class Group>
 NeedAndWhy need_of(const typename Group::Args& a, Presence presence) {
   const bool softplus = a.gate_kind == GOLDENRULE_GPU_GATE_SOFTPLUS;
   const bool raw = softplus || a.gate_kind == GOLDENRULE_GPU_GATE_BOUNDED;
-  const std::string kind = " (gate_kind " + std::to_string(a.gate_kind) + ")";
+  static constexpr const char* kKinds[] = {" (gate_kind 0)", " (gate_kind 1)", " (gate_kind 2)",
+                                           " (gate_kind 3)", " (gate_kind 4)", " (gate_kind 5)"};
+  const char* const kind = kKinds[a.gate_kind];
   switch (presence) {
     case Presence::kAlways:
       return {Need::kRequired, ""};
@@ -80,35 +83,41 @@ NeedAndWhy need_of(const typename Group::Args& a, Presence presence) {
   }
 }
 
-/// What the kernels step over in 32 bits: bytes of a token tensor, elements of a row of state, and
-/// lists without gaps.
+/// What the kernels step over in 32 bits: bytes of a token tensor, elements of a row of state; and
+/// which lists have no gaps.
 template <class Args>
 void check_steps(const Tensor& given, const TensorField<Args>& tensor, std::int64_t count,
                  const Strides& strides, Problem& problem) {
-  const std::string name = tensor.field.name;
   const bool state = tensor.types == Types::kState;
   const std::int64_t most = kInt32Max / std::max(1, dtype_size(given.dtype));
   for (int i = 0; i < tensor.strided; ++i) {
     const std::int64_t stride = strides[static_cast<std::size_t>(i)];
     if (!state && stride > most) {
-      problem.report(GOLDENRULE_GPU_UNSUPPORTED, name + ".stride[" + std::to_string(i) + "]",
+      problem.report(GOLDENRULE_GPU_UNSUPPORTED, stride_name(tensor.field.name, i),
                      "at most " + std::to_string(most), std::to_string(stride));
     }
     if (state && i == tensor.strided - 1 && stride > kInt32Max) {
-      problem.report(GOLDENRULE_GPU_UNSUPPORTED, name + " stride of a row of state",
+      problem.report(GOLDENRULE_GPU_UNSUPPORTED,
+                     std::string(tensor.field.name) + " stride of a row of state",
                      "at most " + std::to_string(kInt32Max), std::to_string(stride));
     }
   }
   const bool list = tensor.types == Types::kIndex && tensor.strided == 1;
   if (list && given.data != nullptr && count > 1 && strides[0] != 1) {
-    problem.report(GOLDENRULE_GPU_UNSUPPORTED, name + ".stride[0]", "1",
+    problem.report(GOLDENRULE_GPU_UNSUPPORTED, stride_name(tensor.field.name, 0), "1",
                    std::to_string(strides[0]));
   }
 }
 
+/// A tensor as it was found: its strides, and the memory that it is.
+struct CheckedTensor {
+  Strides strides{};
+  Region region;
+};
+
 template <class Group>
-Strides check_field(const typename Group::Args& a, const TensorField<typename Group::Args>& tensor,
-                    Problem& problem) {
+CheckedTensor check_field(const typename Group::Args& a,
+                          const TensorField<typename Group::Args>& tensor, Problem& problem) {
   using Args = typename Group::Args;
   const Tensor& given = a.*tensor.field.member;
   std::array<std::int64_t, 6> extents{};
@@ -127,18 +136,66 @@ Strides check_field(const typename Group::Args& a, const TensorField<typename Gr
                         .types = tensor.types,
                         .extents = {extents.data(), axes},
                         .strided = tensor.strided};
-  const Strides strides = check_tensor(given, rule, presence.why, problem);
-  check_steps(given, tensor, extents[0], strides, problem);
-  return strides;
+  CheckedTensor checked{.strides = check_tensor(given, rule, presence.why, problem), .region = {}};
+  check_steps(given, tensor, extents[0], checked.strides, problem);
+  if (problem.ok()) checked.region = region_of(given, rule, checked.strides);
+  return checked;
 }
 
-/// Presence, types, alignment and strides of every tensor; `a` has passed check_scalars.
+/// Whether a call writes to this tensor.
+template <class Args>
+bool is_written(const Args& a, const TensorField<Args>& tensor) {
+  if (tensor.use == Use::kRead) return false;
+  const bool pool = tensor.field.member == &Args::state;
+  if (pool || tensor.field.member == &Args::final_state) {
+    return a.disable_state_update == 0 && (!pool || a.final_state.data == nullptr);
+  }
+  return true;
+}
+
+/// Nothing that is written is shared with anything; final_state may be state itself.
+template <class Group>
+void check_sharing(const typename Group::Args& a,
+                   const std::array<CheckedTensor, std::size(Group::kTensors)>& checked,
+                   Problem& problem) {
+  using Args = typename Group::Args;
+  const bool in_place = a.final_state.data == a.state.data;
+  const auto complain = [&](const char* written, const char* other) {
+    problem.invalid(std::string(written) + ".data", "memory that nothing else of the call is in",
+                    std::string("shared with ") + other);
+  };
+  for (std::size_t i = 0; i < checked.size() && problem.ok(); ++i) {
+    const auto& written = Group::kTensors[i];
+    if (!is_written(a, written)) continue;
+    for (std::size_t j = 0; j < checked.size() && problem.ok(); ++j) {
+      const auto& other = Group::kTensors[j];
+      const bool same = i == j || (in_place && written.field.member == &Args::final_state &&
+                                   other.field.member == &Args::state);
+      if (!same && share_memory(checked[i].region, checked[j].region)) {
+        complain(written.field.name, other.field.name);
+      }
+    }
+  }
+  if constexpr (requires { Group::kWorkspace; }) {
+    const Region workspace = region_of(a.workspace, a.workspace == nullptr ? 0 : a.workspace_size);
+    for (std::size_t j = 0; j < checked.size() && problem.ok(); ++j) {
+      if (share_memory(workspace, checked[j].region)) {
+        complain("workspace", Group::kTensors[j].field.name);
+      }
+    }
+  }
+}
+
+/// Presence, types, alignment, strides and memory of every tensor; `a` has passed check_scalars.
 template <class Group>
 [[nodiscard]] Problem check_tensors(const typename Group::Args& a, TensorStrides<Group>& strides) {
   using Args = typename Group::Args;
   Problem problem;
-  for (const auto& tensor : Group::kTensors) {
-    strides[tensor.field.member] = check_field<Group>(a, tensor, problem);
+  std::array<CheckedTensor, std::size(Group::kTensors)> checked;
+  for (std::size_t i = 0; i < checked.size(); ++i) {
+    const auto& tensor = Group::kTensors[i];
+    checked[i] = check_field<Group>(a, tensor, problem);
+    strides[tensor.field.member] = checked[i].strides;
   }
   if (a.q.data != nullptr && a.k.data != nullptr && a.k.dtype != a.q.dtype) {
     problem.report(GOLDENRULE_GPU_UNSUPPORTED, "k.dtype", "that of q, " + std::to_string(a.q.dtype),
@@ -156,6 +213,7 @@ template <class Group>
       strides[&Args::final_state] != strides[&Args::state]) {
     problem.invalid("final_state.stride", "the strides of state (same memory)", "others");
   }
+  if (problem.ok()) check_sharing<Group>(a, checked, problem);
   return problem;
 }
 

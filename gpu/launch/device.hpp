@@ -8,6 +8,9 @@
 
 namespace goldenrule::gpu {
 
+/// Devices of a process; one with a higher number is refused.
+inline constexpr int kMaxDevices = 64;
+
 struct Device {
   int id = 0;
   int multiprocessors = 0;

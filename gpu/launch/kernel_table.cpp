@@ -5,20 +5,30 @@
 
 #include <algorithm>
 
-#include "gpu/launch/guard.hpp"
+#include "gpu/launch/launch_kernel.hpp"
 
 namespace goldenrule::gpu {
 namespace {
 
 std::size_t place(int i) { return static_cast<std::size_t>(i); }
 
+/// PTX has griddepcontrol from this virtual architecture on (ptx/grid_dependency.cuh).
+constexpr int kFirstThatWaits = 90;
+
 }  // namespace
 
-KernelTable::KernelTable(int size, Kernel (*at)(int)) : at_(at), states_(place(size)) {}
+KernelTable::KernelTable(int size, Kernel (*at)(int))
+    : at_(at), size_(size), loaded_(place(size * kMaxDevices)), hits_(place(size)) {}
+
+KernelTable::Loaded& KernelTable::loaded(int i, int device) {
+  return loaded_[place(device * size_ + i)];
+}
+const KernelTable::Loaded& KernelTable::loaded(int i, int device) const {
+  return loaded_[place(device * size_ + i)];
+}
 
 Problem KernelTable::prepare(const Device& device) {
-  const bool known = device.id < kMaxDevices;
-  if (known && prepared_[place(device.id)].load(std::memory_order_acquire)) return {};
+  if (prepared_[place(device.id)].load(std::memory_order_acquire)) return {};
   int all_shared = 0;
   Problem problem = cuda_problem(
       cudaDeviceGetAttribute(&all_shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device.id),
@@ -26,19 +36,23 @@ Problem KernelTable::prepare(const Device& device) {
   for (int i = 0; i < size() && problem.ok(); ++i) {
     const Kernel kernel = at_(i);
     const bool runs = kernel.runs_on == nullptr || kernel.runs_on(device);
-    if (runs) problem = prepare_kernel(i, all_shared);
+    if (runs && kernel.function != nullptr) problem = prepare_kernel(i, device.id, all_shared);
   }
-  if (problem.ok() && known) prepared_[place(device.id)].store(true, std::memory_order_release);
+  if (problem.ok()) prepared_[place(device.id)].store(true, std::memory_order_release);
   return problem;
 }
 
-Problem KernelTable::prepare_kernel(int i, int all_shared) {
+Problem KernelTable::prepare_kernel(int i, int device, int all_shared) {
   const Kernel kernel = at_(i);
-  if (kernel.function == nullptr) return {};
+  cudaFuncAttributes attributes{};
+  const cudaError_t found = cudaFuncGetAttributes(&attributes, kernel.function);
+  if (kernel.runs_on != nullptr && has_no_code(found)) return {};
+  Problem problem = cuda_problem(found, kernel.name);
+  if (!problem.ok()) return problem;
   // Two blocks with half of the memory each do not fit: every block has some of the system's.
   const int shared =
       kernel.one_block_per_sm ? std::max(kernel.shared_bytes, all_shared / 2) : kernel.shared_bytes;
-  Problem problem = cuda_problem(
+  problem = cuda_problem(
       cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared),
       kernel.name);
   if (!problem.ok()) return problem;
@@ -47,45 +61,49 @@ Problem KernelTable::prepare_kernel(int i, int all_shared) {
       cuda_problem(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
                        &blocks, kernel.function, kernel.threads, static_cast<std::size_t>(shared)),
                    kernel.name);
-  State& state = states_[place(i)];
+  Loaded& state = loaded(i, device);
   state.resident_blocks.store(blocks, std::memory_order_relaxed);
   state.shared_bytes.store(shared, std::memory_order_relaxed);
+  state.can_depend.store(attributes.ptxVersion >= kFirstThatWaits, std::memory_order_relaxed);
+  state.is_loaded.store(problem.ok(), std::memory_order_relaxed);
   return problem;
 }
 
-int KernelTable::resident_blocks(int i) const {
-  return states_[place(i)].resident_blocks.load(std::memory_order_relaxed);
+bool KernelTable::is_loaded(int i, int device) const {
+  return loaded(i, device).is_loaded.load(std::memory_order_relaxed);
+}
+
+int KernelTable::resident_blocks(int i, int device) const {
+  return loaded(i, device).resident_blocks.load(std::memory_order_relaxed);
+}
+
+bool KernelTable::can_depend(int i, int device) const {
+  return loaded(i, device).can_depend.load(std::memory_order_relaxed);
 }
 
 Problem KernelTable::launch(int i, const LaunchPlan& plan, void* params, void* stream) {
   const Kernel kernel = at_(i);
-  Problem problem;
-  if (kernel.function == nullptr) {
+  if (!is_loaded(i, plan.device)) {
     misses_.fetch_add(1, std::memory_order_relaxed);
-    problem.report(GOLDENRULE_GPU_UNSUPPORTED, "arguments", "a kernel in the dispatch table",
-                   "none");
+    Problem problem;
+    problem.report(GOLDENRULE_GPU_UNSUPPORTED, "arguments",
+                   "a kernel in the dispatch table with code for this device", "none");
     return problem;
   }
-  State& state = states_[place(i)];
-  cudaLaunchAttribute dependent{};
-  dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  dependent.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(plan.blocks);
-  config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
-  config.dynamicSmemBytes =
-      static_cast<std::size_t>(state.shared_bytes.load(std::memory_order_relaxed));
-  config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &dependent;
-  config.numAttrs = plan.dependent ? 1 : 0;
+  const Loaded& state = loaded(i, plan.device);
   void* arguments[] = {params};
-  problem = cuda_problem(cudaLaunchKernelExC(&config, kernel.function, arguments), "launch");
-  if (problem.ok()) state.hits.fetch_add(1, std::memory_order_relaxed);
+  const Grid grid{
+      .blocks = plan.blocks,
+      .threads = static_cast<unsigned>(kernel.threads),
+      .shared_bytes = static_cast<unsigned>(state.shared_bytes.load(std::memory_order_relaxed)),
+      .dependent = plan.dependent && can_depend(i, plan.device)};
+  Problem problem = launch_kernel(kernel.function, grid, arguments, stream);
+  if (problem.ok()) hits_[place(i)].fetch_add(1, std::memory_order_relaxed);
   return problem;
 }
 
 std::uint64_t KernelTable::hits(int i) const {
-  return states_[place(i)].hits.load(std::memory_order_relaxed);
+  return hits_[place(i)].load(std::memory_order_relaxed);
 }
 
 }  // namespace goldenrule::gpu

@@ -11,7 +11,7 @@
 #include "gpu/launch/check_args.hpp"
 #include "gpu/launch/check_tensors.hpp"
 #include "gpu/launch/device.hpp"
-#include "gpu/launch/guard.hpp"
+#include "gpu/launch/versioned_args.hpp"
 
 namespace goldenrule::gpu {
 
@@ -148,23 +148,25 @@ void pack_states(const typename Group::Args& a, const TensorStrides<Group>& stri
 /// A call that passed all checks, of the arguments and then of the current device.
 template <class Group>
 struct CheckedCall {
+  typename Group::Args args;        ///< of this version, whatever the caller's is
   typename Group::Params params{};  ///< but for what depends on the kernel and the device
   Device device;
 };
 
 template <class Group>
-[[nodiscard]] Problem check_call(const typename Group::Args* args, CheckedCall<Group>& call) {
-  if (args == nullptr) return null_problem("args");
-  Problem problem = check_scalars<Group>(*args);
+[[nodiscard]] Problem check_call(const typename Group::Args* given, CheckedCall<Group>& call) {
+  const typename Group::Args& args = call.args;
+  Problem problem = take_args<Group>(given, call.args);
+  if (problem.ok()) problem = check_scalars<Group>(args);
   if (!problem.ok()) return problem;
   TensorStrides<Group> strides;
-  problem = check_tensors<Group>(*args, strides);
+  problem = check_tensors<Group>(args, strides);
   if (!problem.ok()) return problem;
-  pack_heads<Group>(*args, call.params);
-  pack_tokens<Group>(*args, strides, call.params);
-  pack_rules<Group>(*args, strides, call.params);
-  pack_states<Group>(*args, strides, call.params);
-  Group::pack_rest(*args, strides, call.params);
+  pack_heads<Group>(args, call.params);
+  pack_tokens<Group>(args, strides, call.params);
+  pack_rules<Group>(args, strides, call.params);
+  pack_states<Group>(args, strides, call.params);
+  Group::pack_rest(args, strides, call.params);
   return current_device(call.device);
 }
 

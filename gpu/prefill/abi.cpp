@@ -17,16 +17,14 @@ Problem check_and_launch(const Args* args) {
   CheckedCall<Group> call;
   Problem problem = check_call(args, call);
   // Without a sequence nothing is written; with one of no tokens its state may move.
-  if (!problem.ok() || args->N == 0) return problem;
+  if (!problem.ok() || call.args.N == 0) return problem;
   problem = kernels().prepare(call.device);
   if (!problem.ok()) return problem;
   const Variant& variant = select(call.params, call.device);
-  const bool wanted = (args->flags & GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH) != 0;
-  // Only the code for 9.0 waits for the kernel in front; other devices run that of compute_80.
   Launch launch{.params = call.params,
                 .device = call.device,
-                .stream = args->stream,
-                .dependent = wanted && call.device.capability == 90,
+                .stream = call.args.stream,
+                .dependent = (call.args.flags & GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH) != 0,
                 .first = first_kernel(variant)};
   return variant.launch(launch);
 }
@@ -36,8 +34,7 @@ Problem check_on_device(const Args* args, goldenrule_gpu_prefill_report* device_
   CheckedCall<Group> call;
   Problem problem = check_call(args, call);
   if (!problem.ok()) return problem;
-  return cuda_problem(
-      launch_check(call.params, device_report, static_cast<cudaStream_t>(args->stream)), "launch");
+  return launch_check(call.params, device_report, call.args.stream);
 }
 
 }  // namespace
@@ -48,8 +45,8 @@ namespace prefill = goldenrule::gpu::prefill;
 
 extern "C" {
 
-void goldenrule_gpu_prefill_defaults(goldenrule_gpu_prefill_args* args) {
-  if (args != nullptr) goldenrule::gpu::set_defaults<prefill::Group>(*args);
+void goldenrule_gpu_prefill_defaults(goldenrule_gpu_prefill_args* args, size_t struct_size) {
+  goldenrule::gpu::give_defaults<prefill::Group>(args, struct_size);
 }
 
 const char* goldenrule_gpu_prefill_fields(void) { return prefill::kDescription.text; }
@@ -65,8 +62,10 @@ goldenrule_gpu_status goldenrule_gpu_prefill_validate(const goldenrule_gpu_prefi
 size_t goldenrule_gpu_prefill_workspace_size(const goldenrule_gpu_prefill_args* args) {
   std::size_t size = 0;
   const auto ask = [&] {
-    if (args != nullptr) size = prefill::workspace_size(*args);
-    return goldenrule::gpu::Problem{};
+    goldenrule_gpu_prefill_args known;
+    goldenrule::gpu::Problem problem = goldenrule::gpu::take_args<prefill::Group>(args, known);
+    if (problem.ok()) size = prefill::workspace_size(known);
+    return problem;
   };
   return guarded(nullptr, 0, ask) == GOLDENRULE_GPU_OK ? size : 0;
 }

@@ -68,8 +68,8 @@ inline constexpr TensorField<Args> kTensors[] = {
      3,
      {kCheckpoint, kValueHead, kOuter, kInner}},
     {FIELD(cu_seqlens), kIndex, kRead, kAlways, 1, {kBound}},
-    {FIELD(state_indices), kIndex, kRead, kOptional, 1, {kSequence}},
-    {FIELD(output_state_indices), kIndex, kRead, kOptional, 1, {kSequence}},
+    {FIELD(state_indices), kRowIndex, kRead, kOptional, 1, {kSequence}},
+    {FIELD(output_state_indices), kRowIndex, kRead, kOptional, 1, {kSequence}},
     {FIELD(cu_checkpoints), kIndex, kRead, kCheckpoints, 1, {kBound}},
     {FIELD(checkpoint_offsets), kIndex, kRead, kOptional, 1, {kCheckpoint}},
     {FIELD(start_positions), kIndex, kRead, kNoOffsets, 1, {kSequence}},
@@ -88,6 +88,7 @@ struct Group {
   static constexpr Field<Args, std::uint64_t> kWorkspaceSize = FIELD(workspace_size);
   static constexpr Field<Args, void*> kWorkspace = FIELD(workspace);
   static constexpr Field<Args, void*> kStream = FIELD(stream);
+  static constexpr std::size_t kFirstSize = sizeof(Args);
   static constexpr std::uint32_t kKnownFlags = GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH |
                                                GOLDENRULE_GPU_FLAG_PRECISE |
                                                GOLDENRULE_GPU_FLAG_NEVER_SPLIT;

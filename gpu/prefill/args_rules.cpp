@@ -32,10 +32,12 @@ void check_workspace(const Args& a, Problem& problem) {
   constexpr std::uintptr_t kAlignment = 256;
   const std::size_t needed = workspace_size(a);
   if (needed == 0) return;
-  const std::string bytes = std::to_string(needed) + " bytes";
-  if (a.workspace == nullptr) problem.invalid("workspace", "a device pointer to " + bytes, "NULL");
+  const auto bytes = [&] { return std::to_string(needed) + " bytes"; };
+  if (a.workspace == nullptr) {
+    problem.invalid("workspace", "a device pointer to " + bytes(), "NULL");
+  }
   if (a.workspace_size < needed) {
-    problem.invalid("workspace_size", "at least " + bytes, std::to_string(a.workspace_size));
+    problem.invalid("workspace_size", "at least " + bytes(), std::to_string(a.workspace_size));
   }
   if (const auto rest = reinterpret_cast<std::uintptr_t>(a.workspace) % kAlignment; rest != 0) {
     problem.invalid("workspace", "alignment to " + std::to_string(kAlignment) + " bytes",
@@ -97,6 +99,8 @@ void Group::pack_rest(const Args& a, const TensorStrides<Group>& strides, Params
   p.checkpoint_rows = narrow(a.checkpoint_rows);
   p.checkpoint_every = a.checkpoint_every;
   p.checkpoints_before = a.checkpoint_form == GOLDENRULE_GPU_CHECKPOINTS_BEFORE;
+  p.start_step = narrow(strides[&Args::state_indices][0]);
+  p.output_step = narrow(strides[&Args::output_state_indices][0]);
   p.cu_seqlens = a.cu_seqlens.data;
   p.wide_seqlens = is_wide(a.cu_seqlens);
   p.cu_checkpoints = a.cu_checkpoints.data;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/common/complaints.cuh"
+#include "gpu/groups.hpp"
+#include "gpu/launch/guard.hpp"
 #include "gpu/prefill/check_sequences.hpp"
 #include "gpu/prefill/checkpoints.cuh"
 
@@ -10,7 +12,7 @@ constexpr int kThreads = 256;
 
 enum Complaint : int { kStart, kOutput, kTwice, kReadAfterWrite, kBound, kOrder, kComplaints };
 
-__device__ bool strange(const Params& p, const void* slots, bool wide, int n) {
+__device__ bool strange(const Params& p, const void* slots, bool wide, int64_t n) {
   if (slots == nullptr) return false;
   const int64_t slot = load_index(slots, wide, n);
   return slot != p.pad_slot && (slot < 0 || slot >= p.slots);
@@ -44,8 +46,10 @@ __device__ void check_checkpoints(const Params& p, int n, Tally& tally) {
 }
 
 __device__ void check_sequence(const Params& p, int n, Tally* tallies) {
-  if (strange(p, p.state_indices, p.wide_start, n)) complain(tallies[kStart], n);
-  if (strange(p, p.output_state_indices, p.wide_output, n)) complain(tallies[kOutput], n);
+  if (strange(p, p.state_indices, p.wide_start, int64_t{n} * p.start_step))
+    complain(tallies[kStart], n);
+  if (strange(p, p.output_state_indices, p.wide_output, int64_t{n} * p.output_step))
+    complain(tallies[kOutput], n);
   if (!in_order(p.cu_seqlens, p.wide_seqlens, n, p.total)) complain(tallies[kBound], n);
   if (p.checkpoints.data != nullptr) check_checkpoints(p, n, tallies[kOrder]);
   const int64_t start = start_slot(p, n);
@@ -77,10 +81,15 @@ __global__ void check_kernel(const __grid_constant__ Params p,
 
 }  // namespace
 
-cudaError_t launch_check(const Params& params, goldenrule_gpu_prefill_report* report,
-                         cudaStream_t stream) {
-  check_kernel<<<1, kThreads, 0, stream>>>(params, report);
-  return cudaGetLastError();
+const void* check_function() { return reinterpret_cast<const void*>(&check_kernel); }
+
+Problem launch_check(const Params& params, goldenrule_gpu_prefill_report* report, void* stream) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(1);
+  config.blockDim = dim3(kThreads);
+  config.stream = static_cast<cudaStream_t>(stream);
+  // The error of this launch: cudaGetLastError would return, and clear, what another has left.
+  return cuda_problem(cudaLaunchKernelEx(&config, check_kernel, params, report), "launch");
 }
 
 }  // namespace goldenrule::gpu::prefill

@@ -30,6 +30,7 @@ struct Params {
   int64_t pad_slot;
   const void* state_indices;
   const void* output_state_indices;
+  int32_t start_step, output_step;  // their strides, in elements
   const void* cu_checkpoints;
   const void* checkpoint_offsets;
   const void* start_positions;

@@ -20,14 +20,15 @@ __device__ __forceinline__ Span tokens_of(const Params& p, int n) {
 /// whatever the pad slot is. Nothing is read from it where p.state.data is null.
 __device__ __forceinline__ int64_t start_slot(const Params& p, int n) {
   if (p.state_indices == nullptr) return n;
-  return checked_slot(p, load_index(p.state_indices, p.wide_start, n));
+  return checked_slot(p, load_index(p.state_indices, p.wide_start, int64_t{n} * p.start_step));
 }
 
 /// Where the final state goes, in p.final_state; kNoSlot: nowhere. `start` is that of start_slot.
 __device__ __forceinline__ int64_t final_slot(const Params& p, int n, int64_t start) {
   if (p.disable_state_update != 0 || start == kNoSlot) return kNoSlot;
   if (p.output_state_indices == nullptr) return start;
-  return checked_slot(p, load_index(p.output_state_indices, p.wide_output, n));
+  return checked_slot(
+      p, load_index(p.output_state_indices, p.wide_output, int64_t{n} * p.output_step));
 }
 
 /// The query/key head of value head hv.

@@ -18,6 +18,14 @@ Kernel kernel_at(int i) {
   return {};
 }
 
+bool is_loaded(const Variant& variant, const Device& device) {
+  const int first = first_kernel(variant);
+  for (int i = first; i < first + variant.kernels; ++i) {
+    if (!kernels().is_loaded(i, device.id)) return false;
+  }
+  return true;
+}
+
 int count_kernels() {
   int count = 0;
   for (const Variant* variant : kVariants) count += variant->kernels;
@@ -27,13 +35,15 @@ int count_kernels() {
 }  // namespace
 
 Problem Launch::kernel(int i, std::int64_t blocks, void* argument, bool is_dependent) const {
-  const LaunchPlan plan{.blocks = static_cast<unsigned>(blocks), .dependent = is_dependent};
+  const LaunchPlan plan{
+      .device = device.id, .blocks = static_cast<unsigned>(blocks), .dependent = is_dependent};
   return kernels().launch(first + i, plan, argument, stream);
 }
 
 const Variant& select(const Params& params, const Device& device) {
-  return **std::find_if(std::begin(kVariants), std::prev(std::end(kVariants)),
-                        [&](const Variant* v) { return v->serves(params, device); });
+  return **std::find_if(
+      std::begin(kVariants), std::prev(std::end(kVariants)),
+      [&](const Variant* v) { return v->serves(params, device) && is_loaded(*v, device); });
 }
 
 std::size_t workspace_size(const Args& args) {

@@ -62,7 +62,7 @@ inline constexpr const Variant* kVariants[] = {
     &kGeneral,
 };
 
-/// The variant that serves a call.
+/// The variant that serves a call on a device for which kernels() is prepared.
 [[nodiscard]] const Variant& select(const Params& params, const Device& device);
 
 /// The most that any variant asks for; 0 for arguments of which one is refused by itself.

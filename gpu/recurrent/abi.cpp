@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The C entry points of the recurrent call. Nothing here allocates device memory or waits.
-#include <cuda_runtime_api.h>
-
 #include "gpu/launch/describe.hpp"
 #include "gpu/launch/guard.hpp"
 #include "gpu/recurrent/check_indices.hpp"
@@ -18,7 +16,7 @@ Problem check_and_launch(const Args* args) {
   ResolvedCall call;
   Problem problem = resolve(args, call);
   if (!problem.ok() || call.plan.blocks == 0) return problem;
-  return kernels().launch(call.entry, call.plan, &call.params, args->stream);
+  return kernels().launch(call.entry, call.plan, &call.params, call.stream);
 }
 
 Problem check_slots(const Args* args, goldenrule_gpu_index_report* device_report) {
@@ -26,11 +24,9 @@ Problem check_slots(const Args* args, goldenrule_gpu_index_report* device_report
   CheckedCall<Group> call;
   Problem problem = check_call(args, call);
   if (!problem.ok()) return problem;
-  const bool in_place =
-      args->final_state.data == nullptr || args->final_state.data == args->state.data;
-  return cuda_problem(launch_check(call.params, static_cast<int>(args->B), in_place, device_report,
-                                   static_cast<cudaStream_t>(args->stream)),
-                      "launch");
+  const Args& a = call.args;
+  const bool in_place = a.final_state.data == nullptr || a.final_state.data == a.state.data;
+  return launch_check(call.params, static_cast<int>(a.B), in_place, device_report, a.stream);
 }
 
 }  // namespace
@@ -41,8 +37,8 @@ namespace recurrent = goldenrule::gpu::recurrent;
 
 extern "C" {
 
-void goldenrule_gpu_recurrent_defaults(goldenrule_gpu_recurrent_args* args) {
-  if (args != nullptr) goldenrule::gpu::set_defaults<recurrent::Group>(*args);
+void goldenrule_gpu_recurrent_defaults(goldenrule_gpu_recurrent_args* args, size_t struct_size) {
+  goldenrule::gpu::give_defaults<recurrent::Group>(args, struct_size);
 }
 
 const char* goldenrule_gpu_recurrent_fields(void) { return recurrent::kDescription.text; }

@@ -56,7 +56,7 @@ inline constexpr TensorField<Args> kTensors[] = {
     {FIELD(A_log), kFloat, kRead, kRate, 1, {kGateHead}},
     {FIELD(dt_bias), kFloat, kRead, kBias, 1, {kGateHead, kChannel}},
     {FIELD(beta), kFloat, kRead, kAlways, 3, {kRow, kToken, kValueHead}},
-    {FIELD(o), kFloat, kWritten, kAlways, 3, {kRow, kToken, kValueHead, kValue}},
+    {FIELD(o), kFloat, kWritten, kOutput, 3, {kRow, kToken, kValueHead, kValue}},
     {FIELD(state), kState, kWritten, kAlways, 3, {kSlot, kValueHead, kOuter, kInner}},
     {FIELD(final_state), kState, kWritten, kOptional, 3, {kSlot, kValueHead, kOuter, kInner}},
     {FIELD(intermediate_states),
@@ -65,11 +65,11 @@ inline constexpr TensorField<Args> kTensors[] = {
      kOptional,
      4,
      {kRow, kStep, kValueHead, kOuter, kInner}},
-    {FIELD(state_indices), kIndex, kRead, kOwnSlots, 1, {kRow}},
-    {FIELD(output_state_indices), kIndex, kRead, kOwnSlots, 1, {kRow}},
+    {FIELD(state_indices), kRowIndex, kRead, kOptional, 1, {kRow}},
+    {FIELD(output_state_indices), kRowIndex, kRead, kOwnSlots, 1, {kRow}},
     {FIELD(ssm_state_indices), kIndex, kRead, kOptional, 2, {kRow, kToken}},
-    {FIELD(num_accepted_tokens), kIndex, kRead, kScatterOnly, 1, {kRow}},
-    {FIELD(accepted_tokens), kIndex, kRead, kOwnSlots, 1, {kRow}},
+    {FIELD(num_accepted_tokens), kRowIndex, kRead, kScatterOnly, 1, {kRow}},
+    {FIELD(accepted_tokens), kRowIndex, kRead, kOwnSlots, 1, {kRow}},
 };
 
 struct Group {
@@ -84,8 +84,12 @@ struct Group {
   static constexpr Field<Args, std::uint32_t> kFlags = FIELD(flags);
   static constexpr Field<Args, std::int32_t> kReserved = FIELD(reserved);
   static constexpr Field<Args, void*> kStream = FIELD(stream);
-  static constexpr std::uint32_t kKnownFlags = GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH;
-  static constexpr const char* kFlagNames = "GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH";
+  static constexpr std::size_t kFirstSize = sizeof(Args);
+  static constexpr std::uint32_t kKnownFlags = GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH |
+                                               GOLDENRULE_GPU_FLAG_TRIGGER_EARLY |
+                                               GOLDENRULE_GPU_FLAG_NO_OUTPUT;
+  static constexpr const char* kFlagNames =
+      "GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH, .._TRIGGER_EARLY and .._NO_OUTPUT";
   static constexpr int kTokenAxes = 2;
 
   static std::int64_t extent_of(const Args& a, Axis axis);

@@ -22,12 +22,22 @@ std::int64_t Group::extent_of(const Args& a, Axis axis) {
 
 NeedAndWhy Group::need_of(const Args& a, Presence presence) {
   const bool scatter = a.ssm_state_indices.data != nullptr;
-  if (presence == Presence::kOwnSlots) {
-    return {scatter ? Need::kForbidden : Need::kOptional,
-            " (ssm_state_indices already names every slot)"};
+  switch (presence) {
+    case Presence::kOutput: {
+      const bool none = (a.flags & GOLDENRULE_GPU_FLAG_NO_OUTPUT) != 0;
+      return {none ? Need::kForbidden : Need::kRequired, none ? " (flag NO_OUTPUT)" : ""};
+    }
+    case Presence::kOwnSlots:
+      return {scatter ? Need::kForbidden : Need::kOptional,
+              " (ssm_state_indices already names every slot that is written)"};
+    default: {
+      const bool counted = scatter && a.state_indices.data == nullptr;
+      return {counted ? Need::kRequired : Need::kForbidden,
+              counted   ? " (ssm_state_indices without state_indices)"
+              : scatter ? " (state_indices already names the start slots)"
+                        : " (no ssm_state_indices)"};
+    }
   }
-  return {scatter ? Need::kRequired : Need::kForbidden,
-          scatter ? " (beside ssm_state_indices)" : " (no ssm_state_indices)"};
 }
 
 void Group::check_sizes(const Args& a, Problem& problem) {
@@ -45,12 +55,17 @@ void Group::check_sizes(const Args& a, Problem& problem) {
 }
 
 void Group::pack_rest(const Args& a, const TensorStrides<Group>& strides, Params& p) {
+  const auto step = [&](Tensor Args::*member) { return narrow(strides[member][0]); };
   const Strides& m = strides[&Args::intermediate_states];
   p.intermediate = state_view(a.intermediate_states, m[0], m[2], m[3]);
   p.intermediate_token = m[1];
   p.vector_state =
       p.vector_state && by_vectors(p.intermediate, p.intermediate_token, a.state.dtype);
   p.dense_heads = p.dense_heads && is_dense(a, p.intermediate);
+  p.start_step = step(&Args::state_indices);
+  p.output_step = step(&Args::output_state_indices);
+  p.num_accepted_step = step(&Args::num_accepted_tokens);
+  p.accepted_step = step(&Args::accepted_tokens);
   p.accepted_tokens = a.accepted_tokens.data;
   p.wide_accepted = is_wide(a.accepted_tokens);
   p.num_accepted_tokens = a.num_accepted_tokens.data;

@@ -14,9 +14,10 @@ struct BlockPlace {
   int row0;  // first value row of the block
 };
 
-/// o = 0 for all tokens of the block's rows.
+/// o = 0 for all tokens of the block's rows, where it is wanted.
 template <class C>
 __device__ __forceinline__ void write_zeros(const Params& p, BlockPlace at) {
+  if (p.o.data == nullptr) return;
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < p.T * C::kBlockRows; i += C::kThreads) {
     const int row = at.row0 + i % C::kBlockRows;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include "gpu/goldenrule_gpu.h"
+#include "gpu/launch/problem.hpp"
 #include "gpu/recurrent/params.hpp"
 
 namespace goldenrule::gpu::recurrent {
 
 /// Launches the checking kernel over the slots and counts of `params`; one block, quadratic in
 /// B * T, for debugging. `in_place`: final_state is state.
-cudaError_t launch_check(const Params& params, int B, bool in_place,
-                         goldenrule_gpu_index_report* report, cudaStream_t stream);
+[[nodiscard]] Problem launch_check(const Params& params, int B, bool in_place,
+                                   goldenrule_gpu_index_report* report, void* stream);
 
 }  // namespace goldenrule::gpu::recurrent

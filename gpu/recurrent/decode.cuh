@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
 
   prefetch_first_wave<C>(p, at);
   ptx::wait_for_dependencies();
-  ptx::launch_dependents();
+  if (p.triggers != 0) ptx::launch_dependents();
 
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
   SharedToken<C> token(storage, thread);
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
         }
       }
     }
-    if (owner.half == 1 && owner.first) {
+    if (owner.half == 1 && owner.first && p.o.data != nullptr) {
       const int row = warp_row0 + C::row(kChunk * C::kTileRows + owner.row, thread.lv);
       store_element(o_row + row * element_size(p.o_type), p.o_type, fmaf(qk, own, y));
     }

@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   const int row0 = warp_row0 + C::kLaneRows * lane.g;
   prefetch_first_wave<C>(p, at);
   ptx::wait_for_dependencies();
-  ptx::launch_dependents();
+  if (p.triggers != 0) ptx::launch_dependents();
 
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
   MtpTokens<C> tokens;
@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
 #pragma unroll
   for (int c = 0; c < 2; ++c) {
     const int token = 2 * lane.t + c;
-    if (token < p.T) {
+    if (token < p.T && p.o.data != nullptr) {
       const float column[4] = {y[0][c], y[1][c], y[C::kLaneRows - 2][c], y[C::kLaneRows - 1][c]};
       const int size = element_size(p.o_type);
       store_some<C::kLaneRows>(token_row(p.o, at.b, token, at.hv) + row0 * size, p.o_type,

@@ -29,17 +29,20 @@ struct Params {
   const void* ssm_state_indices;
   const void* num_accepted_tokens;
   const void* accepted_tokens;
-  int32_t ssm_row;  // strides of ssm_state_indices
-  int32_t ssm_token;
+  int32_t start_step, output_step;  // strides of the lists, in elements
+  int32_t ssm_row, ssm_token;
+  int32_t num_accepted_step, accepted_step;
   uint8_t wide_start, wide_output, wide_ssm, wide_num_accepted, wide_accepted;
   uint8_t disable_state_update;
   uint8_t tiled_heads;
   uint8_t gate_by_qk_head;
   uint8_t dependent;      // launched while the kernel in front may still run
+  uint8_t triggers;       // lets the next kernel begin at once
   uint8_t prefetch_next;  // each block asks for the states of the block one wave on
   StateView state;
   // The tokens.
-  TokenView q, k, v, gate, beta, o;
+  TokenView q, k, v, gate, beta;
+  TokenView o;  // no data: not wanted
   const void* A_log;
   const void* dt_bias;
   uint32_t A_log_stride, dt_bias_stride;  // in bytes

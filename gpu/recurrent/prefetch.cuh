@@ -54,9 +54,11 @@ __device__ __forceinline__ void prefetch_first_wave(const Params& p, BlockPlace 
   if (p.dependent == 0 || static_cast<int>(blockIdx.x) >= p.wave) return;
   prefetch_tokens<C>(p, at);
   int64_t slot = at.b;
-  if (p.ssm_state_indices != nullptr) return;  // two more reads away
   if (p.state_indices != nullptr) {
-    slot = checked_slot(p, ptx::load_relaxed_index(p.state_indices, p.wide_start, at.b));
+    const int64_t from = int64_t{at.b} * p.start_step;
+    slot = checked_slot(p, ptx::load_relaxed_index(p.state_indices, p.wide_start, from));
+  } else if (p.ssm_state_indices != nullptr) {
+    return;  // two more reads away
   }
   if (slot != kNoSlot) prefetch_states<C>(p, at, slot);
 }
@@ -67,10 +69,11 @@ template <class C>
 class NextWave {
  public:
   __device__ __forceinline__ void request(const Params& p) {
-    const int tile = static_cast<int>(blockIdx.x) + p.wave;
-    asks_ = C::kExact && p.prefetch_next != 0 && tile < static_cast<int>(gridDim.x);
+    // Unsigned: the last of 2^31 blocks and a wave on are beyond an int.
+    const unsigned tile = blockIdx.x + static_cast<unsigned>(p.wave);
+    asks_ = C::kExact && p.prefetch_next != 0 && tile < gridDim.x;
     if (!asks_) return;
-    at_ = place_of<C>(p, tile);
+    at_ = place_of<C>(p, static_cast<int>(tile));
     slot_bits_ = request_start_slot(p, at_.b);
   }
   __device__ __forceinline__ void prefetch(const Params& p) const {

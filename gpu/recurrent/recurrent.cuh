@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   const int warp_row0 = at.row0 + thread.warp * C::kWarpRows;
   prefetch_first_wave<C>(p, at);
   ptx::wait_for_dependencies();
-  ptx::launch_dependents();
+  if (p.triggers != 0) ptx::launch_dependents();
 
   const uint2 start_bits = request_start_slot(p, at.b);
   Tokens<C> prepared;

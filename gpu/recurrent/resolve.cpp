@@ -6,12 +6,15 @@
 namespace goldenrule::gpu::recurrent {
 namespace {
 
-/// B = 0 has no effect, T = 0 only where a state moves elsewhere.
+/// B = 0 has no effect, T = 0 only where a state moves elsewhere, and a call that is to write
+/// nothing has none.
 bool has_effect(const Args& args) {
+  const bool updates = args.disable_state_update == 0;
   if (args.B == 0) return false;
-  if (args.T > 0) return true;
-  return args.disable_state_update == 0 &&
-         (args.final_state.data != nullptr || args.output_state_indices.data != nullptr);
+  if (args.T > 0) {
+    return updates || args.o.data != nullptr || args.intermediate_states.data != nullptr;
+  }
+  return updates && (args.final_state.data != nullptr || args.output_state_indices.data != nullptr);
 }
 
 /// Decode is bound by the memory, so the next wave's states are asked for ahead; but they must not
@@ -25,24 +28,29 @@ bool prefetches_next(const Params& params, const Entry& entry) {
 
 }  // namespace
 
-Problem resolve(const Args* args, ResolvedCall& call) {
+Problem resolve(const Args* given, ResolvedCall& call) {
   CheckedCall<Group> checked;
-  Problem problem = check_call(args, checked);
-  if (!problem.ok() || !has_effect(*args)) return problem;
+  Problem problem = check_call(given, checked);
+  const Args& args = checked.args;
+  if (!problem.ok() || !has_effect(args)) return problem;
   problem = kernels().prepare(checked.device);
   if (!problem.ok()) return problem;
   const int multiprocessors = checked.device.multiprocessors;
   Params& p = checked.params;
-  call.entry = table_index(select(p, {.rows = args->B, .multiprocessors = multiprocessors}));
+  call.entry = table_index(select(p, {.rows = args.B, .multiprocessors = multiprocessors}));
   const Entry& entry = table_entry(call.entry);
-  const bool wanted = (args->flags & GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH) != 0;
-  call.plan.dependent = wanted && checked.device.capability >= 90;
+  const int device = checked.device.id;
+  const bool wanted = (args.flags & GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH) != 0;
+  call.plan.device = device;
+  call.plan.dependent = wanted && kernels().can_depend(call.entry, device);
   p.tiles = (p.V + entry.rows - 1) / entry.rows;
   p.by_tiles = Divisor::of(p.tiles);
-  p.wave = kernels().resident_blocks(call.entry) * multiprocessors;
+  p.wave = kernels().resident_blocks(call.entry, device) * multiprocessors;
   p.prefetch_next = prefetches_next(p, entry) ? 1 : 0;
   p.dependent = call.plan.dependent ? 1 : 0;
-  call.plan.blocks = static_cast<unsigned>(args->B * args->HV * p.tiles);
+  p.triggers = (args.flags & GOLDENRULE_GPU_FLAG_TRIGGER_EARLY) != 0 ? 1 : 0;
+  call.plan.blocks = static_cast<unsigned>(args.B * args.HV * p.tiles);
+  call.stream = args.stream;
   call.params = p;
   return problem;
 }

@@ -13,9 +13,10 @@ namespace goldenrule::gpu::recurrent {
 struct ResolvedCall {
   Params params;
   int entry = 0;
+  void* stream = nullptr;
   LaunchPlan plan;  ///< no blocks: the call has no effect (B = 0; T = 0 and no state moves)
 };
 /// Loads the kernels of the device if nobody has yet.
-[[nodiscard]] Problem resolve(const Args* args, ResolvedCall& call);
+[[nodiscard]] Problem resolve(const Args* given, ResolvedCall& call);
 
 }  // namespace goldenrule::gpu::recurrent

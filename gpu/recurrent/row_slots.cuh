@@ -22,13 +22,15 @@ __device__ __forceinline__ int64_t ssm_slot(const Params& p, int b, int64_t t) {
   return checked_slot(p, load_index(p.ssm_state_indices, p.wide_ssm, at));
 }
 
-/// kNoSlot: the row is padded. Without indices the slot is b, whatever the pad slot is.
+/// kNoSlot: the row is padded. Without indices the slot is b, whatever the pad slot is; in the
+/// scatter form that of the last accepted token, unless state_indices names it.
 __device__ __forceinline__ int64_t start_slot(const Params& p, int b, uint2 requested) {
   if (p.state_indices != nullptr) {
     return checked_slot(p, index_from_bits(requested, p.wide_start));
   }
   if (p.ssm_state_indices != nullptr) {
-    const int64_t n = load_index(p.num_accepted_tokens, p.wide_num_accepted, b);
+    const int64_t n =
+        load_index(p.num_accepted_tokens, p.wide_num_accepted, int64_t{b} * p.num_accepted_step);
     return n >= 1 && n <= p.T ? ssm_slot(p, b, n - 1) : kNoSlot;
   }
   return b;
@@ -53,9 +55,11 @@ __device__ __forceinline__ FinalWrite final_write(const Params& p, int b, int64_
   int64_t slot = start;
   int64_t after = p.T;
   if (p.output_state_indices != nullptr) {
-    slot = checked_slot(p, load_index(p.output_state_indices, p.wide_output, b));
+    slot = checked_slot(
+        p, load_index(p.output_state_indices, p.wide_output, int64_t{b} * p.output_step));
   }
-  if (p.accepted_tokens != nullptr) after = load_index(p.accepted_tokens, p.wide_accepted, b);
+  if (p.accepted_tokens != nullptr)
+    after = load_index(p.accepted_tokens, p.wide_accepted, int64_t{b} * p.accepted_step);
   if (slot == kNoSlot || after < 0 || after > p.T) return {kNoSlot, kNever};
   return {slot, static_cast<int>(after)};
 }

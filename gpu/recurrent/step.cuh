@@ -147,7 +147,8 @@ __device__ __forceinline__ void solve(const P& p, BlockPlace at, ThreadPlace thr
     }
   }
   __syncwarp();  // all lanes have read v
-  const bool stores_o = owner.half == 1 && owner.first && (C::kExact || at.row0 + row < p.V);
+  const bool stores_o =
+      owner.half == 1 && owner.first && (C::kExact || at.row0 + row < p.V) && p.o.data != nullptr;
 #pragma unroll
   for (int t = 0; t < C::kTokensPerRound; ++t) {
     if (t >= count) break;

@@ -208,7 +208,7 @@ class ContractReader {
       fail(ErrorKind::kType, "chunk", "an integer", value.type_name());
     const auto tokens = value.get<std::int64_t>();
     if (tokens < 0 || tokens > 4096) {
-      fail(ErrorKind::kValue, "chunk", "0 to 4096 tokens", std::to_string(tokens));
+      fail(ErrorKind::kValue, "chunk", "0 to 4096 tokens", value.dump());
     }
     return tokens;
   }

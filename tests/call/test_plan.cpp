@@ -138,6 +138,16 @@ TEST_CASE("plan: the scatter form starts at the last accepted token's slot") {
              {{0, 4, 2, false, {}}, {4, 4, 4, false, {}}, {8, 4, -1, true, {}}});
 }
 
+TEST_CASE("plan: the scatter form starts where state_indices says, if they are given") {
+  const Record r = with(
+      with(mtp(), "ssm_state_indices", integer_rows(3, {8, 1, 2, 3, 4, -1, 5, 6, -1, 7, 0, -1})),
+      "state_indices", integers({4, -1, 7}));
+  check_plan(r, false,
+             {{0, 4, 4, false, {{1, kFinal, 8}, {2, kFinal, 1}, {3, kFinal, 2}, {4, kFinal, 3}}},
+              {4, 4, -1, true, {}},
+              {8, 4, 7, false, {{2, kFinal, 7}, {3, kFinal, 0}}}});
+}
+
 TEST_CASE("plan: a disabled update leaves the pool alone and still shows the states") {
   const Record r = without_update(with(mtp(), "state_indices", integers({5, -1, 5})));
   const Plan plan = make_plan(r, true);

@@ -90,13 +90,36 @@ TEST_CASE("plan refuses: accepted counts") {
 }
 
 TEST_CASE("plan refuses: two ways at once to name the slots") {
-  for (const char* other : {"state_indices", "output_state_indices", "accepted_tokens"}) {
+  for (const char* other : {"output_state_indices", "accepted_tokens"}) {
     const Record both = with(scatter({0, 1, 2, 3, 4, 5, 6, 7, -1, -1, -1, -1}, {1, 1, 1}), other,
                              integers({0, 1, 2}));
     check_refused(
         [&] { (void)make_plan(both, false); },
         {ErrorKind::kSchema, "/inputs/" + std::string(other),
          "no dataset beside ssm_state_indices, which already names every slot", "a dataset"});
+  }
+}
+
+TEST_CASE("plan refuses: start slots of a scatter out of range, or counts beside them") {
+  Record from = scatter({0, 1, 2, 3, 4, 5, 6, 7, -1, -1, -1, -1}, {1, 1, 1});
+  from.inputs["state_indices"] = integers({0, 9, -1});
+  check_refused(
+      [&] { (void)make_plan(from, false); },
+      {ErrorKind::kSchema, "/inputs/num_accepted_tokens", "an input that mode 'mtp' reads",
+       "a dataset that would be ignored (mtp: with ssm_state_indices alone, the token "
+       "whose slot the row starts from)"});
+  from.inputs.erase("num_accepted_tokens");
+  check_value(from, "state_indices[1]", "a slot below 9 or the pad slot -1", "9");
+}
+
+TEST_CASE("plan refuses: a disabled update where no pool is updated") {
+  for (const bool from_state : {false, true}) {
+    Record r = prefill();
+    if (!from_state) r.inputs.erase("initial_state");
+    r.convention.disable_state_update = 1;
+    check_refused([&] { (void)make_plan(r, false); },
+                  {ErrorKind::kValue, "/convention/disable_state_update",
+                   "0 in a prefill without a pool", "1"});
   }
 }
 

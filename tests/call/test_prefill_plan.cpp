@@ -119,7 +119,8 @@ TEST_CASE("prefill plan refuses: slots as decode does") {
         (void)validate(with(prefill(), "output_state_indices", integers({0, 1, 2})));
       },
       {ErrorKind::kSchema, "/inputs/output_state_indices", "an input that mode 'prefill' reads",
-       "a dataset that would be ignored"});
+       "a dataset that would be ignored (optional (= state_indices), in prefill with "
+       "state_indices)"});
   Record no_pool = with(prefill(), "state_indices", integers({0, 1, 2}));
   check_refused([&] { (void)validate(no_pool); },
                 {ErrorKind::kSchema, "/inputs/initial_state", "a dataset of rank 4",
@@ -150,10 +151,12 @@ TEST_CASE("prefill plan refuses: checkpoints out of place") {
         (void)validate(with(prefill(), "cu_checkpoints", integers({0, 0, 0, 0})));
       },
       {ErrorKind::kSchema, "/inputs/cu_checkpoints", "an input that mode 'prefill' reads",
-       "a dataset that would be ignored"});
+       "a dataset that would be ignored (prefill: with checkpoint_offsets, where those of each "
+       "sequence begin and end)"});
   check_refused([] { (void)validate(with(mtp(), "checkpoint_offsets", integers({3}))); },
                 {ErrorKind::kSchema, "/inputs/checkpoint_offsets", "an input that mode 'mtp' reads",
-                 "a dataset that would be ignored"});
+                 "a dataset that would be ignored (prefill: optional, after how many tokens of its "
+                 "sequence each state is wanted)"});
 }
 
 TEST_CASE("prefill plan: where elements lie follows from the axes") {

@@ -328,25 +328,29 @@ TEST_CASE("validate: several tokens in decode are told before the state that is 
 }
 
 TEST_CASE("validate: inputs that the call would not read") {
-  const auto ignored = [](const std::string& name, const std::string& mode) {
+  const auto ignored = [](const std::string& name, const std::string& mode,
+                          const std::string& present = "") {
     return Refusal{ErrorKind::kSchema, "/inputs/" + name, "an input that mode '" + mode + "' reads",
-                   "a dataset that would be ignored"};
+                   "a dataset that would be ignored" + present};
   };
   check_rows({
       {"misspelt", with(mtp(), "state_indexes", integers({0, 1, 2})),
        ignored("state_indexes", "mtp")},
       {"other slots of a prefill without a pool",
        with(prefill(), "output_state_indices", integers({0, 1, 2})),
-       ignored("output_state_indices", "prefill")},
+       ignored("output_state_indices", "prefill",
+               " (optional (= state_indices), in prefill with state_indices)")},
       {"lengths of a decode", with(decode(), "cu_seqlens", integers({0, 1})),
-       ignored("cu_seqlens", "decode")},
+       ignored("cu_seqlens", "decode", " (prefill)")},
       {"accepted counts of a decode", with(decode(), "accepted_tokens", integers({1, 1, 1})),
-       ignored("accepted_tokens", "decode")},
+       ignored("accepted_tokens", "decode", " (mtp: optional (= T))")},
       {"scatter of a decode", with(decode(), "ssm_state_indices", integer_rows(3, {0, 1, 2})),
-       ignored("ssm_state_indices", "decode")},
+       ignored("ssm_state_indices", "decode",
+               " (mtp: optional, a slot per token, with num_accepted_tokens or state_indices)")},
       {"counts without the slots that they select",
        with(mtp(), "num_accepted_tokens", integers({1, 1, 1})),
-       ignored("num_accepted_tokens", "mtp")},
+       ignored("num_accepted_tokens", "mtp",
+               " (mtp: with ssm_state_indices alone, the token whose slot the row starts from)")},
   });
   // A caller may dump every gate input and let the convention choose.
   CHECK_NOTHROW((void)validate(with(mtp(), "g", floats({3, 4, 6}))));

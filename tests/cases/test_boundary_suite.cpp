@@ -113,7 +113,7 @@ TEST_CASE("boundary: slots") {
   for (std::size_t i = 0; i < EnumNames<SlotPattern>::kNames.size(); ++i) {
     const auto pattern = static_cast<SlotPattern>(i);
     const std::string name(name_of(pattern));
-    const bool scatter = pattern == SlotPattern::kScatter || pattern == SlotPattern::kScatterPadded;
+    const bool scatter = is_scatter(pattern);
     check_both(name + " mtp",
                [&](const Case& c) { return c.mode == Mode::kMtp && c.slots == pattern; });
     if (scatter) continue;
@@ -134,6 +134,9 @@ TEST_CASE("boundary: slots") {
   check_both("pad slot 0, scatter", [](const Case& c) {
     return c.convention.pad_slot == 0 && c.slots == SlotPattern::kScatterPadded;
   });
+  check_both("pad slot 0, scatter from start slots", [](const Case& c) {
+    return c.convention.pad_slot == 0 && c.slots == SlotPattern::kScatterFrom;
+  });
   check_both("accepted counts", [](const Case& c) {
     return c.accepted == AcceptedPattern::kMixed && c.B >= 3 && c.T >= 2;
   });
@@ -150,7 +153,7 @@ TEST_CASE("boundary: slots") {
 TEST_CASE("boundary: pools and states on the way of a prefill") {
   for (std::size_t i = 0; i < EnumNames<SlotPattern>::kNames.size(); ++i) {
     const auto pattern = static_cast<SlotPattern>(i);
-    if (pattern == SlotPattern::kScatter || pattern == SlotPattern::kScatterPadded) continue;
+    if (is_scatter(pattern)) continue;
     check_both(std::string(name_of(pattern)) + " prefill",
                [&](const Case& c) { return c.mode == Mode::kPrefill && c.slots == pattern; });
   }

@@ -88,6 +88,27 @@ TEST_CASE("the scatter form has a slot per token and drops some states where pad
   CHECK(dropped > 0);
 }
 
+TEST_CASE("a scatter with start slots: read from elsewhere, from a slot of the row's own, or not") {
+  for (const std::string pad : {"-1", "0"}) {
+    const call::Record record = record_of(mtp("slots=scatter_from pad_slot=" + pad));
+    CHECK_FALSE(record.inputs.contains("num_accepted_tokens"));
+    const auto slots = integers(record, "ssm_state_indices");
+    CHECK(std::set(slots.begin(), slots.end()).size() == 32);
+    const auto start = integers(record, "state_indices");
+    const call::Plan plan = call::make_plan(record, false);
+    for (std::size_t b = 0; b < start.size(); ++b) {
+      CHECK((start[b] == std::stoi(pad)) == (b % 3 == 2));
+      CHECK(plan.sequences[b].padded == (b % 3 == 2));
+      if (b % 3 == 2) continue;
+      const auto own = std::span(slots).subspan(b * 4, 4);
+      CHECK((std::ranges::find(own, start[b]) != own.end()) == (b % 2 == 1));
+      CHECK(std::ranges::count(slots, start[b]) == static_cast<std::ptrdiff_t>(b % 2));
+      CHECK(plan.sequences[b].start_block == start[b]);
+      CHECK(plan.sequences[b].snapshots.size() == 4);
+    }
+  }
+}
+
 TEST_CASE("accepted counts include none and all") {
   const auto counts = integers(record_of(mtp("accepted=mixed")), "accepted_tokens");
   CHECK(counts[0] == 0);

@@ -118,6 +118,8 @@ class CheckTest(CommandLineTest):
                          ("ideal", "claimed by the file"))
         (case,) = self.report(0, capture, "--contract", "recurrent_f32")["cases"]
         self.assertEqual((case["contract"], case["contract_origin"]), ("recurrent_f32", "given"))
+        result = self.assert_run(2, "check", capture, "--contract", "/nonexistent")
+        self.assertIn("/nonexistent: contract: expected a readable file, actual none", result.err)
         result = self.assert_run(2, "check", capture, "--contract", "flat_atol")
         self.assert_one_line(result.err, "recurrent_f32", "recurrent_bf16_state", "'flat_atol'")
         unknown = self.capture(DECODE, contract="mine")

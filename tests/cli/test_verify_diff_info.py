@@ -145,6 +145,22 @@ class DiffTest(CommandLineTest):
         result = self.assert_run(1, "diff", self.fixture(DECODE), wrong, "--contract", "ideal")
         self.assertIn("not among the outputs: final_state\n", result.out)
 
+    def test_checkpoints_of_which_there_are_none(self):
+        line = "op=gdn mode=prefill lens=5,9 H=1 HV=2 K=16 V=8 checkpoints=after every=64"
+        golden = self.fixture(line)
+        with h5py.File(golden) as file:
+            self.assertEqual(file["golden/checkpoints"].shape[0], 0)
+
+        def without(file):
+            del file["outputs/checkpoints"]
+
+        def spoil(file):
+            without(file)
+            next_value(file, "outputs/final_state", (1, 0, 2, 5))
+        for change, status in ((None, 0), (without, 0), (spoil, 1)):
+            self.assert_run(status, "diff", golden, self.capture(line, change),
+                            "--contract", "ideal")
+
     def test_other_inputs_or_conventions(self):
         golden = self.fixture(DECODE)
 

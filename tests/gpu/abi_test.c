@@ -10,7 +10,7 @@
 int main(void) {
   goldenrule_gpu_recurrent_args args;
   char message[256];
-  goldenrule_gpu_recurrent_defaults(&args);
+  goldenrule_gpu_recurrent_defaults(&args, sizeof args);
   args.K = 1000;
   args.V = args.H = args.HV = 1;
   if (goldenrule_gpu_recurrent_validate(&args, message, sizeof message) !=
@@ -22,7 +22,7 @@ int main(void) {
     return 1;
   }
   goldenrule_gpu_prefill_args prefill;
-  goldenrule_gpu_prefill_defaults(&prefill);
+  goldenrule_gpu_prefill_defaults(&prefill, sizeof prefill);
   prefill.V = prefill.H = prefill.HV = prefill.K = 1;
   prefill.flags = GOLDENRULE_GPU_FLAG_PRECISE | GOLDENRULE_GPU_FLAG_NEVER_SPLIT;
   prefill.N = -3;

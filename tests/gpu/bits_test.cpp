@@ -96,6 +96,7 @@ TEST_CASE("a row does not depend on the batch, nor on the alignment") {
                   // Off every alignment: the general kernel.
                   if (!by_matrices(record, c.call.T)) CHECK(same(one, {.shift = 1}) == "");
                   CHECK(same(one, {.dependent = 1}) == "");
+                  CHECK(same(one, {.dependent = 1, .trigger = 1}) == "");
                 });
 }
 
@@ -238,7 +239,7 @@ TEST_CASE("a replayed graph follows the slots and counts of the moment") {
   REQUIRE_GPU();
   for_each_case(
       "op=gdn mode=mtp B=4 T=3 H=2 HV=4 K=128 V=128 P=11 slots=permuted accepted=mixed separate=1 "
-      "dependent={0,1}",
+      "dependent={0,1} trigger={0,1}",
       [](const LiveCase& c, Record record) {
         LiveCall live(record, c.placement);
         const gpu::Stream stream = gpu::make_stream();

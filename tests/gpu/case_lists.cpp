@@ -44,20 +44,24 @@ op={gdn,kda} mode=mtp B=2 T=3 H=2 HV=4 K={128,100} V=128 state_layout={vk,kv} st
 op={gdn,kda} mode=mtp B={1,15,17,33,67} T={1,5} H=2 HV=4 K=128 V=128 state_layout={vk,kv} state={f32,bf16} slots=permuted index=i32 family=B999 kept=0
 )"},
     CaseList{"slots of one token", R"(
-op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={none,identity,permuted,padded,separate,separate_padded,scatter,scatter_padded} pad_slot={-1,0} kept=0
-op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={padded,separate_padded,scatter_padded} pad_slot={-1,0} stray=1 kept=0
+op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={none,identity,permuted,padded,separate,separate_padded,scatter,scatter_padded,scatter_from} pad_slot={-1,0} kept=0
+op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={padded,separate_padded,scatter_padded,scatter_from} pad_slot={-1,0} stray=1 kept=0
 # Two tiles and more for each block of the streaming kernel.
 op={gdn,kda} mode=mtp B=600 T=1 H=1 HV=1 K=128 V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded} kept=0
 op={gdn,kda} mode=mtp B=600 T=1 H=1 HV=1 K=128 V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={permuted,padded,separate} accepted=mixed separate=1 kept=0
 op={gdn,kda} mode=mtp B=600 T=1 H=1 HV=1 K=128 V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots=scatter_padded separate={0,1} stray=1 pad_slot=0 kept=0
 )"},
     CaseList{"slots of several tokens", R"(
-op=gdn mode=mtp B=5 T={4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={none,permuted,padded,separate,separate_padded,scatter,scatter_padded} pad_slot={-1,0} kept=0
-op=gdn mode=mtp B=5 T={4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={padded,separate_padded,scatter_padded} pad_slot={-1,0} stray=1 kept={0,1}
+op=gdn mode=mtp B=5 T={4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={none,permuted,padded,separate,separate_padded,scatter,scatter_padded,scatter_from} pad_slot={-1,0} kept=0
+op=gdn mode=mtp B=5 T={4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={padded,separate_padded,scatter_padded,scatter_from} pad_slot={-1,0} stray=1 kept={0,1}
 op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,permuted,padded,separate,separate_padded} pad_slot={-1,0} kept={0,1} change=no_tokens
+# A column of a block table; and no o: tokens are committed to states.
+op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={padded,separate_padded,scatter_padded,scatter_from} columns={2,7} stray={0,1} kept=0
+op={gdn,kda} mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={padded,separate_padded} accepted=mixed separate=1 columns={1,3} output={0,1} kept=0
+op={gdn,kda} mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={padded,scatter_padded,scatter_from} output=0 kept={0,1}
 )"},
     CaseList{"intermediate states, accepted counts, disabled updates", R"(
-op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,permuted,padded,separate,separate_padded,scatter,scatter_padded} pad_slot={-1,0}
+op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,permuted,padded,separate,separate_padded,scatter,scatter_padded,scatter_from} pad_slot={-1,0}
 op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,permuted,padded,separate,separate_padded} pad_slot={-1,0} accepted=mixed separate=1 kept=0
 op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={scatter,scatter_padded} separate=1 kept=0
 op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded,scatter_padded} pad_slot={-1,0} disable_state_update=1 kept=0
@@ -135,6 +139,7 @@ op={gdn,kda} mode=prefill lens=9,5,0,1,70 H=1 HV=2 K={128,60} V=32 state_layout=
 op={gdn,kda} mode=prefill lens=9,5,0,1,70 H=1 HV=2 K={128,60} V=32 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded} checkpoints=listed
 op={gdn,kda} mode=prefill lens=20,0,70 H=1 HV=2 K=128 V=64 h0={0,1} checkpoints={after,before,continued} every={2,8,31,63} gap={0,3}
 op={gdn,kda} mode=prefill lens=20,0,70 H=1 HV=2 K=128 V=64 slots=separate_padded checkpoints=listed separate={0,1}
+op={gdn,kda} mode=prefill lens=9,5,0,1,33 H=1 HV=2 K={128,60} V=64 index={i32,i64} slots={padded,separate_padded} columns=3 stray={0,1}
 )"},
     CaseList{"prefill: types, strides and alignment", R"(
 op={gdn,kda} mode=prefill lens=9,66 H=1 HV=2 K={128,64,60} V=64 io={f32,f16,bf16} state_layout={vk,kv} state={f32,bf16} h0=1 change={gates_f32,gates_f16,gates_bf16}

@@ -29,7 +29,7 @@ class DeviceList {
     return {.data = buffer_.data(),
             .stride = {},
             .dtype = wide_ ? GOLDENRULE_GPU_I64 : GOLDENRULE_GPU_I32,
-            .reserved = 0};
+            .dense = 1};
   }
   [[nodiscard]] std::string violation() const { return buffer_.violation(); }
 
@@ -60,7 +60,7 @@ class DeviceStates {
   [[nodiscard]] const Bytes& image() const { return image_; }
   [[nodiscard]] std::size_t block() const { return block_; }
   [[nodiscard]] goldenrule_gpu_tensor tensor() const {
-    return {.data = buffer_.data(), .stride = {}, .dtype = dtype_, .reserved = 0};
+    return {.data = buffer_.data(), .stride = {}, .dtype = dtype_, .dense = 1};
   }
   [[nodiscard]] std::string violation() const { return buffer_.violation(); }
 

@@ -13,7 +13,8 @@ Args = peer.args_type(library)
 
 # What the library writes is where Python reads, and the other way round.
 args = Args()
-library.goldenrule_gpu_recurrent_defaults(ctypes.byref(args))
+library.goldenrule_gpu_recurrent_defaults(
+    ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)))
 assert args.struct_size == ctypes.sizeof(Args), args.struct_size
 assert (args.qk_norm, args.pad_slot, args.scale, args.l2_eps) == (1, -1, 1.0, 1e-6)
 assert (args.softplus_beta, args.softplus_threshold, args.lower_bound) == (1.0, 20.0, -5.0)
@@ -27,7 +28,8 @@ assert (status, message.value) == (1, b"K: expected 1 to 256, actual 1000"), mes
 
 Prefill = peer.args_type(library, "prefill")
 args = Prefill()
-library.goldenrule_gpu_prefill_defaults(ctypes.byref(args))
+library.goldenrule_gpu_prefill_defaults(
+    ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)))
 assert args.struct_size == ctypes.sizeof(Prefill), args.struct_size
 assert (args.qk_norm, args.pad_slot, args.scale, args.checkpoint_every) == (1, -1, 1.0, 0)
 assert args.workspace is None and args.stream is None and args.start_positions.data is None

@@ -65,18 +65,26 @@ TEST_CASE("each word of a placement reaches the kernel") {
     CHECK(a.flags == 0);
     CHECK(address(a.state) == 0);
   });
-  look_at_arguments("gap=3 shift=1 spare=2 stray=1 separate=1 dependent=1", [&](const Args& a) {
-    CHECK(padded_row(a) >= a.slots);
-    CHECK(a.q.stride[2] == 19);
-    CHECK(a.beta.stride[2] == 4);
-    CHECK(a.beta.stride[1] == 2 * 4 + 3);
-    CHECK(a.state.stride[2] == 19);
-    CHECK(a.intermediate_rows == 4);
-    CHECK(a.intermediate_states.stride[0] == 4 * a.intermediate_states.stride[1] + 3);
-    CHECK(a.final_state.data != nullptr);
-    CHECK(a.flags == GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH);
-    CHECK(address(a.state) == 4);
-    CHECK(address(a.q) == 2);
+  look_at_arguments(
+      "gap=3 shift=1 spare=2 stray=1 separate=1 dependent=1 trigger=1", [&](const Args& a) {
+        CHECK(padded_row(a) >= a.slots);
+        CHECK(a.q.stride[2] == 19);
+        CHECK(a.beta.stride[2] == 4);
+        CHECK(a.beta.stride[1] == 2 * 4 + 3);
+        CHECK(a.state.stride[2] == 19);
+        CHECK(a.intermediate_rows == 4);
+        CHECK(a.intermediate_states.stride[0] == 4 * a.intermediate_states.stride[1] + 3);
+        CHECK(a.final_state.data != nullptr);
+        CHECK(a.flags ==
+              (GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH | GOLDENRULE_GPU_FLAG_TRIGGER_EARLY));
+        CHECK(address(a.state) == 4);
+        CHECK(address(a.q) == 2);
+      });
+  look_at_arguments("columns=3 output=0", [&](const Args& a) {
+    CHECK(a.state_indices.stride[0] == 3);
+    CHECK(static_cast<const std::int32_t*>(a.state_indices.data)[6] == -1);
+    CHECK(a.o.data == nullptr);
+    CHECK(a.flags == GOLDENRULE_GPU_FLAG_NO_OUTPUT);
   });
   look_at_arguments("gap=8 kept=0", [&](const Args& a) {
     CHECK(a.state.stride[2] == 16);  // gaps of whole vectors lie between heads

@@ -64,16 +64,17 @@ TEST_CASE("any slot and any count: nothing outside the buffers is touched") {
   int calls = 0;
   const std::string shape =
       "op=gdn mode=mtp B=7 T={1,4} H=1 HV=1 K={128,60} V=64 state_layout={vk,kv} state={f32,bf16} "
-      "index={i32,i64} pad_slot={-1,2} seed={1,2,3} kept=0 ";
-  for_each_case(shape + "slots={permuted,separate} accepted=mixed\n" + shape + "slots=scatter",
-                [&](const LiveCase& c, call::Record record) {
-                  const WriteSet writes = make_hostile(record, c.call.seed);
-                  LiveCall live(record, c.placement);
-                  live.launch();
-                  live.synchronize();
-                  CHECK(live.stray_write(writes) == "");
-                  ++calls;
-                });
+      "index={i32,i64} pad_slot={-1,2} seed={1,2,3} kept=0 columns={1,3} ";
+  for_each_case(
+      shape + "slots={permuted,separate} accepted=mixed\n" + shape + "slots={scatter,scatter_from}",
+      [&](const LiveCase& c, call::Record record) {
+        const WriteSet writes = make_hostile(record, c.call.seed);
+        LiveCall live(record, c.placement);
+        live.launch();
+        live.synchronize();
+        CHECK(live.stray_write(writes) == "");
+        ++calls;
+      });
   std::printf("%d hostile calls\n", calls);
 }
 
@@ -107,6 +108,36 @@ TEST_CASE("the checking kernel reports what only the device can see") {
   CHECK(r.first_read_after_write == 3);
   CHECK(r.count_out_of_range == 1);
   CHECK(r.first_count_out_of_range == 3);
+  CHECK(report.violation().empty());
+}
+
+TEST_CASE("the checking kernel reports start slots beside a slot for each token") {
+  REQUIRE_GPU();
+  call::Record record =
+      record_of("op=gdn mode=mtp B=6 T=3 H=1 HV=2 K=64 V=64 slots=scatter_from index=i32");
+  call::Tensor& start = record.inputs.at("state_indices");
+  call::Tensor& written = record.inputs.at("ssm_state_indices");
+  start.set(4, -9);
+  start.set(3, written[0]);        // read by row 3, written by row 0
+  written.set(3 * 1 + 2, 1000);    // the last token of row 1
+  written.set(3 * 3, written[1]);  // written by rows 0 and 3
+  LiveCall live(record, {.kept = 0, .columns = 5});
+  GuardedBuffer report("report", sizeof(goldenrule_gpu_index_report), 3);
+  REQUIRE(goldenrule_gpu_recurrent_check(&live.args(),
+                                         static_cast<goldenrule_gpu_index_report*>(report.data()),
+                                         nullptr, 0) == GOLDENRULE_GPU_OK);
+  live.synchronize();
+  goldenrule_gpu_index_report r;
+  std::memcpy(&r, report.download().data(), sizeof r);
+  CHECK(r.start_out_of_range == 1);
+  CHECK(r.first_start_out_of_range == 4);
+  CHECK(r.output_out_of_range == 1);
+  CHECK(r.first_output_out_of_range == 5);
+  CHECK(r.written_twice == 1);
+  CHECK(r.first_written_twice == 9);
+  CHECK(r.read_after_write == 1);
+  CHECK(r.first_read_after_write == 3);
+  CHECK(r.count_out_of_range == 0);
   CHECK(report.violation().empty());
 }
 

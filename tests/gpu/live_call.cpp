@@ -81,8 +81,13 @@ Layout layout_of(const Record& record, const std::string& name, const Tensor& te
   const bool gaps = row.storage == call::Storage::kFloat && axes.size() > 1;
   const std::int64_t gap = gaps ? placement.gap : 0;
   const std::size_t dense = dense_axes(axes, gap);
-  Layout layout{
-      .shape = tensor.shape(), .strides = tensor.shape(), .size = dense == 0 ? 1 + gap : 1};
+  const bool of_rows = row.storage != call::Storage::kFloat && axes.size() == 1 &&
+                       (axes[0] == Axis::kRow || axes[0] == Axis::kSequence);
+  Layout layout{.shape = tensor.shape(),
+                .strides = tensor.shape(),
+                .size = of_rows      ? placement.columns
+                        : dense == 0 ? 1 + gap
+                                     : 1};
   for (std::size_t axis = axes.size(); axis-- > 0;) {
     const std::int64_t spare = name == "intermediate_states" && axis == 1 ? placement.spare : 0;
     layout.strides[axis] = layout.size;
@@ -107,6 +112,7 @@ LiveCall::LiveCall(Record record, const Placement& placement, Memory memory)
   record_.outputs = gpu::make_outputs(
       record_, placement.separate != 0 ? gpu::Update::kSeparate : gpu::Update::kInPlace);
   if (placement.kept == 0) record_.outputs.erase("intermediate_states");
+  if (placement.output == 0) record_.outputs.erase("o");
   Record given = record_;
   if (placement.stray != 0) use_stray_slots(given);
   const gpu::Place at = [this](const std::string& name, const Tensor& tensor) {
@@ -117,7 +123,8 @@ LiveCall::LiveCall(Record record, const Placement& placement, Memory memory)
   if (!is_prefill()) {
     args_ = gpu::make_args(given, at);
     args_.intermediate_rows += placement.spare;
-    args_.flags = dependent;
+    args_.flags = dependent | flag(placement.trigger, GOLDENRULE_GPU_FLAG_TRIGGER_EARLY) |
+                  flag(1 - placement.output, GOLDENRULE_GPU_FLAG_NO_OUTPUT);
     return;
   }
   prefill_args_ = gpu::make_prefill_args(given, at);

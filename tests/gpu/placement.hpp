@@ -27,6 +27,9 @@ struct Placement {
   std::int64_t spare = 0;        ///< rows of intermediate_states beyond T
   std::int64_t stray = 0;        ///< 1: pad slots are given as slots outside the pool
   std::int64_t dependent = 0;    ///< 1: programmatic dependent launch
+  std::int64_t output = 1;       ///< 0: o is not wanted (decode, MTP)
+  std::int64_t columns = 1;      ///< lists of slots and counts are the first of so many columns
+  std::int64_t trigger = 0;      ///< 1: with GOLDENRULE_GPU_FLAG_TRIGGER_EARLY (decode, MTP)
   std::int64_t precise = 0;      ///< 1: with GOLDENRULE_GPU_FLAG_PRECISE (prefill)
   std::int64_t never_split = 0;  ///< 1: with GOLDENRULE_GPU_FLAG_NEVER_SPLIT (prefill)
   std::int64_t poison = 1;       ///< chooses what unwritten memory holds
@@ -42,6 +45,9 @@ void for_each_field(P& p, F&& f) {
   f("spare", p.spare);
   f("stray", p.stray);
   f("dependent", p.dependent);
+  f("output", p.output);
+  f("columns", p.columns);
+  f("trigger", p.trigger);
   f("precise", p.precise);
   f("never_split", p.never_split);
   f("poison", p.poison);

@@ -14,6 +14,7 @@
 #include "fixtures/random/philox.hpp"
 #include "gpu/goldenrule_gpu.h"
 #include "gpu/prefill/positions.hpp"
+#include "tests/gpu/no_memory.hpp"
 
 namespace goldenrule::test {
 namespace {
@@ -22,17 +23,16 @@ using Args = goldenrule_gpu_prefill_args;
 constexpr auto kInvalid = GOLDENRULE_GPU_INVALID_ARGUMENT;
 constexpr auto kUnsupported = GOLDENRULE_GPU_UNSUPPORTED;
 
+/// One that shares its memory with no other of this file.
 goldenrule_gpu_tensor tensor_of(std::int32_t dtype) {
-  goldenrule_gpu_tensor t{};
-  t.data = reinterpret_cast<void*>(std::uintptr_t{0x7f0000000000});
-  t.dtype = dtype;
-  return t;
+  static NoMemory memory;
+  return memory.tensor(dtype);
 }
 
 /// Well-formed; the pointers are never followed.
 Args good() {
   Args a;
-  goldenrule_gpu_prefill_defaults(&a);
+  goldenrule_gpu_prefill_defaults(&a, sizeof a);
   a.total = 300;
   a.N = 3;
   a.H = 2;
@@ -46,11 +46,11 @@ Args good() {
        {&a.q, &a.k, &a.v, &a.gate, &a.A_log, &a.dt_bias, &a.beta, &a.o}) {
     *t = tensor_of(GOLDENRULE_GPU_BF16);
   }
-  a.state = a.checkpoints = tensor_of(GOLDENRULE_GPU_F32);
+  for (goldenrule_gpu_tensor* t : {&a.state, &a.checkpoints}) *t = tensor_of(GOLDENRULE_GPU_F32);
   a.cu_seqlens = a.cu_checkpoints = tensor_of(GOLDENRULE_GPU_I64);
   a.state_indices = a.checkpoint_offsets = tensor_of(GOLDENRULE_GPU_I32);
   a.workspace_size = goldenrule_gpu_prefill_workspace_size(&a);
-  if (a.workspace_size > 0) a.workspace = a.q.data;
+  if (a.workspace_size > 0) a.workspace = tensor_of(GOLDENRULE_GPU_F32).data;
   return a;
 }
 
@@ -58,7 +58,7 @@ bool passes(const Args& a) {
   char message[256] = "";
   const goldenrule_gpu_status status = goldenrule_gpu_prefill_validate(&a, message, sizeof message);
   // Arguments are checked before the device is asked for.
-  const bool ok = status == GOLDENRULE_GPU_OK || status == GOLDENRULE_GPU_UNSUPPORTED_ARCHITECTURE;
+  const bool ok = status == GOLDENRULE_GPU_OK || status == GOLDENRULE_GPU_NO_DEVICE;
   CHECK_MESSAGE(ok, message);
   return ok;
 }
@@ -89,7 +89,7 @@ TEST_CASE("prefill: well-formed calls pass, or only the device is missing") {
 
 TEST_CASE("prefill: empty calls have no pointers") {
   Args a;
-  goldenrule_gpu_prefill_defaults(&a);
+  goldenrule_gpu_prefill_defaults(&a, sizeof a);
   a.H = a.HV = a.K = a.V = 1;
   a.gate_kind = GOLDENRULE_GPU_GATE_LOG;
   a.cu_seqlens = tensor_of(GOLDENRULE_GPU_I32);  // [0] has one element
@@ -133,13 +133,11 @@ const std::vector<Refusal>& refusals() {
       {"A_log.data", kInvalid, [](Args& a) { a.A_log.data = nullptr; }},
       {"o.stride[0]", kInvalid,
        [](Args& a) {
-         a.o.stride[0] = 255;
-         a.o.stride[1] = 64;
+         set_strides(a.o, {255, 64});
        }},
       {"q.stride[0]", kUnsupported,
        [](Args& a) {
-         a.q.stride[0] = std::int64_t{1} << 31;
-         a.q.stride[1] = 128;
+         set_strides(a.q, {std::int64_t{1} << 31, 128});
        }},
       {"state.dtype", kUnsupported, [](Args& a) { a.state.dtype = GOLDENRULE_GPU_F16; }},
       {"final_state.data", kInvalid, [](Args& a) { a.state.data = nullptr; }},
@@ -151,7 +149,7 @@ const std::vector<Refusal>& refusals() {
       {"checkpoints.dtype", kInvalid, [](Args& a) { a.checkpoints.dtype = GOLDENRULE_GPU_BF16; }},
       {"cu_seqlens.data", kInvalid, [](Args& a) { a.cu_seqlens.data = nullptr; }},
       {"cu_seqlens.dtype", kUnsupported, [](Args& a) { a.cu_seqlens.dtype = GOLDENRULE_GPU_F32; }},
-      {"cu_seqlens.stride[0]", kUnsupported, [](Args& a) { a.cu_seqlens.stride[0] = 2; }},
+      {"cu_seqlens.stride[0]", kUnsupported, [](Args& a) { set_strides(a.cu_seqlens, {2}); }},
       {"cu_checkpoints.data", kInvalid, [](Args& a) { a.cu_checkpoints.data = nullptr; }},
       {"start_positions.data", kInvalid, [](Args& a) { a.start_positions = a.state_indices; }},
   };
@@ -197,6 +195,9 @@ TEST_CASE("prefill: the workspace is asked for by sizes, and a smaller one refus
   a.workspace_size = size - 1;
   refused(a, "workspace_size: expected at least ");
   a = good();
+  a.workspace = a.q.data;
+  refused(a, "workspace.data: expected memory that nothing else of the call is in");
+  a = good();
   a.workspace = static_cast<char*>(a.workspace) + 128;
   refused(a, "workspace: expected alignment to 256 bytes");
 }
@@ -239,7 +240,7 @@ TEST_CASE("prefill: null pointers") {
   CHECK(std::string(message) == "args: expected a pointer, actual NULL");
   CHECK(goldenrule_gpu_prefill_validate(nullptr, nullptr, 0) == kInvalid);
   CHECK(goldenrule_gpu_prefill_check(nullptr, nullptr, nullptr, 0) == kInvalid);
-  goldenrule_gpu_prefill_defaults(nullptr);
+  goldenrule_gpu_prefill_defaults(nullptr, sizeof(Args));
 }
 
 TEST_CASE("prefill: bounds of any value name a part of the axis") {

@@ -15,36 +15,12 @@
 
 #include "fixtures/random/philox.hpp"
 #include "gpu/goldenrule_gpu.h"
+#include "tests/gpu/good_call.hpp"
 
 namespace goldenrule::test {
 namespace {
 
 using Args = goldenrule_gpu_recurrent_args;
-
-/// Well-formed; the pointers are never followed.
-Args good() {
-  Args a;
-  goldenrule_gpu_recurrent_defaults(&a);
-  a.B = 2;
-  a.T = 3;
-  a.H = 2;
-  a.HV = 4;
-  a.K = 128;
-  a.V = 64;
-  a.slots = 5;
-  a.scale = 0.1;
-  auto* p = reinterpret_cast<void*>(std::uintptr_t{0x7f0000000000});
-  for (goldenrule_gpu_tensor* t :
-       {&a.q, &a.k, &a.v, &a.gate, &a.A_log, &a.dt_bias, &a.beta, &a.o}) {
-    t->data = p;
-    t->dtype = GOLDENRULE_GPU_BF16;
-  }
-  a.state.data = p;
-  a.state.dtype = GOLDENRULE_GPU_F32;
-  a.state_indices.data = p;
-  a.state_indices.dtype = GOLDENRULE_GPU_I32;
-  return a;
-}
 
 struct Refusal {
   const char* argument;
@@ -52,16 +28,13 @@ struct Refusal {
   std::function<void(Args&)> spoil;
 };
 
-void* odd(void* p, std::ptrdiff_t by) { return static_cast<char*>(p) + by; }
-
 TEST_CASE("a well-formed call passes, or only the device is missing") {
-  Args a = good();
+  Args a = good_call();
   char message[256] = "";
   const goldenrule_gpu_status status =
       goldenrule_gpu_recurrent_validate(&a, message, sizeof message);
-  CHECK_MESSAGE((status == GOLDENRULE_GPU_OK || status == GOLDENRULE_GPU_UNSUPPORTED_ARCHITECTURE),
-                message);
-  if (status == GOLDENRULE_GPU_UNSUPPORTED_ARCHITECTURE) {
+  CHECK_MESSAGE((status == GOLDENRULE_GPU_OK || status == GOLDENRULE_GPU_NO_DEVICE), message);
+  if (status == GOLDENRULE_GPU_NO_DEVICE) {
     const std::string text = message;
     CHECK_MESSAGE(text.rfind("device: expected ", 0) == 0, text);
     CHECK(goldenrule_gpu_recurrent(&a, message, sizeof message) == status);
@@ -107,48 +80,48 @@ TEST_CASE("each refusal names its argument") {
       {"l2_eps", kInvalid, [](Args& a) { a.l2_eps = -1; }},
       {"softplus_beta", kInvalid, [](Args& a) { a.softplus_beta = 0; }},
       {"q.data", kInvalid, [](Args& a) { a.q.data = nullptr; }},
-      {"k.data", kInvalid, [](Args& a) { a.k.data = odd(a.k.data, 1); }},
+      {"k.data", kInvalid, [](Args& a) { a.k.data = moved(a.k.data, 1); }},
       {"k.dtype", kUnsupported, [](Args& a) { a.k.dtype = GOLDENRULE_GPU_F16; }},
       {"v.dtype", kUnsupported, [](Args& a) { a.v.dtype = 0; }},
       {"gate.data", kInvalid, [](Args& a) { a.gate_kind = GOLDENRULE_GPU_GATE_NONE; }},
       {"gate.data", kInvalid, [](Args& a) { a.gate.data = nullptr; }},
       {"A_log.data", kInvalid, [](Args& a) { a.A_log.data = nullptr; }},
       {"A_log.data", kInvalid, [](Args& a) { a.gate_kind = GOLDENRULE_GPU_GATE_LOG; }},
-      {"beta.stride[1]", kInvalid, [](Args& a) { a.beta.stride[1] = -4; }},
+      {"beta.stride[1]", kInvalid,
+       [](Args& a) {
+         set_strides(a.beta, {12, -4, 1});
+       }},
       {"o.stride[2]", kInvalid,
        [](Args& a) {
-         a.o.stride[0] = 4096;
-         a.o.stride[1] = 256;
-         a.o.stride[2] = 63;
+         set_strides(a.o, {4096, 256, 63});
        }},
       {"o.stride[0]", kInvalid,
        [](Args& a) {
-         a.o.stride[0] = 600;
-         a.o.stride[1] = 256;
-         a.o.stride[2] = 64;
+         set_strides(a.o, {600, 256, 64});
        }},
       {"q.stride[0]", kUnsupported,
        [](Args& a) {
-         a.q.stride[0] = std::int64_t{1} << 31;
-         a.q.stride[1] = 256;
-         a.q.stride[2] = 128;
+         set_strides(a.q, {std::int64_t{1} << 31, 256, 128});
        }},
-      {"q.reserved", kInvalid, [](Args& a) { a.q.reserved = 1; }},
+      {"q.dense", kInvalid, [](Args& a) { a.q.dense = 2; }},
+      // What was never filled in, and a broadcast, are no dense tensors.
+      {"beta.stride[0]", kInvalid, [](Args& a) { a.beta.dense = 0; }},
+      {"A_log.stride[0]", kInvalid, [](Args& a) { a.A_log.dense = 0; }},
+      {"q.stride[2]", kInvalid,
+       [](Args& a) {
+         set_strides(a.q, {768, 256, 0});
+       }},
       {"state.dtype", kUnsupported, [](Args& a) { a.state.dtype = GOLDENRULE_GPU_F16; }},
       {"state.dtype", kUnsupported, [](Args& a) { a.state.dtype = 0; }},
       {"state.dtype", kUnsupported, [](Args& a) { a.state.dtype = 99; }},
       {"state.dtype", kUnsupported, [](Args& a) { a.state.dtype = GOLDENRULE_GPU_I32; }},
       {"state.stride[1]", kInvalid,
        [](Args& a) {
-         a.state.stride[0] = 4 * 64 * 128;
-         a.state.stride[1] = 64 * 127;
-         a.state.stride[2] = 128;
+         set_strides(a.state, {4 * 64 * 128, 64 * 127, 128});
        }},
       {"state.stride[0]", kInvalid,
        [](Args& a) {
-         a.state.stride[0] = std::numeric_limits<std::int64_t>::max() / 8;
-         a.state.stride[1] = 64 * 128;
-         a.state.stride[2] = 128;
+         set_strides(a.state, {std::numeric_limits<std::int64_t>::max() / 8, 64 * 128, 128});
        }},
       {"final_state.dtype", kInvalid,
        [](Args& a) {
@@ -158,9 +131,7 @@ TEST_CASE("each refusal names its argument") {
       {"final_state.stride", kInvalid,
        [](Args& a) {
          a.final_state = a.state;
-         a.final_state.stride[0] = 1 << 20;
-         a.final_state.stride[1] = 64 * 128;
-         a.final_state.stride[2] = 128;
+         set_strides(a.final_state, {1 << 20, 64 * 128, 128});
        }},
       {"intermediate_rows", kInvalid,
        [](Args& a) {
@@ -169,8 +140,19 @@ TEST_CASE("each refusal names its argument") {
        }},
       {"state_indices.dtype", kUnsupported,
        [](Args& a) { a.state_indices.dtype = GOLDENRULE_GPU_F32; }},
-      {"state_indices.data", kInvalid,
+      {"num_accepted_tokens.data", kInvalid,
        [](Args& a) { a.ssm_state_indices = a.num_accepted_tokens = a.state_indices; }},
+      {"output_state_indices.data", kInvalid,
+       [](Args& a) { a.ssm_state_indices = a.output_state_indices = a.state_indices; }},
+      {"ssm_state_indices.stride[1]", kInvalid,
+       [](Args& a) {
+         a.ssm_state_indices = a.state_indices;
+         set_strides(a.ssm_state_indices, {3, 0});
+       }},
+      {"state_indices.stride[0]", kInvalid, [](Args& a) { set_strides(a.state_indices, {0}); }},
+      {"state_indices.stride[0]", kUnsupported,
+       [](Args& a) { set_strides(a.state_indices, {std::int64_t{1} << 30}); }},
+      {"o.data", kInvalid, [](Args& a) { a.flags = GOLDENRULE_GPU_FLAG_NO_OUTPUT; }},
       {"num_accepted_tokens.data", kInvalid,
        [](Args& a) {
          a.ssm_state_indices = a.state_indices;
@@ -186,7 +168,7 @@ TEST_CASE("each refusal names its argument") {
        }},
   };
   for (const Refusal& refusal : refusals) {
-    Args a = good();
+    Args a = good_call();
     refusal.spoil(a);
     for (const bool launch : {false, true}) {
       char message[256] = "";
@@ -223,14 +205,14 @@ TEST_CASE("every pointer: null where it is required, off its alignment, of no kn
   };
   for (const Member& m : members) {
     const std::string name = m.name;
-    Args a = good();
+    Args a = good_call();
     (a.*m.tensor).data = nullptr;
     if (m.required) refused(a, name + ".data: expected a device pointer");
-    a = good();
-    (a.*m.tensor).data = odd((a.*m.tensor).data, m.size / 2);
+    a = good_call();
+    (a.*m.tensor).data = moved((a.*m.tensor).data, m.size / 2);
     refused(a, name + ".data: expected alignment to " + std::to_string(m.size) + " bytes");
     for (const std::int32_t dtype : {0, -1, 6, 1 << 20}) {
-      a = good();
+      a = good_call();
       (a.*m.tensor).dtype = dtype;
       refused(a, name + ".dtype: expected ");
     }
@@ -239,7 +221,7 @@ TEST_CASE("every pointer: null where it is required, off its alignment, of no kn
 
 TEST_CASE("an empty call has no pointers") {
   Args a;
-  goldenrule_gpu_recurrent_defaults(&a);
+  goldenrule_gpu_recurrent_defaults(&a, sizeof a);
   a.H = a.HV = a.K = a.V = 1;
   char message[256] = "";
   const goldenrule_gpu_status status =
@@ -250,8 +232,7 @@ TEST_CASE("an empty call has no pointers") {
   a.gate_kind = GOLDENRULE_GPU_GATE_LOG;
   const goldenrule_gpu_status empty =
       goldenrule_gpu_recurrent_validate(&a, message, sizeof message);
-  CHECK_MESSAGE((empty == GOLDENRULE_GPU_OK || empty == GOLDENRULE_GPU_UNSUPPORTED_ARCHITECTURE),
-                message);
+  CHECK_MESSAGE((empty == GOLDENRULE_GPU_OK || empty == GOLDENRULE_GPU_NO_DEVICE), message);
 }
 
 TEST_CASE("arguments of any value: an answer, never a crash") {
@@ -264,7 +245,7 @@ TEST_CASE("arguments of any value: an answer, never a crash") {
   constexpr std::size_t kWords = sizeof(Args) / sizeof(std::int64_t);
   int refused = 0;
   for (std::uint64_t run = 0; run < 200'000; ++run) {
-    Args a = good();
+    Args a = good_call();
     const random::Stream stream(run, "arguments");
     for (std::int64_t i = 0; i <= static_cast<std::int64_t>(run % 3); ++i) {
       const std::uint64_t bits = stream.bits(i);

@@ -195,7 +195,10 @@ def pool_row(case, b):
     pad = case.convention["pad_slot"]
     if "ssm_state_indices" in case.inputs:  # token t leaves its state in slot ssm[b,t]
         slots = [int(x) for x in case.inputs["ssm_state_indices"][b]]
-        start = slots[int(case.inputs["num_accepted_tokens"][b]) - 1]
+        if "state_indices" in case.inputs:
+            start = int(case.inputs["state_indices"][b])
+        else:
+            start = slots[int(case.inputs["num_accepted_tokens"][b]) - 1]
         padded = start == pad
         writes = [(t + 1, slot) for t, slot in enumerate(slots) if slot != pad]
     else:

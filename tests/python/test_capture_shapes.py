@@ -450,6 +450,10 @@ class RefusedTest(ShapesTest):
                 (Call("mtp").having(num_accepted_tokens=np.ones(3, int)),
                  "inputs ssm_state_indices: is missing; ssm_state_indices and num_accepted_tokens "
                  "come together"),
+                (Call("mtp").having(num_accepted_tokens=np.ones(3, int), state_indices=np.arange(3),
+                                    ssm_state_indices=np.arange(12).reshape(3, 4) % 3),
+                 "inputs num_accepted_tokens: not beside ssm_state_indices and state_indices, "
+                 "which already name every slot"),
                 (Call("decode").having(o=None, final_state=None),
                  "outputs: expected at least one of o, final_state, actual none"),
         ):
@@ -576,6 +580,7 @@ class ProgramTest(ShapesTest):
         "op=kda mode=decode B=2 H=2 HV=4 K=16 V=8 gate=bounded gate_head=qk",
         "op=kda mode=mtp B=2 T=3 H=1 HV=2 K=16 V=8 gate=log2",
         "op=gdn mode=mtp B=2 T=3 H=1 HV=2 K=16 V=8 slots=scatter",
+        "op=gdn mode=mtp B=3 T=3 H=1 HV=2 K=16 V=8 slots=scatter_from",
         "op=gdn mode=prefill lens=5,0,7 H=1 HV=2 K=16 V=8 gate=log h0=1",
         "op=gdn mode=prefill lens=5 H=1 HV=2 K=16 V=8 gate=none beta=direct h0=0",
         "op=kda mode=prefill lens=5,9 H=1 HV=2 K=16 V=8 gate=linear h0=0",

@@ -480,6 +480,9 @@ class RuleTest(unittest.TestCase):
         self.assertEqual(writes(ssm_state_indices=[[1, 2], [3, -1], [4, -1]],
                                 num_accepted_tokens=[2, 1, 2]),
                          [(2, [(1, 1), (2, 2)]), (3, [(1, 3)]), ("pad", [])])
+        self.assertEqual(writes(ssm_state_indices=[[1, 2], [3, -1], [4, 0]],
+                                state_indices=[5, 3, -1]),
+                         [(5, [(1, 1), (2, 2)]), (3, [(1, 3)]), ("pad", [])])
 
 
 def as_fraction(x):

@@ -22,19 +22,19 @@ import sys
 
 F32, BF16, I32 = 1, 3, 5
 GDN, KDA = 0, 1
-DEPENDENT_LAUNCH = 1
+DEPENDENT_LAUNCH = 1 | 8  # waits, and lets the launch behind it begin
 DISTINCT_BYTES = 512 << 20
 K = V = 128
 
 
 class Tensor(ctypes.Structure):
-    """goldenrule_gpu_tensor; all strides 0: dense."""
+    """goldenrule_gpu_tensor; dense: strides are not looked at."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
         ("stride", ctypes.c_int64 * 4),
         ("dtype", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
+        ("dense", ctypes.c_int32),
     ]
 
 
@@ -113,7 +113,8 @@ class Goldenrule:
 
     def launch(self, case, inputs, flags=0):
         args = self.args_type()
-        self.library.goldenrule_gpu_recurrent_defaults(ctypes.byref(args))
+        self.library.goldenrule_gpu_recurrent_defaults(
+            ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)))
         args.op, args.state_layout, args.flags = case.op, int(case.kv), flags
         args.disable_state_update = int(not case.update)
         args.B, args.T, args.H, args.HV, args.K, args.V = (
@@ -125,7 +126,8 @@ class Goldenrule:
         types = {self.torch.float32: F32, self.torch.bfloat16: BF16, self.torch.int32: I32}
         for name, tensor in tensors.items():
             if tensor is not None:
-                setattr(args, name, Tensor(data=tensor.data_ptr(), dtype=types[tensor.dtype]))
+                setattr(args, name, Tensor(data=tensor.data_ptr(), dtype=types[tensor.dtype],
+                                           dense=1))
         args.stream = self.torch.cuda.current_stream().cuda_stream
         self.call("goldenrule_gpu_recurrent", ctypes.byref(args))
         return inputs["o"]

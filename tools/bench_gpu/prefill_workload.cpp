@@ -15,7 +15,7 @@ constexpr std::int64_t kDistinctBytes = std::int64_t{512} << 20;
 constexpr std::int64_t kTokenBytes = 2, kStateBytes = 4;
 
 goldenrule_gpu_tensor dense(void* data, std::int32_t dtype) {
-  return {.data = data, .stride = {}, .dtype = dtype, .reserved = 0};
+  return {.data = data, .stride = {}, .dtype = dtype, .dense = 1};
 }
 
 /// Of KDA with a bound of -5, log alpha = -5 sigmoid(a + bias), and a is spread over (-4, 4).
@@ -76,7 +76,7 @@ goldenrule_gpu_tensor PrefillWorkload::floats(const std::vector<float>& values) 
 
 goldenrule_gpu_prefill_args PrefillWorkload::shared(const PrefillRow& row) {
   goldenrule_gpu_prefill_args call;
-  goldenrule_gpu_prefill_defaults(&call);
+  goldenrule_gpu_prefill_defaults(&call, sizeof call);
   call.op = row.kda ? GOLDENRULE_GPU_KDA : GOLDENRULE_GPU_GATED_DELTA_RULE;
   call.gate_kind = row.kda ? GOLDENRULE_GPU_GATE_BOUNDED : GOLDENRULE_GPU_GATE_SOFTPLUS;
   call.total = row.tokens();

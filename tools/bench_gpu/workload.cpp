@@ -15,7 +15,7 @@ constexpr std::int64_t kDistinctBytes = std::int64_t{512} << 20;
 constexpr std::int64_t kTokenBytes = 2;  // bf16
 
 goldenrule_gpu_tensor dense(void* data, std::int32_t dtype) {
-  return {.data = data, .stride = {}, .dtype = dtype, .reserved = 0};
+  return {.data = data, .stride = {}, .dtype = dtype, .dense = 1};
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ Workload::Workload(const Row& row, cudaStream_t stream) {
   const std::int32_t state_type = row.bf16 ? GOLDENRULE_GPU_BF16 : GOLDENRULE_GPU_F32;
 
   goldenrule_gpu_recurrent_args shared;
-  goldenrule_gpu_recurrent_defaults(&shared);
+  goldenrule_gpu_recurrent_defaults(&shared, sizeof shared);
   shared.op = row.kda ? GOLDENRULE_GPU_KDA : GOLDENRULE_GPU_GATED_DELTA_RULE;
   shared.state_layout = row.kv ? GOLDENRULE_GPU_STATE_KV : GOLDENRULE_GPU_STATE_VK;
   shared.disable_state_update = row.update ? 0 : 1;

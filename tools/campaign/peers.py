@@ -417,7 +417,8 @@ class OwnLibrary:
 
     def run(self, call, tensors):
         args = self.structures.Args()
-        self.library.goldenrule_gpu_recurrent_defaults(ctypes.byref(args))
+        self.library.goldenrule_gpu_recurrent_defaults(
+            ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)))
         convention = call.convention
         args.op = self.ops.index(call.op)
         for field, name in (("state_layout", "state_layout"), ("gate_kind", "gate"),
@@ -432,7 +433,8 @@ class OwnLibrary:
         args.slots, args.intermediate_rows = len(tensors["state"]), args.T
         for name, tensor in tensors.items():
             setattr(args, name, self.structures.Tensor(data=tensor.data_ptr(),
-                                                       dtype=self.TYPES[tensor.dtype]))
+                                                       dtype=self.TYPES[tensor.dtype],
+                                                       dense=1))
         args.stream = torch.cuda.current_stream().cuda_stream
         self.checked("goldenrule_gpu_recurrent", ctypes.byref(args))
 

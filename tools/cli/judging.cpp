@@ -20,7 +20,8 @@ std::optional<scalar::Precision> parse_precision(const std::string& name) {
 }
 
 contract::Contract named_contract(const std::string& name) {
-  return name.ends_with(".json") ? contract::load_contract(name) : contract::find_contract(name);
+  const bool is_file = name.ends_with(".json") || name.find('/') != std::string::npos;
+  return is_file ? contract::load_contract(name) : contract::find_contract(name);
 }
 
 bool is_built_in(const std::string& contract) {

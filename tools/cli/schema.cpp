@@ -53,8 +53,10 @@ call::Record asking(const call::Operation& operation, call::Mode mode) {
   return record;
 }
 
-bool may_be(const call::TensorRow& row, const call::Record& record) {
-  return row.spare || row.presence(record) != call::Presence::kAbsent;
+bool may_be(const call::TensorRow& row, call::Record record) {
+  const bool with_slots = row.presence(record) != call::Presence::kAbsent;
+  record.inputs.erase("state_indices");  // which stands for another tensor
+  return row.spare || with_slots || row.presence(record) != call::Presence::kAbsent;
 }
 
 /// The values of a convention that read the tensor; for tensors that are there whatever it is,

@@ -54,7 +54,7 @@ struct Placed {
                   : cudaMemcpy(address, t.bytes().data(), t.bytes().size(), cudaMemcpyHostToDevice),
         name.c_str());
     addresses[name] = address;
-    return goldenrule_gpu_tensor{.data = address, .stride = {}, .dtype = 0, .reserved = 0};
+    return goldenrule_gpu_tensor{.data = address, .stride = {}, .dtype = 0, .dense = 1};
   }
 };
 

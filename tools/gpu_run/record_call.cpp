@@ -137,7 +137,7 @@ goldenrule_gpu_recurrent_args make_args(const call::Record& record, const Place&
   }
   refuse_new_rows(record);
   goldenrule_gpu_recurrent_args a;
-  goldenrule_gpu_recurrent_defaults(&a);
+  goldenrule_gpu_recurrent_defaults(&a, sizeof a);
   const call::Dims d = call::validate(record);
   set_conventions(record, d, a);
   a.B = d.rows;
@@ -153,7 +153,7 @@ goldenrule_gpu_prefill_args make_prefill_args(const call::Record& record, const 
   }
   refuse_new_rows(record);
   goldenrule_gpu_prefill_args a;
-  goldenrule_gpu_prefill_defaults(&a);
+  goldenrule_gpu_prefill_defaults(&a, sizeof a);
   const call::Dims d = call::validate(record);
   set_conventions(record, d, a);
   a.total = d.tokens;
@@ -173,7 +173,8 @@ const char* contract_of(const call::Record& record) {
 
 const char* contract_of(const call::Record& record, const goldenrule_gpu_prefill_args& args) {
   CheckedCall<prefill::Group> call;
-  static_cast<void>(check_call(&args, call));  // without a device: as if none had tuned kernels
+  // Without a device: as if none had tuned kernels.
+  if (check_call(&args, call).ok()) static_cast<void>(prefill::kernels().prepare(call.device));
   const prefill::Variant& variant = prefill::select(call.params, call.device);
   const char* contract =
       call.params.bf16_state != 0 ? variant.bf16_state_contract : variant.contract;

@@ -14,7 +14,7 @@
 
 namespace goldenrule::gpu {
 
-/// Where a tensor of the record lies on the device: address and strides (all 0: dense); the type is
+/// Where a tensor of the record lies on the device: address and strides; the type is
 /// filled in by make_args. `name` is its name in the record ("initial_state").
 using Place =
     std::function<goldenrule_gpu_tensor(const std::string& name, const call::Tensor& tensor)>;

@@ -43,8 +43,9 @@ Indices are int32 or int64, everything else is of any float type.
     output_state_indices   B                               optional (= state_indices)
     has_initial_state      B                               decode, prefill: optional (= 1); 0 for a
                                                            row that starts from zero
-    ssm_state_indices      B,T                             mtp: optional, a slot for each token,
-    num_accepted_tokens    B                               ... with the token that the row starts at
+    ssm_state_indices      B,T                             mtp: optional, a slot for each token; with
+    num_accepted_tokens    B                               ... the token whose slot the row starts
+                                                           at, or state_indices that name it
     accepted_tokens        B                               mtp: optional (= T)
     cu_seqlens             N+1                             prefill
     checkpoint_offsets     R                               prefill: optional, the tokens of its
@@ -657,12 +658,17 @@ class _Call:
                 raise ValueError(f"inputs {name}: is missing, a tensor {_brackets(shapes[name])} "
                                  f"(gate {self.convention['gate']!r}, beta "
                                  f"{self.convention['beta']!r}){self._meant(name)}")
-        for pair in (("ssm_state_indices", "num_accepted_tokens"),
-                     ("checkpoint_offsets", "cu_checkpoints")):
+        pairs = [("checkpoint_offsets", "cu_checkpoints")]
+        if "state_indices" not in self.inputs or "num_accepted_tokens" in self.inputs:
+            pairs.append(("ssm_state_indices", "num_accepted_tokens"))
+        for pair in pairs:
             absent = [name for name in pair if name not in self.inputs]
             if len(absent) == 1:
                 raise ValueError(f"inputs {absent[0]}: is missing; {' and '.join(pair)} come "
                                  "together")
+        if self.inputs.keys() >= {"ssm_state_indices", "num_accepted_tokens", "state_indices"}:
+            raise ValueError("inputs num_accepted_tokens: not beside ssm_state_indices and "
+                             "state_indices, which already name every slot")
         for name, (array, is_bf16) in self.inputs.items():
             if name in gates or name not in _CHOSEN:
                 self._check("inputs", name, array, is_bf16, shapes[name])

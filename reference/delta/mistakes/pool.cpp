@@ -97,7 +97,8 @@ TensorMap intermediate_stride_T(const Record& r, const calls::Kernel& kernel) {
 bool slot_ignored_applies(const Record& r) {
   const call::Tensor* slots = r.find_input("state_indices");
   const call::Dims d = call::validate(r);
-  if (slots == nullptr || d.slots < d.rows) return false;
+  const bool scatter = r.find_input("ssm_state_indices") != nullptr;
+  if (slots == nullptr || scatter || d.slots < d.rows) return false;
   if (r.find_input("output_state_indices") != nullptr) return true;
   for (std::int64_t b = 0; b < d.rows; ++b) {
     if (slots->to_integers()[static_cast<std::size_t>(b)] != b) return true;
@@ -127,6 +128,22 @@ bool output_slot_applies(const Record& r) {
 TensorMap output_slot_ignored(const Record& r, const calls::Kernel& kernel) {
   Record changed = calls::without_outputs(r);
   changed.inputs.erase("output_state_indices");
+  return kernel(changed);
+}
+
+bool scatter_start_applies(const Record& r) {
+  const call::Tensor* start = r.find_input("state_indices");
+  const call::Tensor* written = r.find_input("ssm_state_indices");
+  std::int64_t b = start == nullptr || written == nullptr ? 0 : start->size();
+  while (b > 0 && (*start)[b - 1] == (*written)[(b - 1) * call::validate(r).T]) --b;
+  return b > 0;
+}
+TensorMap scatter_start_ignored(const Record& r, const calls::Kernel& kernel) {
+  Record changed = calls::without_outputs(r);
+  auto counts = changed.inputs.extract("state_indices");
+  counts.key() = "num_accepted_tokens";
+  for (std::int64_t b = 0; b < counts.mapped().size(); ++b) counts.mapped().set(b, 1);
+  changed.inputs.insert(std::move(counts));
   return kernel(changed);
 }
 
@@ -257,6 +274,9 @@ constexpr std::array kTable{
     calls::Mistake{"output_slot_ignored", kGroup,
                    "the state is written where it was read, whatever output_state_indices says",
                    output_slot_applies, output_slot_ignored},
+    calls::Mistake{"scatter_start_ignored", kGroup,
+                   "a slot per token: rows start from that of token 0, not from state_indices",
+                   scatter_start_applies, scatter_start_ignored},
     calls::Mistake{"pad_writes_slot0", kGroup,
                    "a pad slot is taken for slot 0: padded requests overwrite its state",
                    pad_write_applies, pad_writes_slot0},

@@ -162,6 +162,8 @@ TEST_CASE("a wrong contract is refused with the key, what is expected and what i
        "chunk, form, unit_roundoff, round or functions, actual \"rond\""},
       {R"({"name":"a","base":"ideal","chunk":-1})",
        "c.json: chunk: expected 0 to 4096 tokens, actual -1"},
+      {R"({"name":"a","base":"chunk64_bf16","chunk":18446744073709551615})",
+       "c.json: chunk: expected 0 to 4096 tokens, actual 18446744073709551615"},
       {R"({"name":"a","base":"ideal","chunk":1.5})",
        "c.json: chunk: expected an integer, actual number"},
       {R"({"name":"a","base":"ideal","state":"f64"})",

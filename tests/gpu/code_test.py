@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""For which devices the library holds code, and that what a dependent launch may choose waits.
+
+    code_test.py NVCC ROOT LIBRARY SASS PTX
+
+SASS and PTX: the architectures that the library shall hold machine code and PTX for, "90a,120f". A device
+of compute capability 9.0 or later runs machine code of its own kind, else the newest PTX that is not
+newer than itself; the host trusts what was compiled for 9.0 or later to wait
+(gpu/launch/kernel_table.cpp). So there has to be such PTX, and every kernel of the dispatch table has to
+wait for the kernel in front of it before it touches memory that others write: nothing but a relaxed
+read of a slot, and hints to the cache, may stand before. That is looked at in PTX, which ptxas keeps the
+order of: both memory instructions and the wait are volatile. Needs no GPU."""
+import re
+import struct
+import subprocess
+import sys
+
+NVCC, ROOT, LIBRARY = sys.argv[1:4]
+SASS, PTX = ([int(re.match(r"\d+", name).group()) for name in text.split(",")]
+             for text in sys.argv[4:6])
+
+# Both types and both layouts of the states are in the two of decode and MTP.
+SOURCES = (("gpu/recurrent/entries_f32_vk.cu", "compute_90"),
+           ("gpu/recurrent/entries_bf16_kv.cu", "compute_90"),
+           ("gpu/prefill/general.cu", "compute_90"),
+           ("gpu/prefill/gdn.cu", "compute_90a"),
+           ("gpu/prefill/kda.cu", "compute_90a"))
+FIRST_THAT_WAITS = 90
+WAIT = "griddepcontrol.wait"
+TRIGGER = "griddepcontrol.launch_dependents"
+ACCESS = re.compile(r"^(ld|st|red|atom)\b(?!\.(param|shared|local|const))|^cp\.async|^cp\.reduce")
+RELAXED = re.compile(r"^ld\.relaxed\.gpu\.global")
+
+
+def held():
+    """(machine code?, architecture) of every entry of every fat binary in the library: the head of an
+    entry is not compressed."""
+    with open(LIBRARY, "rb") as file:
+        data = file.read()
+    for match in re.finditer(struct.pack("<IH", 0xBA55ED50, 1), data):
+        head, size = struct.unpack_from("<HQ", data, match.start() + 6)
+        at, end = match.start() + head, match.start() + head + size
+        while at < end:
+            kind, _, entry_head, entry_size = struct.unpack_from("<HHIQ", data, at)
+            architecture, = struct.unpack_from("<I", data, at + 28)
+            yield kind == 2, architecture
+            at += entry_head + entry_size
+
+
+def kernels_of(source, architecture):
+    """Every kernel of a source and its instructions."""
+    ptx = subprocess.run(
+        [NVCC, "-std=c++20", f"-I{ROOT}", "--fmad=false", f"-arch={architecture}", "-ptx", "-o", "-",
+         f"{ROOT}/{source}"], check=True, text=True, stdout=subprocess.PIPE).stdout
+    for part in ptx.split(".entry ")[1:]:
+        lines = (re.sub(r"^(\{|@!?%\w+)\s*", "", line.strip()) for line in part.splitlines()[1:])
+        yield re.match(r"\w+", part).group(), [line for line in lines if re.match(r"[a-z]", line)]
+
+
+def complaint(instructions):
+    for at, text in enumerate(instructions):
+        if text.startswith(WAIT):
+            return None
+        if text.startswith(TRIGGER):
+            return f"instruction {at} lets the next kernel begin before any wait"
+        if ACCESS.match(text) and not RELAXED.match(text):
+            return f"instruction {at}, before any wait: {text}"
+    return "never waits"
+
+
+failures = []
+entries = set(held())
+for is_sass, expected in ((True, SASS), (False, PTX)):
+    actual = sorted(architecture for kind, architecture in entries if kind == is_sass)
+    print("machine code" if is_sass else "PTX", actual)
+    if actual != sorted(expected):
+        failures.append(f"expected {sorted(expected)}, actual {actual}")
+if not any(not is_sass and name == FIRST_THAT_WAITS for is_sass, name in entries):
+    failures.append("expected PTX for 9.0: devices without machine code of their own would not wait")
+for source, architecture in SOURCES:
+    kernels = dict(kernels_of(source, architecture))
+    print(f"{source}: {len(kernels)} kernels for {architecture}")
+    if not kernels:
+        failures.append(f"{source}: no kernel")
+    for kernel, instructions in kernels.items():
+        problem = complaint(instructions)
+        if problem:
+            failures.append(f"{source}: {kernel}: {problem}")
+print("\n".join(failures[:20]))
+sys.exit(bool(failures))

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the library asks of the CUDA runtime, call by call, on devices that are only described
+// (fake_runtime.hpp): which code it trusts to wait, what it knows of which device, what it launches
+// and with which attributes, whose errors it reports, and that a launch takes nothing from the
+// heap.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "gpu/recurrent/params.hpp"
+#include "tests/gpu/counted_heap.hpp"
+#include "tests/gpu/launch_calls.hpp"
+
+namespace goldenrule::test {
+namespace {
+
+constexpr auto kDependent = GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH;
+constexpr auto kTrigger = GOLDENRULE_GPU_FLAG_TRIGGER_EARLY;
+
+/// The parameters of the latest decode or MTP kernel.
+gpu::recurrent::Params& seen_params() {
+  static gpu::recurrent::Params params{};
+  return params;
+}
+void keep_params(const FakeLaunch& seen) {
+  std::memcpy(&seen_params(), seen.argument, sizeof seen_params());
+}
+
+std::string name_of_last() { return fake_runtime().name_of(fake_runtime().last.function); }
+
+TEST_CASE("a dependent launch is asked for only of code that waits") {
+  FakeRuntime& runtime = fake_runtime();
+  runtime.on_launch = keep_params;
+  struct Row {
+    FakeDevice device;
+    bool waits;
+  };
+  // A device of 10.0 that runs PTX of 8.0 has a kernel without the instruction.
+  for (const Row& row :
+       {Row{{.capability = 90, .code = 90}, true}, Row{{.capability = 100, .code = 100}, true},
+        Row{{.capability = 103, .code = 90}, true}, Row{{.capability = 100, .code = 80}, false},
+        Row{{.capability = 120, .code = 80}, false},
+        Row{{.capability = 90, .code = 80, .lacks_sm90a = true}, false},
+        Row{{.capability = 89, .code = 89}, false}, Row{{.capability = 80, .code = 80}, false}}) {
+    runtime.add_device(row.device);
+    CAPTURE(row.device.capability);
+    CAPTURE(row.device.code);
+    for (const std::int64_t T : {1, 4, 16}) {
+      Args a = call(3, T);
+      CHECK_FALSE(launched(a).dependent);
+      CHECK(seen_params().dependent == 0);
+      a.flags = kDependent;
+      CHECK(launched(a).dependent == row.waits);
+      CHECK(seen_params().dependent ==
+            (row.waits ? 1 : 0));  // so does the hint in front of the wait
+    }
+  }
+  runtime.on_launch = nullptr;
+}
+
+TEST_CASE(
+    "kernels of one prefill call follow each other by dependent launch only where they wait") {
+  FakeRuntime& runtime = fake_runtime();
+  static std::vector<FakeLaunch> seen;
+  runtime.on_launch = [](const FakeLaunch& one) { seen.push_back(one); };
+  PrefillArgs a = prefill_call();
+  for (const int code : {90, 80}) {
+    runtime.add_device({.capability = 90, .code = code});
+    for (const std::uint32_t flags : {0U, static_cast<std::uint32_t>(kDependent)}) {
+      seen.clear();
+      a.flags = flags;
+      static_cast<void>(launched(a));
+      REQUIRE(seen.size() == 3);
+      CHECK(seen.front().dependent == (flags != 0 && code == 90));
+      CHECK(seen.back().dependent == (code == 90));
+    }
+  }
+  runtime.on_launch = nullptr;
+}
+
+TEST_CASE("a kernel of instructions that the code does not have is not chosen") {
+  fake_runtime().add_device({.capability = 90});
+  static_cast<void>(launched(prefill_call()));
+  CHECK(name_of_last().find("prefill_gdn_scan") != std::string::npos);
+  fake_runtime().add_device({.capability = 90, .lacks_sm90a = true});
+  static_cast<void>(launched(prefill_call()));
+  CHECK(name_of_last().find("general_kernel") != std::string::npos);
+  CHECK(fake_runtime().last_error == cudaSuccess);
+}
+
+TEST_CASE("the next kernel may begin early only where the caller says so") {
+  FakeRuntime& runtime = fake_runtime();
+  runtime.on_launch = keep_params;
+  runtime.add_device({});
+  for (const std::int64_t T : {1, 4, 16}) {
+    for (const std::uint32_t flags : {0U, std::uint32_t{kDependent}, std::uint32_t{kTrigger},
+                                      std::uint32_t{kDependent | kTrigger}}) {
+      Args a = call(3, T);
+      a.flags = flags;
+      CHECK(launched(a).dependent == ((flags & kDependent) != 0));
+      CHECK(seen_params().triggers == ((flags & kTrigger) != 0 ? 1 : 0));
+    }
+  }
+  runtime.on_launch = nullptr;
+}
+
+TEST_CASE("what was found out about one device is not used on another") {
+  FakeRuntime& runtime = fake_runtime();
+  const Args a = call_that_keeps_states();
+  constexpr int kSmall = 102'400, kLarge = 233'472;  // of an L40S and of an H200
+  for (const bool small_first : {true, false}) {
+    int ids[2];
+    for (const bool small : {small_first, !small_first}) {
+      runtime.add_device(small ? FakeDevice{.capability = 89,
+                                            .multiprocessors = 142,
+                                            .shared_per_multiprocessor = kSmall,
+                                            .code = 89}
+                               : FakeDevice{.shared_per_multiprocessor = kLarge});
+      ids[small ? 1 : 0] = runtime.current;
+      static_cast<void>(launched(a));
+    }
+    for (const int round : {0, 1}) {
+      runtime.current = ids[round];
+      const FakeLaunch& seen = launched(a);
+      CHECK(seen.device == ids[round]);
+      const int all = round == 1 ? kSmall : kLarge;
+      CHECK(static_cast<int>(seen.shared_bytes) >= all / 2);
+      CHECK(static_cast<int>(seen.shared_bytes) < all);
+      CHECK(name_of_last().find("mtp_kernel") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("after goldenrule_gpu_initialize every kernel is loaded, those of the checks too") {
+  FakeRuntime& runtime = fake_runtime();
+  for (const int capability : {90, 80}) {
+    runtime.add_device({.capability = capability, .code = capability});
+    char message[256] = "";
+    CHECK_MESSAGE(goldenrule_gpu_initialize(message, sizeof message) == GOLDENRULE_GPU_OK, message);
+    CHECK(runtime.kernels.size() > 50);
+    int missing = 0;
+    for (const auto& [function, name] : runtime.kernels) {
+      if (!runtime.has_code(function) || runtime.loaded.contains({runtime.current, function}))
+        continue;
+      MESSAGE(name);
+      ++missing;
+    }
+    CHECK(missing == 0);
+  }
+}
+
+TEST_CASE("an error that somebody else has left is neither reported nor taken away") {
+  FakeRuntime& runtime = fake_runtime();
+  runtime.add_device({});
+  goldenrule_gpu_index_report report{};
+  goldenrule_gpu_prefill_report prefill_report{};
+  const Args a = call(3, 1);
+  const PrefillArgs p = prefill_call();
+  char message[256] = "";
+  const auto ok = [&](goldenrule_gpu_status status) {
+    CHECK_MESSAGE(status == GOLDENRULE_GPU_OK, message);
+    CHECK(runtime.last_error == cudaErrorInvalidConfiguration);
+  };
+  ok((runtime.last_error = cudaErrorInvalidConfiguration, launch(a).status));
+  ok(goldenrule_gpu_recurrent_check(&a, &report, message, sizeof message));
+  ok(launch(p).status);
+  ok(goldenrule_gpu_prefill_check(&p, &prefill_report, message, sizeof message));
+  runtime.last_error = cudaSuccess;
+}
+
+TEST_CASE("no device is one status, and every other failure to ask for it is an error") {
+  FakeRuntime& runtime = fake_runtime();
+  runtime.add_device({});
+  const Args a = call(3, 1);
+  char message[256] = "";
+  for (const auto& [answer, status] :
+       {std::pair{cudaErrorNoDevice, GOLDENRULE_GPU_NO_DEVICE},
+        std::pair{cudaErrorInsufficientDriver, GOLDENRULE_GPU_NO_DEVICE},
+        std::pair{cudaErrorIllegalAddress, GOLDENRULE_GPU_CUDA_ERROR},
+        std::pair{cudaErrorMemoryAllocation, GOLDENRULE_GPU_CUDA_ERROR},
+        std::pair{cudaErrorDevicesUnavailable, GOLDENRULE_GPU_CUDA_ERROR}}) {
+    runtime.get_device_answer = answer;
+    CHECK(goldenrule_gpu_recurrent_validate(&a, message, sizeof message) == status);
+    CHECK(std::string(message).rfind("device: expected ", 0) == 0);
+    CHECK(launch(a).status == status);
+    CHECK(runtime.last_error == cudaSuccess);
+  }
+  runtime.get_device_answer = cudaSuccess;
+  CHECK(launch(a).status == GOLDENRULE_GPU_OK);
+  runtime.add_device({.capability = 75, .code = 75});
+  CHECK(launch(a).status == GOLDENRULE_GPU_UNSUPPORTED_ARCHITECTURE);
+}
+
+TEST_CASE("a call that passes takes nothing from the heap") {
+  fake_runtime().add_device({});
+  Args scatter = call(5, 3);
+  scatter.ssm_state_indices = scatter.num_accepted_tokens = scatter.state_indices;
+  scatter.state_indices.data = nullptr;
+  std::vector<PrefillArgs> prefills{prefill_call(), prefill_call()};
+  prefills.back().V = 100;  // no tuned kernel
+  const std::vector<Args> calls{call(1, 1), call(70, 1), call(3, 4), call_that_keeps_states(),
+                                scatter};
+  const auto run = [&] {
+    bool ok = true;
+    for (const Args& a : calls)
+      ok = ok && goldenrule_gpu_recurrent(&a, nullptr, 0) == GOLDENRULE_GPU_OK;
+    for (const PrefillArgs& a : prefills) {
+      ok = ok && goldenrule_gpu_prefill(&a, nullptr, 0) == GOLDENRULE_GPU_OK;
+    }
+    return ok;
+  };
+  REQUIRE(run());  // the first call loads
+  const std::uint64_t before = heap_allocations();
+  const bool ok = run();
+  CHECK(heap_allocations() - before == 0);
+  CHECK(ok);
+  const std::uint64_t here = heap_allocations();
+  const std::string refusal = launch(PrefillArgs{}).text;
+  CHECK(heap_allocations() > here);  // it does count: a refusal has a text
+  CHECK(refusal.find("struct_size") == 0);
+}
+
+}  // namespace
+}  // namespace goldenrule::test
