@@ -90,7 +90,7 @@ TEST_CASE("the scatter form has a slot per token and drops some states where pad
 
 TEST_CASE("a scatter with start slots: read from elsewhere, from a slot of the row's own, or not") {
   for (const std::string pad : {"-1", "0"}) {
-    const call::Record record = record_of(mtp("slots=scatter_from pad_slot=" + pad));
+    const call::Record record = record_of(mtp(("slots=scatter_from pad_slot=" + pad).c_str()));
     CHECK_FALSE(record.inputs.contains("num_accepted_tokens"));
     const auto slots = integers(record, "ssm_state_indices");
     CHECK(std::set(slots.begin(), slots.end()).size() == 32);
