@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// gpu/ptx/functions.cuh on the CPU.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+namespace goldenrule::gpu::ptx {
+
+inline float exp2_approximate(float x) {
+  const float y = std::exp2(x);
+  return y < std::numeric_limits<float>::min() ? 0.f : y;
+}
+
+}  // namespace goldenrule::gpu::ptx
