@@ -120,6 +120,7 @@ inline void __syncwarp(unsigned mask = 0xffffffffU) {
       mask, [](const goldenrule::simt::Lanes&) {}, "__syncwarp", nullptr);
 }
 inline void __threadfence() {}
+inline void __nanosleep(unsigned) {}
 
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source) {

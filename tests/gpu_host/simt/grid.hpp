@@ -21,7 +21,7 @@
 
 namespace goldenrule::simt {
 
-inline constexpr int kMultiprocessors = 4;
+inline constexpr int kMultiprocessors = 2;
 inline constexpr int kThreadsPerMultiprocessor = 2048;
 inline constexpr int kBlocksPerMultiprocessor = 32;
 inline constexpr std::size_t kMultiprocessorSharedBytes = 228 << 10;
@@ -41,6 +41,9 @@ struct Launch {
 
 /// Runs a kernel, and its predecessor when or after it waits for it. "" or what went wrong.
 [[nodiscard]] std::string run(Launch& launch);
+
+/// What went wrong last, once.
+[[nodiscard]] std::string take_failure();
 
 /// The seed of all orders, from the environment variable GOLDENRULE_GPU_HOST_SEED, or 1.
 [[nodiscard]] std::uint32_t seed();

@@ -46,6 +46,7 @@ struct Runtime {
   std::map<cudaStream_t, std::unique_ptr<Stream>> streams;
   cudaError_t last_error = cudaSuccess;
   cudaError_t failure = cudaSuccess;  // of a kernel; the next wait reports it
+  std::string failure_text;
 };
 Runtime& runtime() {
   static Runtime one;
@@ -64,6 +65,7 @@ void flush(Stream& stream) {
   const std::string failure = run(*launch);
   if (failure.empty()) return;
   std::fprintf(stderr, "on the host: %s\n", failure.c_str());
+  runtime().failure_text = failure;
   runtime().failure = cudaErrorLaunchFailure;
 }
 
@@ -133,6 +135,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* function, void*
 }
 
 }  // namespace
+
+std::string take_failure() { return std::exchange(runtime().failure_text, {}); }
 
 void add_kernel(const void* function, std::string name, Binder binder) {
   runtime().kernels.try_emplace(function, KnownKernel{std::move(name), std::move(binder)});
