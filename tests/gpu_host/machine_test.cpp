@@ -147,6 +147,19 @@ TEST_CASE("host execution: an asynchronous copy lands at its wait and not before
   CHECK(run(copy_twice, none, from.data(), false) == std::vector<int>(kThreads, -1));
 }
 
+__global__ void copy_changing(int* x, int wave) {
+  auto* shared = reinterpret_cast<int*>(memory) + threadIdx.x;
+  ptx::copy_async_4(shared, x + threadIdx.x);
+  if (wave == 1) x[threadIdx.x] = -7;
+  ptx::wait_for_copies();
+  x[threadIdx.x] = *shared + 1;
+}
+TEST_CASE("host execution: a source may not change while it is copied") {
+  CHECK(
+      says(failure_of(copy_changing, count_up(kThreads), 1), "has changed while it was under way"));
+  CHECK(failure_of(copy_changing, count_up(kThreads), 0) == "");
+}
+
 struct BulkRun {
   const int* from;
   std::uint32_t expected_bytes;

@@ -38,11 +38,15 @@ void store(std::uint64_t& barrier, CountedBarrier b) {
 
 }  // namespace
 
+void fail_for_changed_source() { fail("the source of a copy has changed while it was under way"); }
+
 void AsyncCopies::begin(void* to, const void* from, std::size_t size, std::size_t bytes) {
   expect_aligned(to, size, "the destination of an asynchronous copy");
   expect_aligned(from, size, "the source of an asynchronous copy");
   std::memset(to, kUndefined, size);
-  open_.push_back({to, from, size, bytes});
+  Copy copy{to, from, size, bytes, {}};
+  if (bytes > 0) std::memcpy(copy.before.data(), from, bytes);
+  open_.push_back(copy);
 }
 
 void AsyncCopies::commit() {
@@ -52,7 +56,10 @@ void AsyncCopies::commit() {
 
 void AsyncCopies::land(const Group& group) {
   for (const Copy& c : group) {
-    if (c.bytes > 0) std::memcpy(c.to, c.from, c.bytes);
+    if (c.bytes > 0) {
+      if (std::memcmp(c.before.data(), c.from, c.bytes) != 0) fail_for_changed_source();
+      std::memcpy(c.to, c.from, c.bytes);
+    }
     std::memset(static_cast<std::byte*>(c.to) + c.bytes, 0, c.size - c.bytes);
   }
 }
@@ -129,7 +136,13 @@ void begin_bulk_copy(void* shared, const void* global, std::size_t bytes, std::u
   expect_aligned(global, 16, "the source of a bulk copy");
   if (bytes % 16 != 0) fail("a bulk copy of a size that is no multiple of 16 bytes");
   std::memset(shared, kUndefined, bytes);
-  this_block().bulk_copies().begin(barrier, bytes, [=] { std::memcpy(shared, global, bytes); });
+  const auto* from = static_cast<const std::byte*>(global);
+  this_block().bulk_copies().begin(barrier, bytes,
+                                   [=, before = std::vector<std::byte>(from, from + bytes)] {
+                                     if (std::memcmp(before.data(), from, bytes) != 0)
+                                       fail_for_changed_source();
+                                     std::memcpy(shared, from, bytes);
+                                   });
 }
 
 void begin_bulk_store(void* global, const void* shared, std::size_t bytes) {

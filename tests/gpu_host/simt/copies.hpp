@@ -6,6 +6,7 @@
 // group too few is wrong in every run, where a GPU's copies usually have arrived.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -29,6 +30,7 @@ class AsyncCopies {
     void* to;
     const void* from;
     std::size_t size, bytes;
+    std::array<std::byte, 16> before;  // what the source was
   };
   using Group = std::vector<Copy>;
   static void land(const Group& group);
@@ -89,6 +91,9 @@ class BulkStores {
   std::vector<Read> open_, committed_;
   std::vector<Write> read_;
 };
+
+/// Fails the launch: the source of a copy has changed while it was under way.
+[[noreturn]] void fail_for_changed_source();
 
 /// Begins a copy of `bytes` to shared memory; addresses and sizes as the instruction asks.
 void begin_bulk_copy(void* shared, const void* global, std::size_t bytes, std::uint64_t& barrier);

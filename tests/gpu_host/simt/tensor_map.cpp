@@ -105,18 +105,15 @@ std::uint32_t checked_place(const void* shared) {
   return place;
 }
 
-void copy_row(const Row& row, std::uint32_t place, const TensorMap& map) {
-  for (std::int32_t i = 0; i < map.box[0]; ++i) {
-    const auto element = static_cast<std::uint32_t>(map.element_bytes);
-    std::byte* to =
-        shared_pointer(swizzled(place + row.in_box + static_cast<std::uint32_t>(i) * element));
-    const bool inside = i >= row.before && i < row.before + row.inside;
-    if (inside) {
-      std::memcpy(to, row.in_tensor + (i - row.before) * map.element_bytes, element);
-    } else {
-      std::memset(to, 0, element);
-    }
-  }
+/// The bytes of a box in the order of its elements; 0 outside the tensor.
+std::vector<std::byte> read_box(const TensorMap& map, int inner, int middle, int outer) {
+  std::vector<std::byte> box(box_bytes(map));
+  for_each_row(map, inner, middle, outer, [&](const Row& row) {
+    if (row.inside == 0) return;
+    std::memcpy(&box[row.in_box] + row.before * map.element_bytes, row.in_tensor,
+                static_cast<std::size_t>(row.inside * map.element_bytes));
+  });
+  return box;
 }
 
 }  // namespace
@@ -128,9 +125,14 @@ void begin_box_copy(void* shared, const void* at, int inner, int middle, int out
   const TensorMap map = load(at);
   const std::uint32_t place = checked_place(shared);
   std::memset(shared, 0xff, box_bytes(map));
-  this_block().bulk_copies().begin(barrier, box_bytes(map), [=] {
-    for_each_row(map, inner, middle, outer, [&](const Row& row) { copy_row(row, place, map); });
-  });
+  this_block().bulk_copies().begin(barrier, box_bytes(map),
+                                   [=, before = read_box(map, inner, middle, outer)] {
+                                     if (read_box(map, inner, middle, outer) != before)
+                                       fail_for_changed_source();
+                                     for (std::uint32_t i = 0; i < before.size(); ++i) {
+                                       *shared_pointer(swizzled(place + i)) = before[i];
+                                     }
+                                   });
 }
 
 void begin_box_store(const void* at, int inner, int middle, int outer, const void* shared) {
