@@ -3,6 +3,7 @@
 // The kernels of the library, with the types of their parameters: all of decode and MTP, and a line
 // for each variant of prefill.
 #include "gpu/prefill/gdn.cuh"
+#include "gpu/prefill/kda.cuh"
 #include "gpu/prefill/variants.hpp"
 #include "gpu/recurrent/table.hpp"
 
@@ -26,6 +27,7 @@ void add_library_kernels() {
     add_kernel(entry.kernel, entry.name.text);
   }
   add_variant<gpu::prefill::GdnCall>(gpu::prefill::kGdnChunk64);
+  add_variant<gpu::prefill::KdaCall>(gpu::prefill::kKdaChunk32);
   add_variant<gpu::prefill::Params>(gpu::prefill::kGeneral);
 }
 

@@ -99,11 +99,11 @@ inline void vote(const Lanes& lanes) {
 /// Blocks see what others do where they touch one number: perhaps another goes on now.
 template <class T, class F>
 T exchanged(T* p, F&& f) {
-  this_block().give_way();
+  this_block().perhaps_give_way();
   const T before = *p;
   *p = f(before);
   this_block().grid().progress();
-  this_block().give_way();
+  this_block().perhaps_give_way();
   return before;
 }
 

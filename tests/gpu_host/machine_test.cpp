@@ -244,6 +244,7 @@ __global__ void store_block(int* x, Visible waits_for) {
   __syncthreads();
   if (threadIdx.x == 0) {
     ptx::store_bulk(x, shared, 4 * kThreads);
+    ptx::commit_bulk_stores();
     if (waits_for == Visible::kAtRead) ptx::wait_for_bulk_reads();
   }
   __syncthreads();

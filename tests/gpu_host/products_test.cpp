@@ -169,6 +169,7 @@ __global__ void move_box(std::uint16_t* to, const __grid_constant__ CUtensorMap 
     ptx::copy_box(memory, &map, 0, 1, first, barrier);
     ptx::wait_for_phase(barrier, 0);
     ptx::store_box(&map, 0, 0, first, memory);
+    ptx::commit_bulk_stores();
     ptx::wait_for_bulk_reads();
     for (int i = 0; i < 64 * 64; ++i) {
       to[i] =

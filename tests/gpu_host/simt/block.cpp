@@ -55,7 +55,7 @@ void Block::leave() { std::memcpy(shared_.data(), shared_window(), shared_bytes_
 
 void Block::end_thread() {
   Thread& t = this_thread();
-  if (t.stores.unread() > 0) fail("a thread ends before its bulk stores have read their source");
+  if (t.stores.any_unread()) fail("a thread ends before its bulk stores have read their source");
   if (t.products.pending() > 0) fail("a thread ends before its products are done");
   for (BulkStores::Write& write : t.stores.take_read()) grid_.store_at_end(std::move(write));
   Warp& w = warp_of(t);
@@ -96,9 +96,12 @@ void Block::poll(const char* what) {
 }
 
 void Block::give_way() {
-  if (grid_.random() % 4 != 0) return;
   gives_way_ = true;
   pause_running();
+}
+
+void Block::perhaps_give_way() {
+  if (grid_.random() % 4 == 0) give_way();
 }
 
 void Block::meet(std::uint32_t mask, Meeting what, const char* name, void* argument) {
@@ -133,21 +136,32 @@ void Block::meet(std::uint32_t mask, Meeting what, const char* name, void* argum
   grid_.progress();
 }
 
-void Block::synchronize(int barrier, int expected) {
+Block::Barrier& Block::barrier_at(int barrier) {
   if (barrier < 0 || barrier >= kBarriers) fail("a barrier is numbered 0 to 15");
-  Barrier& b = barriers_[static_cast<std::size_t>(barrier)];
+  return barriers_[static_cast<std::size_t>(barrier)];
+}
+
+bool Block::completes(Barrier& b, int expected) {
+  // Threads that have ended are not waited for where all are expected.
+  if (b.arrived < (expected == 0 ? live_ : expected)) return false;
+  b.arrived = 0;
+  ++b.generation;
+  grid_.progress();
+  return true;
+}
+
+void Block::arrive(int barrier, int expected) {
+  Barrier& b = barrier_at(barrier);
+  ++b.arrived;
+  static_cast<void>(completes(b, expected));
+}
+
+void Block::synchronize(int barrier, int expected) {
+  Barrier& b = barrier_at(barrier);
   const unsigned generation = b.generation;
   ++b.arrived;
-  const auto is_complete = [&] {
-    if (b.generation != generation) return true;
-    // Threads that have ended are not waited for.
-    if (b.arrived < (expected == 0 ? live_ : expected)) return false;
-    b.arrived = 0;
-    ++b.generation;
-    grid_.progress();
-    return true;
-  };
-  wait_until(expected == 0 ? "__syncthreads" : "a named barrier", is_complete);
+  wait_until(expected == 0 ? "__syncthreads" : "a named barrier",
+             [&] { return b.generation != generation || completes(b, expected); });
 }
 
 void Block::resume(std::size_t w, int lane) {

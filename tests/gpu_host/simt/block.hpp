@@ -84,7 +84,10 @@ class Block {
 
   // Called by the thread that runs.
   void meet(std::uint32_t mask, Meeting what, const char* name, void* argument);
+  /// `expected`: how many threads; 0: all that have not ended.
   void synchronize(int barrier, int expected);
+  /// Is counted and does not wait.
+  void arrive(int barrier, int expected);
   template <class F>
   void wait_until(const char* what, F&& ready) {
     if (ready()) return;
@@ -94,8 +97,11 @@ class Block {
   }
   /// The running thread looks again later; all others come first.
   void poll(const char* what);
-  /// Perhaps another block goes on here: where blocks see what others do.
+  /// Another block or kernel goes on here.
   void give_way();
+  /// The same one time in four: where blocks see what others do.
+  void perhaps_give_way();
+  bool lets_next_begin = false;  ///< it has let a dependent kernel begin
   [[nodiscard]] int live_threads() const { return live_; }
 
  private:
@@ -105,6 +111,8 @@ class Block {
   };
 
   static void thread_entry(void* block);
+  Barrier& barrier_at(int barrier);
+  bool completes(Barrier& b, int expected);
   void wait(bool (*condition)(void*), void* data, const char* what);
   void pause_running();
   void end_thread();

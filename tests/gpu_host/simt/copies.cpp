@@ -115,20 +115,34 @@ void BulkCopies::land(std::uint64_t& barrier) {
   }
 }
 
-void BulkStores::commit() {
-  std::move(open_.begin(), open_.end(), std::back_inserter(committed_));
-  open_.clear();
+void BulkStores::commit() { groups_.push_back({std::exchange(open_, {}), {}}); }
+
+void BulkStores::wait_for_reads(std::size_t keep) {
+  for (std::size_t i = 0; i + keep < groups_.size(); ++i) {
+    for (const Read& read : groups_[i].unread) groups_[i].read.push_back(read());
+    groups_[i].unread.clear();
+  }
 }
 
-void BulkStores::wait_for_reads() {
-  for (const Read& read : committed_) read_.push_back(read());
-  committed_.clear();
+void BulkStores::wait_for_stores(std::size_t keep) {
+  wait_for_reads(keep);
+  while (groups_.size() > keep) {
+    for (const Write& write : groups_.front().read) write();
+    groups_.erase(groups_.begin());
+  }
 }
 
-void BulkStores::wait_for_stores() {
-  wait_for_reads();
-  for (const Write& write : read_) write();
-  read_.clear();
+bool BulkStores::any_unread() const {
+  return !open_.empty() || std::any_of(groups_.begin(), groups_.end(),
+                                       [](const Group& g) { return !g.unread.empty(); });
+}
+
+std::vector<BulkStores::Write> BulkStores::take_read() {
+  std::vector<Write> all;
+  for (Group& group : groups_)
+    std::move(group.read.begin(), group.read.end(), std::back_inserter(all));
+  groups_.clear();
+  return all;
 }
 
 void begin_bulk_copy(void* shared, const void* global, std::size_t bytes, std::uint64_t& barrier) {

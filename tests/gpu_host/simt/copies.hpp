@@ -81,15 +81,21 @@ class BulkStores {
 
   void begin(Read read) { open_.push_back(std::move(read)); }
   void commit();
-  void wait_for_reads();
-  void wait_for_stores();
-  [[nodiscard]] std::size_t unread() const { return open_.size() + committed_.size(); }
+  /// All groups but the latest `keep`.
+  void wait_for_reads(std::size_t keep = 0);
+  void wait_for_stores(std::size_t keep = 0);
+  /// Whether some have not read their source yet.
+  [[nodiscard]] bool any_unread() const;
   /// Those that were read and that nobody has waited for.
-  [[nodiscard]] std::vector<Write> take_read() { return std::exchange(read_, {}); }
+  [[nodiscard]] std::vector<Write> take_read();
 
  private:
-  std::vector<Read> open_, committed_;
-  std::vector<Write> read_;
+  struct Group {
+    std::vector<Read> unread;
+    std::vector<Write> read;
+  };
+  std::vector<Read> open_;
+  std::vector<Group> groups_;
 };
 
 /// Fails the launch: the source of a copy has changed while it was under way.

@@ -44,19 +44,9 @@ void fail(const std::string& what) {
   while (true) this_thread().fiber.pause();  // never resumed
 }
 
-std::string run(Launch& launch) {
-  std::string failure = Grid(launch).run();
-  // A kernel that never waited for the one in front of it.
-  if (launch.predecessor != nullptr) {
-    const std::shared_ptr<Launch> first = std::move(launch.predecessor);
-    const std::string of_first = simt::run(*first);
-    if (failure.empty()) failure = of_first;
-  }
-  return failure;
-}
-
-Grid::Grid(Launch& launch)
+Grid::Grid(const Launch& launch, const Grid* front)
     : launch_(launch),
+      front_(front),
       random_(spread(seed() + 0x9e3779b9U * ++launches)),
       order_(launch.blocks),
       capacity_(static_cast<std::size_t>(kMultiprocessors *
@@ -71,48 +61,19 @@ void Grid::set_failure(const std::string& what) {
              std::to_string(this_thread().place.x) + ": " + what;
 }
 
-std::string Grid::run() {
-  Grid* const before = std::exchange(running_grid, this);
-  try {
-    run_blocks();
-  } catch (const Failure& e) {
-    failure_ = launch_.name + ": " + e.what();
+bool Grid::step() {
+  running_grid = this;
+  // While one block goes on alone no other is begun: that is a possible order too, and fast.
+  for (std::size_t tried = 0; tried < resident_.size(); ++tried) {
+    next_ = (next_ + 1) % resident_.size();
+    if (run_slice(next_)) return true;
+    if (has_failed()) return false;
   }
-  for (const BulkStores::Write& write : late_) write();
-  running_grid = before;
-  if (has_failed()) {
-    failure_ += " (seed " + std::to_string(seed()) + ")";
-  }
-  return failure_;
-}
-
-void Grid::admit() {
-  const Index place{order_.back()};
+  if (order_.empty() || resident_.size() >= capacity_) return false;
+  resident_.push_back(
+      std::make_unique<Block>(*this, Index{order_.back()}, launch_.threads, launch_.shared_bytes));
   order_.pop_back();
-  resident_.push_back(std::make_unique<Block>(*this, place, launch_.threads, launch_.shared_bytes));
-}
-
-void Grid::run_blocks() {
-  std::size_t next = 0, fruitless = 0;
-  while (!has_failed() && (!order_.empty() || !resident_.empty())) {
-    const bool has_room = !order_.empty() && resident_.size() < capacity_;
-    // While one block goes on alone no other is begun: that is a possible order too, and fast.
-    if (resident_.empty() || (has_room && fruitless >= resident_.size())) {
-      admit();
-      next = resident_.size() - 1;
-      fruitless = 0;
-    } else if (fruitless > 2 * resident_.size()) {
-      fail("nothing can go on; block " + std::to_string(resident_.front()->place().x) + ": " +
-           resident_.front()->waiting());
-    }
-    if (run_slice(next)) {
-      fruitless = 0;
-    } else {
-      ++fruitless;
-    }
-    if (!resident_.empty())
-      next = fruitless > 0 ? (next + 1) % resident_.size() : random() % resident_.size();
-  }
+  return run_slice(resident_.size() - 1) || !order_.empty();
 }
 
 bool Grid::run_slice(std::size_t i) {
@@ -121,28 +82,94 @@ bool Grid::run_slice(std::size_t i) {
   block.enter();
   const Block::Pause pause = block.run();
   if (has_failed()) return false;
-  if (pause == Block::Pause::kDone) {
-    resident_.erase(resident_.begin() + static_cast<std::ptrdiff_t>(i));
-    return true;
+  if (pause != Block::Pause::kDone) {
+    block.leave();
+    return pause == Block::Pause::kGaveWay || progress_ != before;
   }
-  block.leave();
-  if (wants_predecessor_ && launch_.predecessor != nullptr) {
-    run_predecessor();
-    return true;
-  }
-  return pause == Block::Pause::kGaveWay || progress_ != before;
+  if (!block.lets_next_begin) ++letting_;
+  resident_.erase(resident_.begin() + static_cast<std::ptrdiff_t>(i));
+  return true;
 }
 
-void Grid::run_predecessor() {
-  const std::shared_ptr<Launch> first = std::move(launch_.predecessor);
-  const std::string failure = simt::run(*first);
-  if (!failure.empty()) throw Failure("the kernel in front failed: " + failure);
+void Grid::finish() {
+  for (const BulkStores::Write& write : late_) write();
+  late_.clear();
+  finished_ = true;
 }
 
-void Grid::wait_for_predecessor() {
-  if (launch_.predecessor == nullptr) return;
-  wants_predecessor_ = true;
-  this_block().wait_until("the kernel in front", [this] { return launch_.predecessor == nullptr; });
+std::string Grid::waiting() const {
+  const std::string text = launch_.name + ": nothing can go on";
+  if (resident_.empty()) return text;
+  const Block& block = *resident_.front();
+  return text + "; block " + std::to_string(block.place().x) + ": " + block.waiting();
+}
+
+void Grid::wait_for_front() const {
+  if (front_ == nullptr) return;
+  this_block().wait_until("the kernel in front", [this] { return front_->finished_; });
+}
+
+void Grid::let_next_begin() {
+  Block& block = this_block();
+  if (block.lets_next_begin) return;
+  block.lets_next_begin = true;
+  ++letting_;
+  block.give_way();
+}
+
+namespace {
+
+/// The kernels of a chain, from the first that is not done to the last that has begun.
+class Chain {
+ public:
+  explicit Chain(const std::vector<Launch>& launches) : random_(spread(seed() + launches.size())) {
+    for (const Launch& launch : launches) {
+      const Grid* front = grids_.empty() ? nullptr : grids_.back().get();
+      grids_.push_back(std::make_unique<Grid>(launch, front));
+    }
+  }
+
+  std::string run() {
+    while (first_ < grids_.size()) {
+      while (begun_ < grids_.size() && grids_[begun_ - 1]->lets_next_begin()) ++begun_;
+      if (const std::string failure = step(); !failure.empty()) return failure;
+      while (first_ < begun_ && grids_[first_]->is_done()) ++first_;
+    }
+    return "";
+  }
+
+ private:
+  /// The newest kernel that can go on goes on; one time in eight any may.
+  std::string step() {
+    const std::size_t count = begun_ - first_;
+    std::size_t i = begun_;
+    if (count > 1 && random_() % 64 < 8) i = first_ + 1 + random_() % count;
+    for (std::size_t tried = 0; tried < count; ++tried) {
+      i = i == first_ ? begun_ - 1 : i - 1;
+      Grid& grid = *grids_[i];
+      if (grid.is_done()) continue;
+      try {
+        const bool went_on = grid.step();
+        if (grid.has_failed()) return grid.failure();
+        if (grid.is_done()) grid.finish();
+        if (went_on) return "";
+      } catch (const Failure& e) {
+        return grid.name() + ": " + e.what();
+      }
+    }
+    return grids_[first_]->waiting();
+  }
+
+  std::vector<std::unique_ptr<Grid>> grids_;
+  std::size_t first_ = 0, begun_ = 1;
+  Random random_;
+};
+
+}  // namespace
+
+std::string run(const std::vector<Launch>& chain) {
+  const std::string failure = Chain(chain).run();
+  return failure.empty() ? "" : failure + " (seed " + std::to_string(seed()) + ")";
 }
 
 }  // namespace goldenrule::simt

@@ -30,13 +30,12 @@ struct Operation {
 using Operations = std::vector<Operation>;
 
 struct Stream {
-  std::shared_ptr<Launch> pending;  // the newest kernel, which its predecessors hang on
-  int chain = 0;                    // how many they are
+  std::vector<Launch> pending;  // each depends on the one in front of it
   std::unique_ptr<Operations> capture;
 };
 
-/// A dependent kernel runs within the wait of the next one: longer chains are cut.
-constexpr int kLongestChain = 4;
+/// Longer chains are cut.
+constexpr std::size_t kLongestChain = 6;
 
 struct Runtime {
   std::recursive_mutex mutex;
@@ -59,10 +58,9 @@ cudaError_t returned(cudaError_t error) {
 }
 
 void flush(Stream& stream) {
-  const std::shared_ptr<Launch> launch = std::move(stream.pending);
-  stream.chain = 0;
-  if (launch == nullptr) return;
-  const std::string failure = run(*launch);
+  const std::vector<Launch> chain = std::exchange(stream.pending, {});
+  if (chain.empty()) return;
+  const std::string failure = run(chain);
   if (failure.empty()) return;
   std::fprintf(stderr, "on the host: %s\n", failure.c_str());
   runtime().failure_text = failure;
@@ -95,11 +93,8 @@ void submit(Stream& stream, Operation operation) {
     operation.work();
     return;
   }
-  auto launch = std::make_shared<Launch>(*operation.kernel);
-  if (!launch->dependent || stream.chain >= kLongestChain) flush(stream);
-  launch->predecessor = std::move(stream.pending);
-  stream.pending = std::move(launch);
-  ++stream.chain;
+  if (!operation.kernel->dependent || stream.pending.size() >= kLongestChain) flush(stream);
+  stream.pending.push_back(*operation.kernel);
 }
 
 const KnownKernel* known(const void* function) {

@@ -22,11 +22,16 @@ inline bool phase_has_ended(uint64_t& barrier, uint32_t parity) {
 }
 
 inline void fence_async_readers() {}
-inline void fence_all_async_readers() {}
+inline void fence_async_global_readers() {}
 
 template <int kThreads>
 void synchronize_threads(int barrier) {
   simt::this_block().synchronize(barrier, kThreads);
+}
+
+template <int kThreads>
+void arrive_for_threads(int barrier) {
+  simt::this_block().arrive(barrier, kThreads);
 }
 
 template <int N>

@@ -24,9 +24,13 @@ inline void store_box(const void* map, int inner, int middle, int outer, const v
 inline void store_bulk(void* global, const void* shared, uint32_t bytes) {
   simt::begin_bulk_store(global, shared, bytes);
 }
-inline void wait_for_bulk_reads() {
-  simt::this_thread().stores.commit();
-  simt::this_thread().stores.wait_for_reads();
+inline void wait_for_bulk_reads() { simt::this_thread().stores.wait_for_reads(); }
+inline void wait_for_bulk_stores() { simt::this_thread().stores.wait_for_stores(); }
+template <int N>
+void wait_for_bulk_stores_but() {
+  simt::this_thread().stores.wait_for_stores(N);
 }
+inline void prefetch_box(const void* /*map*/, int /*inner*/, int /*middle*/, int /*outer*/) {}
+inline void commit_bulk_stores() { simt::this_thread().stores.commit(); }
 
 }  // namespace goldenrule::gpu::ptx

@@ -13,4 +13,9 @@ inline float exp2_approximate(float x) {
   return y < std::numeric_limits<float>::min() ? 0.f : y;
 }
 
+inline float reciprocal_approximate(float x) {
+  const float y = 1.f / x;
+  return std::abs(y) < std::numeric_limits<float>::min() ? std::copysign(0.f, y) : y;
+}
+
 }  // namespace goldenrule::gpu::ptx

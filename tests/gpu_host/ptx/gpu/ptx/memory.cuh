@@ -35,10 +35,10 @@ inline int64_t load_relaxed_index(const void* data, bool wide, int64_t i) {
 }
 
 inline void store_release(int* p, int x) {
-  simt::this_block().give_way();
+  simt::this_block().perhaps_give_way();
   *p = x;
   simt::this_block().grid().progress();
-  simt::this_block().give_way();
+  simt::this_block().perhaps_give_way();
 }
 /// Loops ask for it again and again: all others come first.
 inline int load_acquire(const int* p) {

@@ -27,6 +27,10 @@ void multiply_64_shared_rows(float (&c)[32], uint64_t a, uint64_t b) {
   simt::this_thread().products.begin(c, 64, kAdd, {.descriptor = a}, b, false);
 }
 template <bool kAdd>
+void multiply_32_rows(float (&c)[16], const uint32_t* a, uint64_t b) {
+  simt::this_thread().products.begin(c, 32, kAdd, {.registers = a}, b, false);
+}
+template <bool kAdd>
 void multiply_128_columns(float (&c)[64], const uint32_t* a, uint64_t b) {
   simt::this_thread().products.begin(c, 128, kAdd, {.registers = a}, b, true);
 }
