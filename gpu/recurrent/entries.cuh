@@ -85,14 +85,14 @@ struct Entries {
   template <int I>
   static constexpr Entry general() {
     constexpr int kPaddedK = kGeneralK[I];
-    return recurrent<Specialization{
+    constexpr Specialization kGeneral = {
         .format = Format,
         .channel_gate = true,
         .exact = false,
         .padded_k = kPaddedK,
         .tokens_per_round = kTokensPrepared,
-        .shape = {.rows = kPaddedK > 128 ? 2 : 4, .warps = 4, .min_blocks = 2}}>(
-        {.format = Format, .general = I});
+        .shape = {.rows = kPaddedK > 128 ? 2 : 4, .warps = 4, .min_blocks = 2}};
+    return recurrent<kGeneral>({.format = Format, .general = I});
   }
 
   /// The entry at place I, as in Key::in_format.

@@ -2,6 +2,7 @@
 //
 // The prefill kernels against the oracle: their cases of the suites and of case_lists.hpp, judged
 // element by element under the contract of the kernel that serves the call.
+#include "reference/calls/rows.hpp"
 #include "tests/gpu/check_cases.hpp"
 
 namespace goldenrule::test {
@@ -21,6 +22,33 @@ TEST_CASE("prefill slots and checkpoints of records") {
 }
 TEST_CASE("prefill every type, strides and alignment") {
   check_list("prefill: types, strides and alignment");
+}
+
+/// The case with other gates, judged.
+template <class F>
+void check_gates(const char* line, F&& gate) {
+  for_each_case(line, [&](const LiveCase& c, const call::Record& original) {
+    call::Record record = original;
+    calls::change(record.inputs.at("g"), gate);
+    LiveCall live(record, c.placement);
+    record.contract = live.contract();
+    record.outputs = outputs_of(live, canonical(c));
+    Tally tally;
+    CHECK(judge(record, false, tally) == "");
+  });
+}
+
+// The decays of a chunk add up to -1e5, and what comes behind them differs by .01 a token.
+TEST_CASE("prefill slow gates behind many hard ones") {
+  REQUIRE_GPU();
+  constexpr std::int64_t kHeads = 2;
+  check_gates("op=gdn mode=prefill lens=130 H=1 HV=2 K={128,60} V=64 gate=log h0=1",
+              [](std::int64_t i, double) { return i / kHeads % 64 < 40 ? -2600. : -.01; });
+}
+TEST_CASE("prefill gates of either sign") {
+  REQUIRE_GPU();
+  check_gates("op=gdn mode=prefill lens=130 H=1 HV=2 K={128,60} V=64 gate=linear h0=1",
+              [](std::int64_t i, double x) { return i % 5 < 2 ? -x : x; });
 }
 
 }  // namespace
