@@ -217,7 +217,8 @@ def state_decayed_only(file):
         alpha = alpha[..., None]
     vk = convention(file)["state_layout"] == "vk"
     alpha = alpha[..., None, :] if vk else alpha[..., :, None]
-    slots = file["inputs/state_indices"][()]
+    slots = (file["inputs/state_indices"][()] if "state_indices" in file["inputs"]
+             else range(len(alpha)))
     states = file["outputs/final_state"][()]
     for row, slot in enumerate(slots):
         if slot >= 0:
