@@ -148,6 +148,23 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return mine.all;
 }
 
+/// The sum of what the lanes of the mask give, in all of them.
+template <class T>
+T __reduce_add_sync(unsigned mask, T value) {
+  struct Addend {
+    T given, sum;
+  } mine{value, T{}};
+  const auto add = [](const goldenrule::simt::Lanes& lanes) {
+    T sum{};
+    for (void* lane : lanes) sum += lane == nullptr ? T{} : static_cast<Addend*>(lane)->given;
+    for (void* lane : lanes) {
+      if (lane != nullptr) static_cast<Addend*>(lane)->sum = sum;
+    }
+  };
+  goldenrule::simt::this_block().meet(mask, add, "a sum of lanes", &mine);
+  return mine.sum;
+}
+
 inline float __uint_as_float(std::uint32_t x) { return std::bit_cast<float>(x); }
 inline std::uint32_t __float_as_uint(float x) { return std::bit_cast<std::uint32_t>(x); }
 inline int __popc(unsigned x) { return std::popcount(x); }
