@@ -30,7 +30,7 @@
 #undef __align__
 #define __device__
 #define __host__
-#define __global__
+#define __global__ inline  // headers define kernels that are no templates
 // Dynamic shared memory is another name of the window (simt/shared_memory.cpp). A variable of its
 // own is one for all blocks: right in a kernel whose blocks run one after the other, as they do
 // unless they wait for each other.
