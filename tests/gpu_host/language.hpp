@@ -30,7 +30,7 @@
 #undef __align__
 #define __device__
 #define __host__
-#define __global__
+#define __global__ inline  // headers define kernels that are no templates
 // Dynamic shared memory is another name of the window (simt/shared_memory.cpp). A variable of its
 // own is one for all blocks: right in a kernel whose blocks run one after the other, as they do
 // unless they wait for each other.
@@ -146,6 +146,23 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   goldenrule::simt::Vote mine{predicate != 0, 0};
   goldenrule::simt::this_block().meet(mask, goldenrule::simt::vote, "a ballot", &mine);
   return mine.all;
+}
+
+/// The sum of what the lanes of the mask give, in all of them.
+template <class T>
+T __reduce_add_sync(unsigned mask, T value) {
+  struct Addend {
+    T given, sum;
+  } mine{value, T{}};
+  const auto add = [](const goldenrule::simt::Lanes& lanes) {
+    T sum{};
+    for (void* lane : lanes) sum += lane == nullptr ? T{} : static_cast<Addend*>(lane)->given;
+    for (void* lane : lanes) {
+      if (lane != nullptr) static_cast<Addend*>(lane)->sum = sum;
+    }
+  };
+  goldenrule::simt::this_block().meet(mask, add, "a sum of lanes", &mine);
+  return mine.sum;
 }
 
 inline float __uint_as_float(std::uint32_t x) { return std::bit_cast<float>(x); }

@@ -122,8 +122,9 @@ namespace {
 /// The kernels of a chain, from the first that is not done to the last that has begun.
 class Chain {
  public:
-  explicit Chain(const std::vector<Launch>& launches) : random_(spread(seed() + launches.size())) {
-    for (const Launch& launch : launches) {
+  explicit Chain(const std::vector<Launch>& chain)
+      : random_(spread(seed() + static_cast<std::uint32_t>(chain.size()))) {
+    for (const Launch& launch : chain) {
       const Grid* front = grids_.empty() ? nullptr : grids_.back().get();
       grids_.push_back(std::make_unique<Grid>(launch, front));
     }
