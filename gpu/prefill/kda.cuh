@@ -51,7 +51,10 @@ __global__ void __launch_bounds__(kKdaPreparationThreads<kAnchored>, 1)
   extern __shared__ __align__(1024) char memory[];
   constexpr int kGroups = kKdaGroups<kAnchored>;
   auto* storage = reinterpret_cast<KdaPreparationStorage<kAnchored>*>(memory);
-  if (threadIdx.x < kGroups) ptx::initialize_barrier(storage[threadIdx.x].loaded, 2);
+  if (threadIdx.x < kGroups) {
+    ptx::initialize_barrier(storage[threadIdx.x].loaded, 1 + 32);
+    ptx::initialize_barrier(storage[threadIdx.x].inverted, kKdaGroupThreads - 32);
+  }
   ptx::fence_async_readers();
   ptx::wait_for_dependencies();
   ptx::launch_dependents();

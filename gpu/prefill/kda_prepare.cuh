@@ -40,7 +40,7 @@ class KdaPreparation {
       : p_(p),
         s_(storage),
         place_{warp_ / 2, warp_ % 2, lane_of_thread(), 1 + group},
-        supply_(p, maps, storage, place_, warp_ == kMerger && place_.lane == 0) {}
+        supply_(p, maps, storage, place_, warp_ == kMerger) {}
 
   __device__ __forceinline__ void run(KdaRecords records) {
     Products products(s_, place_);
@@ -96,18 +96,16 @@ class KdaPreparation {
       ptx::fence_async_readers();
     }
     if (warp_ != kMerger) {
-      ptx::arrive_for_threads<kKdaGroupThreads>(inverted());
+      ptx::arrive(s_.inverted);
       return;
     }
     supply_.template announce_record<1>();
-    ptx::synchronize_threads<kKdaGroupThreads>(inverted());
+    ptx::wait_for_phase(s_.inverted, inverted_parity_);
+    inverted_parity_ ^= 1;
     merge_blocks_of_inverse();
     ptx::fence_async_readers();
     __syncwarp();
     supply_.finish_store(at);
-  }
-  [[nodiscard]] __device__ __forceinline__ int inverted() const {
-    return place_.barrier + kKdaGroups<kAnchored>;
   }
   __device__ __forceinline__ void make_beta(const ChunkPlace& at) {
     if (thread_ >= kKdaChunk) return;
@@ -236,6 +234,7 @@ class KdaPreparation {
   KdaPlace place_;
   uint32_t beta_ = 0;  ///< of this thread's token, as it lies in memory
   KdaSupply<Storage> supply_;
+  uint32_t inverted_parity_ = 0;
 };
 
 }  // namespace goldenrule::gpu::prefill

@@ -102,7 +102,8 @@ struct alignas(1024) KdaPreparationStorage {
   float diagonal[2][16][16];       ///< blocks of A on the diagonal
   float2 total[2][kHeadKeys / 2];  ///< product of alpha over 16 tokens
   KdaFactors factors[kKdaChunk];
-  uint64_t loaded;  ///< barrier: k and q are there, T' and P of the record before copied out
+  uint64_t loaded;    ///< barrier: k and q are there, T' and P of the record before copied out
+  uint64_t inverted;  ///< barrier: the blocks of A on the diagonal are inverted
 };
 /// A block of prefill_kda_prepare, one on a multiprocessor: groups that share nothing.
 inline constexpr int kKdaGroupThreads = 128;

@@ -56,8 +56,13 @@ template <class Storage>
 class KdaSupply {
  public:
   __device__ __forceinline__ KdaSupply(const Params& p, const TileMaps& maps, Storage& storage,
-                                       KdaPlace place, bool supplies)
-      : p_(p), maps_(maps), s_(storage), place_(place), supplies_(supplies) {}
+                                       KdaPlace place, bool in_warp)
+      : p_(p),
+        maps_(maps),
+        s_(storage),
+        place_(place),
+        in_warp_(in_warp),
+        supplies_(in_warp && place.lane == 0) {}
 
   /// k and q where k_in and q_in will be, once those of the record before are copied out. Those of
   /// a short chunk come with load_short_rows.
@@ -87,11 +92,9 @@ class KdaSupply {
     }
   }
   __device__ __forceinline__ void finish_rows(const ChunkPlace& at) {
-    if (supplies_) {
-      ptx::wait_for_bulk_reads();  // T' and P of the record before are copied out
-      if (at.count == kKdaChunk) ptx::arrive(s_.loaded);
-    }
+    if (supplies_) ptx::wait_for_bulk_reads();  // T' and P of the record before are copied out
     __syncwarp();
+    if (in_warp_ && at.count == kKdaChunk) ptx::arrive(s_.loaded);
     if (at.count == kKdaChunk) {
       ptx::wait_for_phase(s_.loaded, parity_);
       parity_ ^= 1;
@@ -146,7 +149,8 @@ class KdaSupply {
   const TileMaps& maps_;
   Storage& s_;
   KdaPlace place_;
-  bool supplies_;
+  bool in_warp_;            ///< of the thread that
+  bool supplies_;           ///< has rows and records copied
   uint32_t parity_ = 0;     ///< of the next rows
   char* stored_ = nullptr;  ///< the record that is on its way out, in the thread that sent it
 };

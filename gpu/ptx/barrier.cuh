@@ -65,12 +65,6 @@ __device__ __forceinline__ void synchronize_threads(int barrier) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
 }
 
-/// Is counted among these threads and does not wait.
-template <int kThreads>
-__device__ __forceinline__ void arrive_for_threads(int barrier) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
-}
-
 /// Gives registers of this warpgroup back, so that each thread keeps N.
 template <int N>
 __device__ __forceinline__ void keep_registers() {

@@ -92,6 +92,7 @@ TEST_CASE("every entry of the dispatch table is reached") {
   for_each_case(kFamilies + "mode=prefill lens=70,3 H=2 HV=4 K={48,96,128,200} V=128 shift={0,1}",
                 run);
   for_each_case("op={gdn,kda} mode=prefill lens=70,3 H=2 HV=4 K=128 V=128 checkpoints=listed", run);
+  for_each_case("op=kda mode=prefill lens=70,3 H=2 HV=4 K=128 V=128 gate=bounded", run);
   for_each_case("op={gdn,kda} mode=prefill lens=40x3 H=2 HV=4 K=128 V=128",
                 run);  // heads for all blocks
   for (const auto& [name, hits] : hits_by_name()) CHECK_MESSAGE(hits > before.at(name), name);

@@ -150,12 +150,6 @@ bool Block::completes(Barrier& b, int expected) {
   return true;
 }
 
-void Block::arrive(int barrier, int expected) {
-  Barrier& b = barrier_at(barrier);
-  ++b.arrived;
-  static_cast<void>(completes(b, expected));
-}
-
 void Block::synchronize(int barrier, int expected) {
   Barrier& b = barrier_at(barrier);
   const unsigned generation = b.generation;

@@ -86,8 +86,6 @@ class Block {
   void meet(std::uint32_t mask, Meeting what, const char* name, void* argument);
   /// `expected`: how many threads; 0: all that have not ended.
   void synchronize(int barrier, int expected);
-  /// Is counted and does not wait.
-  void arrive(int barrier, int expected);
   template <class F>
   void wait_until(const char* what, F&& ready) {
     if (ready()) return;

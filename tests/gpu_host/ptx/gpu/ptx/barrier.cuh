@@ -29,10 +29,6 @@ void synchronize_threads(int barrier) {
   simt::this_block().synchronize(barrier, kThreads);
 }
 
-template <int kThreads>
-void arrive_for_threads(int barrier) {
-  simt::this_block().arrive(barrier, kThreads);
-}
 
 template <int N>
 void keep_registers() {}
