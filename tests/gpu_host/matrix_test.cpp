@@ -29,7 +29,7 @@ op=gdn mode=prefill lens=9,70 H=1 HV=2 K=128 V=64 qk_l2norm={none,max_norm_eps,n
 op=kda mode=prefill lens=70,0,129,1 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} h0=1
 op=kda mode=prefill lens=9,64,63,65 H=2 HV=4 K=128 V={64,192} slots=separate_padded gate={softplus,bounded}
 op=kda mode=prefill lens=70,0,40 H=1 HV=2 K=128 V=64 gate={softplus,bounded} checkpoints={after,before} every=48
-op=kda mode=prefill lens=70 H=1 HV=2 K=128 V=64 h0=1 family={B95,Dmixed,Derase,Dbound} gate={softplus,bounded}
+op=kda mode=prefill lens=70 H=1 HV=2 K=128 V=64 h0=1 family={B95,Dmixed,Derase} gate=softplus
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K={128,60,136} V=37 state_layout={vk,kv} state={f32,bf16} h0=1
 op={gdn,kda} mode=prefill lens=20,0,9 H=1 HV=2 K=100 V=37 slots=separate_padded checkpoints=listed gap=3 shift=1
 op={gdn,kda} mode=prefill lens=9,20 H=1 HV=2 K=128 V=32 gate={softplus,bounded,log,linear,none} io={bf16,f32} precise=1

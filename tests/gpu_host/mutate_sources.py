@@ -62,6 +62,9 @@ def main():
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
+    for path in out.rglob("*"):  # of mistakes that are gone
+        if path.is_file() and str(path.relative_to(out)) not in sources:
+            path.unlink()
 
 
 if __name__ == "__main__":
