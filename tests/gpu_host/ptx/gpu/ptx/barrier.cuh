@@ -29,7 +29,6 @@ void synchronize_threads(int barrier) {
   simt::this_block().synchronize(barrier, kThreads);
 }
 
-
 template <int N>
 void keep_registers() {}
 template <int N>
