@@ -111,7 +111,10 @@ class CpuCapturesTest(Reports):
     narrow for them: the answer is the right name or none."""
 
     NAMES = {"x_beta_bf16": "beta_bf16", "x_cumsum_bf16": "cumsum_bf16",
-             "x_final_state_bf16": "final_state_bf16", "x_g_bf16": "gate_bf16"}
+             "x_final_state_bf16": "final_state_bf16", "x_g_bf16": "gate_bf16",
+             "x_ggml_snapshots_reversed": "intermediate_states is reversed along token",
+             "x_heads_reversed_out": "o is reversed along head",
+             "x_kcumdecay_no_decay": "w_no_decay"}
 
     def first(self, case):
         return next((e["mistake"] for e in case["explanation"] if e["explains"]), None)

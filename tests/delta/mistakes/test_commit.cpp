@@ -61,6 +61,7 @@ const std::vector<std::string>& sample() {
       "op=kda mode=mtp B=3 T=4 H=2 HV=4 K=16 V=32 slots=permuted family=I",
       "op=gdn mode=mtp B=3 T=4 H=1 HV=2 K=16 V=32 slots=permuted disable_state_update=1",
       "op=gdn mode=mtp B=6 T=4 H=1 HV=2 K=16 V=32 slots=scatter_padded pad_slot=0",
+      "op=gdn mode=mtp B=6 T=4 H=1 HV=2 K=16 V=32 slots=scatter_from",
       "op=gdn mode=decode B=2 H=1 HV=2 K=16 V=8 qk_l2norm=none l2_eps=0.5",
       "op=gdn mode=decode B=2 H=1 HV=2 K=16 V=8 gate=bounded lower_bound=-1 l2_eps=0.5",
       "op=kda mode=decode B=2 H=1 HV=1 K=16 V=8 gate=log beta=direct",
