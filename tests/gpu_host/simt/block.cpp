@@ -47,11 +47,11 @@ void Block::thread_entry(void* block) {
 }
 
 void Block::enter() {
-  std::memcpy(shared_window(), shared_.data(), shared_bytes_);
   close_window_behind(shared_bytes_);
+  std::copy(shared_.begin(), shared_.end(), shared_window());
 }
 
-void Block::leave() { std::memcpy(shared_.data(), shared_window(), shared_bytes_); }
+void Block::leave() { std::copy_n(shared_window(), shared_bytes_, shared_.begin()); }
 
 void Block::end_thread() {
   Thread& t = this_thread();
