@@ -42,8 +42,13 @@ Block::Block(Grid& grid, Index place, int threads, std::size_t shared_bytes)
 
 void Block::thread_entry(void* block) {
   auto& self = *static_cast<Block*>(block);
-  self.grid_.call_kernel();
-  self.end_thread();
+  try {
+    self.grid_.call_kernel();
+    self.end_thread();
+  } catch (const Failure& failure) {
+    self.grid_.set_failure(failure.what());
+  }
+  while (true) this_thread().fiber.pause();  // never resumed
 }
 
 void Block::enter() {
@@ -65,7 +70,6 @@ void Block::end_thread() {
   w.ready &= ~me;
   if (--live_ == 0 && bulk_copies_.any()) fail("a block ends while bulk copies are under way");
   grid_.progress();
-  pause_running();
 }
 
 void Block::pause_running() {

@@ -10,7 +10,6 @@
 namespace goldenrule::simt {
 namespace {
 
-Grid* running_grid = nullptr;
 std::uint32_t launches = 0;
 
 /// Random numbers of the minimal standard generator have 31 bits, of which the lowest are poor for
@@ -38,11 +37,7 @@ std::uint32_t seed() {
   return value;
 }
 
-void fail(const std::string& what) {
-  if (Fiber::running() == nullptr) throw Failure(what);
-  running_grid->set_failure(what);
-  while (true) this_thread().fiber.pause();  // never resumed
-}
+void fail(const std::string& what) { throw Failure(what); }
 
 Grid::Grid(const Launch& launch, const Grid* front)
     : launch_(launch),
@@ -62,7 +57,6 @@ void Grid::set_failure(const std::string& what) {
 }
 
 bool Grid::step() {
-  running_grid = this;
   // While one block goes on alone no other is begun: that is a possible order too, and fast.
   for (std::size_t tried = 0; tried < resident_.size(); ++tried) {
     next_ = (next_ + 1) % resident_.size();
@@ -98,7 +92,7 @@ void Grid::finish() {
 }
 
 std::string Grid::waiting() const {
-  const std::string text = launch_.name + ": nothing can go on";
+  std::string text = launch_.name + ": nothing can go on";
   if (resident_.empty()) return text;
   const Block& block = *resident_.front();
   return text + "; block " + std::to_string(block.place().x) + ": " + block.waiting();
@@ -133,7 +127,7 @@ class Chain {
   std::string run() {
     while (first_ < grids_.size()) {
       while (begun_ < grids_.size() && grids_[begun_ - 1]->lets_next_begin()) ++begun_;
-      if (const std::string failure = step(); !failure.empty()) return failure;
+      if (std::string failure = step(); !failure.empty()) return failure;
       while (first_ < begun_ && grids_[first_]->is_done()) ++first_;
     }
     return "";
