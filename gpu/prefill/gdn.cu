@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "gpu/prefill/variants.hpp"
+#include "gpu/prefill/sm90_variant.cuh"
 
 namespace goldenrule::gpu::prefill {
 namespace {
@@ -23,16 +23,7 @@ using Half = ScanConfig<1, false>;
 using Whole = ScanConfig<2, false>;
 using HalfWith = ScanConfig<1, true>;
 
-bool runs_on(const Device& device) { return device.capability == 90; }
-
-template <class Function>
-Kernel described(Function* function, int threads, std::size_t shared_bytes, const char* name) {
-  return {.function = reinterpret_cast<const void*>(function),
-          .threads = threads,
-          .shared_bytes = static_cast<int>(shared_bytes),
-          .name = name,
-          .runs_on = runs_on};
-}
+using sm90::described;
 
 template <class C>
 Kernel scan(const char* name) {
@@ -58,21 +49,15 @@ Kernel kernel(int i) {
   }
 }
 
-/// Everything in bf16, in rows that the copy engine can address.
 bool serves(const Params& p, const Device& device) {
-  const bool tiles = is_tileable(p.q, p.q_unit) && is_tileable(p.k, p.k_unit) &&
-                     is_tileable(p.v, p.v_unit) && is_tileable(p.o, p.o_unit);
-  const bool bf16 =
-      p.qk_type == Element::kBF16 && p.v_type == Element::kBF16 && p.o_type == Element::kBF16;
-  return runs_on(device) && p.channel_gate == 0 && p.precise == 0 && p.K == kHeadKeys &&
-         p.V % kTileColumns == 0 && tiles && bf16;
+  return p.channel_gate == 0 && sm90::serves(p, device);
 }
 
 /// Whether sequences are sorted by length, which takes N^2 / 32 steps.
 bool is_sorted(std::int64_t N) { return N > 1 && N <= 1024; }
 
 std::size_t workspace(const Sizes& s) {
-  if (s.kda || s.precise || s.K != kHeadKeys || s.V % kTileColumns != 0 || s.N == 0) return 0;
+  if (s.kda || !sm90::may_serve(s)) return 0;
   const std::int64_t records = record_count(s.total, s.N, s.checkpoint_rows) * s.HV;
   return sizeof(Tickets) + static_cast<std::size_t>(records) * kRecordBytes +
          (is_sorted(s.N) ? sizeof(std::int32_t) * static_cast<std::size_t>(s.N) : 0);

@@ -89,7 +89,7 @@ class Copier {
       ptx::arrive(full);
       return;
     }
-    if constexpr (C::kFollows) stage.wait_full(storage_.record_ready);
+    stage.wait_full(storage_.record_ready);
     ptx::arrive_expecting(full, bytes + C::kPreparedSize);
     ptx::copy_bulk(&storage_.prepared[stage.index], record_of<C::kRecordSize>(p_, at.record, at.hv),
                    C::kPreparedSize, full);
@@ -162,9 +162,7 @@ __device__ __forceinline__ void serve(const Params& p, const TileMaps& maps,
   const int warp = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp == 0) Copier<C>(p, maps, storage).run();
   if (warp == 1) write_outputs(p, maps, storage);
-  if constexpr (C::kFollows) {
-    if (warp == 2 && threadIdx.x % 32 == 0) watch_records(p, storage);
-  }
+  if (warp == 2 && threadIdx.x % 32 == 0) watch_records(p, storage);
 }
 
 }  // namespace goldenrule::gpu::prefill

@@ -118,7 +118,6 @@ template <int kScanGroups, bool kWithCheckpoints>
 struct ScanConfig {
   static constexpr bool kCheckpoints = kWithCheckpoints;
   static constexpr bool kChannelGates = false;
-  static constexpr bool kFollows = true;  ///< waits for records one by one, not for their kernel
   static constexpr int kTokens = kChunk;
   using Prepared = PreparedChunk;
   static constexpr int kPreparedSize = kPreparedBytes;

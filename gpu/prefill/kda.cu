@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "gpu/prefill/variants.hpp"
+#include "gpu/prefill/sm90_variant.cuh"
 
 namespace goldenrule::gpu::prefill {
 namespace {
@@ -25,16 +25,7 @@ using Half = KdaScanConfig<1, false>;
 using Whole = KdaScanConfig<2, false>;
 using HalfWith = KdaScanConfig<1, true>;
 
-bool runs_on(const Device& device) { return device.capability == 90; }
-
-template <class Function>
-Kernel described(Function* function, int threads, std::size_t shared_bytes, const char* name) {
-  return {.function = reinterpret_cast<const void*>(function),
-          .threads = threads,
-          .shared_bytes = static_cast<int>(shared_bytes),
-          .name = name,
-          .runs_on = runs_on};
-}
+using sm90::described;
 
 template <class C>
 Kernel scan(const char* name) {
@@ -66,18 +57,12 @@ Kernel kernel(int i) {
   }
 }
 
-/// Everything in bf16, in rows that the copy engine can address.
 bool serves(const Params& p, const Device& device) {
-  const bool tiles = is_tileable(p.q, p.q_unit) && is_tileable(p.k, p.k_unit) &&
-                     is_tileable(p.v, p.v_unit) && is_tileable(p.o, p.o_unit);
-  const bool bf16 =
-      p.qk_type == Element::kBF16 && p.v_type == Element::kBF16 && p.o_type == Element::kBF16;
-  return runs_on(device) && p.channel_gate != 0 && p.precise == 0 && p.K == kHeadKeys &&
-         p.V % kTileColumns == 0 && tiles && bf16;
+  return p.channel_gate != 0 && sm90::serves(p, device);
 }
 
 std::size_t workspace(const Sizes& s) {
-  if (!s.kda || s.precise || s.K != kHeadKeys || s.V % kTileColumns != 0 || s.N == 0) return 0;
+  if (!s.kda || !sm90::may_serve(s)) return 0;
   return sizeof(Tickets) +
          static_cast<std::size_t>(record_count<kKdaChunk>(s.total, s.N, s.checkpoint_rows) * s.HV) *
              kKdaRecordBytes;

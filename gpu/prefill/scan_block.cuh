@@ -36,7 +36,6 @@ __device__ __forceinline__ void scan_block(const Params& p, const TileMaps& maps
   extern __shared__ __align__(1024) char memory[];
   auto& storage = *reinterpret_cast<ScanStorage<C>*>(memory);
   initialize_barriers(storage);
-  if constexpr (!C::kFollows) ptx::wait_for_dependencies();
   const int group = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / C::kGroup, 0);
   if (group == 0) {
     if constexpr (C::kScans > 1) ptx::keep_registers<C::kServiceRegisters>();
@@ -45,10 +44,8 @@ __device__ __forceinline__ void scan_block(const Params& p, const TileMaps& maps
     if constexpr (C::kScans > 1) ptx::take_registers<C::kScanRegisters>();
     GdnScan<C>(p, storage, group - 1).run();
   }
-  if constexpr (C::kFollows) {
-    __syncwarp();  // a lane that waits here would hold up those of its warp that still work
-    ptx::wait_for_dependencies();
-  }
+  __syncwarp();  // a lane that waits here would hold up those of its warp that still work
+  ptx::wait_for_dependencies();
 }
 
 }  // namespace goldenrule::gpu::prefill
