@@ -27,7 +27,7 @@ SOURCES = (("gpu/recurrent/entries_f32_vk.cu", "compute_90"),
            ("gpu/prefill/gdn.cu", "compute_90a"),
            ("gpu/prefill/kda.cu", "compute_90a"))
 # Kernels that only ever stand behind one of the same call which has waited before it let them begin
-# (gpu/prefill/scan_block.cuh, kFollows): they take what that one leaves piece by piece, and wait at
+# (gpu/prefill/scan_block.cuh): they take what that one leaves piece by piece, and wait at
 # their end, for whoever comes next.
 FOLLOWS = re.compile(r"prefill_(gdn|kda)_scan")
 FIRST_THAT_WAITS = 90

@@ -78,6 +78,20 @@ TEST_CASE("any slot and any count: nothing outside the buffers is touched") {
   std::printf("%d hostile calls\n", calls);
 }
 
+/// What the checking kernel says of a record's slots and counts; it writes nothing but that.
+goldenrule_gpu_index_report checked(const call::Record& record, const Placement& placement) {
+  LiveCall live(record, placement);
+  GuardedBuffer report("report", sizeof(goldenrule_gpu_index_report), 3);
+  REQUIRE(goldenrule_gpu_recurrent_check(&live.args(),
+                                         static_cast<goldenrule_gpu_index_report*>(report.data()),
+                                         nullptr, 0) == GOLDENRULE_GPU_OK);
+  live.synchronize();
+  CHECK(report.violation().empty());
+  goldenrule_gpu_index_report r;
+  std::memcpy(&r, report.download().data(), sizeof r);
+  return r;
+}
+
 TEST_CASE("the checking kernel reports what only the device can see") {
   REQUIRE_GPU();
   call::Record record = record_of(
@@ -90,14 +104,7 @@ TEST_CASE("the checking kernel reports what only the device can see") {
   output.set(5, output[1]);
   output.set(0, start[3]);
   for (std::int64_t b = 0; b < 6; ++b) accepted.set(b, b == 3 ? 7 : 1);
-  LiveCall live(record, {.kept = 0});
-  GuardedBuffer report("report", sizeof(goldenrule_gpu_index_report), 3);
-  REQUIRE(goldenrule_gpu_recurrent_check(&live.args(),
-                                         static_cast<goldenrule_gpu_index_report*>(report.data()),
-                                         nullptr, 0) == GOLDENRULE_GPU_OK);
-  live.synchronize();
-  goldenrule_gpu_index_report r;
-  std::memcpy(&r, report.download().data(), sizeof r);
+  const goldenrule_gpu_index_report r = checked(record, {.kept = 0});
   CHECK(r.start_out_of_range == 1);
   CHECK(r.first_start_out_of_range == 2);
   CHECK(r.output_out_of_range == 1);
@@ -108,7 +115,6 @@ TEST_CASE("the checking kernel reports what only the device can see") {
   CHECK(r.first_read_after_write == 3);
   CHECK(r.count_out_of_range == 1);
   CHECK(r.first_count_out_of_range == 3);
-  CHECK(report.violation().empty());
 }
 
 TEST_CASE("the checking kernel reports start slots beside a slot for each token") {
@@ -121,14 +127,7 @@ TEST_CASE("the checking kernel reports start slots beside a slot for each token"
   start.set(3, written[0]);        // read by row 3, written by row 0
   written.set(3 * 1 + 2, 1000);    // the last token of row 1
   written.set(3 * 3, written[1]);  // written by rows 0 and 3
-  LiveCall live(record, {.kept = 0, .columns = 5});
-  GuardedBuffer report("report", sizeof(goldenrule_gpu_index_report), 3);
-  REQUIRE(goldenrule_gpu_recurrent_check(&live.args(),
-                                         static_cast<goldenrule_gpu_index_report*>(report.data()),
-                                         nullptr, 0) == GOLDENRULE_GPU_OK);
-  live.synchronize();
-  goldenrule_gpu_index_report r;
-  std::memcpy(&r, report.download().data(), sizeof r);
+  const goldenrule_gpu_index_report r = checked(record, {.kept = 0, .columns = 5});
   CHECK(r.start_out_of_range == 1);
   CHECK(r.first_start_out_of_range == 4);
   CHECK(r.output_out_of_range == 1);
@@ -138,7 +137,6 @@ TEST_CASE("the checking kernel reports start slots beside a slot for each token"
   CHECK(r.read_after_write == 1);
   CHECK(r.first_read_after_write == 3);
   CHECK(r.count_out_of_range == 0);
-  CHECK(report.violation().empty());
 }
 
 TEST_CASE("a refused call launches nothing and writes nothing") {
