@@ -5,8 +5,8 @@
     mutate_sources.py MUTANTS ROOT OUT
 
 MUTANTS (mutants.toml) lists mistakes: a file of ROOT, a text that stands in it exactly once, and what
-stands there instead. A text that ends with a semicolon is a statement, any other an expression. Each
-file that is named is written below OUT, with
+stands there instead. A text that ends with a semicolon, or with a comment behind one, is a statement,
+any other an expression. Each file that is named is written below OUT, with
 
     if (::goldenrule::simt::mutant == N) { instead } else { text }
 
@@ -15,6 +15,7 @@ number, which the environment variable GOLDENRULE_GPU_MUTANT sets. So one build 
 and the sources themselves know nothing of them.
 """
 
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -41,8 +42,8 @@ def mutated(name, source, mutants):
             sys.exit(f"{name}: mutant {mutant['name']}: expected its text once, found it {found} times:"
                      f"\n{text}")
         test = f"::goldenrule::simt::mutant == {number}"
-        if text.rstrip().endswith(";"):
-            changed = f"if ({test}) {{ {instead} }} else {{ {text} }}"
+        if re.sub(r"//.*", "", text).rstrip().endswith(";"):
+            changed = f"if ({test}) {{ {instead} }} else {{ {text}\n }}"
         else:
             changed = f"({test} ? ({instead}) : ({text}))"
         source = source.replace(text, changed)
