@@ -112,8 +112,10 @@ TEST_SUITE("isolation") {
 
   TEST_CASE("no job takes longer than its limit, whether it computes or waits") {
     const auto start = std::chrono::steady_clock::now();
-    CHECK(ending_of([](int, const Answer&) { loop_for_ever(); }) ==
-          "the process that reads it took more than 1 s");
+    // By the clock only where others leave it less than a tenth of a processor.
+    const std::string computes = ending_of([](int, const Answer&) { loop_for_ever(); });
+    CHECK((computes == "the process that reads it took more than 1 s" ||
+           computes == "the process that reads it did not end in ten times 1 s"));
     isolation::Limits brief = kLimits;
     brief.seconds = 0.1;
     CHECK(ending_of(
