@@ -166,6 +166,8 @@ class Search {
     const auto runs = static_cast<std::int64_t>(kScatterRuns * self_made_.size());
     const bool whole = steps_ <= kScreeningSteps / std::max<std::int64_t>(runs, 1);
     for (const calls::Mistake* m : self_made_) {
+      stopped_ = stopped_ || deadline_.passed();
+      if (stopped_) break;
       const Trial& trial = whole || !screened_ ? whole_ : cuts_.back();
       const auto match = match_scatter(*trial.capture, {m});
       if (match && match->explains()) scattered_.push_back({m, *match});

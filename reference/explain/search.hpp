@@ -22,7 +22,8 @@
 
 namespace goldenrule::explain {
 
-/// How long a search may take. Single mistakes are always tried.
+/// How long a search may take. Single mistakes are always tried; other orders of the results, how
+/// widely a mistake errs and pairs while there is time.
 struct SearchLimit {
   double seconds = std::numeric_limits<double>::infinity();
 };
@@ -83,7 +84,7 @@ struct Found {
   std::vector<Scattered> scattered;   ///< that explain by how widely they err, best profile first
   bool screened = false;              ///< hypotheses were first judged on a part of the capture
   std::int64_t pairs = 0, possible_pairs = 0;  ///< that were tried, that were to be tried
-  bool stopped = false;                        ///< the time was over before all pairs were tried
+  bool stopped = false;                        ///< the time was over before all was tried
 };
 
 /// `whole` is a failing capture, `failures` its failures, `mistakes` those that can be made in it.

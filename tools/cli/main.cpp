@@ -71,9 +71,10 @@ void add_check(CLI::App& app, Options& all) {
   sub->add_option("--json", check.json, "write the report as JSON");
   sub->add_option("--junit", check.junit, "write the report as JUnit XML");
   sub->add_flag("!--no-explain", check.explain, "do not look for the mistake behind a failure");
-  sub->add_option("--explain-seconds", check.explain_seconds,
-                  "stop looking for pairs of mistakes after this time (default: ten times the "
-                  "verdict, at least 5)")
+  sub->add_option(
+         "--explain-seconds", check.explain_seconds,
+         "stop looking for pairs of mistakes, other orders and amplified roundings after this time "
+         "(default: ten times the verdict, at least 5)")
       ->check(CLI::NonNegativeNumber);
   sub->callback([&all] { all.command = [&all] { return tools::check(all.check); }; });
 }
