@@ -109,8 +109,7 @@ class Search {
     if (!explained()) scatter();
     if (!explained() && scattered_.empty()) {
       const auto stop = [this] {
-        stopped_ = stopped_ || deadline_.passed();
-        pairs_ += stopped_ ? 0 : 1;
+        pairs_ += time_is_over() ? 0 : 1;
         return stopped_;
       };
       for (Candidate& pair : verify(screen(pairs_of(promising), "pairs of mistakes", stop))) {
@@ -130,6 +129,8 @@ class Search {
   }
 
  private:
+  bool time_is_over() { return stopped_ = stopped_ || deadline_.passed(); }
+
   // Right results in another order, or those of one mistake. A part of a capture has lost the
   // order of its tokens, so that of a large one only the right call is tried, on the whole.
   void rearranged(const std::vector<Hypothesis>& singles) {
@@ -149,8 +150,7 @@ class Search {
     if (screened_ || std::ranges::any_of(found_, &Candidate::explains)) return;
     parallel::Phase phase("results in another order", std::ssize(singles));
     for (const Hypothesis& h : singles) {
-      stopped_ = stopped_ || deadline_.passed();
-      if (stopped_) return;
+      if (time_is_over()) return;
       phase.advance();
       auto prediction = whole_.predictor.predict(h, SpreadBy::kScaling);
       if (!prediction) continue;
@@ -166,8 +166,7 @@ class Search {
     const auto runs = static_cast<std::int64_t>(kScatterRuns * self_made_.size());
     const bool whole = steps_ <= kScreeningSteps / std::max<std::int64_t>(runs, 1);
     for (const calls::Mistake* m : self_made_) {
-      stopped_ = stopped_ || deadline_.passed();
-      if (stopped_) break;
+      if (time_is_over()) break;
       const Trial& trial = whole || !screened_ ? whole_ : cuts_.back();
       const auto match = match_scatter(*trial.capture, {m});
       if (match && match->explains()) scattered_.push_back({m, *match});
@@ -197,7 +196,7 @@ class Search {
         phase.advance();
         std::optional<Candidate> c = evaluate(part, h, SpreadBy::kScaling);
         if (!c) continue;
-        if (h.size() == 1 && !c->called_kernel) note_self_made(h.front());
+        if (first && h.size() == 1 && !c->called_kernel) self_made_.push_back(h.front());
         if (c->match.accounted >= kAccounted) left.push_back(h);
         c->prediction.reset();
         // In a slot that nobody may touch every error is beyond all budgets, before and after.
@@ -219,10 +218,6 @@ class Search {
     for (auto part = cuts_.rbegin(); part != cuts_.rend(); ++part) keep(*part);
     std::ranges::stable_sort(promising, better);
     return promising;
-  }
-
-  void note_self_made(const calls::Mistake* m) {
-    if (std::ranges::find(self_made_, m) == self_made_.end()) self_made_.push_back(m);
   }
 
   // The first of them on the whole capture, with the spread of the mistaken call. What a hypothesis
