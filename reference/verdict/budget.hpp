@@ -4,8 +4,10 @@
 // expectation: the verdict itself and the explanation of a verdict.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string>
 
 #include "reference/contract/contract.hpp"
@@ -80,6 +82,20 @@ class Budget {
   if (!std::isfinite(golden)) return !std::isfinite(y);
   if (!std::isfinite(y)) return false;  // though the radius may be infinite
   return std::fabs(y - golden) <= budget + static_cast<double>(expected.exact.radius[i]);
+}
+
+/// The error of a finite `y` from a finite expectation over its budget, without the oracle's
+/// radius, for what counts elements by it: above 1 where the element is out of budget, and only
+/// there.
+[[nodiscard]] inline float shown_ratio(double y, const Expected& expected, std::size_t i,
+                                       double budget) {
+  const double error = std::fabs(y - expected.exact.golden[i]);
+  const double beyond = std::max(error - static_cast<double>(expected.exact.radius[i]), 0.0);
+  const double ratio = ratio_of(beyond, budget);
+  constexpr auto kLargest = static_cast<double>(std::numeric_limits<float>::max());
+  const auto rounded = static_cast<float>(std::min(ratio, kLargest));
+  constexpr float kAboveOne = 1.0F + std::numeric_limits<float>::epsilon();
+  return passes(y, expected, i, budget) ? std::min(rounded, 1.0F) : std::max(rounded, kAboveOne);
 }
 
 }  // namespace goldenrule::verdict

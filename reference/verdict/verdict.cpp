@@ -105,6 +105,7 @@ CaseReport judge_all(const call::Record& record, const contract::Contract& contr
   report.op = call::name_of(record.op);
   report.mode = call::name_of(record.mode);
   report.source = record.source;
+  report.case_line = record.case_line;
   report.contract = contract.name;
   report.precision_bits = scalar::bits_of(expected.precision);
   std::vector<Verdict> verdicts;
