@@ -180,6 +180,7 @@ class MatrixBuilder {
       const Finding& found = findings[i];
       MatrixRow& row = rows_[{m, std::string(contract.name)}];
       if (row.cells.empty()) {
+        row.number = static_cast<std::size_t>(m - mistakes().data());
         row.mutant = m->name;
         row.contract = contract.name;
         row.permitted_by = calls::permitted_by(*m, contract);
@@ -238,7 +239,7 @@ int MatrixRow::kills() const {
 void join(Matrix& to, const Matrix& from) {
   for (const MatrixRow& more : from.rows) {
     const auto row = std::ranges::find_if(to.rows, [&](const MatrixRow& r) {
-      return r.mutant == more.mutant && r.contract == more.contract;
+      return r.number == more.number && r.contract == more.contract;
     });
     if (row == to.rows.end()) {
       to.rows.push_back(more);
@@ -257,6 +258,7 @@ void join(Matrix& to, const Matrix& from) {
     row->survivors.insert(row->survivors.end(), more.survivors.begin(), more.survivors.end());
     row->largest_ratio = std::max(row->largest_ratio, more.largest_ratio);
   }
+  std::ranges::stable_sort(to.rows, {}, &MatrixRow::number);
   to.false_alarms.insert(to.false_alarms.end(), from.false_alarms.begin(), from.false_alarms.end());
   std::erase_if(to.unreached, [&](const std::string& name) {
     return std::ranges::find(from.unreached, name) == from.unreached.end();

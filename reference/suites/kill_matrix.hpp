@@ -42,6 +42,7 @@ struct MatrixCell {
 
 /// One mistake under one contract.
 struct MatrixRow {
+  std::size_t number = 0;  ///< of the mistake in the table: some share a name
   std::string mutant, contract;
   std::vector<MatrixCell> cells;       ///< in the order of the suites
   std::vector<std::string> survivors;  ///< lines of cases that do not see it, in visiting order

@@ -36,7 +36,8 @@ ordered_json json_of(const GivenMatrix& given) {
                        {"most_elements", cell.most_elements},
                        {"most_case", cell.most_case}});
     }
-    rows.push_back({{"mutant", row.mutant},
+    rows.push_back({{"number", row.number},
+                    {"mutant", row.mutant},
                     {"contract", row.contract},
                     {"state", state_of(row)},
                     {"applies", row.applies()},
@@ -69,7 +70,8 @@ double number_of(const ordered_json& json) {
 }
 
 MatrixRow row_of(const ordered_json& json, std::size_t suites) {
-  MatrixRow row{.mutant = json.at("mutant").get<std::string>(),
+  MatrixRow row{.number = json.at("number").get<std::size_t>(),
+                .mutant = json.at("mutant").get<std::string>(),
                 .contract = json.at("contract").get<std::string>(),
                 .cells = {},
                 .survivors = json.at("survivors").get<std::vector<std::string>>(),
