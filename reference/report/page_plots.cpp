@@ -97,16 +97,16 @@ double cell_of(const ordered_json& axis, std::int64_t index) {
 std::string lines_across(const ordered_json& down, const char* key, std::size_t width) {
   std::string path;
   for (const ordered_json& line : down.at(key)) {
-    path += fmt::format("M0 {:.2f}h{}", cell_of(down, line.get<std::int64_t>()), width);
+    path += fmt::format("M0 {:.2f}h{}", cell_of(down, whole(line)), width);
   }
   return path.empty() ? "" : fmt::format("<path class=\"{}\" d=\"{}\"/>", key, path);
 }
 
 // "key 0 to 127, 2 in a cell"
 std::string axis_words(const ordered_json& axis) {
-  const auto extent = axis.at("extent").get<std::int64_t>();
-  const auto cells = axis.at("cells").get<std::int64_t>();
-  const auto first = axis.at("first").get<std::int64_t>();
+  const auto extent = whole(axis.at("extent"));
+  const auto cells = whole(axis.at("cells"));
+  const auto first = whole(axis.at("first"));
   const std::string range =
       extent == 1 ? std::to_string(first) : fmt::format("{} to {}", first, first + extent - 1);
   return escaped(axis.at("axis").get<std::string>()) + " " + range +
@@ -126,8 +126,8 @@ std::string map_figure(const ordered_json& map) {
   const auto pixels = [](std::size_t cells, std::size_t least, std::size_t most) {
     return std::clamp(12 * cells, least, most);
   };
-  const double x = std::floor(cell_of(across, across.at("worst").get<std::int64_t>()));
-  const double y = std::floor(cell_of(down, down.at("worst").get<std::int64_t>()));
+  const double x = std::floor(cell_of(across, whole(across.at("worst"))));
+  const double y = std::floor(cell_of(down, whole(down.at("worst"))));
   const auto where = map.at("where").get<std::string>();
   return fmt::format(
       "<figure><figcaption>{} by {}{}</figcaption><div class=\"map\"><span class=\"down\">{}</span>"
@@ -171,8 +171,7 @@ std::string histogram(const ordered_json& tensor) {
   const double one = (kRatioOne - first + 1) * width;
   std::string caption = "error over budget (both axes logarithmic)";
   if (counts[0] > 0) caption += fmt::format("; {} elements without error", counted(counts[0]));
-  const std::int64_t nonfinite =
-      tensor.at("nan").get<std::int64_t>() + tensor.at("inf").get<std::int64_t>();
+  const std::int64_t nonfinite = whole(tensor.at("nan")) + whole(tensor.at("inf"));
   if (nonfinite > 0) caption += fmt::format("; {} NaN or Inf", counted(nonfinite));
   return fmt::format(
       "<figure><svg class=\"hist\" viewBox=\"0 0 {} {}\" role=\"img\">{}<path class=\"axis\" "

@@ -27,7 +27,7 @@ font-weight:600;white-space:nowrap}
 .good{color:var(--good)}.bad{color:var(--bad)}.weak{color:var(--weak)}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px}
 th,td{text-align:left;padding:4px 8px 4px 0;border-bottom:1px solid var(--line);vertical-align:top}
-td a{text-decoration:underline}
+td:first-child{min-width:10em}td a{text-decoration:underline}
 .card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:10px 12px;
 margin:10px 0}.why{border-left:4px solid var(--blue)}
 .problem{border-left:4px solid var(--bad)}

@@ -2,6 +2,7 @@
 #include "reference/report/runs.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <set>
 
@@ -11,6 +12,7 @@
 namespace goldenrule::report {
 namespace {
 
+constexpr int kMostKeys = 10'000;
 constexpr int kDeepest = 32;  // levels of a report; it has nine
 constexpr std::size_t kShownDigest = 8;
 
@@ -66,13 +68,22 @@ ordered_json run_json(const Run& run) {
 }
 
 ordered_json parse_report(const std::string& file, const std::string& text) {
-  const auto shallow = [&](int depth, ordered_json::parse_event_t, ordered_json&) {
+  // Keys of an object are looked up one by one: what takes time without end is no report.
+  std::array<int, kDeepest + 2> keys{};
+  const auto bounded = [&](int depth, ordered_json::parse_event_t event, ordered_json&) {
     if (depth > kDeepest) refuse(file, "", "a report of goldenrule", "JSON of another kind");
+    int& count = keys[static_cast<std::size_t>(depth)];
+    if (event == ordered_json::parse_event_t::key && ++count > kMostKeys) {
+      refuse(file, "", "a report of goldenrule", "an object of too many keys");
+    }
+    if (event == ordered_json::parse_event_t::object_start) {
+      keys[static_cast<std::size_t>(depth) + 1] = 0;
+    }
     return true;
   };
   ordered_json report;
   try {
-    report = ordered_json::parse(text, shallow);
+    report = ordered_json::parse(text, bounded);
   } catch (const ordered_json::exception& error) {
     refuse(file, "", "a JSON report", error.what());
   }

@@ -84,18 +84,13 @@ class Budget {
   return std::fabs(y - golden) <= budget + static_cast<double>(expected.exact.radius[i]);
 }
 
-/// The error of a finite `y` from a finite expectation over its budget, without the oracle's
-/// radius, for what counts elements by it: above 1 where the element is out of budget, and only
-/// there.
-[[nodiscard]] inline float shown_ratio(double y, const Expected& expected, std::size_t i,
-                                       double budget) {
-  const double error = std::fabs(y - expected.exact.golden[i]);
-  const double beyond = std::max(error - static_cast<double>(expected.exact.radius[i]), 0.0);
-  const double ratio = ratio_of(beyond, budget);
+/// A ratio as what counts elements by it takes it: above 1 where the element is out of budget, and
+/// only there.
+[[nodiscard]] inline float shown_ratio(double ratio, bool passes) {
   constexpr auto kLargest = static_cast<double>(std::numeric_limits<float>::max());
-  const auto rounded = static_cast<float>(std::min(ratio, kLargest));
   constexpr float kAboveOne = 1.0F + std::numeric_limits<float>::epsilon();
-  return passes(y, expected, i, budget) ? std::min(rounded, 1.0F) : std::max(rounded, kAboveOne);
+  const auto rounded = static_cast<float>(std::min(ratio, kLargest));
+  return passes ? std::min(rounded, 1.0F) : std::max(rounded, kAboveOne);
 }
 
 }  // namespace goldenrule::verdict

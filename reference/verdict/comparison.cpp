@@ -182,7 +182,8 @@ class Part {
     sums_.golden_zero = sums_.golden_zero && golden == 0.0;
     ++report_.ulp_histogram[static_cast<std::size_t>(ulp_bucket(error / spacing))];
     report_.max_abs = std::max(report_.max_abs, error);
-    if (!passes(y, expected_, at, budget)) {
+    const bool in_budget = passes(y, expected_, at, budget);
+    if (!in_budget) {
       ++report_.out_of_budget;
       ++findings(i).out_of_budget;
     } else if (error > budget) {
@@ -193,7 +194,7 @@ class Part {
     const double ratio = budget_.given() ? ratio_of(std::max(error - radius, 0.0), budget) : error;
     ratios_[ratio_count_++] = static_cast<float>(ratio);
     if (budget_.given()) {
-      ++report_.ratio_histogram[ratio_bucket(shown_ratio(y, expected_, at, budget))];
+      ++report_.ratio_histogram[ratio_bucket(shown_ratio(ratio, in_budget))];
     }
     if (!report_.worst || ratio > report_.max_ratio) {
       report_.max_ratio = ratio;

@@ -216,7 +216,8 @@ class MapMaker {
     const double y = output_[i];
     if (!std::isfinite(golden)) return std::isfinite(y) ? kInfinity : kNone;
     if (!std::isfinite(y)) return kInfinity;
-    return shown_ratio(y, expected_, at, budget);
+    const double beyond = std::fabs(y - golden) - static_cast<double>(expected_.exact.radius[at]);
+    return shown_ratio(ratio_of(std::max(beyond, 0.0), budget), passes(y, expected_, at, budget));
   }
 
   const call::Record& record_;

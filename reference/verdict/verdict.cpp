@@ -123,12 +123,11 @@ const char* row_word(call::Axis axis) {
     case call::Axis::kPackedToken:
       return "packed token";
     case call::Axis::kSlot:
-    case call::Axis::kSequence:
       return "slot";
     case call::Axis::kCheckpoint:
       return "checkpoint";
-    default:
-      return "row";
+    default:  // a row of a decode or MTP call is a sequence, as in coordinates
+      return "sequence";
   }
 }
 

@@ -100,8 +100,8 @@ struct TensorReport {
   std::optional<Worst> worst;  ///< absent when nothing was compared
   std::array<std::int64_t, kUlpBuckets> ulp_histogram{};
   std::array<std::int64_t, kRatioBuckets> ratio_histogram{};  ///< zeros without a budget
-  std::vector<RowFindings> failing_rows;  ///< rows with a finding, ascending
-  std::string row_word;                   ///< "slot": what they count, filled in by judgement
+  std::vector<RowFindings> failing_rows;                      ///< rows with a finding, ascending
+  std::string row_word;  ///< "slot": what they count, filled in by judgement
 };
 
 /// Judges `output` against `expected` under `contract`. Where the contract gives no budget for this
