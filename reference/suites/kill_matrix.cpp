@@ -96,7 +96,7 @@ class MatrixBuilder {
 
   Matrix run() {
     const std::vector<Entry> order = in_visiting_order(load_cases(options_.suites));
-    for (std::size_t i = 0; i < order.size(); ++i) {
+    for (std::size_t i = options_.part - 1; i < order.size(); i += options_.parts) {
       if (options_.begin_case) options_.begin_case(i, order.size(), cases::canonical(order[i].c));
       visit(order[i]);
     }
@@ -180,6 +180,7 @@ class MatrixBuilder {
       const Finding& found = findings[i];
       MatrixRow& row = rows_[{m, std::string(contract.name)}];
       if (row.cells.empty()) {
+        row.number = static_cast<std::size_t>(m - mistakes().data());
         row.mutant = m->name;
         row.contract = contract.name;
         row.permitted_by = calls::permitted_by(*m, contract);
@@ -233,6 +234,37 @@ int MatrixRow::kills() const {
   int sum = 0;
   for (const MatrixCell& cell : cells) sum += cell.kills;
   return sum;
+}
+
+void join(Matrix& to, const Matrix& from) {
+  for (const MatrixRow& more : from.rows) {
+    const auto row = std::ranges::find_if(to.rows, [&](const MatrixRow& r) {
+      return r.number == more.number && r.contract == more.contract;
+    });
+    if (row == to.rows.end()) {
+      to.rows.push_back(more);
+      continue;
+    }
+    for (std::size_t s = 0; s < row->cells.size(); ++s) {
+      MatrixCell& cell = row->cells[s];
+      const MatrixCell& other = more.cells[s];
+      cell.applies += other.applies;
+      cell.kills += other.kills;
+      if (other.most_elements > cell.most_elements) {
+        cell.most_elements = other.most_elements;
+        cell.most_case = other.most_case;
+      }
+    }
+    row->survivors.insert(row->survivors.end(), more.survivors.begin(), more.survivors.end());
+    row->largest_ratio = std::max(row->largest_ratio, more.largest_ratio);
+  }
+  std::ranges::stable_sort(to.rows, {}, &MatrixRow::number);
+  to.false_alarms.insert(to.false_alarms.end(), from.false_alarms.begin(), from.false_alarms.end());
+  std::erase_if(to.unreached, [&](const std::string& name) {
+    return std::ranges::find(from.unreached, name) == from.unreached.end();
+  });
+  to.cases += from.cases;
+  to.honest_elements += from.honest_elements;
 }
 
 Matrix kill_matrix(const MatrixOptions& options) { return MatrixBuilder(options).run(); }

@@ -26,6 +26,8 @@ struct MatrixOptions {
   std::vector<std::string> mutants;            ///< empty: all
   int kills = 3;     ///< cases of a suite that must see a mistake before it is left alone
   bool all = false;  ///< every mistake on every case where it applies
+  /// Every parts-th case from the part-th on, 1 <= part <= parts.
+  std::size_t part = 1, parts = 1;
   /// Called before each case: its number from 0, how many there are, its line.
   std::function<void(std::size_t, std::size_t, const std::string&)> begin_case{};
 };
@@ -40,6 +42,7 @@ struct MatrixCell {
 
 /// One mistake under one contract.
 struct MatrixRow {
+  std::size_t number = 0;  ///< of the mistake in the table: some share a name
   std::string mutant, contract;
   std::vector<MatrixCell> cells;       ///< in the order of the suites
   std::vector<std::string> survivors;  ///< lines of cases that do not see it, in visiting order
@@ -68,5 +71,9 @@ struct Matrix {
 };
 
 [[nodiscard]] Matrix kill_matrix(const MatrixOptions& options);
+
+/// Adds another share of the same matrix. A share stops at `kills` of its own, so that the whole of
+/// many has more of them; with `all` it is the matrix of one run.
+void join(Matrix& to, const Matrix& from);
 
 }  // namespace goldenrule::suites

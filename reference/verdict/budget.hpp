@@ -4,8 +4,10 @@
 // expectation: the verdict itself and the explanation of a verdict.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string>
 
 #include "reference/contract/contract.hpp"
@@ -80,6 +82,15 @@ class Budget {
   if (!std::isfinite(golden)) return !std::isfinite(y);
   if (!std::isfinite(y)) return false;  // though the radius may be infinite
   return std::fabs(y - golden) <= budget + static_cast<double>(expected.exact.radius[i]);
+}
+
+/// A ratio as what counts elements by it takes it: above 1 where the element is out of budget, and
+/// only there.
+[[nodiscard]] inline float shown_ratio(double ratio, bool passes) {
+  constexpr auto kLargest = static_cast<double>(std::numeric_limits<float>::max());
+  constexpr float kAboveOne = 1.0F + std::numeric_limits<float>::epsilon();
+  const auto rounded = static_cast<float>(std::min(ratio, kLargest));
+  return passes ? std::min(rounded, 1.0F) : std::max(rounded, kAboveOne);
 }
 
 }  // namespace goldenrule::verdict

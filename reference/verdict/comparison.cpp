@@ -2,6 +2,7 @@
 #include "reference/verdict/comparison.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -22,6 +23,17 @@ int ulp_bucket(double ulps) {
   const double fraction = std::frexp(ulps, &exponent);  // in [1/2, 1)
   const int bucket = 1 + std::max(0, fraction == 0.5 ? exponent - 1 : exponent);
   return std::min(bucket, kUlpBuckets - 1);
+}
+
+// From the bits as well: the exponent, and one more unless the ratio is a power of two.
+std::size_t ratio_bucket(float ratio) {
+  if (ratio == 0.0F) return 0;
+  constexpr std::uint32_t kFraction = 0x7fffff;
+  constexpr int kExponentBits = 23;
+  constexpr int kBias = 127;
+  const auto above =
+      static_cast<int>((std::bit_cast<std::uint32_t>(ratio) + kFraction) >> kExponentBits);
+  return static_cast<std::size_t>(std::clamp(above - kBias + kRatioOne, 1, kRatioBuckets - 1));
 }
 
 // The sums of squares of one row and head.
@@ -170,7 +182,8 @@ class Part {
     sums_.golden_zero = sums_.golden_zero && golden == 0.0;
     ++report_.ulp_histogram[static_cast<std::size_t>(ulp_bucket(error / spacing))];
     report_.max_abs = std::max(report_.max_abs, error);
-    if (!passes(y, expected_, at, budget)) {
+    const bool in_budget = passes(y, expected_, at, budget);
+    if (!in_budget) {
       ++report_.out_of_budget;
       ++findings(i).out_of_budget;
     } else if (error > budget) {
@@ -180,6 +193,9 @@ class Part {
     // Without a budget the worst element is the one with the largest error.
     const double ratio = budget_.given() ? ratio_of(std::max(error - radius, 0.0), budget) : error;
     ratios_[ratio_count_++] = static_cast<float>(ratio);
+    if (budget_.given()) {
+      ++report_.ratio_histogram[ratio_bucket(shown_ratio(ratio, in_budget))];
+    }
     if (!report_.worst || ratio > report_.max_ratio) {
       report_.max_ratio = ratio;
       report_.worst = Worst{.index = call::unravel(report_.shape, i),
@@ -231,6 +247,9 @@ void join(TensorReport& to, const TensorReport& from) {
   }
   for (std::size_t i = 0; i < to.ulp_histogram.size(); ++i) {
     to.ulp_histogram[i] += from.ulp_histogram[i];
+  }
+  for (std::size_t i = 0; i < to.ratio_histogram.size(); ++i) {
+    to.ratio_histogram[i] += from.ratio_histogram[i];
   }
   to.failing_rows.insert(to.failing_rows.end(), from.failing_rows.begin(), from.failing_rows.end());
 }

@@ -105,6 +105,7 @@ CaseReport judge_all(const call::Record& record, const contract::Contract& contr
   report.op = call::name_of(record.op);
   report.mode = call::name_of(record.mode);
   report.source = record.source;
+  report.case_line = record.case_line;
   report.contract = contract.name;
   report.precision_bits = scalar::bits_of(expected.precision);
   std::vector<Verdict> verdicts;
@@ -122,12 +123,11 @@ const char* row_word(call::Axis axis) {
     case call::Axis::kPackedToken:
       return "packed token";
     case call::Axis::kSlot:
-    case call::Axis::kSequence:
       return "slot";
     case call::Axis::kCheckpoint:
       return "checkpoint";
-    default:
-      return "row";
+    default:  // a row of a decode or MTP call is a sequence, as in coordinates
+      return "sequence";
   }
 }
 

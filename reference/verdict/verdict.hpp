@@ -62,6 +62,11 @@ struct Worst {
 /// last everything beyond.
 inline constexpr int kUlpBuckets = 26;
 
+/// Elements by error over budget: [0] exactly 0, [b] at most 2^(b-25), the last everything beyond,
+/// but for what is not finite. Those above [25] are out of budget.
+inline constexpr int kRatioBuckets = 50;
+inline constexpr int kRatioOne = 25;  ///< the last bucket within budget
+
 /// What is wrong in one index of the leading axis (a token of o in prefill, a batch row, a slot).
 struct RowFindings {
   std::int64_t row = 0;
@@ -94,8 +99,9 @@ struct TensorReport {
   double median_ratio = 0.0;   ///< both are NaN where the contract has no budget
   std::optional<Worst> worst;  ///< absent when nothing was compared
   std::array<std::int64_t, kUlpBuckets> ulp_histogram{};
-  std::vector<RowFindings> failing_rows;  ///< rows with a finding, ascending
-  std::string row_word;                   ///< "slot": what they count, filled in by judgement
+  std::array<std::int64_t, kRatioBuckets> ratio_histogram{};  ///< zeros without a budget
+  std::vector<RowFindings> failing_rows;                      ///< rows with a finding, ascending
+  std::string row_word;  ///< "slot": what they count, filled in by judgement
 };
 
 /// Judges `output` against `expected` under `contract`. Where the contract gives no budget for this
@@ -106,7 +112,7 @@ struct TensorReport {
 struct CaseReport {
   Verdict verdict = Verdict::kSkipped;
   std::string reason;
-  std::string op, mode, source;  ///< of the record
+  std::string op, mode, source, case_line;  ///< of the record
   std::string contract;
   int precision_bits = 0;
   std::int64_t nonfinite_inputs = 0;  ///< NaN and Inf among the floating-point inputs

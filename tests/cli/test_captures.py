@@ -72,7 +72,7 @@ class CapturesTest(CommandLineTest):
         self.assertEqual([(row["row"], row["nan"]) for row in states["failing_rows"]],
                          [(0, states["compared"] // 2)])
         self.assertEqual(states["unwritten"], states["compared"] // 2)
-        self.assertIn("row 0 (262144 of 262144 elements, all NaN)", text)
+        self.assertIn("sequence 0 (262144 of 262144 elements, all NaN)", text)
 
     @needs_captures(*SGLANG)
     def test_all_sglang_captures_together(self):

@@ -66,7 +66,7 @@ class CheckTest(CommandLineTest):
         self.assertIn("sequence 1, token 0, head 2, value 5: value 9,", result.out)
         self.assertIn("slot 0, head 3, key 63, value 17", result.out)
         self.assertIn("1 of 40960 elements", result.out)
-        self.assertIn("where: 1 of 3: row 1 (1 of 128 elements)", result.out)
+        self.assertIn("where: 1 of 3: sequence 1 (1 of 128 elements)", result.out)
         self.assertEqual(result.err, "")
 
     def test_packed_coordinates_name_the_sequence(self):

@@ -12,12 +12,13 @@
 #include "tools/cli/files.hpp"
 #include "tools/cli/judging.hpp"
 #include "tools/cli/progress.hpp"
+#include "tools/cli/share.hpp"
 
 namespace goldenrule::tools {
 namespace {
 
 // What an element lacks in one file is no reason to lose the file's verdict.
-ShownTerms terms_of(const verdict::Judgement& judgement, const std::string& element) {
+report::ShownTerms terms_of(const verdict::Judgement& judgement, const std::string& element) {
   try {
     return {.element = element,
             .terms = verdict::terms_of(judgement, verdict::parse_element(element)),
@@ -27,9 +28,18 @@ ShownTerms terms_of(const verdict::Judgement& judgement, const std::string& elem
   }
 }
 
-FileReport check_file(const std::string& file, const CheckOptions& options) {
-  FileReport result;
+// What judges one of the files as this run does.
+std::string replay_of(const std::string& file, const CheckOptions& options) {
+  std::string line =
+      "goldenrule check " + shell_word(file) + judged_by(options.contract, options.only);
+  if (options.precision != "auto") line += " --precision " + options.precision;
+  return line;
+}
+
+report::FileReport check_file(const std::string& file, const CheckOptions& options) {
+  report::FileReport result;
   result.file = file;
+  result.replay = replay_of(file, options);
   const auto start = ExplainEffort::Clock::now();
   try {
     schema::ReadOptions read = reading({.explained = options.explain, .only = options.only});
@@ -46,6 +56,7 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
           explain_failure(judgement, {.seconds = options.explain_seconds, .judging_since = start});
       result.permit = find_permit(judgement);
     }
+    add_error_maps(judgement, options.reports, result);
     if (options.blind) result.blindness = explain::find_blindness(judgement);
     for (const std::string& element : options.terms) {
       result.terms.push_back(terms_of(judgement, element));
@@ -67,18 +78,27 @@ int check(const CheckOptions& options) {
   if (!options.contract.empty()) (void)named_contract(options.contract);
   (void)parse_precision(options.precision);
   for (const std::string& element : options.terms) (void)verdict::parse_element(element);
+  const Share share = parse_share(options.shard);
   std::vector<std::string> inputs = options.files;
   inputs.push_back(options.contract);
-  refuse_overwriting(inputs, options.json, options.junit);
-  std::vector<FileReport> reports;
-  Progress progress(options.files.size());
-  for (std::size_t i = 0; i < options.files.size(); ++i) {
-    progress.show(i, options.files[i]);
-    reports.push_back(check_file(options.files[i], options));
+  refuse_overwriting(inputs, options.reports);
+  const std::vector<std::string> files = take_share(options.files, share);
+  std::vector<report::FileReport> reports;
+  Progress progress(files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    progress.show(i, files[i]);
+    reports.push_back(check_file(files[i], options));
     progress.clear();
-    fmt::print("{}\n", text_report(reports.back()));
+    fmt::print("{}\n", report::text_report(reports.back()));
   }
-  return finish(reports, options.json, options.junit);
+  if (!share.is_whole()) {
+    fmt::print("share {}: {} of {} files\n", options.shard, files.size(), options.files.size());
+  }
+  std::vector<std::string> settings{options.contract, options.precision};
+  settings.insert(settings.end(), options.only.begin(), options.only.end());
+  const int code =
+      finish(reports, run_of("check", options.files, settings, share), options.reports);
+  return files.empty() ? 0 : code;  // a share of more machines than files: nothing was asked of it
 }
 
 }  // namespace goldenrule::tools

@@ -12,12 +12,18 @@
 
 namespace goldenrule::tools {
 
+/// Paths of the reports that are written beside the text; empty: not written.
+struct ReportFiles {
+  std::string json, junit, html;
+};
+
 struct CheckOptions {
   std::vector<std::string> files;
   std::string contract;  ///< empty: the file's, or by mode and state
   std::string precision = "auto";
-  std::string json, junit;  ///< paths; empty: not written
-  bool explain = true;      ///< ends a failing file with where it fails and why
+  ReportFiles reports;
+  std::string shard;    ///< "I/N", or empty
+  bool explain = true;  ///< ends a failing file with where it fails and why
   /// How long to look for the mistake; absent: ten times the verdict, or 5 s.
   std::optional<double> explain_seconds;
   bool blind = false;              ///< adds what the capture cannot see
@@ -29,7 +35,7 @@ int check(const CheckOptions& options);
 struct DiffOptions {
   std::string golden, candidate;
   std::string contract;
-  std::string json, junit;
+  ReportFiles reports;
   bool explain = true;
   std::optional<double> explain_seconds;
   std::vector<std::string> only;  ///< the outputs to judge; empty: all that the call produces
@@ -42,6 +48,7 @@ struct GenerateOptions {
   std::string what;  ///< a suite or a case line
   std::string directory;
   std::string shard;  ///< "I/N", or empty
+  std::string json;   ///< path; empty: not written
   std::string precision = "auto";
   int stages = 0;                      ///< chunk size of the stages that are added; 0: none
   std::vector<std::string> contracts;  ///< whose budgets are added: names or .json files
@@ -59,15 +66,30 @@ struct MutateOptions {
   suites::MatrixOptions matrix;
   std::string contract;  ///< empty: by mode and state type of each case
   std::string json;      ///< path; empty: not written
+  std::string shard;     ///< "I/N", or empty
 };
-/// Which mistakes the suites see. 1: some mistake survives, or an unmutated kernel fails.
+/// Which mistakes the suites see. 1: some mistake survives, or an unmutated kernel fails; of a
+/// share only the latter, since what it does not see another may.
 int mutate(const MutateOptions& options);
 /// Which mistakes the rules of other projects miss on their own inputs, as a markdown table.
 int mutate_peers();
 
+struct VerifyOptions {
+  std::string directory;  ///< or a file
+  std::string shard;      ///< "I/N", or empty
+  std::string json;       ///< path; empty: not written
+};
 /// Digests, schema and recomputation of every .h5 file of a directory. 1: something differs; 2:
 /// something cannot be read or recomputed.
-int verify(const std::string& directory);
+int verify(const VerifyOptions& options);
+
+struct MergeOptions {
+  std::vector<std::string> files;  ///< JSON reports of one command
+  std::string json, html;          ///< paths; empty: not written
+};
+/// The whole of many reports. The exit code is that of one machine, or 2 where a share is missing
+/// or two reports disagree, and nothing is known to be wrong.
+int merge(const MergeOptions& options);
 
 int info(const std::string& file);
 

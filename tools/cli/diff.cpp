@@ -14,6 +14,7 @@
 #include "tools/cli/files.hpp"
 #include "tools/cli/judging.hpp"
 #include "tools/cli/progress.hpp"
+#include "tools/cli/share.hpp"
 
 namespace goldenrule::tools {
 namespace {
@@ -84,7 +85,7 @@ std::vector<std::string> wanted_of(const schema::Fixture& golden) {
 
 // Nothing of the candidate but its outputs counts, neither its contract nor the types of inputs
 // that it repeats; and nothing of the golden file but the call: the verdict is that of `check`.
-void judge_candidate(const DiffOptions& options, FileReport& result) {
+void judge_candidate(const DiffOptions& options, report::FileReport& result) {
   schema::Fixture golden = read_golden(options.golden, options.explain);
   schema::ReadOptions read = reading({.explained = options.explain, .only = options.only});
   read.golden = read.budgets = read.stages = false;
@@ -102,6 +103,7 @@ void judge_candidate(const DiffOptions& options, FileReport& result) {
     result.diagnosis = explain_failure(judgement, {.seconds = options.explain_seconds});
     result.permit = find_permit(judgement);
   }
+  add_error_maps(judgement, options.reports, result);
   result.contract_origin = judgement.contract_origin;
   result.report = judgement.report;
 }
@@ -109,10 +111,15 @@ void judge_candidate(const DiffOptions& options, FileReport& result) {
 }  // namespace
 
 int diff(const DiffOptions& options) {
-  refuse_overwriting({options.golden, options.candidate, options.contract}, options.json,
-                     options.junit);
-  FileReport result;
+  refuse_overwriting({options.golden, options.candidate, options.contract}, options.reports);
+  report::FileReport result;
   result.file = options.candidate;
+  result.replay =
+      fmt::format("goldenrule diff {} {}", shell_word(options.golden),
+                  shell_word(options.candidate) + judged_by(options.contract, options.only));
+  std::vector<std::string> settings{options.contract};
+  settings.insert(settings.end(), options.only.begin(), options.only.end());
+  const report::Run run = run_of("diff", {options.golden, options.candidate}, settings, {});
   Progress progress(1);
   progress.show(0, options.candidate);
   try {
@@ -121,11 +128,11 @@ int diff(const DiffOptions& options) {
   } catch (const Error& error) {
     progress.clear();
     result.report = error_report(error);
-    (void)finish({result}, options.json, options.junit);
+    (void)finish({result}, run, options.reports);
     throw;
   }
-  fmt::print("{}\n", text_report(result));
-  return finish({result}, options.json, options.junit);
+  fmt::print("{}\n", report::text_report(result));
+  return finish({result}, run, options.reports);
 }
 
 }  // namespace goldenrule::tools

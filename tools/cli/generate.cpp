@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "fixtures/call/error.hpp"
@@ -16,22 +16,13 @@
 #include "tools/cli/files.hpp"
 #include "tools/cli/judging.hpp"
 #include "tools/cli/progress.hpp"
+#include "tools/cli/share.hpp"
 
 namespace goldenrule::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void bad_shard(const std::string& text) {
-  throw Error(ErrorKind::kArgument, "--shard", "I/N with 1 <= I <= N", "'" + text + "'");
-}
-
-std::size_t parse_count(const std::string& text, const std::string& whole) {
-  std::size_t value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc() || end != text.data() + text.size()) bad_shard(whole);
-  return value;
-}
+using nlohmann::ordered_json;
 
 cases::Suite select(const GenerateOptions& options) {
   const auto suites = cases::list_suites();
@@ -45,11 +36,7 @@ cases::Suite select(const GenerateOptions& options) {
   } else {
     suite = cases::load_suite(options.what);  // throws and names the suites there are
   }
-  if (options.shard.empty()) return suite;
-  const std::size_t slash = options.shard.find('/');
-  if (slash == std::string::npos) bad_shard(options.shard);
-  return cases::shard(suite, parse_count(options.shard.substr(0, slash), options.shard),
-                      parse_count(options.shard.substr(slash + 1), options.shard));
+  return suite;
 }
 
 suites::Extras extras_of(const GenerateOptions& options) {
@@ -79,10 +66,25 @@ bool is_there(const fs::path& path, const schema::Fixture& wanted) {
   }
 }
 
+std::vector<std::string> lines_of(const cases::Suite& suite) {
+  std::vector<std::string> lines;
+  for (const cases::Case& c : suite.cases) lines.push_back(cases::canonical(c));
+  return lines;
+}
+
+// What else the fixtures depend on.
+std::vector<std::string> settings_of(const GenerateOptions& options) {
+  std::vector<std::string> settings{options.precision, std::to_string(options.stages)};
+  settings.insert(settings.end(), options.contracts.begin(), options.contracts.end());
+  return settings;
+}
+
 }  // namespace
 
 int generate(const GenerateOptions& options) {
-  const cases::Suite suite = select(options);
+  const cases::Suite whole = select(options);
+  const Share share = parse_share(options.shard);
+  const cases::Suite suite = cases::shard(whole, share.part, share.parts);
   const auto given = parse_precision(options.precision);
   const suites::Extras extras = extras_of(options);
   const fs::path directory(options.directory);
@@ -93,6 +95,7 @@ int generate(const GenerateOptions& options) {
                 failure.message());
   }
   std::size_t written = 0;
+  ordered_json fixtures = ordered_json::array();
   Progress progress(suite.cases.size());
   for (std::size_t i = 0; i < suite.cases.size(); ++i) {
     const cases::Case& c = suite.cases[i];
@@ -100,13 +103,23 @@ int generate(const GenerateOptions& options) {
     progress.show(i, path.filename().string());
     const scalar::Precision precision = given.value_or(suites::golden_precision(c));
     const schema::Fixture fixture = suites::make_fixture(c, precision, extras);
-    if (is_there(path, fixture)) continue;
-    schema::write_fixture(path, fixture);
-    ++written;
+    const bool there = is_there(path, fixture);
+    if (!there) schema::write_fixture(path, fixture);
+    written += there ? 0U : 1U;
+    fixtures.push_back(
+        {{"file", path.filename().string()},
+         {"case", cases::canonical(c)},
+         {"outcome", there ? "there" : "written"},
+         {"meaning_sha256",
+          options.json.empty() ? std::string() : schema::digest(schema::meaning(fixture))}});
   }
   progress.clear();
   fmt::print("{} fixtures in {}: {} written, {} were there already\n", suite.cases.size(),
              options.directory, written, suite.cases.size() - written);
+  if (!options.json.empty()) {
+    write_items(options.json, "fixtures", fixtures,
+                run_of("generate", lines_of(whole), settings_of(options), share));
+  }
   return 0;
 }
 

@@ -2,11 +2,17 @@
 #include "tools/cli/judging.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <fstream>
+#include <string_view>
 
+#include "fixtures/call/text.hpp"
 #include "reference/contract/contract_json.hpp"
+#include "reference/report/page.hpp"
 
 namespace goldenrule::tools {
 
@@ -63,30 +69,77 @@ verdict::CaseReport error_report(const Error& error) {
   return report;
 }
 
-void refuse_overwriting(const std::vector<std::string>& inputs, const std::string& json,
-                        const std::string& junit) {
+void add_error_maps(const verdict::Judgement& judgement, const ReportFiles& wanted,
+                    report::FileReport& file) {
+  if (wanted.json.empty() && wanted.html.empty()) return;
+  for (const verdict::TensorReport& tensor : judgement.report.tensors) {
+    std::vector<verdict::ErrorMap> maps = verdict::error_maps(judgement, tensor);
+    if (!maps.empty()) file.maps[tensor.name] = std::move(maps);
+  }
+}
+
+void refuse_overwriting(const std::vector<std::string>& inputs, const ReportFiles& reports) {
   const auto same = [](const std::string& a, const std::string& b) {
     std::error_code code;
     return !a.empty() && !b.empty() && (a == b || std::filesystem::equivalent(a, b, code));
   };
-  for (const auto& [option, report] : {std::pair("--json", &json), std::pair("--junit", &junit)}) {
+  const std::vector<std::pair<std::string, std::string>> written{
+      {"--json", reports.json}, {"--junit", reports.junit}, {"--html", reports.html}};
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    const auto& [option, path] = written[i];
     for (const std::string& input : inputs) {
-      if (!same(*report, input)) continue;
+      if (!same(path, input)) continue;
       throw Error(ErrorKind::kArgument, option, "a report beside the input files",
-                  "'" + *report + "', which is one of them");
+                  "'" + path + "', which is one of them");
     }
-  }
-  if (same(json, junit)) {
-    throw Error(ErrorKind::kArgument, "--junit", "another file than --json", "'" + junit + "'");
+    for (std::size_t other = 0; other < i; ++other) {
+      if (!same(path, written[other].second)) continue;
+      throw Error(ErrorKind::kArgument, option, "another file than " + written[other].first,
+                  "'" + path + "'");
+    }
   }
 }
 
-int finish(const std::vector<FileReport>& reports, const std::string& json,
-           const std::string& junit) {
-  if (reports.size() > 1) fmt::print("{}", text_summary(reports));
-  if (!json.empty()) write_text(json, json_report(reports));
-  if (!junit.empty()) write_text(junit, junit_report(reports));
-  return exit_code(reports);
+int finish(const std::vector<report::FileReport>& files, const report::Run& run,
+           const ReportFiles& wanted) {
+  if (files.size() > 1) fmt::print("{}", report::text_summary(files));
+  if (!wanted.json.empty() || !wanted.html.empty()) {
+    const std::string json = report::json_report(files, run);
+    if (!wanted.json.empty()) write_text(wanted.json, json);
+    if (!wanted.html.empty()) write_text(wanted.html, report::page(json));
+  }
+  if (!wanted.junit.empty()) write_text(wanted.junit, report::junit_report(files));
+  return report::exit_code(files);
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) throw Error(ErrorKind::kFile, path, "report", "a writable file", "a failed write");
+}
+
+std::string judged_by(const std::string& contract, const std::vector<std::string>& only) {
+  std::string options;
+  if (!contract.empty()) options += " --contract " + shell_word(contract);
+  if (!only.empty()) options += " --only " + shell_word(fmt::format("{}", fmt::join(only, ",")));
+  return options;
+}
+
+std::string shell_word(const std::string& word) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_-./,=+:@%").find(c) != std::string_view::npos;
+  };
+  const std::string path = word.starts_with('-') ? "./" + word : word;
+  if (!path.empty() && std::ranges::all_of(path, plain)) return path;
+  const bool printable = call::is_printable_utf8(path);
+  std::string quoted = printable ? "'" : "$'";
+  for (const char c : printable ? path : call::printable(path)) {
+    // The backslashes of printable() are those that $'..' reads.
+    quoted += c != '\'' ? std::string(1, c) : printable ? "'\\''" : "\\'";
+  }
+  return quoted + "'";
 }
 
 }  // namespace goldenrule::tools

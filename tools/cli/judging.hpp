@@ -10,8 +10,9 @@
 
 #include "fixtures/call/error.hpp"
 #include "reference/contract/contract.hpp"
+#include "reference/report/report.hpp"
 #include "reference/scalar/tier.hpp"
-#include "tools/cli/report.hpp"
+#include "tools/cli/commands.hpp"
 
 namespace goldenrule::tools {
 
@@ -48,13 +49,26 @@ struct ExplainEffort {
 
 [[nodiscard]] verdict::CaseReport error_report(const Error& error);
 
-/// A report must not replace what it reports on, nor the other report. Throws Error(kArgument).
-void refuse_overwriting(const std::vector<std::string>& inputs, const std::string& json,
-                        const std::string& junit);
+/// The maps of its outputs that are out of budget, where a report shows them.
+void add_error_maps(const verdict::Judgement& judgement, const ReportFiles& wanted,
+                    report::FileReport& file);
 
-/// Prints the summary of more than one file, writes the machine-readable reports and returns the
+/// A report must not replace what it reports on, nor another report. Throws Error(kArgument).
+void refuse_overwriting(const std::vector<std::string>& inputs, const ReportFiles& reports);
+
+/// Prints the summary of more than one file, writes the reports that are wanted and returns the
 /// exit code.
-[[nodiscard]] int finish(const std::vector<FileReport>& reports, const std::string& json,
-                         const std::string& junit);
+[[nodiscard]] int finish(const std::vector<report::FileReport>& files, const report::Run& run,
+                         const ReportFiles& wanted);
+
+/// Replaces `path` by `text`. Throws Error(kFile).
+void write_text(const std::string& path, const std::string& text);
+
+/// The options that name a contract and outputs, as the end of a command line.
+[[nodiscard]] std::string judged_by(const std::string& contract,
+                                    const std::vector<std::string>& only);
+
+/// A word as a shell takes it back: quoted where it must be, and never an option.
+[[nodiscard]] std::string shell_word(const std::string& word);
 
 }  // namespace goldenrule::tools

@@ -37,7 +37,8 @@ struct Options {
   std::uint64_t memory = 0;
   tools::CheckOptions check;
   tools::GenerateOptions generate;
-  std::string directory;  // verify
+  tools::VerifyOptions verify;
+  tools::MergeOptions merge;
   tools::DiffOptions diff;
   tools::BudgetOptions budget;
   tools::MutateOptions mutate;
@@ -51,6 +52,14 @@ struct Options {
   /// The command that was chosen.
   std::function<int()> command;
 };
+
+constexpr const char* kShard = "I/N: the I-th of N parts of this run; merge puts reports together";
+
+void add_reports(CLI::App* sub, tools::ReportFiles& reports) {
+  sub->add_option("--json", reports.json, "write the report as JSON");
+  sub->add_option("--junit", reports.junit, "write the report as JUnit XML");
+  sub->add_option("--html", reports.html, "write the report as a page");
+}
 
 void add_check(CLI::App& app, Options& all) {
   tools::CheckOptions& check = all.check;
@@ -68,8 +77,8 @@ void add_check(CLI::App& app, Options& all) {
                   "show where the budget of an element comes from, as o[1,3,0,7] (repeatable)")
       ->allow_extra_args(false);
   sub->add_option("--precision", check.precision, "auto, double, quad (106 bits), multi (168)");
-  sub->add_option("--json", check.json, "write the report as JSON");
-  sub->add_option("--junit", check.junit, "write the report as JUnit XML");
+  add_reports(sub, check.reports);
+  sub->add_option("--shard", check.shard, kShard);
   sub->add_flag("!--no-explain", check.explain, "do not look for the mistake behind a failure");
   sub->add_option(
          "--explain-seconds", check.explain_seconds,
@@ -85,7 +94,8 @@ void add_generate(CLI::App& app, Options& all) {
       app.add_subcommand("generate", "Write golden fixtures of a suite or of one case line");
   sub->add_option("what", generate.what, "a suite (see list) or a case line")->required();
   sub->add_option("-o,--output", generate.directory, "directory")->required();
-  sub->add_option("--shard", generate.shard, "I/N: the I-th of N even parts of the suite");
+  sub->add_option("--shard", generate.shard, kShard);
+  sub->add_option("--json", generate.json, "write what is in the fixtures as JSON");
   sub->add_option("--precision", generate.precision, "auto, double, quad, multi");
   sub->add_option("--stages", generate.stages, "add the chunk stages, chunks of this many tokens")
       ->expected(0, 1)
@@ -101,8 +111,18 @@ void add_generate(CLI::App& app, Options& all) {
 void add_verify(CLI::App& app, Options& all) {
   CLI::App* sub =
       app.add_subcommand("verify", "Check digests and schema of fixtures and recompute them");
-  sub->add_option("directory", all.directory, "directory or file")->required();
-  sub->callback([&all] { all.command = [&all] { return tools::verify(all.directory); }; });
+  sub->add_option("directory", all.verify.directory, "directory or file")->required();
+  sub->add_option("--shard", all.verify.shard, kShard);
+  sub->add_option("--json", all.verify.json, "write the answers as JSON");
+  sub->callback([&all] { all.command = [&all] { return tools::verify(all.verify); }; });
+}
+
+void add_merge(CLI::App& app, Options& all) {
+  CLI::App* sub = app.add_subcommand("merge", "Put the JSON reports of many machines together");
+  sub->add_option("reports", all.merge.files, "JSON reports of one command")->required();
+  sub->add_option("--json", all.merge.json, "write the whole as JSON");
+  sub->add_option("--html", all.merge.html, "write the whole of check or diff as a page");
+  sub->callback([&all] { all.command = [&all] { return tools::merge(all.merge); }; });
 }
 
 void add_diff(CLI::App& app, Options& all) {
@@ -113,8 +133,7 @@ void add_diff(CLI::App& app, Options& all) {
   sub->add_option("candidate", diff.candidate, "a capture of the same inputs")->required();
   sub->add_option("--contract", diff.contract, "as in check");
   sub->add_option("--only", diff.only, "as in check")->delimiter(',')->allow_extra_args(false);
-  sub->add_option("--json", diff.json, "write the report as JSON");
-  sub->add_option("--junit", diff.junit, "write the report as JUnit XML");
+  add_reports(sub, diff.reports);
   sub->add_flag("!--no-explain", diff.explain, "as in check");
   sub->add_option("--explain-seconds", diff.explain_seconds, "as in check")
       ->check(CLI::NonNegativeNumber);
@@ -141,6 +160,7 @@ void add_mutate(CLI::App& app, Options& all) {
       ->check(CLI::Range(1, 1 << 20));
   sub->add_flag("--all", mutate.matrix.all, "every mistake on every case where it applies");
   sub->add_option("--json", mutate.json, "write the matrix as JSON");
+  sub->add_option("--shard", mutate.shard, kShard);
   sub->add_flag("--peers", all.peers,
                 "instead: what the rules of other projects miss, as markdown");
   sub->callback([&all] {
@@ -196,7 +216,7 @@ int run(int argc, char** argv) {
           ->transform(CLI::AsSizeValue(false))
           ->transform(CLI::Validator(refuse_sign, "SIZE"));  // runs first
   for (const auto add : {add_check, add_generate, add_verify, add_diff, add_budget, add_mutate,
-                         add_contract, add_info, add_schema, add_list}) {
+                         add_merge, add_contract, add_info, add_schema, add_list}) {
     add(app, all);
   }
   try {

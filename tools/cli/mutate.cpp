@@ -2,19 +2,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "reference/report/runs.hpp"
 #include "reference/suites/kill_matrix.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/judging.hpp"
+#include "tools/cli/matrix.hpp"
 #include "tools/cli/progress.hpp"
-#include "tools/cli/report.hpp"
+#include "tools/cli/share.hpp"
 
 namespace goldenrule::tools {
 namespace {
 
-using nlohmann::ordered_json;
 using suites::FalseAlarm;
 using suites::Matrix;
 using suites::MatrixCell;
@@ -22,12 +21,6 @@ using suites::MatrixOptions;
 using suites::MatrixRow;
 
 constexpr std::size_t kShownSurvivors = 3;
-
-std::string state_of(const MatrixRow& row) {
-  if (row.survives()) return "SURVIVOR";
-  if (row.kills() > 0) return "killed";
-  return "PERMITTED";
-}
 
 // A case line is too long for the head of a column.
 std::string column_of(const std::string& suite) {
@@ -57,10 +50,10 @@ void print_row(const MatrixRow& row) {
   }
 }
 
-void print_matrix(const Matrix& matrix, const MatrixOptions& options) {
+void print_matrix(const Matrix& matrix, const std::vector<std::string>& suites) {
   fmt::print("elements out of budget in one case (cases that see it / tried)\n{:<28} {:<20}",
              "mistake", "contract");
-  for (const std::string& suite : options.suites) fmt::print(" {:>20}", column_of(suite));
+  for (const std::string& suite : suites) fmt::print(" {:>20}", column_of(suite));
   fmt::print("\n");
   for (const MatrixRow& row : matrix.rows) print_row(row);
   for (const std::string& name : matrix.unreached) {
@@ -75,51 +68,12 @@ void print_matrix(const Matrix& matrix, const MatrixOptions& options) {
   }
 }
 
-ordered_json number(double x) {
-  return std::isfinite(x) ? ordered_json(x) : ordered_json(x > 0 ? "inf" : "nan");
-}
-
-std::string json_matrix(const Matrix& matrix, const MatrixOptions& options) {
-  ordered_json rows = ordered_json::array();
-  for (const MatrixRow& row : matrix.rows) {
-    ordered_json cells = ordered_json::array();
-    for (std::size_t s = 0; s < row.cells.size(); ++s) {
-      const MatrixCell& cell = row.cells[s];
-      cells.push_back({{"suite", options.suites[s]},
-                       {"applies", cell.applies},
-                       {"kills", cell.kills},
-                       {"most_elements", cell.most_elements},
-                       {"most_case", cell.most_case}});
-    }
-    rows.push_back({{"mutant", row.mutant},
-                    {"contract", row.contract},
-                    {"state", state_of(row)},
-                    {"applies", row.applies()},
-                    {"kills", row.kills()},
-                    {"cells", cells},
-                    {"survivors", row.survivors},
-                    {"largest_ratio_of_survivors", number(row.largest_ratio)},
-                    {"permitted_by", row.permitted_by}});
-  }
-  ordered_json alarms = ordered_json::array();
-  for (const FalseAlarm& a : matrix.false_alarms) {
-    alarms.push_back({{"kernel", a.kernel},
-                      {"contract", a.contract},
-                      {"case", a.case_line},
-                      {"tensor", a.tensor},
-                      {"out_of_budget", a.out_of_budget},
-                      {"max_ratio", number(a.max_ratio)}});
-  }
-  return ordered_json{{"suites", options.suites},
-                      {"all", options.all},
-                      {"kills_wanted", options.kills},
-                      {"cases", matrix.cases},
-                      {"honest_elements", matrix.honest_elements},
-                      {"rows", rows},
-                      {"unreached", matrix.unreached},
-                      {"false_alarms", alarms}}
-             .dump(1) +
-         "\n";
+std::vector<std::string> settings_of(const MutateOptions& given) {
+  const MatrixOptions& o = given.matrix;
+  std::vector<std::string> settings{given.contract, std::to_string(o.kills),
+                                    o.all ? "all" : "until seen"};
+  settings.insert(settings.end(), o.mutants.begin(), o.mutants.end());
+  return settings;
 }
 
 }  // namespace
@@ -127,15 +81,31 @@ std::string json_matrix(const Matrix& matrix, const MatrixOptions& options) {
 int mutate(const MutateOptions& given) {
   MatrixOptions options = given.matrix;
   if (!given.contract.empty()) options.contract = named_contract(given.contract);
+  const Share share = parse_share(given.shard);
+  options.part = share.part;
+  options.parts = share.parts;
   std::optional<Progress> progress;
   options.begin_case = [&](std::size_t i, std::size_t count, const std::string& line) {
     if (!progress) progress.emplace(count);
     progress->show(i, line);
   };
-  const Matrix matrix = suites::kill_matrix(options);
+  const GivenMatrix given_matrix{.matrix = suites::kill_matrix(options),
+                                 .suites = options.suites,
+                                 .contract = given.contract,
+                                 .all = options.all,
+                                 .kills = options.kills};
   progress.reset();
-  print_matrix(matrix, options);
-  if (!given.json.empty()) write_text(given.json, json_matrix(matrix, options));
+  const report::Run run = run_of("mutate", options.suites, settings_of(given), share);
+  if (!given.json.empty()) {
+    nlohmann::ordered_json runs = nlohmann::ordered_json::array({report::run_json(run)});
+    write_text(given.json, matrix_json(given_matrix, std::move(runs)));
+  }
+  return show_matrix(given_matrix, share.is_whole());
+}
+
+int show_matrix(const GivenMatrix& given, bool whole) {
+  const Matrix& matrix = given.matrix;
+  print_matrix(matrix, given.suites);
   const auto survivors = std::ranges::count_if(matrix.rows, &MatrixRow::survives);
   const auto permitted = std::ranges::count_if(
       matrix.rows, [](const MatrixRow& r) { return r.kills() == 0 && !r.permitted_by.empty(); });
@@ -145,10 +115,13 @@ int mutate(const MutateOptions& given) {
       "alarms\n",
       matrix.rows.size(), std::ssize(matrix.rows) - survivors - permitted, permitted, survivors,
       matrix.unreached.size(), matrix.cases, matrix.honest_elements, matrix.false_alarms.size());
+  if (!matrix.false_alarms.empty()) return 1;
+  // What a share does not see another may: only the whole can say that nobody does.
+  if (!whole) return 0;
   // A contract for one mode leaves the mistakes of the others aside; otherwise a mistake that can
   // be made nowhere is one that the suites cannot see.
-  const bool unseen = !options.contract && !matrix.unreached.empty();
-  return survivors > 0 || unseen || !matrix.false_alarms.empty() ? 1 : 0;
+  const bool unseen = given.contract.empty() && !matrix.unreached.empty();
+  return survivors > 0 || unseen ? 1 : 0;
 }
 
 }  // namespace goldenrule::tools

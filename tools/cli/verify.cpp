@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "fixtures/call/error.hpp"
@@ -21,13 +22,20 @@
 #include "tools/cli/files.hpp"
 #include "tools/cli/judging.hpp"
 #include "tools/cli/progress.hpp"
+#include "tools/cli/share.hpp"
 
 namespace goldenrule::tools {
 namespace {
 
 namespace fs = std::filesystem;
 
-enum class Outcome { kRight, kDiffers, kNotRecomputed };
+enum class Outcome { kRight, kDiffers, kNotRecomputed, kError };
+constexpr std::array<const char*, 4> kOutcomes{"right", "differs", "not_recomputed", "error"};
+
+struct Answer {
+  Outcome outcome = Outcome::kRight;
+  std::string said;  ///< one line, without the file's name
+};
 
 cases::Case case_of(const schema::Fixture& fixture) {
   try {
@@ -93,12 +101,10 @@ std::vector<std::string> differences(const schema::Fixture& fixture) {
 
 std::string shown(const fs::path& path) { return call::printable(path.string()); }
 
-// Prints one line for the file.
-Outcome verify_file(const fs::path& path) {
+Answer verify_file(const fs::path& path) {
   const schema::Fixture fixture = schema::read_fixture(path, reading({.compared = true}));
   if (fixture.record.case_line.empty()) {
-    fmt::print("{}: NOT RECOMPUTED: no case line; schema and digests are right\n", shown(path));
-    return Outcome::kNotRecomputed;
+    return {Outcome::kNotRecomputed, "NOT RECOMPUTED: no case line; schema and digests are right"};
   }
   if (fixture.meaning_sha256.empty()) {
     throw Error(ErrorKind::kSchema, "/@meaning_sha256", "a digest of the file's meaning",
@@ -106,22 +112,30 @@ Outcome verify_file(const fs::path& path) {
   }
   const std::vector<std::string> found = differences(fixture);
   if (!found.empty()) {
-    fmt::print("{}: DIFFERS from its case line in {}\n", shown(path), fmt::join(found, ", "));
-    return Outcome::kDiffers;
+    return {Outcome::kDiffers,
+            fmt::format("DIFFERS from its case line in {}", fmt::join(found, ", "))};
   }
   const std::vector<std::string> unknown = not_recomputed(fixture);
   if (!unknown.empty()) {
-    fmt::print("{}: NOT RECOMPUTED: {}; the rest is right\n", shown(path),
-               fmt::join(unknown, ", "));
-    return Outcome::kNotRecomputed;
+    return {Outcome::kNotRecomputed,
+            fmt::format("NOT RECOMPUTED: {}; the rest is right", fmt::join(unknown, ", "))};
   }
-  fmt::print("{}: right\n", shown(path));
-  return Outcome::kRight;
+  return {Outcome::kRight, "right"};
 }
 
-}  // namespace
+// Prints one line for the file.
+Answer verify_and_say(const fs::path& path) {
+  try {
+    Answer answer = verify_file(path);
+    fmt::print("{}: {}\n", shown(path), answer.said);
+    return answer;
+  } catch (const Error& error) {
+    fmt::print("ERROR {}\n", error.in_file(path.string()).what());
+    return {Outcome::kError, error.what()};
+  }
+}
 
-int verify(const std::string& directory) {
+std::vector<fs::path> files_in(const std::string& directory) {
   std::vector<fs::path> files;
   if (fs::is_regular_file(directory)) files.emplace_back(directory);
   if (fs::is_directory(directory)) {
@@ -133,27 +147,37 @@ int verify(const std::string& directory) {
   if (files.empty()) {
     throw Error(ErrorKind::kFile, directory, "", "a directory with .h5 files", "none found");
   }
-  std::size_t right = 0;
-  std::size_t differ = 0;
-  std::size_t unknown = 0;
-  std::size_t unreadable = 0;
+  return files;
+}
+
+}  // namespace
+
+int verify(const VerifyOptions& options) {
+  const std::vector<fs::path> all = files_in(options.directory);
+  const Share share = parse_share(options.shard);
+  std::vector<std::string> names;
+  for (const fs::path& file : all) names.push_back(file.string());
+  refuse_overwriting(names, {.json = options.json, .junit = {}, .html = {}});
+  const std::vector<fs::path> files = take_share(all, share);
+  std::array<std::size_t, kOutcomes.size()> counts{};
+  nlohmann::ordered_json answers = nlohmann::ordered_json::array();
   Progress progress(files.size());
   for (std::size_t i = 0; i < files.size(); ++i) {
     progress.show(i, files[i].filename().string());
-    try {
-      progress.clear();
-      const Outcome outcome = verify_file(files[i]);
-      right += outcome == Outcome::kRight ? 1U : 0U;
-      differ += outcome == Outcome::kDiffers ? 1U : 0U;
-      unknown += outcome == Outcome::kNotRecomputed ? 1U : 0U;
-    } catch (const Error& error) {
-      fmt::print("ERROR {}\n", error.in_file(files[i].string()).what());
-      ++unreadable;
-    }
+    progress.clear();
+    const Answer answer = verify_and_say(files[i]);
+    const auto outcome = static_cast<std::size_t>(answer.outcome);
+    ++counts[outcome];
+    answers.push_back(
+        {{"file", shown(files[i])}, {"outcome", kOutcomes[outcome]}, {"said", answer.said}});
   }
   progress.clear();
+  const auto [right, differ, unknown, unreadable] = counts;
   fmt::print("{} files: {} right, {} differ, {} not recomputed, {} errors\n", files.size(), right,
              differ, unknown, unreadable);
+  if (!options.json.empty()) {
+    write_items(options.json, "files", answers, run_of("verify", names, {}, share));
+  }
   return differ > 0 ? 1 : right < files.size() ? 2 : 0;
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// goldenrule_false_alarms SEEDS STRIDE: every STRIDE-th case of the suites stress (all families)
-// and boundary (all shapes) is run by SEEDS emulated honest kernels of each contract that fits its
-// mode and judged as `check` judges. Prints per contract and family the largest error over budget
-// (above 1 would be a false alarm) and the median over runs of each run's largest (below 0.1 would
-// be a budget that no honest kernel comes near). Exit 1 on any false alarm.
+// goldenrule_false_alarms SEEDS STRIDE [I N]: every STRIDE-th case of the suites stress (all
+// families) and boundary (all shapes) is run by SEEDS emulated honest kernels of each contract that
+// fits its mode and judged as `check` judges. Prints per contract and family the largest error over
+// budget (above 1 would be a false alarm) and the median over runs of each run's largest (below 0.1
+// would be a budget that no honest kernel comes near). Exit 1 on any false alarm. With I and N it
+// is the I-th of N machines: their exit codes together are that of the whole.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -81,6 +82,19 @@ std::vector<Judged> run_case(const cases::Case& c, int seeds) {
   return all;
 }
 
+// The cases of the whole run, or the share of this machine.
+cases::Suite choose(int argc, char** argv) {
+  const auto stride = static_cast<std::size_t>(std::max(1, std::atoi(argv[2])));
+  cases::Suite chosen;
+  for (const char* name : {"stress", "boundary"}) {
+    const cases::Suite all = cases::load_suite(name);
+    for (std::size_t i = 0; i < all.cases.size(); i += stride) chosen.cases.push_back(all.cases[i]);
+  }
+  if (argc < 5) return chosen;
+  return cases::shard(chosen, std::strtoul(argv[3], nullptr, 10),
+                      std::strtoul(argv[4], nullptr, 10));
+}
+
 double quantile(const std::vector<double>& sorted, double q) {
   return sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1))];
 }
@@ -88,17 +102,13 @@ double quantile(const std::vector<double>& sorted, double q) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    fmt::print("usage: goldenrule_false_alarms SEEDS STRIDE\n");
+  if (argc != 3 && argc != 5) {
+    fmt::print("usage: goldenrule_false_alarms SEEDS STRIDE [I N]\n");
     return 2;
   }
   const int seeds = std::atoi(argv[1]);
-  const auto stride = static_cast<std::size_t>(std::max(1, std::atoi(argv[2])));
-  std::vector<cases::Case> suite;
-  for (const char* name : {"stress", "boundary"}) {
-    const cases::Suite all = cases::load_suite(name);
-    for (std::size_t i = 0; i < all.cases.size(); i += stride) suite.push_back(all.cases[i]);
-  }
+  const cases::Suite chosen = choose(argc, argv);
+  const std::vector<cases::Case>& suite = chosen.cases;
   std::vector<std::vector<Judged>> judged(suite.size());
   parallel::for_each_index(std::ssize(suite), [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);

@@ -5,11 +5,11 @@
 #include <map>
 
 #include "fixtures/call/text.hpp"
+#include "reference/report/explanation.hpp"
+#include "reference/report/report.hpp"
 #include "reference/verdict/coordinates.hpp"
-#include "tools/cli/report.hpp"
-#include "tools/cli/report_explanation.hpp"
 
-namespace goldenrule::tools {
+namespace goldenrule::report {
 namespace {
 
 using verdict::TensorReport;
@@ -192,4 +192,4 @@ int exit_code(const std::vector<FileReport>& files) {
   return 2;
 }
 
-}  // namespace goldenrule::tools
+}  // namespace goldenrule::report

@@ -9,7 +9,7 @@
 
 #include "reference/explain/diagnose.hpp"
 
-namespace goldenrule::tools {
+namespace goldenrule::report {
 
 [[nodiscard]] std::string explanation_text(const explain::Diagnosis& diagnosis);
 
@@ -17,4 +17,4 @@ namespace goldenrule::tools {
 /// a case. Numbers are numbers; null where there is none (a NaN that is left, no limit reached).
 void add_explanation(const explain::Diagnosis& diagnosis, nlohmann::ordered_json& json);
 
-}  // namespace goldenrule::tools
+}  // namespace goldenrule::report

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/cli/report_explanation.hpp"
+#include "reference/report/explanation.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-namespace goldenrule::tools {
+namespace goldenrule::report {
 namespace {
 
 using explain::Diagnosis;
@@ -127,6 +127,7 @@ void add_explanation(const Diagnosis& diagnosis, ordered_json& json) {
   json["of_capture"] = std::move(of_capture);
   json["pattern"] = diagnosis.pattern;
   json["explanation"] = std::move(explanations);
+  json["mistakes_known"] = diagnosis.known;
   json["mistakes_tried"] = diagnosis.tried;
   json["pairs_tried"] = diagnosis.pairs;
   json["pairs_possible"] = diagnosis.possible_pairs;
@@ -134,4 +135,4 @@ void add_explanation(const Diagnosis& diagnosis, ordered_json& json) {
       diagnosis.stopped_after ? ordered_json(*diagnosis.stopped_after) : ordered_json(nullptr);
 }
 
-}  // namespace goldenrule::tools
+}  // namespace goldenrule::report

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/report/page_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fixtures/call/text.hpp"
+
+namespace goldenrule::report {
+
+std::string escaped(const std::string& text) {
+  std::string html;
+  for (const char c : call::printable(text)) {
+    switch (c) {
+      case '&':
+        html += "&amp;";
+        break;
+      case '<':
+        html += "&lt;";
+        break;
+      case '>':
+        html += "&gt;";
+        break;
+      case '"':
+        html += "&quot;";
+        break;
+      case '\'':
+        html += "&#39;";
+        break;
+      default:
+        html += c;
+    }
+  }
+  return html;
+}
+
+std::string shown(const ordered_json& value) {
+  if (value.is_number()) return fmt::format("{:.3g}", value.get<double>());
+  if (!value.is_string() || value == "nan") return "-";
+  return escaped(value.get<std::string>());
+}
+
+std::int64_t whole(const ordered_json& value) {
+  constexpr std::int64_t kLargest = std::int64_t{1} << 53;
+  const std::int64_t number = value.is_number_float() ? 0 : value.get<std::int64_t>();
+  return std::clamp(number, -kLargest, kLargest);
+}
+
+std::string counted(std::int64_t n) {
+  const std::string digits = std::to_string(n);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && digits[i - 1] != '-' && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string place(const ordered_json& coordinates) {
+  std::string text;
+  for (const auto& [name, value] : coordinates.items()) {
+    text += (text.empty() ? "" : ", ") + name + " " + value.dump();
+    if (name == "after") text += value == 1 ? " token" : " tokens";
+  }
+  return escaped(text);
+}
+
+std::string badge(const std::string& verdict) {
+  const char* css = verdict == "OUT_OF_BUDGET"                         ? "bad"
+                    : verdict == "EXACT" || verdict == "WITHIN_BUDGET" ? "good"
+                                                                       : "weak";
+  return fmt::format("<span class=\"badge {}\">{}</span>", css, escaped(verdict));
+}
+
+std::string text_of(const ordered_json& json, const char* key) {
+  const auto found = json.find(key);
+  return found == json.end() || !found->is_string() ? "" : found->get<std::string>();
+}
+
+std::string paragraph(const char* css, const std::string& html) {
+  return html.empty() ? "" : fmt::format("<p class=\"{}\">{}</p>", css, html);
+}
+
+std::string joined(const ordered_json& texts) {
+  std::string html;
+  for (const ordered_json& text : texts) {
+    html += (html.empty() ? "" : "; ") + escaped(text.get<std::string>());
+  }
+  return html;
+}
+
+int rank(const ordered_json& item) {
+  const std::string verdict = item.at("verdict").get<std::string>();
+  if (verdict == "OUT_OF_BUDGET") return 0;
+  return verdict == "EXACT" || verdict == "WITHIN_BUDGET" ? 2 : 1;
+}
+
+}  // namespace goldenrule::report

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One wrong element is one cell, wherever it lies and however the state is laid out; a map has no
+// more than kMapCells cells an axis, whatever the call; ratios are counted by octaves.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "reference/verdict/error_map.hpp"
+#include "tests/verdict/support.hpp"
+
+using namespace goldenrule;
+using namespace goldenrule::verdict;
+
+namespace {
+
+Judgement judged_with(const std::string& line, const std::string& output, const call::Shape& index,
+                      double value) {
+  test::Judged right(line, "recurrent_f32", call::DType::kF32);
+  call::Tensor& tensor = right.record.outputs.at(output);
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < index.size(); ++i) at = at * tensor.shape()[i] + index[i];
+  tensor.set(at, value);
+  return judgement(delta::slice(), right.record, {.contract = *right.contract});
+}
+
+const TensorReport& report_of(const Judgement& judgement, const std::string& name) {
+  return *std::ranges::find(judgement.report.tensors, name, &TensorReport::name);
+}
+
+// The cells out of budget, as (line, column).
+std::vector<std::pair<std::size_t, std::size_t>> bad_cells(const ErrorMap& map) {
+  std::vector<std::pair<std::size_t, std::size_t>> cells;
+  for (std::size_t y = 0; y < map.levels.size(); ++y) {
+    for (std::size_t x = 0; x < map.levels[y].size(); ++x) {
+      if (map.levels[y][x] > '4') cells.emplace_back(y, x);
+    }
+  }
+  return cells;
+}
+
+using Cells = std::vector<std::pair<std::size_t, std::size_t>>;
+
+}  // namespace
+
+TEST_CASE("error maps: one wrong element of a state, in both layouts") {
+  for (const char* layout : {"vk", "kv"}) {
+    CAPTURE(layout);
+    const bool vk = std::string(layout) == "vk";
+    const Judgement j =
+        judged_with(std::string("op=gdn mode=decode B=3 H=1 HV=2 K=8 V=6 state_layout=") + layout,
+                    "final_state", vk ? call::Shape{2, 1, 5, 7} : call::Shape{2, 1, 7, 5}, 1e9);
+    const std::vector<ErrorMap> maps = error_maps(j, report_of(j, "final_state"));
+    REQUIRE(maps.size() == 2);
+    CHECK(bad_cells(maps[0]) == Cells{{2, 1}});
+    CHECK(maps[0].down.word == "slot");
+    CHECK(bad_cells(maps[1]) == Cells{{7, 5}});
+    CHECK(maps[1].levels[7][5] == 'a');
+    CHECK(maps[1].where == "slot 2, head 1");
+    CHECK((maps[1].down.worst == 7 && maps[1].across.worst == 5));
+    CHECK(error_maps(j, report_of(j, "o")).empty());  // which passes
+  }
+}
+
+TEST_CASE("error maps: tokens of packed sequences, an empty one among them") {
+  const Judgement j = judged_with("op=gdn mode=prefill lens=150,0,200 H=1 HV=2 K=4 V=3", "o",
+                                  {150 + 140, 1, 2}, test::kNaN);
+  const std::vector<ErrorMap> maps = error_maps(j, report_of(j, "o"));
+  REQUIRE(maps.size() == 2);
+  CHECK(maps[0].down.cells == kMapCells);
+  CHECK(maps[0].down.sequences == std::vector<std::int64_t>{150});
+  CHECK(bad_cells(maps[0]) == Cells{{290 * 128 / 350, 1}});
+  CHECK(maps[0].levels[290 * 128 / 350][1] == 'b');
+  // The window of the second sequence that holds its token 140.
+  CHECK(maps[1].where == "sequence 2, head 1");
+  CHECK((maps[1].down.first == 128 && maps[1].down.extent == 72));
+  CHECK(bad_cells(maps[1]) == Cells{{140 - 128, 2}});
+}
+
+TEST_CASE("error maps: tokens of an MTP call are grouped by sequence") {
+  const Judgement j =
+      judged_with("op=gdn mode=mtp B=3 T=4 H=1 HV=2 K=4 V=3", "o", {1, 2, 0, 1}, 1e9);
+  const std::vector<ErrorMap> maps = error_maps(j, report_of(j, "o"));
+  REQUIRE(maps.size() == 2);
+  CHECK(maps[0].down.sequences == std::vector<std::int64_t>{4, 8});
+  CHECK(bad_cells(maps[0]) == Cells{{6, 0}});
+  CHECK(bad_cells(maps[1]) == Cells{{6, 1}});
+}
+
+TEST_CASE("error over budget is counted by octaves, and exactly at the budget") {
+  const Judgement j =
+      judged_with("op=gdn mode=decode B=2 H=1 HV=2 K=8 V=6", "o", {1, 0, 1, 3}, 1e9);
+  for (const TensorReport& t : j.report.tensors) {
+    CAPTURE(t.name);
+    const auto middle = t.ratio_histogram.begin() + kRatioOne + 1;
+    CHECK(std::accumulate(t.ratio_histogram.begin(), t.ratio_histogram.end(), std::int64_t{0}) ==
+          t.compared);
+    CHECK(std::accumulate(middle, t.ratio_histogram.end(), std::int64_t{0}) == t.out_of_budget);
+  }
+  CHECK(report_of(j, "o").out_of_budget == 1);
+}

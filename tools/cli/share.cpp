@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/share.hpp"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "fixtures/call/error.hpp"
+#include "fixtures/schema/digest.hpp"
+#include "reference/report/runs.hpp"
+#include "tools/cli/judging.hpp"
+
+namespace goldenrule::tools {
+namespace {
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw Error(ErrorKind::kArgument, "--shard", "I/N with 1 <= I <= N", "'" + text + "'");
+}
+
+std::size_t count_of(const std::string& text, const std::string& whole) {
+  std::size_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size()) refuse(whole);
+  return value;
+}
+
+}  // namespace
+
+Share parse_share(const std::string& text) {
+  if (text.empty()) return {};
+  const std::size_t slash = text.find('/');
+  if (slash == std::string::npos) refuse(text);
+  const Share share{.part = count_of(text.substr(0, slash), text),
+                    .parts = count_of(text.substr(slash + 1), text)};
+  constexpr std::size_t kMost = 1'000'000'000;  // what a JSON reader takes for a whole number
+  if (share.part < 1 || share.part > share.parts || share.parts > kMost) refuse(text);
+  return share;
+}
+
+report::Run run_of(const std::string& command, const std::vector<std::string>& items,
+                   const std::vector<std::string>& options, const Share& share) {
+  std::string all;
+  for (const std::vector<std::string>* texts : {&items, &options}) {
+    for (const std::string& text : *texts) all += std::to_string(text.size()) + ":" + text + ",";
+    all += ";";
+  }
+  return {.command = command,
+          .version = GOLDENRULE_VERSION,
+          .digest = schema::sha256_hex(std::as_bytes(std::span(all))),
+          .items = items.size(),
+          .part = share.part,
+          .parts = share.parts};
+}
+
+void write_items(const std::string& path, const char* key, const nlohmann::ordered_json& items,
+                 const report::Run& run) {
+  const nlohmann::ordered_json json{
+      {"runs", nlohmann::ordered_json::array({report::run_json(run)})}, {key, items}};
+  write_text(path, json.dump(1) + "\n");
+}
+
+}  // namespace goldenrule::tools
