@@ -7,9 +7,7 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/schema/read.hpp"
-#include "reference/suites/slices.hpp"
 #include "reference/suites/stored_golden.hpp"
-#include "reference/verdict/verdict.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
 #include "tools/cli/judging.hpp"
@@ -92,18 +90,13 @@ void judge_candidate(const DiffOptions& options, FileReport& result) {
   schema::Fixture candidate = schema::read_fixture(options.candidate, read);
   check_same_call(golden, candidate, options);
 
-  verdict::Question question{.only = options.only, .wanted = wanted_of(golden)};
-  if (!options.contract.empty()) question.contract = named_contract(options.contract);
+  Examination asked{.question = {.only = options.only, .wanted = wanted_of(golden)},
+                    .explain = options.explain,
+                    .explain_seconds = options.explain_seconds,
+                    .since = ExplainEffort::program_start()};
+  if (!options.contract.empty()) asked.question.contract = named_contract(options.contract);
   golden.record.outputs = std::move(candidate.record.outputs);
-  const verdict::Slice& slice = suites::slice_of(golden.record.op);
-  const verdict::Judgement judgement =
-      verdict::judgement(slice, std::move(golden.record), question);
-  if (options.explain) {
-    result.diagnosis = explain_failure(judgement, {.seconds = options.explain_seconds});
-    result.permit = find_permit(judgement);
-  }
-  result.contract_origin = judgement.contract_origin;
-  result.report = judgement.report;
+  result = examine(std::move(golden.record), asked);
 }
 
 }  // namespace
@@ -117,6 +110,7 @@ int diff(const DiffOptions& options) {
   progress.show(0, options.candidate);
   try {
     judge_candidate(options, result);
+    result.file = options.candidate;
     progress.clear();
   } catch (const Error& error) {
     progress.clear();

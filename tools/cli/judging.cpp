@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "reference/contract/contract_json.hpp"
+#include "reference/suites/slices.hpp"
 
 namespace goldenrule::tools {
 
@@ -54,6 +55,40 @@ std::optional<explain::Diagnosis> explain_failure(const verdict::Judgement& judg
   const double usual = std::max(kTimesVerdict * verdict.count(), kAtLeast);
   return explain::diagnose(judgement, judgement.slice->mistakes(),
                            {.seconds = effort.seconds.value_or(usual)});
+}
+
+namespace {
+
+// What an element lacks in one file is no reason to lose the file's verdict.
+ShownTerms terms_of(const verdict::Judgement& judgement, const std::string& element) {
+  try {
+    return {.element = element,
+            .terms = verdict::terms_of(judgement, verdict::parse_element(element)),
+            .refusal = {}};
+  } catch (const Error& error) {
+    return {.element = element, .terms = {}, .refusal = "expected " + error.expected()};
+  }
+}
+
+}  // namespace
+
+FileReport examine(call::Record record, const Examination& asked) {
+  const verdict::Slice& slice = suites::slice_of(record.op);
+  const verdict::Judgement judgement =
+      verdict::judgement(slice, std::move(record), asked.question);
+  FileReport result;
+  if (asked.explain) {
+    result.diagnosis = explain_failure(
+        judgement, {.seconds = asked.explain_seconds, .judging_since = asked.since});
+    result.permit = find_permit(judgement);
+  }
+  if (asked.blind) result.blindness = explain::find_blindness(judgement);
+  for (const std::string& element : asked.terms) {
+    result.terms.push_back(terms_of(judgement, element));
+  }
+  result.contract_origin = judgement.contract_origin;
+  result.report = judgement.report;
+  return result;
 }
 
 verdict::CaseReport error_report(const Error& error) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `check` and `diff` share: the choice of a contract and a tier, and the end of a report.
+// What all that judge a call share, `check`, `diff` and the Python package: the choice of a contract
+// and a tier, what belongs to a report, and its end.
 #pragma once
 
 #include <chrono>
@@ -45,6 +46,19 @@ struct ExplainEffort {
 /// Why a record is out of budget; nothing where it is not.
 [[nodiscard]] std::optional<explain::Diagnosis> explain_failure(const verdict::Judgement& judgement,
                                                                 const ExplainEffort& effort = {});
+
+/// What is asked of a call.
+struct Examination {
+  verdict::Question question{};
+  bool explain = true;  ///< a failure ends with where it fails and why
+  std::optional<double> explain_seconds{};
+  bool blind = false;                ///< adds what the call cannot show
+  std::vector<std::string> terms{};  ///< "o[1,3,0,7]": elements whose budget is shown term by term
+  ExplainEffort::Clock::time_point since = ExplainEffort::Clock::now();  ///< the verdict began
+};
+
+/// The report of a call. Throws Error.
+[[nodiscard]] FileReport examine(call::Record record, const Examination& asked);
 
 [[nodiscard]] verdict::CaseReport error_report(const Error& error);
 

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judging a call, and keeping it in a file.
+
+A user's tensors are brought to the types and shapes of the schema by the module that writes captures
+(_capture.py is goldenrule_capture.py of this release), and are copied once, into the library.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import _capture, _core
+from ._capture import checkpoints_at as checkpoints_at
+from ._capture import checkpoints_every as checkpoints_every
+from ._report import Report
+
+_NAME_OF = {np.dtype(t): name for t, name in
+            (("<f8", "f64"), ("<f4", "f32"), ("<f2", "f16"), ("<i8", "i64"), ("<i4", "i32"))}
+_TYPE_OF = {name: dtype for dtype, name in _NAME_OF.items()}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an output must be. An element y is right where it has no budget but its own:
+    abs(y - golden) <= radius + budget. NaN in golden: no kernel writes the element, or no input that
+    reaches it is finite. budget is None where the contract gives none."""
+
+    golden: np.ndarray
+    radius: np.ndarray
+    budget: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class ExpectedCall:
+    contract: str
+    precision_bits: int
+    outputs: dict[str, Expected]
+
+    def __getitem__(self, name: str) -> Expected:
+        return self.outputs[name]
+
+
+@dataclass
+class Call:
+    """One call: what went in, in which conventions, and what came out."""
+
+    op: str
+    mode: str
+    convention: dict[str, Any]
+    inputs: dict[str, Any]
+    outputs: dict[str, Any] = field(default_factory=dict)
+    source: str = ""
+    contract: str = ""  # that it claims; who judges it chooses another with judge(contract=..)
+    case: str = ""
+    golden: dict[str, tuple[np.ndarray, float]] = field(default_factory=dict)  # of a fixture's file
+
+    def judge(self, **options: Any) -> Report:
+        """The options are those of goldenrule.judge."""
+        return _judged(self, **options)
+
+    def expected(self, **options: Any) -> ExpectedCall:
+        """The options are those of goldenrule.expected."""
+        return _expected(self, **options)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a capture that `goldenrule check` judges."""
+        _core.write(os.fsdecode(path), _packed(self))
+
+
+def judge(*, op: str, mode: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any],
+          convention: Mapping[str, Any] | None = None,
+          contract: str | Mapping[str, Any] | None = None, **options: Any) -> Report:
+    """Judges the outputs of one call, as `goldenrule check` judges a capture of it.
+
+    contract: a built-in one, a .json file or a mapping (default: by mode and types).
+    only=("o",): the outputs to judge, where the others are not wanted; precision="auto", double,
+    quad or multi; explain=False: do not look for the mistake behind a failure; explain_seconds=N;
+    blind=True: say what the call cannot show; terms=("o[0,0,1,2]",): show budgets of elements;
+    bf16=("q",): these uint16 or float32 arrays hold bfloat16; source, case, name: texts.
+
+    Raises ValueError, TypeError, MemoryError (the verdict needs more than there is) with one line
+    that names the tensor, what was expected and what is there. Other threads run meanwhile.
+    """
+    source, case, bf16 = (options.pop(name, "") for name in ("source", "case", "bf16"))
+    call = Call(op=op, mode=mode, convention=dict(convention or {}), inputs=dict(inputs),
+                outputs=dict(outputs), source=source, case=case)
+    return _judged(call, contract=contract, bf16=bf16, **options)
+
+
+def expected(*, op: str, mode: str, inputs: Mapping[str, Any],
+             convention: Mapping[str, Any] | None = None, outputs: Mapping[str, Any] | None = None,
+             contract: str | Mapping[str, Any] | None = None, precision: str = "auto",
+             bf16: Iterable[str] = ()) -> ExpectedCall:
+    """Exact outputs, their certified radius and the budget that a contract grants, as arrays.
+
+    Budgets are of the types in which an honest kernel stores, or of those of `outputs`. precision:
+    the arithmetic of the exact values, "double" by default.
+    """
+    call = Call(op=op, mode=mode, convention=dict(convention or {}), inputs=dict(inputs),
+                outputs=dict(outputs or {}))
+    return _expected(call, contract=contract, precision=precision, bf16=bf16)
+
+
+def capture(path: str | os.PathLike[str], *, op: str, mode: str, inputs: Mapping[str, Any],
+            outputs: Mapping[str, Any], convention: Mapping[str, Any] | None = None,
+            source: str = "", contract: str = "", case: str = "", bf16: Iterable[str] = ()) -> None:
+    """Writes one call into a file for `goldenrule check`; replaces it completely or not at all."""
+    call = Call(op=op, mode=mode, convention=dict(convention or {}), inputs=dict(inputs),
+                outputs=dict(outputs), source=source, contract=contract, case=case)
+    _core.write(os.fsdecode(path), _packed(call, bf16=bf16))
+
+
+def read(path: str | os.PathLike[str]) -> Call:
+    """A capture or fixture, read as strangers' files are: in a child process with limits."""
+    call, golden = _core.read(os.fsdecode(path))
+    result = unpacked(call)
+    result.golden = {name: (_array(*value), radius) for name, (value, radius) in golden.items()}
+    return result
+
+
+def unpacked(call: Mapping[str, Any]) -> Call:
+    """A call as the library gives it. Arrays of bfloat16 have the type of ml_dtypes."""
+    tensors = {group: {name: _array(*value) for name, value in call[group].items()}
+               for group in ("inputs", "outputs")}
+    texts = {name: call[name] for name in ("op", "mode", "source", "contract", "case")}
+    return Call(convention=dict(call["convention"]), **tensors, **texts)
+
+
+def _array(dtype: str, shape: tuple[int, ...], data: np.ndarray) -> np.ndarray:
+    if dtype == "bf16":
+        import ml_dtypes
+
+        return data.view(ml_dtypes.bfloat16).reshape(shape)
+    return data.view(_TYPE_OF[dtype]).reshape(shape)
+
+
+def _packed(call: Call, bf16: Iterable[str] = (), wants_outputs: bool = True) -> dict[str, Any]:
+    """The call as the library takes it."""
+    attributes, convention, groups = _capture.prepared(
+        call.op, call.mode, call.inputs, call.outputs, call.convention, call.source, call.contract,
+        bf16, wants_outputs)
+    if not isinstance(call.case, str):
+        raise TypeError(f"case: expected a case line, actual {type(call.case).__name__}")
+    tensors = {group: {name: ("bf16" if is_bf16 else _NAME_OF[array.dtype], array.shape,
+                              array.reshape(-1).view(np.uint8))
+                       for name, (array, is_bf16) in arrays.items()}
+               for group, arrays in groups.items()}
+    return {"source": "", "contract": "", "case": call.case, **attributes, "convention": convention,
+            **tensors}
+
+
+def _judged(call: Call, *, contract: str | Mapping[str, Any] | None = None,
+            only: Iterable[str] = (), precision: str = "auto", explain: bool = True,
+            explain_seconds: float | None = None, blind: bool = False, terms: Iterable[str] = (),
+            name: str = "", bf16: Iterable[str] = ()) -> Report:
+    asked = _core.Asked()
+    asked.name = name or call.case or call.source or f"{call.op} {call.mode}"
+    asked.contract = _contract(contract)
+    asked.precision = precision
+    asked.only, asked.terms = _names(only), _names(terms)
+    asked.explain, asked.blind, asked.explain_seconds = explain, blind, explain_seconds
+    return Report(*_core.judge(_packed(call, bf16), asked))
+
+
+def _expected(call: Call, *, contract: str | Mapping[str, Any] | None = None,
+              precision: str = "auto", bf16: Iterable[str] = ()) -> ExpectedCall:
+    asked = _core.Asked()
+    asked.contract = _contract(contract)
+    asked.precision = precision
+    name, bits, outputs = _core.expected(_packed(call, bf16, wants_outputs=False), asked)
+    return ExpectedCall(name, bits, {
+        output: Expected(golden.reshape(shape), radius.reshape(shape),
+                         None if budget is None else budget.reshape(shape))
+        for output, (shape, golden, radius, budget) in outputs.items()})
+
+
+def _contract(contract: str | Mapping[str, Any] | None) -> str:
+    if isinstance(contract, Mapping):
+        return json.dumps(dict(contract))
+    return contract or ""
+
+
+def _names(names: str | Iterable[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
