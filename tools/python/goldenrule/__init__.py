@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ._cases import cases as cases
     from ._cases import fixture as fixture
     from ._cases import suite as suite
+    from ._recorded import Row as Row
     from ._recorder import record as record
     from ._report import Report as Report
     from ._tables import contract as contract
@@ -51,7 +52,7 @@ _MODULE_OF = {
     "checkpoints_at": "_calls", "checkpoints_every": "_calls", "expected": "_calls",
     "judge": "_calls", "read": "_calls",
     "Case": "_cases", "cases": "_cases", "fixture": "_cases", "suite": "_cases",
-    "record": "_recorder",
+    "record": "_recorder", "Row": "_recorded",
     "Report": "_report",
     "contract": "_tables", "contracts": "_tables", "families": "_tables", "mistakes": "_tables",
     "schema": "_tables", "suites": "_tables",
