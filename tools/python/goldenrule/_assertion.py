@@ -32,7 +32,7 @@ def assert_delta_rule(case: Case | Call | None = None, *, outputs: Mapping[str, 
     elif op or mode or inputs is not None or convention is not None:
         raise TypeError("expected a case or op, mode, inputs and convention, actual both")
     else:
-        call = case.call() if isinstance(case, Case) else case
+        call = case.call() if hasattr(case, "call") else case
     call.outputs, call.source = dict(outputs), source or call.source
     report = call.judge(**options)
     notes = [note for note in (observe(call, report) for observe in observers) if note]

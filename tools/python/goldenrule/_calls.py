@@ -73,7 +73,10 @@ class Call:
 
 def judge(*, op: str, mode: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any],
           convention: Mapping[str, Any] | None = None,
-          contract: str | Mapping[str, Any] | None = None, **options: Any) -> Report:
+          contract: str | Mapping[str, Any] | None = None, only: str | Iterable[str] = (),
+          precision: str = "auto", explain: bool = True, explain_seconds: float | None = None,
+          blind: bool = False, terms: str | Iterable[str] = (), bf16: str | Iterable[str] = (),
+          source: str = "", case: str = "", name: str = "") -> Report:
     """Judges the outputs of one call, as `goldenrule check` judges a capture of it.
 
     contract: a built-in one, a .json file or a mapping (default: by mode and types).
@@ -85,32 +88,34 @@ def judge(*, op: str, mode: str, inputs: Mapping[str, Any], outputs: Mapping[str
     Raises ValueError, TypeError, MemoryError (the verdict needs more than there is) with one line
     that names the tensor, what was expected and what is there. Other threads run meanwhile.
     """
-    source, case, bf16 = (options.pop(name, "") for name in ("source", "case", "bf16"))
-    call = Call(op=op, mode=mode, convention=dict(convention or {}), inputs=dict(inputs),
-                outputs=dict(outputs), source=source, case=case)
-    return _judged(call, contract=contract, bf16=bf16, **options)
+    call = Call(op=op, mode=mode, convention=_mapping("convention", convention or {}),
+                inputs=_mapping("inputs", inputs), outputs=_mapping("outputs", outputs),
+                source=source, case=case)
+    return _judged(call, contract=contract, only=only, precision=precision, explain=explain,
+                   explain_seconds=explain_seconds, blind=blind, terms=terms, bf16=bf16, name=name)
 
 
 def expected(*, op: str, mode: str, inputs: Mapping[str, Any],
              convention: Mapping[str, Any] | None = None, outputs: Mapping[str, Any] | None = None,
              contract: str | Mapping[str, Any] | None = None, precision: str = "auto",
-             bf16: Iterable[str] = ()) -> ExpectedCall:
+             bf16: str | Iterable[str] = ()) -> ExpectedCall:
     """Exact outputs, their certified radius and the budget that a contract grants, as arrays.
 
     Budgets are of the types in which an honest kernel stores, or of those of `outputs`. precision:
     the arithmetic of the exact values, "double" by default.
     """
-    call = Call(op=op, mode=mode, convention=dict(convention or {}), inputs=dict(inputs),
-                outputs=dict(outputs or {}))
+    call = Call(op=op, mode=mode, convention=_mapping("convention", convention or {}),
+                inputs=_mapping("inputs", inputs), outputs=_mapping("outputs", outputs or {}))
     return _expected(call, contract=contract, precision=precision, bf16=bf16)
 
 
 def capture(path: str | os.PathLike[str], *, op: str, mode: str, inputs: Mapping[str, Any],
             outputs: Mapping[str, Any], convention: Mapping[str, Any] | None = None,
-            source: str = "", contract: str = "", case: str = "", bf16: Iterable[str] = ()) -> None:
+            source: str = "", contract: str = "", case: str = "", bf16: str | Iterable[str] = ()) -> None:
     """Writes one call into a file for `goldenrule check`; replaces it completely or not at all."""
-    call = Call(op=op, mode=mode, convention=dict(convention or {}), inputs=dict(inputs),
-                outputs=dict(outputs), source=source, contract=contract, case=case)
+    call = Call(op=op, mode=mode, convention=_mapping("convention", convention or {}),
+                inputs=_mapping("inputs", inputs), outputs=_mapping("outputs", outputs),
+                source=source, contract=contract, case=case)
     _core.write(os.fsdecode(path), _packed(call, bf16=bf16))
 
 
@@ -138,7 +143,7 @@ def _array(dtype: str, shape: tuple[int, ...], data: np.ndarray) -> np.ndarray:
     return data.view(_TYPE_OF[dtype]).reshape(shape)
 
 
-def _packed(call: Call, bf16: Iterable[str] = (), wants_outputs: bool = True) -> dict[str, Any]:
+def _packed(call: Call, bf16: str | Iterable[str] = (), wants_outputs: bool = True) -> dict[str, Any]:
     """The call as the library takes it."""
     attributes, convention, groups = _capture.prepared(
         call.op, call.mode, call.inputs, call.outputs, call.convention, call.source, call.contract,
@@ -154,9 +159,9 @@ def _packed(call: Call, bf16: Iterable[str] = (), wants_outputs: bool = True) ->
 
 
 def _judged(call: Call, *, contract: str | Mapping[str, Any] | None = None,
-            only: Iterable[str] = (), precision: str = "auto", explain: bool = True,
-            explain_seconds: float | None = None, blind: bool = False, terms: Iterable[str] = (),
-            name: str = "", bf16: Iterable[str] = ()) -> Report:
+            only: str | Iterable[str] = (), precision: str = "auto", explain: bool = True,
+            explain_seconds: float | None = None, blind: bool = False, terms: str | Iterable[str] = (),
+            name: str = "", bf16: str | Iterable[str] = ()) -> Report:
     asked = _core.Asked()
     asked.name = name or call.case or call.source or f"{call.op} {call.mode}"
     asked.contract = _contract(contract)
@@ -167,7 +172,7 @@ def _judged(call: Call, *, contract: str | Mapping[str, Any] | None = None,
 
 
 def _expected(call: Call, *, contract: str | Mapping[str, Any] | None = None,
-              precision: str = "auto", bf16: Iterable[str] = ()) -> ExpectedCall:
+              precision: str = "auto", bf16: str | Iterable[str] = ()) -> ExpectedCall:
     asked = _core.Asked()
     asked.contract = _contract(contract)
     asked.precision = precision
@@ -182,6 +187,12 @@ def _contract(contract: str | Mapping[str, Any] | None) -> str:
     if isinstance(contract, Mapping):
         return json.dumps(dict(contract))
     return contract or ""
+
+
+def _mapping(what: str, values: Any) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{what}: expected {{name: value}}, actual {type(values).__name__}")
+    return dict(values)
 
 
 def _names(names: str | Iterable[str]) -> list[str]:

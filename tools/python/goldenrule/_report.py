@@ -91,12 +91,17 @@ class Report:
     @property
     def explanations(self) -> list[Explanation]:
         """Known mistakes that reproduce the failure, the best first, and near misses after them."""
-        return [Explanation(row["name"], row["explains"], row)
+        return [Explanation(row["mistake"], row["explains"], row)
                 for row in self.data.get("explanation", [])]
 
     @property
+    def of_capture(self) -> list[str]:
+        """What the caller may have done wrong instead of the kernel, what accounts for it first."""
+        return [row["name"] for row in self.data.get("of_capture", [])]
+
+    @property
     def explanation(self) -> str:
-        """The name of the mistake that explains the failure; empty where none does."""
+        """The mistake of the kernel that explains the failure; empty where none does."""
         return next((found.name for found in self.explanations if found.explains), "")
 
     def to_json(self) -> str:
