@@ -21,13 +21,13 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
     schema::ReadOptions read = reading({.explained = options.explain, .only = options.only});
     read.golden = read.budgets = read.stages = false;
     schema::Fixture fixture = schema::read_fixture(file, read);
-    Examination asked{.question = {.precision = parse_precision(options.precision),
-                                   .only = options.only},
-                      .explain = options.explain,
-                      .explain_seconds = options.explain_seconds,
-                      .blind = options.blind,
-                      .terms = options.terms,
-                      .since = start};
+    Examination asked{
+        .question = {.precision = parse_precision(options.precision), .only = options.only},
+        .explain = options.explain,
+        .explain_seconds = options.explain_seconds,
+        .blind = options.blind,
+        .terms = options.terms,
+        .since = start};
     if (!options.contract.empty()) asked.question.contract = named_contract(options.contract);
     result = examine(std::move(fixture.record), asked);
   } catch (const Error& error) {

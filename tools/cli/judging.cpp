@@ -74,8 +74,7 @@ ShownTerms terms_of(const verdict::Judgement& judgement, const std::string& elem
 
 FileReport examine(call::Record record, const Examination& asked) {
   const verdict::Slice& slice = suites::slice_of(record.op);
-  const verdict::Judgement judgement =
-      verdict::judgement(slice, std::move(record), asked.question);
+  const verdict::Judgement judgement = verdict::judgement(slice, std::move(record), asked.question);
   FileReport result;
   if (asked.explain) {
     result.diagnosis = explain_failure(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all that judge a call share, `check`, `diff` and the Python package: the choice of a contract
-// and a tier, what belongs to a report, and its end.
+// What all that judge a call share, `check`, `diff` and the Python package: the choice of a
+// contract and a tier, what belongs to a report, and its end.
 #pragma once
 
 #include <chrono>

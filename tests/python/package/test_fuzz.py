@@ -83,7 +83,7 @@ def calls(draw):
     return asked
 
 
-@settings(max_examples=150, **PROFILE)
+@settings(max_examples=80, **PROFILE)
 @given(calls())
 def test_a_call_is_judged_or_refused(asked):
     try:

@@ -2,6 +2,7 @@
 """goldenrule.judge and what stands beside it, on the installed wheel."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -115,6 +116,9 @@ BAD = {
     "in place": (lambda c: c["outputs"].update(final_state=c["inputs"]["initial_state"]), ValueError,
                  "clone it before the call"),
     "object": (lambda c: c["inputs"].update(q=object()), ValueError, "inputs q"),
+    "text": (lambda c: c.update(name="\udcff"), ValueError, "surrogates"),
+    "bytes": (lambda c: c.update(case=b"op=gdn"), TypeError, "case: expected a text"),
+    "seconds": (lambda c: c.update(explain_seconds=float("nan")), ValueError, "explain_seconds"),
     "no mapping": (lambda c: c.update(outputs=[1]), (ValueError, TypeError), ""),
 }
 
@@ -129,7 +133,15 @@ def test_what_makes_no_sense_is_one_line(case, right, what):
     assert text in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_files_that_cannot_be_read_are_errors(tmp_path):
+def test_files_that_cannot_be_had_are_errors(case, right, tmp_path):
+    call = case.call()
+    call.outputs = right
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", tmp_path, tmp_path / "none" / "call.h5"):
+        with pytest.raises(OSError, match="expected"):
+            call.save(path)
+    call.save(os.fsencode(tmp_path) + b"/\xff.h5")
+    assert goldenrule.read(os.fsencode(tmp_path) + b"/\xff.h5").judge().verdict == "EXACT"
     (tmp_path / "text.h5").write_text("no HDF5")
     for name, kind in (("none.h5", OSError), ("text.h5", OSError)):
         with pytest.raises(kind, match=name):
@@ -190,6 +202,16 @@ if child == 0:
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """, kernels.__file__.rpartition("/")[0]], timeout=60)
     assert done.returncode == 0
+
+
+def test_threads_that_nobody_waits_for_are_stopped_at_the_end():
+    done = subprocess.run([sys.executable, "-c", """
+import threading, time, goldenrule
+case = goldenrule.fixture("op=gdn mode=prefill lens=400x4 H=4 HV=4 K=128 V=128 io=f32")
+threading.Thread(target=case.expected, kwargs={"precision": "multi"}, daemon=True).start()
+time.sleep(0.5)
+"""], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_tables_are_those_of_the_program(program):

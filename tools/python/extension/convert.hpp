@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Between Python objects and records. Only the package's own modules call this (goldenrule/_calls.py),
-// with what they have made of a user's tensors: the storage type by its name, the shape, and the
-// bytes in one piece. What does not fit is refused here all the same.
+// Between Python objects and records. Only the package's own modules call this
+// (goldenrule/_calls.py), with what they have made of a user's tensors: the storage type by its
+// name, the shape, and the bytes in one piece. What does not fit is refused here all the same.
 #pragma once
 
 #include <nanobind/nanobind.h>

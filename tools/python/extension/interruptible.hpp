@@ -2,12 +2,12 @@
 //
 // Long computations for an interpreter. Each runs on a thread of its own while the calling thread
 // waits and asks, fifty times a second, whether the user wants to stop (only the interpreter's main
-// thread can know). If so the computation is told (parallel/stop.hpp) and waited for, which takes as
-// long as the job that its threads are at.
+// thread can know). If so the computation is told (parallel/stop.hpp) and waited for, which takes
+// as long as the job that its threads are at.
 //
-// The thread of its own has a second reason: the OpenMP runtime keeps the threads of whoever started
-// them, and a copy of the process (os.fork) in which they are missing waits for them for ever. What
-// starts and ends here leaves none behind on a thread that may fork later.
+// The thread of its own has a second reason: the OpenMP runtime keeps the threads of whoever
+// started them, and a copy of the process (os.fork) in which they are missing waits for them for
+// ever. What starts and ends here leaves none behind on a thread that may fork later.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@
 
 namespace goldenrule::python {
 
-/// Runs `job` and passes on what it throws; false: `interrupted` returned true, and what the job did
-/// until then is lost. `interrupted` is called on the calling thread.
+/// Runs `job` and passes on what it throws; false: `interrupted` returned true, and what the job
+/// did until then is lost. `interrupted` is called on the calling thread.
 [[nodiscard]] bool run_interruptibly(const std::function<void()>& job,
                                      const std::function<bool()>& interrupted);
 

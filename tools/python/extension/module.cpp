@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // goldenrule._core: what the Python package takes from the library. Every function that may take
-// long runs without the interpreter's lock, and ends with the exception of a signal handler (Ctrl-C:
-// KeyboardInterrupt). The library's errors arrive as the built-in exceptions of their kind, with the
-// one line that the program would print.
+// long runs without the interpreter's lock, and ends with the exception of a signal handler
+// (Ctrl-C: KeyboardInterrupt). The library's errors arrive as the built-in exceptions of their
+// kind, with the one line that the program would print.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
+#include <chrono>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "fixtures/call/error.hpp"
@@ -30,15 +33,44 @@ namespace {
 
 namespace nb = nanobind;
 
-// Whether a signal handler has raised an exception.
+// Computations that run, on whichever threads. At its end the interpreter waits for none of its
+// daemon threads, and ends the process under those that still compute: so they are stopped before.
+std::atomic<int> running = 0;
+std::atomic<bool> ending = false;
+
+class Running {
+ public:
+  Running() { ++running; }
+  ~Running() { --running; }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+};
+
+// A copy of the process has none of the other threads.
+void forget_others() { running = 0; }
+
+void stop_all() {
+  ending = true;  // under the lock: who has not begun will see it
+  const nb::gil_scoped_release unlocked;
+  while (running > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+bool must_end() {
+  if (ending) PyErr_SetString(PyExc_RuntimeError, "the interpreter ends");
+  return ending;
+}
+
+// Whether a signal handler has raised an exception, or the interpreter ends.
 bool signal_raised() {
   const nb::gil_scoped_acquire lock;
-  return PyErr_CheckSignals() != 0;
+  return PyErr_CheckSignals() != 0 || must_end();
 }
 
 // job(), without the lock; throws what a signal handler has raised instead.
 template <class F>
 auto computed(F&& job) {
+  if (must_end()) throw nb::python_error();
+  const Running counted;  // until the lock is held again
   auto result = [&] {
     const nb::gil_scoped_release unlocked;
     return result_of(job, signal_raised);
@@ -86,8 +118,9 @@ nb::tuple expected_of(const nb::dict& call, const Asked& asked) {
   for (auto& [name, output] : answer.outputs) {
     nb::object budget = nb::none();
     if (!output.budget.empty()) budget = to_array(std::move(output.budget));
-    outputs[name.c_str()] = nb::make_tuple(to_tuple(output.shape), to_array(std::move(output.golden)),
-                                           to_array(std::move(output.radius)), budget);
+    outputs[name.c_str()] =
+        nb::make_tuple(to_tuple(output.shape), to_array(std::move(output.golden)),
+                       to_array(std::move(output.radius)), budget);
   }
   return nb::make_tuple(answer.contract, answer.precision_bits, outputs);
 }
@@ -111,16 +144,20 @@ nb::dict make_call(const std::string& line) {
   return to_dict(computed([&] { return cases::make_record(cases::parse(line)); }));
 }
 
-void write_file(const std::string& path, const nb::dict& call) {
+std::string to_path(const nb::bytes& path) { return {path.c_str(), path.size()}; }
+
+void write_file(const nb::bytes& path, const nb::dict& call) {
   schema::Fixture fixture;
   fixture.record = to_record(call, false);
+  const std::string to = to_path(path);
   (void)computed([&] {
-    schema::write_fixture(path, fixture);
+    schema::write_fixture(to, fixture);
     return true;
   });
 }
 
-nb::tuple read_file(const std::string& path) {
+nb::tuple read_file(const nb::bytes& file) {
+  const std::string path = to_path(file);
   schema::Fixture fixture =
       computed([&] { return schema::read_fixture(path, tools::reading({.explained = false})); });
   nb::dict golden;
@@ -138,6 +175,10 @@ std::string contract_json(const std::string& name) {
 
 NB_MODULE(_core, m) {
   nb::register_exception_translator(translate);
+  nb::set_leak_warnings(false);  // a daemon thread holds what it holds when the process ends
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(stop_all));
+  nb::module_::import_("os").attr("register_at_fork")(nb::arg("after_in_child") =
+                                                          nb::cpp_function(forget_others));
   m.attr("__version__") = GOLDENRULE_VERSION;
   m.def("schema", [] { return tools::schema_json().dump(); });
   m.def("table", [](const std::string& what) {

@@ -68,7 +68,7 @@ class Call:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a capture that `goldenrule check` judges."""
-        _core.write(os.fsdecode(path), _packed(self))
+        _core.write(_replaceable(path), _packed(self))
 
 
 def judge(*, op: str, mode: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any],
@@ -116,12 +116,12 @@ def capture(path: str | os.PathLike[str], *, op: str, mode: str, inputs: Mapping
     call = Call(op=op, mode=mode, convention=_mapping("convention", convention or {}),
                 inputs=_mapping("inputs", inputs), outputs=_mapping("outputs", outputs),
                 source=source, contract=contract, case=case)
-    _core.write(os.fsdecode(path), _packed(call, bf16=bf16))
+    _core.write(_replaceable(path), _packed(call, bf16=bf16))
 
 
 def read(path: str | os.PathLike[str]) -> Call:
     """A capture or fixture, read as strangers' files are: in a child process with limits."""
-    call, golden = _core.read(os.fsdecode(path))
+    call, golden = _core.read(os.fsencode(path))
     result = unpacked(call)
     result.golden = {name: (_array(*value), radius) for name, (value, radius) in golden.items()}
     return result
@@ -148,8 +148,7 @@ def _packed(call: Call, bf16: str | Iterable[str] = (), wants_outputs: bool = Tr
     attributes, convention, groups = _capture.prepared(
         call.op, call.mode, call.inputs, call.outputs, call.convention, call.source, call.contract,
         bf16, wants_outputs)
-    if not isinstance(call.case, str):
-        raise TypeError(f"case: expected a case line, actual {type(call.case).__name__}")
+    text_of("case", call.case)
     tensors = {group: {name: ("bf16" if is_bf16 else _NAME_OF[array.dtype], array.shape,
                               array.reshape(-1).view(np.uint8))
                        for name, (array, is_bf16) in arrays.items()}
@@ -162,20 +161,22 @@ def _judged(call: Call, *, contract: str | Mapping[str, Any] | None = None,
             only: str | Iterable[str] = (), precision: str = "auto", explain: bool = True,
             explain_seconds: float | None = None, blind: bool = False, terms: str | Iterable[str] = (),
             name: str = "", bf16: str | Iterable[str] = ()) -> Report:
+    packed = _packed(call, bf16)
     asked = _core.Asked()
-    asked.name = name or call.case or call.source or f"{call.op} {call.mode}"
+    asked.name = text_of("name", name) or call.case or call.source or f"{call.op} {call.mode}"
     asked.contract = _contract(contract)
-    asked.precision = precision
-    asked.only, asked.terms = _names(only), _names(terms)
-    asked.explain, asked.blind, asked.explain_seconds = explain, blind, explain_seconds
-    return Report(*_core.judge(_packed(call, bf16), asked))
+    asked.precision = text_of("precision", precision)
+    asked.only, asked.terms = _names("only", only), _names("terms", terms)
+    asked.explain, asked.blind = bool(explain), bool(blind)
+    asked.explain_seconds = None if explain_seconds is None else _seconds(explain_seconds)
+    return Report(*_core.judge(packed, asked))
 
 
 def _expected(call: Call, *, contract: str | Mapping[str, Any] | None = None,
               precision: str = "auto", bf16: str | Iterable[str] = ()) -> ExpectedCall:
     asked = _core.Asked()
     asked.contract = _contract(contract)
-    asked.precision = precision
+    asked.precision = text_of("precision", precision)
     name, bits, outputs = _core.expected(_packed(call, bf16, wants_outputs=False), asked)
     return ExpectedCall(name, bits, {
         output: Expected(golden.reshape(shape), radius.reshape(shape),
@@ -186,7 +187,7 @@ def _expected(call: Call, *, contract: str | Mapping[str, Any] | None = None,
 def _contract(contract: str | Mapping[str, Any] | None) -> str:
     if isinstance(contract, Mapping):
         return json.dumps(dict(contract))
-    return contract or ""
+    return text_of("contract", contract) if contract else ""
 
 
 def _mapping(what: str, values: Any) -> dict[str, Any]:
@@ -195,5 +196,31 @@ def _mapping(what: str, values: Any) -> dict[str, Any]:
     return dict(values)
 
 
-def _names(names: str | Iterable[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
+def _names(what: str, names: Any) -> list[str]:
+    if isinstance(names, str):
+        names = [names]
+    if not isinstance(names, Iterable):
+        raise TypeError(f"{what}: expected names, actual {type(names).__name__}")
+    return [text_of(what, name) for name in names]
+
+
+def _seconds(seconds: Any) -> float:
+    if not isinstance(seconds, int | float) or not seconds >= 0:
+        raise ValueError(f"explain_seconds: expected a number that is at least 0, actual {seconds!r}")
+    return float(seconds)
+
+
+def text_of(what: str, text: Any) -> str:
+    """Text that the library can take: a str that has a form in UTF-8."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what}: expected a text, actual {type(text).__name__}")
+    text.encode()  # UnicodeEncodeError is a ValueError
+    return text
+
+
+def _replaceable(path: str | os.PathLike[str]) -> bytes:
+    """A path at which there is nothing, or a file, which is replaced: never a device."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(f"{os.fsdecode(path)}: expected a file or nothing at this path, actual another "
+                      "kind of thing")
+    return os.fsencode(path)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from . import _core
-from ._calls import Call, ExpectedCall, unpacked
+from ._calls import Call, ExpectedCall, text_of, unpacked
 from ._report import Report
 
 
@@ -67,7 +67,7 @@ class Case:
 
 def fixture(line: str) -> Case:
     """The case of a line, as "op=gdn mode=decode B=2 H=2 HV=4 K=64 V=64"."""
-    rows = _core.cases(line) if "=" in line else []
+    rows = _core.cases(text_of("line", line)) if "=" in line else []
     if len(rows) != 1:
         raise ValueError(f"expected one case line, actual {line!r}"
                          + (f", {len(rows)} of them: suite()" if rows else ""))
@@ -81,7 +81,7 @@ def suite(name: str, *, op: str | None = None, mode: str | None = None, family: 
     op, mode, family: only these; max_bytes: only cases whose exact outputs, in float64, need no more.
     """
     wanted = {"op": op, "mode": mode, "family": family}
-    rows = _core.cases(name)
+    rows = _core.cases(text_of("name", name))
     for key, value in wanted.items():
         known = {row[key] for row in rows}
         if value is not None and value not in known:

@@ -34,4 +34,6 @@ def mistakes() -> list[dict[str, Any]]:
 
 def contract(name: str) -> dict[str, Any]:
     """A contract with all its roundings: a built-in one, or that of a .json file."""
+    if not isinstance(name, str):
+        raise TypeError(f"name: expected a text, actual {type(name).__name__}")
     return json.loads(_core.contract(name))
