@@ -5,9 +5,7 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/schema/read.hpp"
-#include "reference/explain/blind.hpp"
-#include "reference/suites/slices.hpp"
-#include "reference/verdict/verdict.hpp"
+#include "reference/verdict/terms.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
 #include "tools/cli/judging.hpp"
@@ -16,17 +14,6 @@
 
 namespace goldenrule::tools {
 namespace {
-
-// What an element lacks in one file is no reason to lose the file's verdict.
-report::ShownTerms terms_of(const verdict::Judgement& judgement, const std::string& element) {
-  try {
-    return {.element = element,
-            .terms = verdict::terms_of(judgement, verdict::parse_element(element)),
-            .refusal = {}};
-  } catch (const Error& error) {
-    return {.element = element, .terms = {}, .refusal = "expected " + error.expected()};
-  }
-}
 
 // What judges one of the files as this run does.
 std::string replay_of(const std::string& file, const CheckOptions& options) {
@@ -38,37 +25,29 @@ std::string replay_of(const std::string& file, const CheckOptions& options) {
 
 report::FileReport check_file(const std::string& file, const CheckOptions& options) {
   report::FileReport result;
-  result.file = file;
-  result.replay = replay_of(file, options);
   const auto start = ExplainEffort::Clock::now();
   try {
     schema::ReadOptions read = reading({.explained = options.explain, .only = options.only});
     read.golden = read.budgets = read.stages = false;
     schema::Fixture fixture = schema::read_fixture(file, read);
-    const verdict::Slice& slice = suites::slice_of(fixture.record.op);
-    verdict::Question question{.precision = parse_precision(options.precision),
-                               .only = options.only};
-    if (!options.contract.empty()) question.contract = named_contract(options.contract);
-    const verdict::Judgement judgement =
-        verdict::judgement(slice, std::move(fixture.record), question);
-    if (options.explain) {
-      result.diagnosis =
-          explain_failure(judgement, {.seconds = options.explain_seconds, .judging_since = start});
-      result.permit = find_permit(judgement);
-    }
-    add_error_maps(judgement, options.reports, result);
-    if (options.blind) result.blindness = explain::find_blindness(judgement);
-    for (const std::string& element : options.terms) {
-      result.terms.push_back(terms_of(judgement, element));
-    }
-    result.contract_origin = judgement.contract_origin;
-    result.report = judgement.report;
+    Examination asked{
+        .question = {.precision = parse_precision(options.precision), .only = options.only},
+        .explain = options.explain,
+        .explain_seconds = options.explain_seconds,
+        .blind = options.blind,
+        .terms = options.terms,
+        .maps = options.reports.show_maps(),
+        .since = start};
+    if (!options.contract.empty()) asked.question.contract = named_contract(options.contract);
+    result = examine(std::move(fixture.record), asked);
   } catch (const Error& error) {
     result.report = error_report(error.in_file(file));
   } catch (const std::bad_alloc&) {  // the other files may need less
     result.report =
         error_report(Error(ErrorKind::kFile, file, "", "memory for this call", "out of memory"));
   }
+  result.file = file;
+  result.replay = replay_of(file, options);
   return result;
 }
 

@@ -15,6 +15,9 @@ namespace goldenrule::tools {
 /// Paths of the reports that are written beside the text; empty: not written.
 struct ReportFiles {
   std::string json, junit, html;
+
+  /// Whether error maps are shown in one of them.
+  [[nodiscard]] bool show_maps() const { return !json.empty() || !html.empty(); }
 };
 
 struct CheckOptions {

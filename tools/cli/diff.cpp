@@ -7,9 +7,7 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/schema/read.hpp"
-#include "reference/suites/slices.hpp"
 #include "reference/suites/stored_golden.hpp"
-#include "reference/verdict/verdict.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
 #include "tools/cli/judging.hpp"
@@ -85,7 +83,7 @@ std::vector<std::string> wanted_of(const schema::Fixture& golden) {
 
 // Nothing of the candidate but its outputs counts, neither its contract nor the types of inputs
 // that it repeats; and nothing of the golden file but the call: the verdict is that of `check`.
-void judge_candidate(const DiffOptions& options, report::FileReport& result) {
+report::FileReport judge_candidate(const DiffOptions& options) {
   schema::Fixture golden = read_golden(options.golden, options.explain);
   schema::ReadOptions read = reading({.explained = options.explain, .only = options.only});
   read.golden = read.budgets = read.stages = false;
@@ -93,19 +91,22 @@ void judge_candidate(const DiffOptions& options, report::FileReport& result) {
   schema::Fixture candidate = schema::read_fixture(options.candidate, read);
   check_same_call(golden, candidate, options);
 
-  verdict::Question question{.only = options.only, .wanted = wanted_of(golden)};
-  if (!options.contract.empty()) question.contract = named_contract(options.contract);
+  Examination asked{.question = {.only = options.only, .wanted = wanted_of(golden)},
+                    .explain = options.explain,
+                    .explain_seconds = options.explain_seconds,
+                    .maps = options.reports.show_maps(),
+                    .since = ExplainEffort::program_start()};
+  if (!options.contract.empty()) asked.question.contract = named_contract(options.contract);
   golden.record.outputs = std::move(candidate.record.outputs);
-  const verdict::Slice& slice = suites::slice_of(golden.record.op);
-  const verdict::Judgement judgement =
-      verdict::judgement(slice, std::move(golden.record), question);
-  if (options.explain) {
-    result.diagnosis = explain_failure(judgement, {.seconds = options.explain_seconds});
-    result.permit = find_permit(judgement);
-  }
-  add_error_maps(judgement, options.reports, result);
-  result.contract_origin = judgement.contract_origin;
-  result.report = judgement.report;
+  return examine(std::move(golden.record), asked);
+}
+
+report::FileReport named(report::FileReport result, const DiffOptions& options) {
+  result.file = options.candidate;
+  result.replay =
+      fmt::format("goldenrule diff {} {}", shell_word(options.golden),
+                  shell_word(options.candidate) + judged_by(options.contract, options.only));
+  return result;
 }
 
 }  // namespace
@@ -113,21 +114,18 @@ void judge_candidate(const DiffOptions& options, report::FileReport& result) {
 int diff(const DiffOptions& options) {
   refuse_overwriting({options.golden, options.candidate, options.contract}, options.reports);
   report::FileReport result;
-  result.file = options.candidate;
-  result.replay =
-      fmt::format("goldenrule diff {} {}", shell_word(options.golden),
-                  shell_word(options.candidate) + judged_by(options.contract, options.only));
   std::vector<std::string> settings{options.contract};
   settings.insert(settings.end(), options.only.begin(), options.only.end());
   const report::Run run = run_of("diff", {options.golden, options.candidate}, settings, {});
   Progress progress(1);
   progress.show(0, options.candidate);
   try {
-    judge_candidate(options, result);
+    result = named(judge_candidate(options), options);
     progress.clear();
   } catch (const Error& error) {
     progress.clear();
     result.report = error_report(error);
+    result = named(std::move(result), options);
     (void)finish({result}, run, options.reports);
     throw;
   }

@@ -68,10 +68,9 @@ verdict::Declared declared_by(const schema::Description& file, const Use& use) {
 
 std::string bytes_of(double bytes) { return fmt::format("{:.0f} bytes", bytes); }
 
-void admit(const schema::Description& file, const Use& use, std::uint64_t limit) {
-  const verdict::Declared call = declared_by(file, use);
+void refuse_beyond(std::uint64_t limit, const verdict::Declared& call, bool explained) {
   const verdict::Need need = suites::slice_of(call.op).memory_needed(call, omp_get_max_threads());
-  const double explanation = use.explained ? need.explanation : 0.0;
+  const double explanation = explained ? need.explanation : 0.0;
   if (need.verdict + explanation <= static_cast<double>(limit)) return;
   throw Error(ErrorKind::kUnsafe, "",
               "a call that can be judged in " + std::to_string(limit) + " bytes (--memory)",
@@ -109,12 +108,18 @@ void trust_files() { trusted = true; }
 
 void limit_memory(std::uint64_t bytes) { given_limit = bytes; }
 
+void admit(const verdict::Declared& call, bool explained) {
+  refuse_beyond(memory_limit(), call, explained);
+}
+
 schema::ReadOptions reading(const Use& use) {
   [[maybe_unused]] static const bool once = (say_what_is_missing(), true);
   const std::uint64_t limit = memory_limit();
   return {.reader = reader(),
           .max_bytes = limit,
-          .admit = [use, limit](const schema::Description& file) { admit(file, use, limit); }};
+          .admit = [use, limit](const schema::Description& file) {
+            refuse_beyond(limit, declared_by(file, use), use.explained);
+          }};
 }
 
 }  // namespace goldenrule::tools

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fixtures/schema/read.hpp"
+#include "reference/verdict/memory.hpp"
 
 namespace goldenrule::tools {
 
@@ -18,6 +19,9 @@ void trust_files();
 /// What a call may need from here on (--memory); before, three quarters of what the machine, or the
 /// control group of this process, has left.
 void limit_memory(std::uint64_t bytes);
+
+/// Refuses a call that needs more memory than there is: Error(kUnsafe) with both numbers.
+void admit(const verdict::Declared& call, bool explained);
 
 /// What is done with the tensors of a file.
 struct Use {

@@ -13,6 +13,7 @@
 #include "fixtures/call/text.hpp"
 #include "reference/contract/contract_json.hpp"
 #include "reference/report/page.hpp"
+#include "reference/suites/slices.hpp"
 
 namespace goldenrule::tools {
 
@@ -62,20 +63,52 @@ std::optional<explain::Diagnosis> explain_failure(const verdict::Judgement& judg
                            {.seconds = effort.seconds.value_or(usual)});
 }
 
+namespace {
+
+void add_error_maps(const verdict::Judgement& judgement, report::FileReport& file) {
+  for (const verdict::TensorReport& tensor : judgement.report.tensors) {
+    std::vector<verdict::ErrorMap> maps = verdict::error_maps(judgement, tensor);
+    if (!maps.empty()) file.maps[tensor.name] = std::move(maps);
+  }
+}
+
+// What an element lacks in one file is no reason to lose the file's verdict.
+report::ShownTerms terms_of(const verdict::Judgement& judgement, const std::string& element) {
+  try {
+    return {.element = element,
+            .terms = verdict::terms_of(judgement, verdict::parse_element(element)),
+            .refusal = {}};
+  } catch (const Error& error) {
+    return {.element = element, .terms = {}, .refusal = "expected " + error.expected()};
+  }
+}
+
+}  // namespace
+
+report::FileReport examine(call::Record record, const Examination& asked) {
+  const verdict::Slice& slice = suites::slice_of(record.op);
+  const verdict::Judgement judgement = verdict::judgement(slice, std::move(record), asked.question);
+  report::FileReport result;
+  if (asked.explain) {
+    result.diagnosis = explain_failure(
+        judgement, {.seconds = asked.explain_seconds, .judging_since = asked.since});
+    result.permit = find_permit(judgement);
+  }
+  if (asked.maps) add_error_maps(judgement, result);
+  if (asked.blind) result.blindness = explain::find_blindness(judgement);
+  for (const std::string& element : asked.terms) {
+    result.terms.push_back(terms_of(judgement, element));
+  }
+  result.contract_origin = judgement.contract_origin;
+  result.report = judgement.report;
+  return result;
+}
+
 verdict::CaseReport error_report(const Error& error) {
   verdict::CaseReport report;
   report.verdict = verdict::Verdict::kError;
   report.reason = error.what();
   return report;
-}
-
-void add_error_maps(const verdict::Judgement& judgement, const ReportFiles& wanted,
-                    report::FileReport& file) {
-  if (wanted.json.empty() && wanted.html.empty()) return;
-  for (const verdict::TensorReport& tensor : judgement.report.tensors) {
-    std::vector<verdict::ErrorMap> maps = verdict::error_maps(judgement, tensor);
-    if (!maps.empty()) file.maps[tensor.name] = std::move(maps);
-  }
 }
 
 void refuse_overwriting(const std::vector<std::string>& inputs, const ReportFiles& reports) {
@@ -103,7 +136,7 @@ void refuse_overwriting(const std::vector<std::string>& inputs, const ReportFile
 int finish(const std::vector<report::FileReport>& files, const report::Run& run,
            const ReportFiles& wanted) {
   if (files.size() > 1) fmt::print("{}", report::text_summary(files));
-  if (!wanted.json.empty() || !wanted.html.empty()) {
+  if (wanted.show_maps()) {
     const std::string json = report::json_report(files, run);
     if (!wanted.json.empty()) write_text(wanted.json, json);
     if (!wanted.html.empty()) write_text(wanted.html, report::page(json));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `check` and `diff` share: the choice of a contract and a tier, and the end of a report.
+// What all that judge a call share, `check`, `diff` and the Python package: the choice of a
+// contract and a tier, what belongs to a report, and its end.
 #pragma once
 
 #include <chrono>
@@ -47,11 +48,21 @@ struct ExplainEffort {
 [[nodiscard]] std::optional<explain::Diagnosis> explain_failure(const verdict::Judgement& judgement,
                                                                 const ExplainEffort& effort = {});
 
-[[nodiscard]] verdict::CaseReport error_report(const Error& error);
+/// What is asked of a call.
+struct Examination {
+  verdict::Question question{};
+  bool explain = true;  ///< a failure ends with where it fails and why
+  std::optional<double> explain_seconds{};
+  bool blind = false;                ///< adds what the call cannot show
+  std::vector<std::string> terms{};  ///< "o[1,3,0,7]": elements whose budget is shown term by term
+  bool maps = false;                 ///< adds where the errors of outputs are that fail
+  ExplainEffort::Clock::time_point since = ExplainEffort::Clock::now();  ///< the verdict began
+};
 
-/// The maps of its outputs that are out of budget, where a report shows them.
-void add_error_maps(const verdict::Judgement& judgement, const ReportFiles& wanted,
-                    report::FileReport& file);
+/// The report of a call. Throws Error.
+[[nodiscard]] report::FileReport examine(call::Record record, const Examination& asked);
+
+[[nodiscard]] verdict::CaseReport error_report(const Error& error);
 
 /// A report must not replace what it reports on, nor another report. Throws Error(kArgument).
 void refuse_overwriting(const std::vector<std::string>& inputs, const ReportFiles& reports);

@@ -24,6 +24,7 @@
 #include "reference/contract/contract.hpp"
 #include "reference/suites/slices.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/tables.hpp"
 
 namespace goldenrule::tools {
 namespace {
@@ -168,12 +169,15 @@ constexpr std::array kTables{Table{"suites", suite_rows}, Table{"families", fami
 
 }  // namespace
 
-int list(const std::string& what, bool json) {
-  Json rows;
+Json table_json(const std::string& what) {
   for (const Table& table : kTables) {
-    if (what == table.name || (what.empty() && table.rows == suite_rows)) rows = table.rows();
+    if (what == table.name) return table.rows();
   }
-  if (rows.is_null()) rows = case_rows(what);
+  return case_rows(what);
+}
+
+int list(const std::string& what, bool json) {
+  const Json rows = table_json(what.empty() ? "suites" : what);
   if (json) {
     fmt::print("{}\n", rows.dump(2));
   } else {

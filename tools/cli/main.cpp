@@ -4,11 +4,9 @@
 // is a function of commands.hpp, and this is the one place where an exception becomes an exit code.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <omp.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -21,6 +19,7 @@
 #include "reference/suites/kill_matrix.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
+#include "tools/cli/threads.hpp"
 
 namespace {
 
@@ -252,12 +251,6 @@ void hold_standard_descriptors() {
   }
 }
 
-// OMP_NUM_THREADS may ask for more threads than the runtime survives to be asked for.
-void limit_threads() {
-  constexpr int kTimesProcessors = 4;
-  omp_set_num_threads(std::min(omp_get_max_threads(), kTimesProcessors * omp_get_num_procs()));
-}
-
 int guarded_run(int argc, char** argv) {
   try {
     return run(argc, argv);
@@ -274,7 +267,7 @@ int guarded_run(int argc, char** argv) {
 int main(int argc, char** argv) {
   hold_standard_descriptors();
   std::atexit(refuse_other_ends);
-  limit_threads();
+  tools::limit_threads();
   hdf5::skip_cleanup_at_exit();  // it prints on damaged files
   int code = 2;
   try {

@@ -13,6 +13,7 @@
 #include "fixtures/schema/fixture.hpp"
 #include "reference/contract/contract.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/tables.hpp"
 
 namespace goldenrule::tools {
 namespace {
@@ -142,6 +143,8 @@ Json conventions_json() {
   return list;
 }
 
+}  // namespace
+
 Json schema_json() {
   Json operations = Json::array();
   for (const call::Operation& o : call::operations()) operations.push_back(operation_json(o));
@@ -152,8 +155,6 @@ Json schema_json() {
           {"conventions", conventions_json()},
           {"contracts", contracts}};
 }
-
-}  // namespace
 
 int schema(bool json) {
   if (json) {

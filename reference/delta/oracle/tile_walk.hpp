@@ -157,6 +157,7 @@ class TileWalk {
     };
     take_snapshots();
     while (t < sequence.token_count) {
+      parallel::stop_if_asked();
       std::int64_t end = std::min(sequence.token_count, t + walk.tokens_at_once);
       if (snapshot != sequence.snapshots.end()) end = std::min(end, snapshot->after);
       tile.advance(t, end, walk.detail);

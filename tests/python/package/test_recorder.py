@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recorder, on functions of NumPy; test_real_software.py has those of others."""
+
+import sys
+import types
+
+import kernels
+import numpy as np
+import pytest
+
+import goldenrule
+
+ROW = goldenrule.Row(
+    function="engine.step", op="gated_delta_rule", parameters=("x", "state", "options", "mode"),
+    inputs={"q": "q", "k": "k", "v": "v", "a": "a", "b": "b", "A_log": "A_log",
+            "dt_bias": "dt_bias", "state": "initial_state"},
+    outputs=("o",), fixed={"mode": ("plain",)}, ignored=("x", "options"), release="engine 1")
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """A module with a function that updates its state in place, and one that imported it."""
+    module, user = types.ModuleType("engine"), types.ModuleType("user")
+    case = goldenrule.fixture(kernels.LINE)
+
+    def step(x, state, options=None, mode="plain", **tensors):
+        outputs = kernels.exact(case)
+        state[:] = outputs["final_state"]
+        return outputs["o"] * np.asarray(x, outputs["o"].dtype)
+
+    step.__module__ = "engine"
+    module.step = user.step = step
+    for each in (module, user):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
+    module.case = case
+    return module
+
+
+def row_for(function):
+    return goldenrule.Row(**{**vars(ROW), "parameters": ("x", "state", "options", "mode", "tensors")})
+
+
+def arguments(engine):
+    inputs = engine.case.inputs
+    return inputs.pop("initial_state"), inputs
+
+
+def test_calls_are_judged_as_they_went_in(engine, tmp_path):
+    step, user = engine.step, sys.modules["user"]
+    with goldenrule.record(step, row=row_for(step), only="o", keep=tmp_path, explain=False) as calls:
+        assert user.step is engine.step is calls.function
+        for x in (1, 2):
+            state, tensors = arguments(engine)
+            user.step(x, state, **tensors)
+    assert user.step is engine.step is step
+    assert [report.verdict for report in calls.reports] == ["EXACT", "OUT_OF_BUDGET"]
+    assert not calls.passed
+    for recorded in calls:
+        again = goldenrule.read(recorded.file).judge(only="o", explain=False)
+        assert again.verdict == recorded.report.verdict
+
+
+def test_a_function_of_another_release_is_refused(engine):
+    with pytest.raises(ValueError, match=r"engine.step: expected the parameters of engine 1 \(x"):
+        with goldenrule.record(engine.step, row=ROW):
+            pass
+    with pytest.raises(ValueError, match="actual engine.step"):
+        with goldenrule.record(engine.step):
+            pass
+
+
+def test_an_argument_that_the_row_does_not_know_is_refused(engine):
+    state, tensors = arguments(engine)
+    with goldenrule.record(engine.step, row=row_for(engine.step), only="o") as calls:
+        with pytest.raises(ValueError, match="engine.step: mode='fast' is not in its row"):
+            engine.step(1, state, mode="fast", **tensors)
+    assert not calls and not calls.passed
+
+
+def test_what_a_function_raises_is_passed_on(engine):
+    with goldenrule.record(engine.step, row=row_for(engine.step)) as calls:
+        with pytest.raises(TypeError):
+            engine.step()
+        with pytest.raises(TypeError):
+            engine.step(1, None)
+    assert not calls

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/python/extension/arbiter.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "fixtures/call/error.hpp"
+#include "fixtures/cases/suite.hpp"
+#include "reference/calls/kernel.hpp"
+#include "reference/contract/contract_json.hpp"
+#include "reference/suites/slices.hpp"
+#include "reference/verdict/budget.hpp"
+#include "tools/cli/files.hpp"
+#include "tools/cli/judging.hpp"
+#include "tools/cli/share.hpp"
+
+namespace goldenrule::python {
+namespace {
+
+contract::Contract contract_of(const std::string& text) {
+  const bool is_json = text.find('{') != std::string::npos;
+  return is_json ? contract::parse_contract(text, "contract") : tools::named_contract(text);
+}
+
+ExpectedOutput output_of(verdict::Expected& expected, const verdict::Budget& budget) {
+  ExpectedOutput output{.shape = expected.exact.shape,
+                        .golden = {},
+                        .radius = std::move(expected.exact.radius),
+                        .budget = {}};
+  if (budget.given()) {
+    output.budget.resize(expected.exact.golden.size());
+    for (std::size_t i = 0; i < output.budget.size(); ++i) output.budget[i] = budget(i);
+  }
+  output.golden = expected.exact.take_output();
+  return output;
+}
+
+}  // namespace
+
+Judged judge(call::Record record, const Asked& asked) {
+  tools::Examination examination{
+      .question = {.precision = tools::parse_precision(asked.precision), .only = asked.only},
+      .explain = asked.explain,
+      .explain_seconds = asked.explain_seconds,
+      .blind = asked.blind,
+      .terms = asked.terms,
+      .maps = true};
+  for (const std::string& element : asked.terms) (void)verdict::parse_element(element);
+  if (!asked.contract.empty()) examination.question.contract = contract_of(asked.contract);
+  (void)call::validate(record);
+  report::FileReport file = tools::examine(std::move(record), examination);
+  file.file = asked.name;
+  std::vector<std::string> settings{asked.contract, asked.precision};
+  settings.insert(settings.end(), asked.only.begin(), asked.only.end());
+  const report::Run run = tools::run_of("check", {asked.name}, settings, {});
+  return {.text = report::text_report(file), .json = report::json_report({file}, run)};
+}
+
+ExpectedCall expected(const call::Record& record, const Asked& asked) {
+  (void)call::validate(record);
+  const verdict::Slice& slice = suites::slice_of(record.op);
+  const contract::Contract contract =
+      asked.contract.empty() ? slice.default_contract(record) : contract_of(asked.contract);
+  const auto precision =
+      tools::parse_precision(asked.precision).value_or(scalar::Precision::kDouble);
+  verdict::Expectations expectations = verdict::expect(slice, record, contract, precision);
+  ExpectedCall result{.contract = contract.name,
+                      .precision_bits = scalar::bits_of(expectations.precision),
+                      .outputs = {}};
+  for (auto& [name, e] : expectations.outputs) {
+    const auto given = record.outputs.find(name);
+    const call::DType type = given != record.outputs.end()
+                                 ? given->second.dtype()
+                                 : calls::stored_type(record, contract, name);
+    const verdict::Budget budget(name, type, e, contract);
+    result.outputs.emplace(name, output_of(e, budget));
+  }
+  return result;
+}
+
+void admit(call::Op op, call::Mode mode, const Shapes& inputs, const Shapes& outputs,
+           double tensor_bytes, bool explained) {
+  try {
+    tools::admit({.op = op,
+                  .mode = mode,
+                  .inputs = inputs,
+                  .outputs = outputs,
+                  .tensor_bytes = tensor_bytes},
+                 explained);
+  } catch (const Error& error) {
+    throw TooLarge(error.what());
+  }
+}
+
+std::vector<CaseRow> cases_of(const std::string& what) {
+  std::vector<cases::Case> found;
+  if (what.find('=') == std::string::npos) {
+    found = cases::load_suite(what).cases;
+  } else {
+    for (const std::string& line : cases::expand(what)) {
+      found.push_back(cases::parse(line));
+      cases::validate(found.back());
+    }
+  }
+  std::vector<CaseRow> rows;
+  for (const cases::Case& c : found) {
+    rows.push_back({.line = cases::canonical(c),
+                    .op = std::string(call::name_of(c.op)),
+                    .mode = std::string(call::name_of(c.mode)),
+                    .family = c.family,
+                    .stem = cases::file_stem(c),
+                    .golden_bytes = cases::golden_bytes(c)});
+  }
+  return rows;
+}
+
+}  // namespace goldenrule::python

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Between Python objects and records. Only the package's own modules call this
+// (goldenrule/_calls.py), with what they have made of a user's tensors: the storage type by its
+// name, the shape, and the bytes in one piece. What does not fit is refused here all the same.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "fixtures/call/record.hpp"
+
+namespace goldenrule::python {
+
+/// {"op", "mode", "convention": {attribute: value}, "inputs", "outputs": {name: (dtype, shape,
+/// bytes)}, "source", "contract", "case"}. Tensors are copied, and only where the memory that the
+/// verdict needs (`explained`: and an explanation) is there. Throws Error and TooLarge.
+[[nodiscard]] call::Record to_record(const nanobind::dict& call, bool explained);
+
+/// The same, without its outputs where it has none. The tensors move into the arrays.
+[[nodiscard]] nanobind::dict to_dict(call::Record record);
+
+/// A flat array of bytes that owns the tensor.
+[[nodiscard]] nanobind::tuple to_tuple(call::Tensor tensor);
+
+/// A flat array that owns the numbers.
+[[nodiscard]] nanobind::object to_array(std::vector<double> values);
+[[nodiscard]] nanobind::object to_array(std::vector<float> values);
+
+[[nodiscard]] nanobind::tuple to_tuple(const call::Shape& shape);
+
+}  // namespace goldenrule::python

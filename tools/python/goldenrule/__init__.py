@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arbiter for delta-rule attention kernels, in the process.
+
+    import goldenrule
+
+    report = goldenrule.judge(op="gated_delta_rule", mode="decode",
+                              inputs=dict(q=q, k=k, v=v, a=a, b=b, A_log=A_log, dt_bias=dt_bias,
+                                          initial_state=before, state_indices=slots),
+                              outputs=dict(o=o, final_state=state),
+                              convention=dict(state_layout="vk", gate="softplus"))
+    print(report)               # what `goldenrule check` prints
+    assert report.passed        # EXACT or WITHIN_BUDGET
+
+Tensors are NumPy arrays, torch tensors on any device, or what numpy.asarray takes; bfloat16 is
+torch.bfloat16, ml_dtypes.bfloat16, or uint16 or float32 arrays named in bf16=("q", ..). Shapes stand in
+the table of README.md, and in `goldenrule.schema()`.
+
+What is imported when `goldenrule` is: nothing but this file. NumPy and the library follow with the
+first call.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._assertion import assert_delta_rule as assert_delta_rule
+    from ._calls import Call as Call
+    from ._calls import Expected as Expected
+    from ._calls import ExpectedCall as ExpectedCall
+    from ._calls import capture as capture
+    from ._calls import checkpoints_at as checkpoints_at
+    from ._calls import checkpoints_every as checkpoints_every
+    from ._calls import expected as expected
+    from ._calls import judge as judge
+    from ._calls import read as read
+    from ._cases import Case as Case
+    from ._cases import cases as cases
+    from ._cases import fixture as fixture
+    from ._cases import suite as suite
+    from ._recorded import Row as Row
+    from ._recorder import record as record
+    from ._report import Report as Report
+    from ._tables import contract as contract
+    from ._tables import contracts as contracts
+    from ._tables import families as families
+    from ._tables import mistakes as mistakes
+    from ._tables import schema as schema
+    from ._tables import suites as suites
+
+_MODULE_OF = {
+    "assert_delta_rule": "_assertion",
+    "Call": "_calls", "Expected": "_calls", "ExpectedCall": "_calls", "capture": "_calls",
+    "checkpoints_at": "_calls", "checkpoints_every": "_calls", "expected": "_calls",
+    "judge": "_calls", "read": "_calls",
+    "Case": "_cases", "cases": "_cases", "fixture": "_cases", "suite": "_cases",
+    "record": "_recorder", "Row": "_recorded",
+    "Report": "_report",
+    "contract": "_tables", "contracts": "_tables", "families": "_tables", "mistakes": "_tables",
+    "schema": "_tables", "suites": "_tables",
+    "__version__": "_core",
+}
+__all__ = [name for name in _MODULE_OF if not name.startswith("_")]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'goldenrule' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judging a call, and keeping it in a file.
+
+A user's tensors are brought to the types and shapes of the schema by the module that writes captures
+(_capture.py is goldenrule_capture.py of this release), and are copied once, into the library.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import _capture, _core
+from ._capture import checkpoints_at as checkpoints_at
+from ._capture import checkpoints_every as checkpoints_every
+from ._report import Report
+
+_NAME_OF = {np.dtype(t): name for t, name in
+            (("<f8", "f64"), ("<f4", "f32"), ("<f2", "f16"), ("<i8", "i64"), ("<i4", "i32"))}
+_TYPE_OF = {name: dtype for dtype, name in _NAME_OF.items()}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an output must be. An element y is right where it has no budget but its own:
+    abs(y - golden) <= radius + budget. NaN in golden: no kernel writes the element, or no input that
+    reaches it is finite. budget is None where the contract gives none."""
+
+    golden: np.ndarray
+    radius: np.ndarray
+    budget: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class ExpectedCall:
+    contract: str
+    precision_bits: int
+    outputs: dict[str, Expected]
+
+    def __getitem__(self, name: str) -> Expected:
+        return self.outputs[name]
+
+
+@dataclass
+class Call:
+    """One call: what went in, in which conventions, and what came out."""
+
+    op: str
+    mode: str
+    convention: dict[str, Any]
+    inputs: dict[str, Any]
+    outputs: dict[str, Any] = field(default_factory=dict)
+    source: str = ""
+    contract: str = ""  # that it claims; who judges it chooses another with judge(contract=..)
+    case: str = ""
+    golden: dict[str, tuple[np.ndarray, float]] = field(default_factory=dict)  # of a fixture's file
+
+    def judge(self, **options: Any) -> Report:
+        """The options are those of goldenrule.judge."""
+        return _judged(self, **options)
+
+    def expected(self, **options: Any) -> ExpectedCall:
+        """The options are those of goldenrule.expected."""
+        return _expected(self, **options)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a capture that `goldenrule check` judges."""
+        _core.write(_replaceable(path), _packed(self))
+
+
+def judge(*, op: str, mode: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any],
+          convention: Mapping[str, Any] | None = None,
+          contract: str | Mapping[str, Any] | None = None, only: str | Iterable[str] = (),
+          precision: str = "auto", explain: bool = True, explain_seconds: float | None = None,
+          blind: bool = False, terms: str | Iterable[str] = (), bf16: str | Iterable[str] = (),
+          source: str = "", case: str = "", name: str = "") -> Report:
+    """Judges the outputs of one call, as `goldenrule check` judges a capture of it.
+
+    contract: a built-in one, a .json file or a mapping (default: by mode and types).
+    only=("o",): the outputs to judge, where the others are not wanted; precision="auto", double,
+    quad or multi; explain=False: do not look for the mistake behind a failure; explain_seconds=N;
+    blind=True: say what the call cannot show; terms=("o[0,0,1,2]",): show budgets of elements;
+    bf16=("q",): these uint16 or float32 arrays hold bfloat16; source, case, name: texts.
+
+    Raises ValueError, TypeError, MemoryError (the verdict needs more than there is) with one line
+    that names the tensor, what was expected and what is there. Other threads run meanwhile.
+    """
+    call = Call(op=op, mode=mode, convention=_mapping("convention", convention or {}),
+                inputs=_mapping("inputs", inputs), outputs=_mapping("outputs", outputs),
+                source=source, case=case)
+    return _judged(call, contract=contract, only=only, precision=precision, explain=explain,
+                   explain_seconds=explain_seconds, blind=blind, terms=terms, bf16=bf16, name=name)
+
+
+def expected(*, op: str, mode: str, inputs: Mapping[str, Any],
+             convention: Mapping[str, Any] | None = None, outputs: Mapping[str, Any] | None = None,
+             contract: str | Mapping[str, Any] | None = None, precision: str = "auto",
+             bf16: str | Iterable[str] = ()) -> ExpectedCall:
+    """Exact outputs, their certified radius and the budget that a contract grants, as arrays.
+
+    Budgets are of the types in which an honest kernel stores, or of those of `outputs`. precision:
+    the arithmetic of the exact values, "double" by default.
+    """
+    call = Call(op=op, mode=mode, convention=_mapping("convention", convention or {}),
+                inputs=_mapping("inputs", inputs), outputs=_mapping("outputs", outputs or {}))
+    return _expected(call, contract=contract, precision=precision, bf16=bf16)
+
+
+def capture(path: str | os.PathLike[str], *, op: str, mode: str, inputs: Mapping[str, Any],
+            outputs: Mapping[str, Any], convention: Mapping[str, Any] | None = None,
+            source: str = "", contract: str = "", case: str = "", bf16: str | Iterable[str] = ()) -> None:
+    """Writes one call into a file for `goldenrule check`; replaces it completely or not at all."""
+    call = Call(op=op, mode=mode, convention=_mapping("convention", convention or {}),
+                inputs=_mapping("inputs", inputs), outputs=_mapping("outputs", outputs),
+                source=source, contract=contract, case=case)
+    _core.write(_replaceable(path), _packed(call, bf16=bf16))
+
+
+def read(path: str | os.PathLike[str]) -> Call:
+    """A capture or fixture, read as strangers' files are: in a child process with limits."""
+    call, golden = _core.read(os.fsencode(path))
+    result = unpacked(call)
+    result.golden = {name: (_array(*value), radius) for name, (value, radius) in golden.items()}
+    return result
+
+
+def unpacked(call: Mapping[str, Any]) -> Call:
+    """A call as the library gives it. Arrays of bfloat16 have the type of ml_dtypes."""
+    tensors = {group: {name: _array(*value) for name, value in call[group].items()}
+               for group in ("inputs", "outputs")}
+    texts = {name: call[name] for name in ("op", "mode", "source", "contract", "case")}
+    return Call(convention=dict(call["convention"]), **tensors, **texts)
+
+
+def _array(dtype: str, shape: tuple[int, ...], data: np.ndarray) -> np.ndarray:
+    if dtype == "bf16":
+        import ml_dtypes
+
+        return data.view(ml_dtypes.bfloat16).reshape(shape)
+    return data.view(_TYPE_OF[dtype]).reshape(shape)
+
+
+def _packed(call: Call, bf16: str | Iterable[str] = (), wants_outputs: bool = True) -> dict[str, Any]:
+    """The call as the library takes it."""
+    attributes, convention, groups = _capture.prepared(
+        call.op, call.mode, call.inputs, call.outputs, call.convention, call.source, call.contract,
+        bf16, wants_outputs)
+    text_of("case", call.case)
+    tensors = {group: {name: ("bf16" if is_bf16 else _NAME_OF[array.dtype], array.shape,
+                              array.reshape(-1).view(np.uint8))
+                       for name, (array, is_bf16) in arrays.items()}
+               for group, arrays in groups.items()}
+    return {"source": "", "contract": "", "case": call.case, **attributes, "convention": convention,
+            **tensors}
+
+
+def _judged(call: Call, *, contract: str | Mapping[str, Any] | None = None,
+            only: str | Iterable[str] = (), precision: str = "auto", explain: bool = True,
+            explain_seconds: float | None = None, blind: bool = False, terms: str | Iterable[str] = (),
+            name: str = "", bf16: str | Iterable[str] = ()) -> Report:
+    packed = _packed(call, bf16)
+    asked = _core.Asked()
+    asked.name = text_of("name", name) or call.case or call.source or f"{call.op} {call.mode}"
+    asked.contract = _contract(contract)
+    asked.precision = text_of("precision", precision)
+    asked.only, asked.terms = _names("only", only), _names("terms", terms)
+    asked.explain, asked.blind = bool(explain), bool(blind)
+    asked.explain_seconds = None if explain_seconds is None else _seconds(explain_seconds)
+    return Report(*_core.judge(packed, asked))
+
+
+def _expected(call: Call, *, contract: str | Mapping[str, Any] | None = None,
+              precision: str = "auto", bf16: str | Iterable[str] = ()) -> ExpectedCall:
+    asked = _core.Asked()
+    asked.contract = _contract(contract)
+    asked.precision = text_of("precision", precision)
+    name, bits, outputs = _core.expected(_packed(call, bf16, wants_outputs=False), asked)
+    return ExpectedCall(name, bits, {
+        output: Expected(golden.reshape(shape), radius.reshape(shape),
+                         None if budget is None else budget.reshape(shape))
+        for output, (shape, golden, radius, budget) in outputs.items()})
+
+
+def _contract(contract: str | Mapping[str, Any] | None) -> str:
+    if isinstance(contract, Mapping):
+        return json.dumps(dict(contract))
+    return text_of("contract", contract) if contract else ""
+
+
+def _mapping(what: str, values: Any) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{what}: expected {{name: value}}, actual {type(values).__name__}")
+    return dict(values)
+
+
+def _names(what: str, names: Any) -> list[str]:
+    if isinstance(names, str):
+        names = [names]
+    if not isinstance(names, Iterable):
+        raise TypeError(f"{what}: expected names, actual {type(names).__name__}")
+    return [text_of(what, name) for name in names]
+
+
+def _seconds(seconds: Any) -> float:
+    if not isinstance(seconds, int | float) or not seconds >= 0:
+        raise ValueError(f"explain_seconds: expected a number that is at least 0, actual {seconds!r}")
+    return float(seconds)
+
+
+def text_of(what: str, text: Any) -> str:
+    """Text that the library can take: a str that has a form in UTF-8."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what}: expected a text, actual {type(text).__name__}")
+    text.encode()  # UnicodeEncodeError is a ValueError
+    return text
+
+
+def _replaceable(path: str | os.PathLike[str]) -> bytes:
+    """A path at which there is nothing, or a file, which is replaced: never a device."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(f"{os.fsdecode(path)}: expected a file or nothing at this path, actual another "
+                      "kind of thing")
+    return os.fsencode(path)
