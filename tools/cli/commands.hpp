@@ -48,6 +48,13 @@ struct GenerateOptions {
 };
 int generate(const GenerateOptions& options);
 
+struct SimulateOptions {
+  std::string what;  ///< a suite of chains or a scenario line
+  std::string directory;
+};
+/// Writes the chains of simulated servers, each into a folder of its own, one file per call.
+int simulate(const SimulateOptions& options);
+
 struct BudgetOptions {
   std::string case_line;
   std::string contract;

@@ -37,6 +37,7 @@ struct Options {
   std::uint64_t memory = 0;
   tools::CheckOptions check;
   tools::GenerateOptions generate;
+  tools::SimulateOptions simulate;
   std::string directory;  // verify
   tools::DiffOptions diff;
   tools::BudgetOptions budget;
@@ -95,6 +96,17 @@ void add_generate(CLI::App& app, Options& all) {
       ->delimiter(',')
       ->allow_extra_args(false);
   sub->callback([&all] { all.command = [&all] { return tools::generate(all.generate); }; });
+}
+
+void add_simulate(CLI::App& app, Options& all) {
+  tools::SimulateOptions& simulate = all.simulate;
+  CLI::App* sub = app.add_subcommand(
+      "simulate", "Write the calls of a simulated server, of a suite of chains or of one line");
+  sub->add_option("what", simulate.what, "a suite of chains (see list chains) or a scenario line")
+      ->required();
+  sub->add_option("-o,--output", simulate.directory, "directory; a folder in it for each chain")
+      ->required();
+  sub->callback([&all] { all.command = [&all] { return tools::simulate(all.simulate); }; });
 }
 
 void add_verify(CLI::App& app, Options& all) {
@@ -194,8 +206,8 @@ int run(int argc, char** argv) {
                      "of what is available)")
           ->transform(CLI::AsSizeValue(false))
           ->transform(CLI::Validator(refuse_sign, "SIZE"));  // runs first
-  for (const auto add : {add_check, add_generate, add_verify, add_diff, add_budget, add_mutate,
-                         add_contract, add_info, add_schema, add_list}) {
+  for (const auto add : {add_check, add_generate, add_simulate, add_verify, add_diff, add_budget,
+                         add_mutate, add_contract, add_info, add_schema, add_list}) {
     add(app, all);
   }
   try {

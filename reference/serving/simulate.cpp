@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/serving/simulate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "fixtures/call/operation.hpp"
+#include "fixtures/call/take.hpp"
+#include "reference/calls/kernel.hpp"
+#include "reference/calls/outputs.hpp"
+#include "reference/serving/mistakes.hpp"
+#include "reference/suites/slices.hpp"
+
+namespace goldenrule::serving {
+namespace {
+
+using call::Mode;
+using call::Record;
+using call::Tensor;
+using Where = Place::Where;
+
+constexpr std::uint64_t kKernelSeed = 1;
+
+// One number for each row.
+Tensor integers(std::int64_t columns, const std::vector<std::int64_t>& values) {
+  call::Shape shape{std::ssize(values) / columns};
+  if (columns > 1) shape.push_back(columns);
+  Tensor tensor(call::DType::kI64, shape);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    tensor.set(static_cast<std::int64_t>(i), static_cast<double>(values[i]));
+  }
+  return tensor;
+}
+Tensor bounds(const std::vector<std::int64_t>& counts) {
+  std::vector<std::int64_t> bounds{0};
+  for (const std::int64_t count : counts) bounds.push_back(bounds.back() + count);
+  return integers(1, bounds);
+}
+template <class F>
+std::vector<std::int64_t> of_rows(const std::vector<Row>& rows, F&& f) {
+  std::vector<std::int64_t> values;
+  for (const Row& row : rows) values.push_back(static_cast<std::int64_t>(f(row)));
+  return values;
+}
+
+// The tokens of all requests: sequence r those of request r, after them what was drafted and
+// rejected.
+class Tokens {
+ public:
+  Tokens(const cases::Scenario& scenario, const std::vector<Request>& requests)
+      : requests_(requests) {
+    std::vector<std::int64_t> lengths;
+    for (const Request& r : requests) lengths.push_back(r.total);
+    for (const Request& r : requests) lengths.push_back(r.total);
+    for (const std::int64_t length : lengths) first_.push_back(first_.back() + length);
+    record_ = cases::make_record(cases::token_case(scenario, lengths));
+    dims_ = call::validate(record_);
+  }
+
+  [[nodiscard]] std::vector<std::int64_t> of(const Row& row) const {
+    std::vector<std::int64_t> tokens;
+    for (std::int64_t t = 0; t < row.count; ++t) {
+      tokens.push_back(row.request < 0 ? 0
+                                       : place(row.request, row.position + t, t < row.accepted));
+    }
+    return tokens;
+  }
+
+  // A call of these rows without slots and states.
+  [[nodiscard]] Record call_of(Mode mode, const std::vector<Row>& rows) const {
+    Record record;
+    record.op = record_.op;
+    record.mode = mode;
+    record.convention = record_.convention;
+    std::vector<std::int64_t> tokens;
+    for (const Row& row : rows) {
+      const std::vector<std::int64_t> more = of(row);
+      tokens.insert(tokens.end(), more.begin(), more.end());
+    }
+    call::for_each_input(record_, dims_, [&](const auto& input, const auto&, const Tensor& given) {
+      const std::string name(input.name);
+      if (input.is_per_token()) {
+        Tensor taken = call::take(given, 0, tokens);
+        record.inputs[name] =
+            mode == Mode::kPrefill
+                ? std::move(taken)
+                : call::with_leading(std::move(taken), 1, {std::ssize(rows), rows.front().count});
+      } else if (input.storage == call::Storage::kFloat && !input.has(call::Extent::kState)) {
+        record.inputs[name] = given;  // A_log, dt_bias
+      }
+    });
+    if (mode == Mode::kPrefill) {
+      record.inputs["cu_seqlens"] = bounds(of_rows(rows, [](const Row& r) { return r.count; }));
+    }
+    return record;
+  }
+
+ private:
+  [[nodiscard]] std::int64_t place(std::int64_t request, std::int64_t position, bool own) const {
+    const auto r = static_cast<std::size_t>(request);
+    if (!own) return first_[r + requests_.size()] + position;
+    const std::size_t source = position < requests_[r].shared ? r - 1 : r;
+    return first_[source] + position;
+  }
+
+  const std::vector<Request>& requests_;
+  std::vector<std::int64_t> first_{0};
+  Record record_;
+  call::Dims dims_;
+};
+
+class Server {
+ public:
+  explicit Server(const cases::Scenario& scenario)
+      : scenario_(scenario),
+        slice_(suites::slice_of(scenario.op)),
+        scheduler_(scenario),
+        tokens_(scenario, scheduler_.requests()),
+        pool_(scenario.state, state_shape(scheduler_.slot_count())) {}
+
+  [[nodiscard]] std::optional<Step> next() { return scheduler_.next(); }
+  [[nodiscard]] const Scheduler& scheduler() const { return scheduler_; }
+
+  Record carry_out(const Step& step) {
+    for (const Move& move : step.moves) carry_out(move);
+    Record record = tokens_.call_of(step.mode, step.rows);
+    record.source = "simulated server: " + cases::canonical(scenario_);
+    add_slots(step, record);
+    add_chain(step, record);
+    record.inputs["initial_state"] = pool_;
+    record.outputs = outputs_of(record);
+    const auto after = record.outputs.find("final_state");
+    if (after != record.outputs.end()) pool_ = after->second;
+    for (const char* kept : {"intermediate_states", "checkpoints"}) {
+      const auto states = record.outputs.find(kept);
+      if (states != record.outputs.end()) kept_[kept] = states->second;
+    }
+    // Servers of the other forms have no such output.
+    if (scenario_.verify != cases::VerifyForm::kCommit) record.outputs.erase("intermediate_states");
+    return record;
+  }
+
+ private:
+  [[nodiscard]] call::Shape state_shape(std::int64_t slots) const {
+    const bool vk = scenario_.convention.state_layout == call::StateLayout::kVK;
+    return {slots, scenario_.HV, vk ? scenario_.V : scenario_.K, vk ? scenario_.K : scenario_.V};
+  }
+  [[nodiscard]] std::int64_t block() const { return scenario_.HV * scenario_.K * scenario_.V; }
+
+  call::TensorMap outputs_of(const Record& record) const {
+    const contract::Contract& contract = slice_.default_contract(record);
+    return calls::stored(record, contract, slice_.emulate(record, contract, kKernelSeed));
+  }
+
+  void add_slots(const Step& step, Record& record) const {
+    const std::vector<Row>& rows = step.rows;
+    const bool scatter = step.mode == Mode::kMtp && !rows.front().columns.empty();
+    if (scatter) {
+      std::vector<std::int64_t> slots;
+      for (const Row& row : rows) slots.insert(slots.end(), row.columns.begin(), row.columns.end());
+      record.inputs["ssm_state_indices"] = integers(scenario_.T, slots);
+      record.inputs["num_accepted_tokens"] =
+          integers(1, of_rows(rows, [](const Row& r) { return r.column; }));
+      return;
+    }
+    const std::vector<std::int64_t> from = of_rows(rows, [](const Row& r) { return r.slot; });
+    const std::vector<std::int64_t> to = of_rows(rows, [](const Row& r) { return r.out; });
+    record.inputs["state_indices"] = integers(1, from);
+    if (step.mode == Mode::kMtp) {
+      record.convention.disable_state_update = 1;
+      return;
+    }
+    if (to != from) record.inputs["output_state_indices"] = integers(1, to);
+    if (step.mode != Mode::kPrefill) return;
+    record.inputs["has_initial_state"] =
+        integers(1, of_rows(rows, [](const Row& r) { return !r.fresh; }));
+    if (scenario_.block == 0) return;
+    std::vector<std::int64_t> offsets;
+    for (const Row& row : rows) {
+      offsets.insert(offsets.end(), row.checkpoints.begin(), row.checkpoints.end());
+    }
+    record.inputs["checkpoint_offsets"] = integers(1, offsets);
+    record.inputs["cu_checkpoints"] =
+        bounds(of_rows(rows, [](const Row& r) { return std::ssize(r.checkpoints); }));
+  }
+
+  // What the server means, beside what the kernel is given.
+  static void add_chain(const Step& step, Record& record) {
+    const std::vector<Row>& rows = step.rows;
+    record.inputs["request_ids"] =
+        integers(1, of_rows(rows, [](const Row& r) { return r.request; }));
+    record.inputs["positions"] =
+        integers(1, of_rows(rows, [](const Row& r) { return r.position; }));
+    record.inputs["restored_from"] =
+        integers(1, of_rows(rows, [](const Row& r) { return r.restored_from; }));
+    if (step.mode == Mode::kMtp) {
+      record.inputs["accepted_counts"] =
+          integers(1, of_rows(rows, [](const Row& r) { return r.accepted; }));
+    }
+  }
+
+  // A place that nobody has written holds zeros.
+  [[nodiscard]] Tensor load(const Place& place) const {
+    Tensor state(scenario_.state, state_shape(1));
+    const Tensor* from = nullptr;
+    std::int64_t index = place.index;
+    switch (place.where) {
+      case Where::kNothing:
+        return state;
+      case Where::kSlot:
+        from = &pool_;
+        break;
+      case Where::kIntermediate:
+        from = &kept_.at("intermediate_states");
+        break;
+      case Where::kCheckpoint:
+        from = &kept_.at("checkpoints");
+        break;
+      default: {
+        const auto stored = store_.find(place);
+        if (stored != store_.end()) from = &stored->second;
+        index = 0;
+      }
+    }
+    if (from != nullptr) calls::copy_blocks(*from, block(), {index}, state);
+    return state;
+  }
+
+  void carry_out(const Move& move) {
+    Tensor state = load(move.from);
+    if (move.replay) state = replayed(*move.replay, state);
+    if (move.through) {
+      state = {scenario_.state, state.shape(),
+               Tensor(*move.through, state.shape(), state.to_doubles()).to_doubles()};
+    }
+    if (move.heads != 0) {
+      std::vector<std::int64_t> heads = call::all_indices(scenario_.HV);
+      for (std::int64_t& head : heads) head = (head + move.heads) % scenario_.HV;
+      state = call::take(state, 1, heads);
+    }
+    Tensor there = load(move.to);
+    std::memcpy(there.bytes().data(), state.bytes().data(),
+                state.bytes().size() / static_cast<std::size_t>(move.part));
+    if (move.to.where != Where::kSlot) {
+      store_[move.to] = std::move(there);
+      return;
+    }
+    const std::size_t bytes = there.bytes().size();
+    std::memcpy(pool_.bytes().data() + static_cast<std::size_t>(move.to.index) * bytes,
+                there.bytes().data(), bytes);
+  }
+
+  [[nodiscard]] Tensor replayed(const Stretch& s, const Tensor& state) const {
+    Row row;
+    row.request = s.request;
+    row.position = s.begin;
+    row.count = row.accepted = s.count;
+    Record record = tokens_.call_of(Mode::kMtp, {row});
+    record.inputs["initial_state"] = state;
+    return outputs_of(record).at("final_state");
+  }
+
+  const cases::Scenario& scenario_;
+  const verdict::Slice& slice_;
+  Scheduler scheduler_;
+  Tokens tokens_;
+  Tensor pool_;
+  std::map<std::string, Tensor> kept_;  // what the last calls that have them left
+  std::map<Place, Tensor> store_;
+};
+
+}  // namespace
+
+Simulated simulate(const cases::Scenario& scenario,
+                   const std::function<bool(chain::Call&& call)>& sink) {
+  const ServerMistake* mistake = find_server_mistake(scenario.mistake);
+  Server server(scenario);
+  Past past{.scenario = &scenario, .scheduler = &server.scheduler()};
+  Simulated done;
+  const std::string name = chain_name(scenario);
+  while (done.calls < scenario.calls) {
+    std::optional<Step> step = server.next();
+    if (!step) break;
+    const Step meant = *step;
+    if (mistake != nullptr && mistake->change(*step, past)) {
+      if (done.occasions++ == 0) done.first = done.calls;
+    }
+    past.add(meant);
+    for (const Row& row : meant.rows) done.tokens += row.request < 0 ? 0 : row.count;
+    chain::Call call{.chain = name, .index = done.calls++, .record = server.carry_out(*step)};
+    if (!sink(std::move(call))) break;
+  }
+  return done;
+}
+
+std::string chain_name(const cases::Scenario& scenario) {
+  const std::uint64_t hash = random::fnv1a(cases::canonical(scenario));
+  std::array<char, 16> hex{};
+  std::snprintf(hex.data(), hex.size(), "_%08x", static_cast<unsigned>((hash >> 32) ^ hash));
+  return std::string("chain_") + (scenario.op == call::Op::kKda ? "kda" : "gdn") + "_R" +
+         std::to_string(scenario.requests) + "_C" + std::to_string(scenario.calls) + hex.data();
+}
+
+}  // namespace goldenrule::serving
