@@ -16,6 +16,7 @@ namespace {
 
 using call::Mode;
 using Where = Place::Where;
+using Named = chain::Mistake;
 
 // Applies f to every row (move) and says whether any call of it returned true.
 template <class Range, class F>
@@ -52,12 +53,13 @@ bool counts_of_other_row(Step& step, const Past& past) {
   if (!step.compacted) return false;
   const std::int64_t T = past.scenario->T;
   if (past.scenario->verify == cases::VerifyForm::kScatter) {
+    if (step.mode != Mode::kMtp) return false;
     const std::vector<Row> meant = step.rows;
     bool changed = false;
     for (std::size_t b = 0; b < meant.size(); ++b) {
       Row& row = step.rows[b];
       const std::int64_t other = meant[(b + 1) % meant.size()].column;
-      if (row.request < 0 || other == row.column || row.columns.empty()) continue;
+      if (row.request < 0 || other == row.column) continue;
       row.column = other;
       row.slot = row.columns[static_cast<std::size_t>(other - 1)];
       changed = true;
@@ -139,7 +141,8 @@ bool dummy_rows_write(Step& step, const Past& past) {
     for (const Request& parked : past.scheduler->requests()) {
       if (parked.slots.empty() || parked.position == 0) continue;
       const std::int64_t slot = parked.slots[static_cast<std::size_t>(parked.column - 1)];
-      if (!used.insert(slot).second) continue;
+      const auto owner = past.owner.find(slot);
+      if (owner == past.owner.end() || !used.insert(slot).second) continue;
       row.slot = row.out = slot;
       return true;
     }
@@ -194,12 +197,13 @@ bool replay_applied_again(Step& step, const Past& past) {
   return any_changed(step.rows, [&](Row& row) {
     if (row.request < 0) return false;
     const auto last = past.replayed.find(row.request);
-    const bool just_now = std::ranges::any_of(step.moves, [&](const Move& move) {
+    const auto now = std::ranges::find_if(step.moves, [&](const Move& move) {
       return move.replay && move.replay->request == row.request;
     });
-    if (just_now || last == past.replayed.end()) return false;
+    if (now == step.moves.end() && last == past.replayed.end()) return false;
+    const Stretch again = now == step.moves.end() ? last->second : *now->replay;
     const Place slot{Where::kSlot, -1, row.slot};
-    step.moves.push_back({.from = slot, .to = slot, .replay = last->second});
+    step.moves.push_back({.from = slot, .to = slot, .replay = again});
     return true;
   });
 }
@@ -254,63 +258,66 @@ constexpr std::array kTable{
     ServerMistake{"verify_column_zero",
                   "after a verify that accepted two tokens or more, a plain decode starts from the "
                   "state of the first token",
-                  "vLLM #39273, #40738, #52942, #55504", column_zero},
+                  "vLLM #39273, #40738, #52942, #55504", Named::kWrongColumn, column_zero},
     ServerMistake{"accepted_of_other_row",
                   "after rows have moved up in the batch, a verify goes on from as many tokens as "
                   "another row has accepted",
-                  "vLLM #45100, #51571, #53919, vllm-ascend #13863", counts_of_other_row},
+                  "vLLM #45100, #51571, #53919, vllm-ascend #13863", Named::kOtherRowsCount,
+                  counts_of_other_row},
     ServerMistake{"boundary_copy_backwards",
                   "the copy of the state at a block boundary runs from the older snapshot into the "
                   "slot",
-                  "vLLM #53505", boundary_copy_backwards},
+                  "vLLM #53505", Named::kOffBoundary, boundary_copy_backwards},
     ServerMistake{"snapshot_off_boundary",
                   "the snapshot of a block boundary is the state at the end of the call",
-                  "vLLM #43559, #51113", snapshot_off_boundary},
+                  "vLLM #43559, #51113", Named::kOffBoundary, snapshot_off_boundary},
     ServerMistake{"dummy_rows_write",
                   "rows of graph padding name slots of requests that are not in the call",
-                  "vLLM #37728, TensorRT-LLM #13151", dummy_rows_write},
+                  "vLLM #37728, TensorRT-LLM #13151", Named::kOverwritten, dummy_rows_write},
     ServerMistake{"preempted_not_reset",
                   "a preempted request starts again from its first token on the state that it had",
-                  "vllm-metal #488", not_reset<true>},
+                  "vllm-metal #488", Named::kStaleSlot, not_reset<true>},
     ServerMistake{"slot_not_reset",
                   "a new request starts from the state that a former request left in its slot",
-                  "llama.cpp #29092", not_reset<false>},
+                  "llama.cpp #29092", Named::kStaleSlot, not_reset<false>},
     ServerMistake{"rollback_plane_stale",
                   "going back d tokens takes the state d before the end of the verify, though m "
                   "tokens have been decoded since: d - m is right",
-                  "llama.cpp #22746, #29117", rollback_plane_stale},
+                  "llama.cpp #22746, #29117", Named::kOffBoundary, rollback_plane_stale},
     ServerMistake{"copy_bytes_for_elements",
                   "a kept state is copied back with a count of elements where bytes are wanted",
-                  "llama.cpp #20700", copy_bytes_for_elements},
+                  "llama.cpp #20700", Named::kNone, copy_bytes_for_elements},
     ServerMistake{"rollback_one_short",
                   "a verify goes on from the state one token before the last accepted one",
-                  "mlx-swift-lm #143", rollback_one_short},
+                  "mlx-swift-lm #143", Named::kWrongRollback, rollback_one_short,
+                  Named::kWrongColumn},
     ServerMistake{"replay_applied_again",
                   "the tokens that a verify accepted are applied to the state again before every "
                   "decode",
-                  "turboquant llama.cpp #352", replay_applied_again},
+                  "turboquant llama.cpp #352", Named::kReplayedTwice, replay_applied_again},
     ServerMistake{"snapshot_not_written", "snapshots are never written", "SGLang #31474, #30862",
-                  snapshot_not_written},
+                  Named::kNotWritten, snapshot_not_written},
     ServerMistake{"snapshot_grid_doubled",
                   "snapshots are packed one for each block and looked up as one for every second",
-                  "SGLang #35086", snapshot_grid_doubled},
+                  "SGLang #35086", Named::kOffBoundary, snapshot_grid_doubled},
     ServerMistake{"snapshot_bf16", "snapshots are rounded to bf16, the pool is wider",
-                  "SGLang #34820", snapshot_bf16},
+                  "SGLang #34820", Named::kNarrowed, snapshot_bf16},
     ServerMistake{"short_prompt_not_written",
                   "a prompt of as many tokens as a verify has is taken for one: its state is not "
                   "written",
-                  "vLLM #47123, #49918, #53051", short_prompt_not_written},
+                  "vLLM #47123, #49918, #53051", Named::kNotWritten, short_prompt_not_written},
     ServerMistake{"graph_slots_of_capture",
                   "a replayed decode graph has the slots with which it was captured",
-                  "vllm-ascend #13277", graph_slots_of_capture},
+                  "vllm-ascend #13277", Named::kOtherRequest, graph_slots_of_capture},
     ServerMistake{"transfer_heads_swapped",
                   "a state that moves between unequally divided servers arrives with the halves of "
                   "its heads exchanged",
-                  "SGLang #20655, #22060, #23746, vLLM #55208", transfer_heads_swapped},
+                  "SGLang #20655, #22060, #23746, vLLM #55208", Named::kNone,
+                  transfer_heads_swapped},
     ServerMistake{"bounds_divided",
                   "the bounds of a prompt are divided by the number of ranks, so that each reads "
                   "its beginning",
-                  "ISEEKYAN/Megatron-LM #111", bounds_divided},
+                  "ISEEKYAN/Megatron-LM #111", Named::kNone, bounds_divided},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "reference/chain/finding.hpp"
 #include "reference/serving/scheduler.hpp"
 
 namespace goldenrule::serving {
@@ -31,8 +32,12 @@ struct ServerMistake {
   std::string_view name;      ///< stable, used in scenarios, reports and scripts
   std::string_view meaning;   ///< one sentence to the author: what the server does
   std::string_view reported;  ///< where it was made in public: "vLLM #39273, #40738"
+  /// What the judge of chains calls it; kNone: it has no name for it.
+  chain::Mistake named;
   /// Makes the mistake where the step has an occasion for it; false where it has none.
   bool (*change)(Step& step, const Past& past);
+  /// A name that is as good where the states are the same ones: one token short of two is one.
+  chain::Mistake also = named;
 };
 
 [[nodiscard]] std::span<const ServerMistake> server_mistakes();

@@ -61,7 +61,7 @@ std::optional<Step> Scheduler::next() {
 void Scheduler::iterate() {
   retire();
   if (draw(1, kRoundsPerEvent) == 1) preempt();
-  if (draw(1, kRoundsPerEvent) == 1) roll_back();
+  roll_back();
   admit();
   std::vector<std::int64_t> prefill;
   std::vector<std::int64_t> decode;
@@ -129,17 +129,20 @@ void Scheduler::preempt() {
 // The state of an earlier token is one that the last verify left, d tokens back of which m have
 // been decoded since: d - m of the accepted ones are taken back.
 void Scheduler::roll_back() {
-  if (scenario_.rollback == 0 || batch_.empty()) return;
-  const std::int64_t request = batch_[static_cast<std::size_t>(draw(0, std::ssize(batch_) - 1))];
-  Request& r = at(request);
-  const Stretch& last = r.replayed;
-  if (last.count < 2 || r.singles < 1 || r.position != last.begin + last.count + r.singles) return;
-  const std::int64_t plane = draw(1, last.count - 1);
-  pending_.push_back(
-      {.from = {Where::kPlane, request, plane}, .to = state_of(request), .singles = r.singles});
-  r.position = last.begin + plane;
-  r.restored_from = request;
-  r.replayed = {};
+  if (scenario_.rollback == 0) return;
+  for (const std::int64_t request : batch_) {
+    Request& r = at(request);
+    const Stretch& last = r.replayed;
+    const bool can =
+        last.count > 1 && r.singles > 0 && r.position == last.begin + last.count + r.singles;
+    if (!can || draw(0, 1) == 0) continue;
+    const std::int64_t plane = draw(1, last.count - 1);
+    pending_.push_back(
+        {.from = {Where::kPlane, request, plane}, .to = state_of(request), .singles = r.singles});
+    r.position = last.begin + plane;
+    r.restored_from = request;
+    r.replayed = {};
+  }
 }
 
 void Scheduler::admit() {

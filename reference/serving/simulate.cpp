@@ -123,8 +123,7 @@ class Server {
         tokens_(scenario, scheduler_.requests()),
         pool_(scenario.state, state_shape(scheduler_.slot_count())) {}
 
-  [[nodiscard]] std::optional<Step> next() { return scheduler_.next(); }
-  [[nodiscard]] const Scheduler& scheduler() const { return scheduler_; }
+  [[nodiscard]] Scheduler& scheduler() { return scheduler_; }
 
   Record carry_out(const Step& step) {
     for (const Move& move : step.moves) carry_out(move);
@@ -274,17 +273,14 @@ class Server {
   std::map<Place, Tensor> store_;
 };
 
-}  // namespace
-
-Simulated simulate(const cases::Scenario& scenario,
-                   const std::function<bool(chain::Call&& call)>& sink) {
+// Calls f(step, index) for every step, with the mistake of the scenario in it, until it is false.
+template <class F>
+Simulated walk(const cases::Scenario& scenario, Scheduler& scheduler, F&& f) {
   const ServerMistake* mistake = find_server_mistake(scenario.mistake);
-  Server server(scenario);
-  Past past{.scenario = &scenario, .scheduler = &server.scheduler()};
+  Past past{.scenario = &scenario, .scheduler = &scheduler};
   Simulated done;
-  const std::string name = chain_name(scenario);
   while (done.calls < scenario.calls) {
-    std::optional<Step> step = server.next();
+    std::optional<Step> step = scheduler.next();
     if (!step) break;
     const Step meant = *step;
     if (mistake != nullptr && mistake->change(*step, past)) {
@@ -292,10 +288,25 @@ Simulated simulate(const cases::Scenario& scenario,
     }
     past.add(meant);
     for (const Row& row : meant.rows) done.tokens += row.request < 0 ? 0 : row.count;
-    chain::Call call{.chain = name, .index = done.calls++, .record = server.carry_out(*step)};
-    if (!sink(std::move(call))) break;
+    if (!f(*step, done.calls++)) break;
   }
   return done;
+}
+
+}  // namespace
+
+Simulated simulate(const cases::Scenario& scenario,
+                   const std::function<bool(chain::Call&& call)>& sink) {
+  Server server(scenario);
+  const std::string name = chain_name(scenario);
+  return walk(scenario, server.scheduler(), [&](const Step& step, std::int64_t index) {
+    return sink({.chain = name, .index = index, .record = server.carry_out(step)});
+  });
+}
+
+std::int64_t occasions(const cases::Scenario& scenario) {
+  Scheduler scheduler(scenario);
+  return walk(scenario, scheduler, [](const Step&, std::int64_t) { return true; }).occasions;
 }
 
 std::string chain_name(const cases::Scenario& scenario) {

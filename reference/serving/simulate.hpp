@@ -30,6 +30,9 @@ struct Simulated {
 Simulated simulate(const cases::Scenario& scenario,
                    const std::function<bool(chain::Call&& call)>& sink);
 
+/// How many calls have an occasion for the mistake of the scenario, from the schedule alone.
+[[nodiscard]] std::int64_t occasions(const cases::Scenario& scenario);
+
 /// "chain_gdn_R6_C40_1a2b3c4d": the name of a chain, distinct for distinct lines up to a 32-bit
 /// hash.
 [[nodiscard]] std::string chain_name(const cases::Scenario& scenario);

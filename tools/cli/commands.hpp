@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "fixtures/cases/scenario.hpp"
 #include "reference/suites/kill_matrix.hpp"
 
 namespace goldenrule::tools {
@@ -54,6 +55,8 @@ struct SimulateOptions {
 };
 /// Writes the chains of simulated servers, each into a folder of its own, one file per call.
 int simulate(const SimulateOptions& options);
+/// A suite of chains, or the scenarios that a line with braces stands for.
+std::vector<cases::Scenario> scenarios_of(const std::string& what);
 
 struct BudgetOptions {
   std::string case_line;
@@ -71,6 +74,9 @@ struct MutateOptions {
 int mutate(const MutateOptions& options);
 /// Which mistakes the rules of other projects miss on their own inputs, as a markdown table.
 int mutate_peers();
+/// Which mistakes of servers the judge of chains sees on these suites of chains or scenario lines,
+/// as a markdown table. 1: not all of them, or an honest server is refused.
+int mutate_chains(const std::vector<std::string>& suites, const std::vector<std::string>& mistakes);
 
 /// Digests, schema and recomputation of every .h5 file of a directory. 1: something differs; 2:
 /// something cannot be read or recomputed.
@@ -84,7 +90,8 @@ int contract(const std::string& name);
 /// The tables of the schema: operations with their tensors, conventions, contracts.
 int schema(bool json);
 
-/// A table of the library (suites, families, contracts, mistakes), or the case lines of a suite.
+/// A table of the library (suites, families, contracts, mistakes, chains, server_mistakes), or the
+/// case lines of a suite.
 int list(const std::string& what, bool json);
 
 }  // namespace goldenrule::tools

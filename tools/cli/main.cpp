@@ -42,7 +42,7 @@ struct Options {
   tools::DiffOptions diff;
   tools::BudgetOptions budget;
   tools::MutateOptions mutate;
-  bool peers = false;
+  bool peers = false, chains = false;
   std::string contract_name;
   std::string file;  // info
   bool schema_json = false;
@@ -144,8 +144,8 @@ void add_mutate(CLI::App& app, Options& all) {
   tools::MutateOptions& mutate = all.mutate;
   CLI::App* sub =
       app.add_subcommand("mutate", "Commit known mistakes: which of them do the suites see?");
-  sub->add_option("--suite", mutate.matrix.suites, "suites or case lines")
-      ->default_val(std::vector<std::string>{"boundary", "stress"});
+  sub->add_option("--suite", mutate.matrix.suites,
+                  "suites or case lines (default: boundary and stress; of chains: chains_smoke)");
   sub->add_option("--contract", mutate.contract, "as in check (default: by mode and state type)");
   sub->add_option("--mutant", mutate.matrix.mutants, "only these mistakes");
   sub->add_option("--kills", mutate.matrix.kills, "cases that must see a mistake")
@@ -154,8 +154,18 @@ void add_mutate(CLI::App& app, Options& all) {
   sub->add_option("--json", mutate.json, "write the matrix as JSON");
   sub->add_flag("--peers", all.peers,
                 "instead: what the rules of other projects miss, as markdown");
+  sub->add_flag("--chains", all.chains,
+                "instead: the mistakes of servers on suites of chains or scenario lines");
   sub->callback([&all] {
-    all.command = [&all] { return all.peers ? tools::mutate_peers() : tools::mutate(all.mutate); };
+    suites::MatrixOptions& matrix = all.mutate.matrix;
+    if (matrix.suites.empty()) {
+      matrix.suites = all.chains ? std::vector<std::string>{"chains_smoke"}
+                                 : std::vector<std::string>{"boundary", "stress"};
+    }
+    all.command = [&all, &matrix] {
+      if (all.chains) return tools::mutate_chains(matrix.suites, matrix.mutants);
+      return all.peers ? tools::mutate_peers() : tools::mutate(all.mutate);
+    };
   });
 }
 
@@ -182,7 +192,8 @@ void add_schema(CLI::App& app, Options& all) {
 void add_list(CLI::App& app, Options& all) {
   CLI::App* sub = app.add_subcommand("list", "List suites, families, contracts or mistakes");
   sub->add_option("what", all.listed,
-                  "suites (default), families, contracts, mistakes; or a suite: its case lines");
+                  "suites (default), families, contracts, mistakes, chains, server_mistakes; or a "
+                  "suite: its lines");
   sub->add_flag("--json", all.list_json, "as JSON, for programs");
   sub->callback(
       [&all] { all.command = [&all] { return tools::list(all.listed, all.list_json); }; });

@@ -16,15 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<cases::Scenario> select(const std::string& what) {
-  if (what.find('=') == std::string::npos) return cases::load_scenarios(what).scenarios;
-  std::vector<cases::Scenario> scenarios;
-  for (const std::string& line : cases::expand(what)) {
-    scenarios.push_back(cases::parse_scenario(line));
-  }
-  return scenarios;
-}
-
 // The folder of a chain has the files of its calls and no others: what an earlier run left under
 // the same name is of the same line.
 serving::Simulated write_chain(const cases::Scenario& scenario, const fs::path& folder) {
@@ -47,8 +38,17 @@ serving::Simulated write_chain(const cases::Scenario& scenario, const fs::path& 
 
 }  // namespace
 
+std::vector<cases::Scenario> scenarios_of(const std::string& what) {
+  if (what.find('=') == std::string::npos) return cases::load_scenarios(what).scenarios;
+  std::vector<cases::Scenario> scenarios;
+  for (const std::string& line : cases::expand(what)) {
+    scenarios.push_back(cases::parse_scenario(line));
+  }
+  return scenarios;
+}
+
 int simulate(const SimulateOptions& options) {
-  const std::vector<cases::Scenario> scenarios = select(options.what);
+  const std::vector<cases::Scenario> scenarios = scenarios_of(options.what);
   for (const cases::Scenario& scenario : scenarios) {
     const fs::path folder = fs::path(options.directory) / serving::chain_name(scenario);
     const serving::Simulated done = write_chain(scenario, folder);
