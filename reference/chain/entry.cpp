@@ -81,6 +81,15 @@ void CallWalk::restore(RowWalk& row) {
   } else if (source->second.kept && source->second.position() == row.position) {
     row.ledger = source->second.now;
     if (const Stored* left = source->second.left_behind()) row.expected = *left;
+  } else {
+    const Request& request = source->second;
+    const std::optional<Way> way = request.verify ? request.way() : request.planes;
+    const std::int64_t after = way ? row.position - way->base : 0;
+    if (after < 1 || after > way->kept) return;
+    const call::Record tokens = one_row(*way->tokens, way->row);
+    const Ledger* start = &way->before;
+    const Step step(slice_, *way->contract, layout_, tokens, {&start, 1}, 0);
+    row.ledger = step.after(0, after);
   }
 }
 

@@ -21,8 +21,12 @@ struct Memory {
   Requests requests;
   std::set<std::int64_t> seen;                  ///< requests that are counted
   std::map<std::int64_t, std::int64_t> owners;  ///< of slots
-  /// Slots that a call wrote without a row of their owner: by which call.
-  std::map<std::int64_t, std::int64_t> overwritten;
+  /// Slots that a call wrote without a row of their owner: by which call, and whose they were. One
+  /// whom the server had given another slot by then has lost nothing.
+  struct Overwrite {
+    std::int64_t call = 0, owner = -1;
+  };
+  std::map<std::int64_t, Overwrite> overwritten;
   std::optional<call::Tensor> pool;  ///< as the last call with states left it
   std::deque<std::pair<std::int64_t, std::int64_t>> anchors;  ///< request, position; oldest first
   std::map<std::string, contract::Contract> contracts;        ///< in use, by name

@@ -25,6 +25,15 @@ struct Anchor {
   std::optional<Stored> stored;
 };
 
+/// From where and through which tokens a call has taken a request: its state after any of them can
+/// be computed again.
+struct Way {
+  Ledger before;
+  std::int64_t base = 0, row = 0, kept = 0;
+  std::shared_ptr<const call::Record> tokens;
+  const contract::Contract* contract = nullptr;
+};
+
 struct Request {
   std::int64_t call = 0, row = 0, slot = -1;     ///< where it was last
   std::int64_t base = 0;                         ///< its position before that call
@@ -38,6 +47,13 @@ struct Request {
   std::shared_ptr<const std::vector<std::int64_t>> counts;
   std::map<std::int64_t, Stored> left;     ///< what that call stored, by tokens of it
   std::map<std::int64_t, Anchor> anchors;  ///< by position
+  std::optional<Way> planes;               ///< of its last verify before that call
+
+  /// That of its last call.
+  [[nodiscard]] std::optional<Way> way() const {
+    if (!before || !kept || tokens == nullptr) return std::nullopt;
+    return Way{*before, base, row, *kept, tokens, contract};
+  }
 
   [[nodiscard]] std::int64_t position() const { return base + kept.value_or(0); }
   [[nodiscard]] const Stored* left_behind() const {

@@ -149,9 +149,10 @@ void CallWalk::judge_start(RowWalk& row) {
   if (!narrow.empty()) {
     name = {Mistake::kNarrowed, "it is that state rounded to " + std::string(narrow), {}};
   } else if (const auto by = memory_.overwritten.find(row.slot);
-             by != memory_.overwritten.end() && !row.fresh) {
+             by != memory_.overwritten.end() && by->second.owner == row.id.request && !row.fresh &&
+             !row.id.restored_from) {
     name = {Mistake::kOverwritten,
-            "call " + std::to_string(by->second) + " wrote the slot for no request or another",
+            "call " + std::to_string(by->second.call) + " wrote the slot for no request or another",
             {}};
   } else {
     const auto owner = memory_.owners.find(row.slot);
@@ -260,7 +261,10 @@ void CallWalk::advance() {
     RowWalk& row = rows_[i];
     Request& request = requests[i];
     const auto old = memory_.requests.find(row.id.request);
-    if (old != memory_.requests.end()) request.anchors = std::move(old->second.anchors);
+    if (old != memory_.requests.end()) {
+      request.anchors = std::move(old->second.anchors);
+      request.planes = old->second.verify ? old->second.way() : std::move(old->second.planes);
+    }
     request.call = call_.index;
     request.row = row.row;
     request.slot = row.slot;
@@ -284,7 +288,9 @@ void CallWalk::advance() {
     if (!row.ledger) return;
     if (requests[i].kept) requests[i].now = step.after(row.row, *requests[i].kept);
     const call::Sequence& s = step.plan().sequences[static_cast<std::size_t>(row.row)];
-    for (const std::int64_t at : s.checkpoints) {
+    std::vector<std::int64_t> kept = s.checkpoints;
+    if (record_.mode == call::Mode::kPrefill) kept.push_back(row.tokens);
+    for (const std::int64_t at : kept) {
       requests[i].anchors.insert_or_assign(row.position + at,
                                            Anchor{step.after(row.row, at), std::nullopt});
     }
@@ -343,7 +349,7 @@ void CallWalk::judge_frame() {
     none.id.request = owner == memory_.owners.end() ? call::kNoRequest : owner->second;
     report(Check::kFrame, none, "the call changed a slot that it does not name").mistake =
         Mistake::kOverwritten;
-    memory_.overwritten[slot] = call_.index;
+    memory_.overwritten[slot] = {call_.index, none.id.request};
   }
 }
 
@@ -351,13 +357,15 @@ void CallWalk::remember_pool() {
   const bool decided = record_.convention.disable_state_update == 0;
   const auto own = [&](std::int64_t row, std::int64_t slot) {
     const auto found = std::ranges::find(rows_, row, &RowWalk::row);
+    const auto owner = memory_.owners.find(slot);
     if (found == rows_.end()) {
-      if (memory_.owners.contains(slot)) memory_.overwritten[slot] = call_.index;
+      if (owner != memory_.owners.end()) {
+        memory_.overwritten[slot] = {call_.index, owner->second};
+      }
       return;
     }
-    const auto owner = memory_.owners.find(slot);
     if (owner != memory_.owners.end() && owner->second != found->id.request) {
-      memory_.overwritten[slot] = call_.index;
+      memory_.overwritten[slot] = {call_.index, owner->second};
     } else {
       memory_.overwritten.erase(slot);
     }

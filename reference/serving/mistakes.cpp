@@ -55,11 +55,13 @@ bool counts_of_other_row(Step& step, const Past& past) {
   if (past.scenario->verify == cases::VerifyForm::kScatter) {
     if (step.mode != Mode::kMtp) return false;
     const std::vector<Row> meant = step.rows;
+    const auto live = static_cast<std::size_t>(
+        std::ranges::count_if(meant, [](const Row& row) { return row.request >= 0; }));
     bool changed = false;
-    for (std::size_t b = 0; b < meant.size(); ++b) {
+    for (std::size_t b = 0; b < live; ++b) {  // padding stands behind them
       Row& row = step.rows[b];
-      const std::int64_t other = meant[(b + 1) % meant.size()].column;
-      if (row.request < 0 || other == row.column) continue;
+      const std::int64_t other = meant[(b + 1) % live].column;
+      if (other == row.column) continue;
       row.column = other;
       row.slot = row.columns[static_cast<std::size_t>(other - 1)];
       changed = true;
@@ -223,8 +225,13 @@ bool graph_slots_of_capture(Step& step, const Past& past) {
   if (step.mode != Mode::kDecode) return false;
   const auto captured = past.first_decode.find(step.rows.size());
   if (captured == past.first_decode.end()) return false;
+  const auto live = [](const Step& s) {
+    return std::ranges::count_if(s.rows, [](const Row& row) { return row.slot >= 0; });
+  };
+  if (live(captured->second) < live(step)) return false;
   bool changed = false;
   for (std::size_t b = 0; b < step.rows.size(); ++b) {
+    if (step.rows[b].slot < 0) continue;  // the number of rows is not captured
     const Row& then = captured->second.rows[b];
     changed = changed || step.rows[b].slot != then.slot;
     step.rows[b].slot = then.slot;
@@ -263,7 +270,7 @@ constexpr std::array kTable{
                   "after rows have moved up in the batch, a verify goes on from as many tokens as "
                   "another row has accepted",
                   "vLLM #45100, #51571, #53919, vllm-ascend #13863", Named::kOtherRowsCount,
-                  counts_of_other_row},
+                  counts_of_other_row, Named::kWrongColumn},
     ServerMistake{"boundary_copy_backwards",
                   "the copy of the state at a block boundary runs from the older snapshot into the "
                   "slot",

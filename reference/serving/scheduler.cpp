@@ -117,7 +117,7 @@ void Scheduler::preempt() {
       r.swapped = true;
       break;
     case Preemption::kSnapshot: {
-      const auto later = r.snapshots.upper_bound(r.position);
+      const auto later = r.snapshots.upper_bound(std::min(r.position, r.prompt));
       r.position = later == r.snapshots.begin() ? 0 : *std::prev(later);
       break;
     }

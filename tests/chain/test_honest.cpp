@@ -33,11 +33,11 @@ std::vector<chain::Call> conversation(Server& server) {
                        {.request = 12, .slot = 0, .accepted = 4 - accepted}});
   }
   serve(Mode::kDecode, {{.request = 12, .slot = 0}, {.request = 10, .slot = 1}});
-  serve(Mode::kPrefill, {{.request = 13, .slot = 1, .tokens = 5, .fresh = true},
-                         {.request = 10, .slot = 2, .tokens = 26, .fresh = true}});
   server.put(3, prefix);
   server.positions[14] = 16;
   serve(Mode::kPrefill, {{.request = 14, .slot = 3, .tokens = 4, .restored_from = 10}});
+  serve(Mode::kPrefill, {{.request = 13, .slot = 1, .tokens = 5, .fresh = true},
+                         {.request = 10, .slot = 2, .tokens = 26, .fresh = true}});
   serve(Mode::kDecode,
         {{.request = 14, .slot = 3}, {.request = 13, .slot = 1}, {.request = 10, .slot = 2}});
   return calls;

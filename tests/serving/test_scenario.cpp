@@ -32,7 +32,7 @@ TEST_CASE("a scenario line has one form, and the suites are of such lines") {
       names.insert(serving::chain_name(s));
     }
   }
-  CHECK(names.size() == 4 + 36 + 8 + 2 + 2);
+  CHECK(names.size() == 5 + 36 + 8 + 2 + 2);
 }
 
 TEST_CASE("a scenario that cannot be is refused") {

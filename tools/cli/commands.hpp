@@ -27,6 +27,16 @@ struct CheckOptions {
 };
 int check(const CheckOptions& options);
 
+struct ChainOptions {
+  std::vector<std::string> files;  ///< files, and directories of them
+  std::string contract;            ///< empty: as each call implies
+  std::string json;                ///< path; empty: not written
+  bool only_chain = false;         ///< calls are not judged by themselves
+  bool in_given_order = false;     ///< not in that of their `call` attributes
+};
+/// Judges the calls of one server in a row.
+int chain(const ChainOptions& options);
+
 struct DiffOptions {
   std::string golden, candidate;
   std::string contract;

@@ -36,6 +36,7 @@ struct Options {
   bool trust = false;
   std::uint64_t memory = 0;
   tools::CheckOptions check;
+  tools::ChainOptions chain;
   tools::GenerateOptions generate;
   tools::SimulateOptions simulate;
   std::string directory;  // verify
@@ -77,6 +78,21 @@ void add_check(CLI::App& app, Options& all) {
                   "verdict, at least 5)")
       ->check(CLI::NonNegativeNumber);
   sub->callback([&all] { all.command = [&all] { return tools::check(all.check); }; });
+}
+
+void add_chain(CLI::App& app, Options& all) {
+  tools::ChainOptions& chain = all.chain;
+  CLI::App* sub = app.add_subcommand(
+      "chain", "Judge the calls of one server in a row: whose state is whose, and since when not");
+  sub->add_option("files", chain.files, "captures with request_ids, or directories of them")
+      ->required();
+  sub->add_option("--contract", chain.contract, "as in check");
+  sub->add_flag("--only-chain", chain.only_chain,
+                "do not judge each call by itself, only what goes on between calls");
+  sub->add_flag("--in-given-order", chain.in_given_order,
+                "take the files as they are given, not in the order of their attribute `call`");
+  sub->add_option("--json", chain.json, "write the report as JSON");
+  sub->callback([&all] { all.command = [&all] { return tools::chain(all.chain); }; });
 }
 
 void add_generate(CLI::App& app, Options& all) {
@@ -217,8 +233,8 @@ int run(int argc, char** argv) {
                      "of what is available)")
           ->transform(CLI::AsSizeValue(false))
           ->transform(CLI::Validator(refuse_sign, "SIZE"));  // runs first
-  for (const auto add : {add_check, add_generate, add_simulate, add_verify, add_diff, add_budget,
-                         add_mutate, add_contract, add_info, add_schema, add_list}) {
+  for (const auto add : {add_check, add_chain, add_generate, add_simulate, add_verify, add_diff,
+                         add_budget, add_mutate, add_contract, add_info, add_schema, add_list}) {
     add(app, all);
   }
   try {
