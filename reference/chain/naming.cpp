@@ -34,7 +34,7 @@ class Search {
   Name run() {
     for (const auto look :
          {&Search::unwritten, &Search::stale, &Search::own_bits, &Search::own_positions,
-          &Search::anchors, &Search::twice, &Search::others}) {
+          &Search::planes, &Search::anchors, &Search::twice, &Search::others}) {
       if (std::optional<Name> name = (this->*look)()) return *std::move(name);
     }
     return {};
@@ -97,6 +97,23 @@ class Search {
     for (const std::int64_t count : step.known(0)) {
       if (own_->kept == count || !matches(*s_.x, step.allowed(0, count))) continue;
       return rolled(count);
+    }
+    return std::nullopt;
+  }
+
+  // Of the verify before its last call, to which a server may go back.
+  std::optional<Name> planes() {
+    if (own_ == nullptr || !own_->planes) return std::nullopt;
+    const Way& way = *own_->planes;
+    const call::Record tokens = one_row(*way.tokens, way.row);
+    const Ledger* start = &way.before;
+    const Step step(slice_, *way.contract, layout_, tokens, {&start, 1}, 0);
+    for (const std::int64_t count : step.known(0)) {
+      if (way.base + count == s_.position || !matches(*s_.x, step.allowed(0, count))) continue;
+      return Name{Mistake::kWrongRollback,
+                  "it is the state of this request at position " +
+                      std::to_string(way.base + count) + ", in its last verify",
+                  {}};
     }
     return std::nullopt;
   }

@@ -290,7 +290,7 @@ constexpr std::array kTable{
     ServerMistake{"rollback_plane_stale",
                   "going back d tokens takes the state d before the end of the verify, though m "
                   "tokens have been decoded since: d - m is right",
-                  "llama.cpp #22746, #29117", Named::kOffBoundary, rollback_plane_stale},
+                  "llama.cpp #22746, #29117", Named::kWrongRollback, rollback_plane_stale},
     ServerMistake{"copy_bytes_for_elements",
                   "a kept state is copied back with a count of elements where bytes are wanted",
                   "llama.cpp #20700", Named::kNone, copy_bytes_for_elements},
