@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <boost/math/distributions/chi_squared.hpp>
 #include <cmath>
 #include <string>
@@ -45,6 +46,23 @@ bool is_zero(const Block& block) {
 
 // 0 times a bound that is infinite is 0: what is erased carries no error.
 double times(double x, double bound) { return x == 0.0 ? 0.0 : x * bound; }
+
+// Half an ulp of the storage type at x.
+class HalfUlp {
+ public:
+  explicit HalfUlp(call::DType type)
+      : factor_(std::ldexp(1.0, -call::info(type).significand_bits)),
+        least_(0.5 * call::ulp(type, 0.0)) {}
+
+  [[nodiscard]] double operator()(double x) const {
+    constexpr std::uint64_t kExponent = std::uint64_t{0x7ff} << 52U;
+    const auto power = std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) & kExponent);
+    return std::max(power * factor_, least_);
+  }
+
+ private:
+  double factor_, least_;
+};
 
 // Calls f(element, head, key, column) for all elements of a block.
 template <class F>
@@ -311,7 +329,7 @@ Ledger Step::after(std::int64_t row, std::int64_t tokens) const {
   const Place at = place(row, tokens);
   Ledger ledger = carried(at, row, tokens);
   const verdict::Expected& e = *at.expected;
-  const call::DType storage = contract_->state_dtype.value_or(layout_.pool);
+  const HalfUlp half_ulp(contract_->state_dtype.value_or(layout_.pool));
   std::vector<double> error2(layout_.columns(), 0.0);
   std::vector<double> bias2(layout_.columns(), 0.0);
   for_each_element(layout_, [&](std::size_t i, std::int64_t, std::int64_t, std::size_t column) {
@@ -331,11 +349,11 @@ Ledger Step::after(std::int64_t row, std::int64_t tokens) const {
   for (Block& noise : ledger.noise) {
     std::uint64_t signs = 0;
     for (std::size_t i = 0; i < noise.size(); ++i) {
-      if (i % 64 == 0) signs = stream.bits(word++);
+      if (i % 64 == 0) signs = stream.bits(word++);  // of the next 64
       if (!std::isfinite(ledger.state[i])) continue;
       const double sigma =
           e.grant.sigma.empty() ? 0.0 : static_cast<double>(e.grant.sigma[at.first + i]);
-      const double half = 0.5 * call::ulp(storage, ledger.state[i]);
+      const double half = half_ulp(ledger.state[i]);
       const double deviation = std::sqrt(sigma * sigma + half * half / 3.0);
       noise[i] += ((signs >> (i % 64)) & 1U) != 0U ? deviation : -deviation;
     }

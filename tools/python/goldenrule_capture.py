@@ -148,13 +148,14 @@ _OF_BETA = {
 # Inputs and outputs that a call may have.
 INPUTS = {
     "decode": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta",
-         "state_indices", "output_state_indices", "has_initial_state", "request_ids"),
+         "state_indices", "output_state_indices", "has_initial_state", "request_ids", "positions",
+         "restored_from"),
     "mtp": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta",
          "state_indices", "output_state_indices", "ssm_state_indices", "num_accepted_tokens",
-         "accepted_tokens", "request_ids"),
+         "accepted_tokens", "request_ids", "positions", "restored_from", "accepted_counts"),
     "prefill": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "cu_seqlens",
          "state_indices", "output_state_indices", "has_initial_state", "checkpoint_offsets",
-         "cu_checkpoints", "request_ids"),
+         "cu_checkpoints", "request_ids", "positions", "restored_from"),
 }
 _SLOTS = ("state_indices", "output_state_indices", "ssm_state_indices")
 OUTPUTS = {
