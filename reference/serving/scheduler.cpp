@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: one state machine, whose parts share all of its fields.
 #include "reference/serving/scheduler.hpp"
 
 #include <algorithm>

@@ -2,6 +2,8 @@
 //
 // goldenrule: judges the outputs of delta-rule attention kernels. Command line only; every command
 // is a function of commands.hpp, and this is the one place where an exception becomes an exit code.
+//
+// Length: one short function for each command.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <omp.h>
