@@ -27,6 +27,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "reference/calls/inputs.hpp"
 #include "reference/calls/outputs.hpp"
@@ -101,8 +102,54 @@ class Chain {
     }
   }
 
+  // From checkpoint j of every sequence that has so many, for every j. The original call kept it
+  // and went on, so what it owes to its own roundings is what the checkpoint was granted.
+  void restart() {
+    const call::Tensor& kept = base_.outputs.at("checkpoints");
+    for (std::size_t j = 0;; ++j) {
+      std::vector<calls::Stretch> stretches;
+      bool any = false;
+      std::int64_t row = 0;
+      states_ = call::Tensor(kept.dtype(), states_.shape());
+      std::ranges::fill(carried_, Carried());
+      for (std::size_t n = 0; n < base_.plan.sequences.size(); ++n) {
+        const call::Sequence& s = base_.plan.sequences[n];
+        const std::int64_t first = std::exchange(row, row + std::ssize(s.checkpoints));
+        if (j >= s.checkpoints.size()) continue;
+        any = true;
+        const std::int64_t count = s.token_count - s.checkpoints[j];
+        if (s.padded || count == 0) continue;
+        start_from(static_cast<std::int64_t>(n), first + static_cast<std::int64_t>(j), kept);
+        stretches.push_back({static_cast<std::int64_t>(n), s.checkpoints[j], count});
+      }
+      if (!any) return;
+      std::optional<call::Tensor> stored;
+      if (!stretches.empty()) run_call(stretches, stored);
+    }
+  }
+
  private:
   [[nodiscard]] std::size_t lane_size() const { return static_cast<std::size_t>(d_.HV * d_.V); }
+
+  void start_from(std::int64_t sequence, std::int64_t checkpoint, const call::Tensor& kept) {
+    const std::int64_t block = d_.HV * d_.state_size();
+    for (std::int64_t i = 0; i < block; ++i) {
+      states_.set(sequence * block + i, kept[checkpoint * block + i]);
+    }
+    const std::vector<Grant>& granted = trial_.base_granted().at("checkpoints");
+    for (std::int64_t head = 0; head < d_.HV; ++head) {
+      for (std::int64_t x = 0; x < d_.V; ++x) {
+        Carried sum;  // squares of both parts
+        for (std::int64_t i = 0; i < d_.K; ++i) {
+          const Grant& grant = granted[index_(checkpoint, head, i, x)];
+          sum.random2 += grant.random2;
+          sum.sure += grant.sure * grant.sure;
+        }
+        carried_[static_cast<std::size_t>(sequence) * lane_size() +
+                 static_cast<std::size_t>(head * d_.V + x)] = {sum.random2, std::sqrt(sum.sure)};
+      }
+    }
+  }
 
   // The state of each sequence before its first token, [sequences,HV,state].
   call::Tensor start_states() const {
@@ -210,6 +257,8 @@ void in_pieces(Trial& trial) {
   Chain(trial, mode, cuts).run();
 }
 
+void restart(Trial& trial) { Chain(trial, Mode::kPrefill, whole).restart(); }
+
 template <Mode mode>
 bool is_other_mode(const Record& r, const contract::Contract&) {
   return r.mode != mode && call::validate(r).tokens > 0;
@@ -222,6 +271,16 @@ constexpr std::array kTable{
                return calls::is_prefill(r) && calls::longest_sequence(r) > 1;
              },
              in_pieces<Mode::kPrefill, halves>},
+    Relation{"restart", "a prefill of what follows each checkpoint, from that checkpoint",
+             Demand::kBudget,
+             [](const Record& r, const contract::Contract&) {
+               const call::Plan plan = call::make_plan(r, true);
+               return std::ranges::any_of(plan.sequences, [](const call::Sequence& s) {
+                 return !s.padded && !s.checkpoints.empty() &&
+                        s.checkpoints.front() < s.token_count;
+               });
+             },
+             restart},
     Relation{"as_prefill", "one prefill of all rows", Demand::kBudget,
              is_other_mode<Mode::kPrefill>, in_pieces<Mode::kPrefill, whole>, Mode::kPrefill},
     Relation{"as_decode", "one decode call after the other, token by token", Demand::kBudget,

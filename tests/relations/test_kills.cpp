@@ -43,12 +43,38 @@ call::TensorMap reads_neighbour(const call::Record& r, const Kernel& kernel) {
 }
 bool always(const call::Record& r) { return call::validate(r).tokens > 0; }
 
+// The gates of a sequence are kept as fp32 differences from the last of them: later tokens change
+// the last bits of earlier results (FLA #1240).
+call::TensorMap anchors_ahead(const call::Record& r, const Kernel& kernel) {
+  const call::Plan plan = call::make_plan(r, false);
+  const call::Tensor& g = r.inputs.at("g");
+  const std::int64_t width = g.size() / plan.dims.tokens;
+  std::vector<double> anchor(static_cast<std::size_t>(g.size()));
+  for (const call::Sequence& s : plan.sequences) {
+    for (std::int64_t i = 0; i < s.token_count * width; ++i) {
+      anchor[static_cast<std::size_t>(s.first_token * width + i)] =
+          g[(s.first_token + s.token_count - 1) * width + i % width];
+    }
+  }
+  call::Record changed = calls::without_outputs(r);
+  calls::change_input(changed, "g", [&](std::int64_t i, double x) {
+    const double last = anchor[static_cast<std::size_t>(i)];
+    return static_cast<double>(static_cast<float>(x - last)) + last;
+  });
+  return kernel(changed);
+}
+bool has_log_gate(const call::Record& r) {
+  return always(r) && r.convention.gate == call::Gate::kLog;
+}
+
 std::vector<calls::Mistake> suspects() {
   std::vector<calls::Mistake> all(delta::mistakes().begin(), delta::mistakes().end());
   all.push_back(
       {"(reads_ahead)", "", "token t reads the inputs of token t + 1", always, reads_ahead});
   all.push_back({"(reads_neighbour)", "", "token t reads the key of the next token of the batch",
                  always, reads_neighbour});
+  all.push_back({"(anchors_ahead)", "", "gates are rounded as differences from the last one",
+                 has_log_gate, anchors_ahead});
   return all;
 }
 
@@ -102,6 +128,10 @@ TEST_CASE("every relation sees mistakes, and the expected ones") {
       {"(reads_neighbour)", "neighbour_nan"},
       {"(reads_ahead)", "future_changed"},
       {"(reads_ahead)", "future_nan"},
+      {"(anchors_ahead)", "future_changed"},
+      {"checkpoint_shifted", "restart"},
+      {"checkpoint_not_written", "restart"},
+      {"checkpoint_bf16", "restart"},
       {"gate_shifted", "split"},
       {"token_shifted", "split"},
       {"token_shifted", "as_decode"},

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "fixtures/cases/scenario.hpp"
 #include "reference/suites/kill_matrix.hpp"
 
 namespace goldenrule::tools {
@@ -35,6 +36,16 @@ struct CheckOptions {
 };
 int check(const CheckOptions& options);
 
+struct ChainOptions {
+  std::vector<std::string> files;  ///< files, and directories of them
+  std::string contract;            ///< empty: as each call implies
+  std::string json;                ///< path; empty: not written
+  bool only_chain = false;         ///< calls are not judged by themselves
+  bool in_given_order = false;     ///< not in that of their `call` attributes
+};
+/// Judges the calls of one server in a row.
+int chain(const ChainOptions& options);
+
 struct DiffOptions {
   std::string golden, candidate;
   std::string contract;
@@ -58,6 +69,15 @@ struct GenerateOptions {
 };
 int generate(const GenerateOptions& options);
 
+struct SimulateOptions {
+  std::string what;  ///< a suite of chains or a scenario line
+  std::string directory;
+};
+/// Writes the chains of simulated servers, each into a folder of its own, one file per call.
+int simulate(const SimulateOptions& options);
+/// A suite of chains, or the scenarios that a line with braces stands for.
+std::vector<cases::Scenario> scenarios_of(const std::string& what);
+
 struct BudgetOptions {
   std::string case_line;
   std::string contract;
@@ -76,6 +96,9 @@ struct MutateOptions {
 int mutate(const MutateOptions& options);
 /// Which mistakes the rules of other projects miss on their own inputs, as a markdown table.
 int mutate_peers();
+/// Which mistakes of servers the judge of chains sees on these suites of chains or scenario lines,
+/// as a markdown table. 1: not all of them, or an honest server is refused.
+int mutate_chains(const std::vector<std::string>& suites, const std::vector<std::string>& mistakes);
 
 struct VerifyOptions {
   std::string directory;  ///< or a file
@@ -102,7 +125,8 @@ int contract(const std::string& name);
 /// The tables of the schema: operations with their tensors, conventions, contracts.
 int schema(bool json);
 
-/// A table of the library (suites, families, contracts, mistakes), or the case lines of a suite.
+/// A table of the library (suites, families, contracts, mistakes, chains, server_mistakes), or the
+/// case lines of a suite.
 int list(const std::string& what, bool json);
 
 }  // namespace goldenrule::tools

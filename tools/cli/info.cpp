@@ -27,6 +27,8 @@ int info(const std::string& file) {
   print_field("contract", header.record.contract);
   print_field("case", header.record.case_line);
   print_field("family", header.family);
+  print_field("chain", header.chain);
+  print_field("call", header.call_index ? std::to_string(*header.call_index) : "");
   print_field("seed", header.seed ? std::to_string(*header.seed) : "");
   print_field("generator", header.generator);
   print_field("precision_bits",

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tables of the library by name: suites, input families, contracts, mistakes. What the tables
+// The tables of the library by name: suites, input families, contracts, mistakes of kernels and of
+// servers. What the tables
 // say of themselves is printed as it stands there. Where a mistake can be made is a question that
 // only the mistake answers, call by call: it is asked about every case of the suites that the kill
 // matrix runs.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -19,9 +21,11 @@
 
 #include "fixtures/call/operation.hpp"
 #include "fixtures/cases/families.hpp"
+#include "fixtures/cases/scenario.hpp"
 #include "fixtures/cases/suite.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/contract/contract.hpp"
+#include "reference/serving/mistakes.hpp"
 #include "reference/suites/slices.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/tables.hpp"
@@ -40,8 +44,34 @@ Json suite_rows() {
   return rows;
 }
 
+Json chain_rows() {
+  Json rows = Json::array();
+  for (const std::string& name : cases::list_scenario_suites()) {
+    const cases::ScenarioSuite s = cases::load_scenarios(name);
+    rows.push_back({{"name", s.name}, {"cases", s.scenarios.size()}, {"meaning", s.description}});
+  }
+  return rows;
+}
+
+Json server_mistake_rows() {
+  Json rows = Json::array();
+  for (const serving::ServerMistake& m : serving::server_mistakes()) {
+    rows.push_back({{"name", std::string(m.name)},
+                    {"meaning", std::string(m.meaning)},
+                    {"reported", std::string(m.reported)}});
+  }
+  return rows;
+}
+
 Json case_rows(const std::string& suite) {
   Json rows = Json::array();
+  const std::vector<std::string> chains = cases::list_scenario_suites();
+  if (std::ranges::find(chains, suite) != chains.end()) {
+    for (const cases::Scenario& s : cases::load_scenarios(suite).scenarios) {
+      rows.push_back(cases::canonical(s));
+    }
+    return rows;
+  }
   for (const cases::Case& c : cases::load_suite(suite).cases) rows.push_back(cases::canonical(c));
   return rows;
 }
@@ -164,8 +194,10 @@ struct Table {
   const char* name;
   Json (*rows)();
 };
-constexpr std::array kTables{Table{"suites", suite_rows}, Table{"families", family_rows},
-                             Table{"contracts", contract_rows}, Table{"mistakes", mistake_rows}};
+constexpr std::array kTables{
+    Table{"suites", suite_rows},       Table{"families", family_rows},
+    Table{"contracts", contract_rows}, Table{"mistakes", mistake_rows},
+    Table{"chains", chain_rows},       Table{"server_mistakes", server_mistake_rows}};
 
 }  // namespace
 

@@ -2,6 +2,8 @@
 //
 // goldenrule: judges the outputs of delta-rule attention kernels. Command line only; every command
 // is a function of commands.hpp, and this is the one place where an exception becomes an exit code.
+//
+// Length: one short function for each command.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -35,13 +37,15 @@ struct Options {
   bool trust = false;
   std::uint64_t memory = 0;
   tools::CheckOptions check;
+  tools::ChainOptions chain;
   tools::GenerateOptions generate;
+  tools::SimulateOptions simulate;
   tools::VerifyOptions verify;
   tools::MergeOptions merge;
   tools::DiffOptions diff;
   tools::BudgetOptions budget;
   tools::MutateOptions mutate;
-  bool peers = false;
+  bool peers = false, chains = false;
   std::string contract_name;
   std::string file;  // info
   bool schema_json = false;
@@ -87,6 +91,21 @@ void add_check(CLI::App& app, Options& all) {
   sub->callback([&all] { all.command = [&all] { return tools::check(all.check); }; });
 }
 
+void add_chain(CLI::App& app, Options& all) {
+  tools::ChainOptions& chain = all.chain;
+  CLI::App* sub = app.add_subcommand(
+      "chain", "Judge the calls of one server in a row: whose state is whose, and since when not");
+  sub->add_option("files", chain.files, "captures with request_ids, or directories of them")
+      ->required();
+  sub->add_option("--contract", chain.contract, "as in check");
+  sub->add_flag("--only-chain", chain.only_chain,
+                "do not judge each call by itself, only what goes on between calls");
+  sub->add_flag("--in-given-order", chain.in_given_order,
+                "take the files as they are given, not in the order of their attribute `call`");
+  sub->add_option("--json", chain.json, "write the report as JSON");
+  sub->callback([&all] { all.command = [&all] { return tools::chain(all.chain); }; });
+}
+
 void add_generate(CLI::App& app, Options& all) {
   tools::GenerateOptions& generate = all.generate;
   CLI::App* sub =
@@ -105,6 +124,17 @@ void add_generate(CLI::App& app, Options& all) {
       ->delimiter(',')
       ->allow_extra_args(false);
   sub->callback([&all] { all.command = [&all] { return tools::generate(all.generate); }; });
+}
+
+void add_simulate(CLI::App& app, Options& all) {
+  tools::SimulateOptions& simulate = all.simulate;
+  CLI::App* sub = app.add_subcommand(
+      "simulate", "Write the calls of a simulated server, of a suite of chains or of one line");
+  sub->add_option("what", simulate.what, "a suite of chains (see list chains) or a scenario line")
+      ->required();
+  sub->add_option("-o,--output", simulate.directory, "directory; a folder in it for each chain")
+      ->required();
+  sub->callback([&all] { all.command = [&all] { return tools::simulate(all.simulate); }; });
 }
 
 void add_verify(CLI::App& app, Options& all) {
@@ -151,8 +181,8 @@ void add_mutate(CLI::App& app, Options& all) {
   tools::MutateOptions& mutate = all.mutate;
   CLI::App* sub =
       app.add_subcommand("mutate", "Commit known mistakes: which of them do the suites see?");
-  sub->add_option("--suite", mutate.matrix.suites, "suites or case lines")
-      ->default_val(std::vector<std::string>{"boundary", "stress"});
+  sub->add_option("--suite", mutate.matrix.suites,
+                  "suites or case lines (default: boundary and stress; of chains: chains_smoke)");
   sub->add_option("--contract", mutate.contract, "as in check (default: by mode and state type)");
   sub->add_option("--mutant", mutate.matrix.mutants, "only these mistakes");
   sub->add_option("--kills", mutate.matrix.kills, "cases that must see a mistake")
@@ -162,8 +192,18 @@ void add_mutate(CLI::App& app, Options& all) {
   sub->add_option("--shard", mutate.shard, kShard);
   sub->add_flag("--peers", all.peers,
                 "instead: what the rules of other projects miss, as markdown");
+  sub->add_flag("--chains", all.chains,
+                "instead: the mistakes of servers on suites of chains or scenario lines");
   sub->callback([&all] {
-    all.command = [&all] { return all.peers ? tools::mutate_peers() : tools::mutate(all.mutate); };
+    suites::MatrixOptions& matrix = all.mutate.matrix;
+    if (matrix.suites.empty()) {
+      matrix.suites = all.chains ? std::vector<std::string>{"chains_smoke"}
+                                 : std::vector<std::string>{"boundary", "stress"};
+    }
+    all.command = [&all, &matrix] {
+      if (all.chains) return tools::mutate_chains(matrix.suites, matrix.mutants);
+      return all.peers ? tools::mutate_peers() : tools::mutate(all.mutate);
+    };
   });
 }
 
@@ -190,7 +230,8 @@ void add_schema(CLI::App& app, Options& all) {
 void add_list(CLI::App& app, Options& all) {
   CLI::App* sub = app.add_subcommand("list", "List suites, families, contracts or mistakes");
   sub->add_option("what", all.listed,
-                  "suites (default), families, contracts, mistakes; or a suite: its case lines");
+                  "suites (default), families, contracts, mistakes, chains, server_mistakes; or a "
+                  "suite: its lines");
   sub->add_flag("--json", all.list_json, "as JSON, for programs");
   sub->callback(
       [&all] { all.command = [&all] { return tools::list(all.listed, all.list_json); }; });
@@ -214,8 +255,9 @@ int run(int argc, char** argv) {
                      "of what is available)")
           ->transform(CLI::AsSizeValue(false))
           ->transform(CLI::Validator(refuse_sign, "SIZE"));  // runs first
-  for (const auto add : {add_check, add_generate, add_verify, add_diff, add_budget, add_mutate,
-                         add_merge, add_contract, add_info, add_schema, add_list}) {
+  for (const auto add :
+       {add_check, add_chain, add_generate, add_simulate, add_verify, add_diff, add_budget,
+        add_mutate, add_merge, add_contract, add_info, add_schema, add_list}) {
     add(app, all);
   }
   try {

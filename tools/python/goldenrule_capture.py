@@ -49,6 +49,10 @@ Indices are int32 or int64, everything else is of any float type.
                                                            at, or state_indices that name it
     accepted_tokens        B                               mtp: optional (= T)
     cu_seqlens             N+1                             prefill
+    request_ids            B                               of a chain of calls: optional, the request
+    positions              B                               of each row (-1: none), its tokens before
+    restored_from          B                               this call, the request whose state it
+    accepted_counts        B                               takes over; mtp: tokens that were kept
     checkpoint_offsets     R                               prefill: optional, the tokens of its
     cu_checkpoints         N+1                             ... sequence before each checkpoint
 
@@ -71,6 +75,7 @@ cu_checkpoints[n+1], and row r is its state after checkpoint_offsets[r] of its o
 import dataclasses
 import hashlib
 import math
+import operator
 import os
 import warnings
 from collections.abc import Mapping
@@ -143,13 +148,14 @@ _OF_BETA = {
 # Inputs and outputs that a call may have.
 INPUTS = {
     "decode": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta",
-         "state_indices", "output_state_indices", "has_initial_state"),
+         "state_indices", "output_state_indices", "has_initial_state", "request_ids", "positions",
+         "restored_from"),
     "mtp": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta",
          "state_indices", "output_state_indices", "ssm_state_indices", "num_accepted_tokens",
-         "accepted_tokens"),
+         "accepted_tokens", "request_ids", "positions", "restored_from", "accepted_counts"),
     "prefill": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "cu_seqlens",
          "state_indices", "output_state_indices", "has_initial_state", "checkpoint_offsets",
-         "cu_checkpoints"),
+         "cu_checkpoints", "request_ids", "positions", "restored_from"),
 }
 _SLOTS = ("state_indices", "output_state_indices", "ssm_state_indices")
 OUTPUTS = {
@@ -158,6 +164,7 @@ OUTPUTS = {
     "prefill": ("o", "final_state", "checkpoints"),
 }
 # --- End of what is generated.
+_CHAIN = ("request_ids", "positions", "restored_from", "accepted_counts")
 
 _CHOSEN = {name for readers in (_OF_GATE, _OF_BETA) for names in readers.values() for name in names}
 _TYPES = "float64, float32, float16, bfloat16, int64 or int32"
@@ -187,13 +194,14 @@ class Fixture:
 
 
 def write_capture(path, *, op, mode, inputs, outputs, convention=None, source="", contract="",
-                  bf16=()):
+                  bf16=(), chain="", call=None):
     """Writes the inputs and outputs of one kernel call; replaces `path` completely or not at all.
 
     inputs, outputs: {name: tensor}, a tensor that is None is absent; convention: {attribute:
     value}, absent ones have their defaults, and scale=None is absent; contract: the declared
     rounding model, e.g. "recurrent_f32"; bf16: names of float32 or uint16 inputs or outputs that are
-    to be stored as bfloat16.
+    to be stored as bfloat16; chain, call: id of the chain of calls that this is one of, and its place
+    in it, 0, 1, 2, ..
 
     Shapes are those of the table above, and other forms are brought to them:
     - prefill with q `[B,T,H,K]` is packed, with everything that has tokens, and gets its
@@ -212,6 +220,12 @@ def write_capture(path, *, op, mode, inputs, outputs, convention=None, source=""
     path = os.fsdecode(path)
     attributes, conventions, groups = prepared(op, mode, inputs, outputs, convention, source,
                                                contract, bf16)
+    if chain:
+        attributes["chain"] = _text("chain", chain)
+    if call is not None:
+        attributes["call"] = np.int64(operator.index(call))
+        if call < 0:
+            raise ValueError(f"call: expected a number >= 0, actual {call}")
     _write_file(path, {"schema": SCHEMA, **attributes}, conventions, groups)
 
 
@@ -670,7 +684,8 @@ class _Call:
                   "initial_state": (self.slots, self.HV, *self.state),
                   "ssm_state_indices": self.tokens, "cu_seqlens": (self.rows + 1,),
                   "checkpoint_offsets": (self._checkpoints(),), "cu_checkpoints": (self.rows + 1,)}
-        for name in (*_SLOTS[:2], "num_accepted_tokens", "accepted_tokens", "has_initial_state"):
+        for name in (*_SLOTS[:2], "num_accepted_tokens", "accepted_tokens", "has_initial_state",
+                     *_CHAIN):
             shapes[name] = (self.rows,)
         optional = {"dt_bias"} | ({"A_log"} if self.convention["gate"] == "bounded" else set())
         for name in gates:
@@ -709,7 +724,7 @@ class _Call:
             self._check("outputs", name, array, is_bf16, shapes[name])
 
     def _check(self, group, name, array, is_bf16, shape):
-        integer = name.startswith("cu_") or name.endswith(
+        integer = name in _CHAIN or name.startswith("cu_") or name.endswith(
             ("_indices", "_tokens", "_offsets", "has_initial_state"))
         if (array.dtype.kind == "i") != integer:
             expected = "int32 or int64" if integer else "a floating-point tensor"

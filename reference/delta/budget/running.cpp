@@ -77,6 +77,10 @@ double deviation_multiple(std::int64_t n) {
                    std::log(2.0 * static_cast<double>(std::max<std::int64_t>(n, 1)) / kFalseAlarm));
 }
 
+double error_transport(const contract::Contract& contract, const TokenBounds& bounds) {
+  return bounds.spectral * token_errors(contract, bounds).largest_alpha;
+}
+
 RunningError::RunningError(const contract::Contract& contract, const Lane<double>& lane,
                            const RecurrentTile<double>& start)
     : contract_(&contract),

@@ -73,6 +73,9 @@ namespace goldenrule::delta {
 inline constexpr double kFalseAlarm = 1e-6;
 [[nodiscard]] double deviation_multiple(std::int64_t n);
 
+/// By how much an error of the state can grow at a token in a kernel of this contract.
+[[nodiscard]] double error_transport(const contract::Contract& contract, const TokenBounds& bounds);
+
 /// sigma and bias of one number.
 struct Spread {
   double sigma = 0.0;

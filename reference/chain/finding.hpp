@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the judge of chains says: where a request leaves its own trajectory, and what was done to
+// its state there. A finding has the coordinates of a server (call, request, slot) beside those of
+// the call (row), the check that it comes from, and where the state is another one that the chain
+// knows, the name of the mistake.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "fixtures/call/convention.hpp"
+#include "reference/verdict/verdict.hpp"
+
+namespace goldenrule::chain {
+
+enum class Check : std::uint8_t {
+  kInput,       ///< the chain contradicts itself, or does not say what is needed
+  kCall,        ///< the verdict on the call alone
+  kContinuity,  ///< a request starts from what its last call left, bit for bit
+  kLedger,      ///< a stored state is the rule applied to the request's own tokens
+  kFrame,       ///< a slot that the call does not name keeps its bits
+  kFreshness,   ///< a new request starts from zero
+};
+
+/// What was done to a state, each found by comparing it with the state that the mistake gives.
+enum class Mistake : std::uint8_t {
+  kNone,            ///< no candidate within its budget
+  kStaleSlot,       ///< a new request starts from what its slot held
+  kWrongColumn,     ///< after a verify: row 0 of it, whatever was accepted
+  kOtherRowsCount,  ///< after a verify: the state after the accepted count of another row
+  kWrongRollback,   ///< after a verify: the state after another number of tokens
+  kOffBoundary,     ///< the state of the same request at another position
+  kReplayedTwice,   ///< the tokens of a call are applied twice
+  kNotWritten,      ///< the state from before the call, or zero
+  kOtherRequest,    ///< the state of another request
+  kNarrowed,        ///< the right state, rounded once more than its pool rounds
+  kOverwritten,     ///< the slot was written by a call that does not own it
+};
+
+}  // namespace goldenrule::chain
+
+namespace goldenrule::call {
+
+template <>
+struct EnumNames<chain::Check> {
+  static constexpr std::string_view kWhat = "check";
+  static constexpr std::array<std::string_view, 6> kNames{"input",  "call",  "continuity",
+                                                          "ledger", "frame", "freshness"};
+};
+template <>
+struct EnumNames<chain::Mistake> {
+  static constexpr std::string_view kWhat = "chain mistake";
+  static constexpr std::array<std::string_view, 11> kNames{"none",
+                                                           "stale_slot",
+                                                           "wrong_column",
+                                                           "counts_of_another_row",
+                                                           "rollback_by_wrong_number",
+                                                           "snapshot_off_boundary",
+                                                           "tokens_applied_twice",
+                                                           "state_not_written",
+                                                           "state_of_another_request",
+                                                           "state_narrowed",
+                                                           "slot_overwritten"};
+};
+
+}  // namespace goldenrule::call
+
+namespace goldenrule::chain {
+
+struct Finding {
+  Check check = Check::kInput;
+  verdict::Verdict verdict = verdict::Verdict::kOutOfBudget;  ///< kError: cannot be judged
+  Mistake mistake = Mistake::kNone;
+  std::int64_t call = 0;      ///< index of the call
+  std::int64_t request = -1;  ///< -1: none
+  std::int64_t slot = -1;     ///< -1: none
+  std::int64_t row = -1;      ///< of the call; -1: none
+  std::int64_t position = 0;  ///< tokens of the request before the call
+  std::string text;           ///< one sentence, with expected and actual
+};
+
+}  // namespace goldenrule::chain

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The judge of chains: hands calls over one by one and is told at each where a request leaves its
+// own trajectory. What is judged (DESIGN of a chain: call.hpp):
+//
+//   call        each call by itself, as `check` does (left out by Options::only_chain)
+//   continuity  a request starts a call from what its last call left, after a verify from the state
+//               after the tokens that were kept: bit for bit, or rounded once more where the pool
+//               is narrower than what it was left in
+//   ledger      every stored state (start, final, after a token, checkpoint) is the rule applied to
+//               the request's own tokens since its start, within a budget that adds up (ledger.hpp)
+//   frame       a slot that a call does not name keeps its bits in it. Between calls a server may
+//   do
+//               what it likes with slots; what it did shows when a request goes on from one.
+//   freshness   a new request starts from zero
+//
+// After a finding the request goes on from the state that is stored, so that each departure is said
+// once. What is not stored is not judged, and Summary says how much that was. Memory depends on the
+// number of live requests and on the pool, not on the number of calls: ledgers and checkpoints
+// beyond Options::most_bytes are forgotten, the longest unused first, and counted.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reference/chain/call.hpp"
+#include "reference/chain/finding.hpp"
+#include "reference/verdict/slice.hpp"
+
+namespace goldenrule::chain {
+
+struct Options {
+  std::optional<contract::Contract> contract{};       ///< absent: what each call implies
+  bool only_chain = false;                            ///< calls are not judged by themselves
+  std::uint64_t most_bytes = std::uint64_t{1} << 30;  ///< of ledgers of requests that rest
+};
+
+struct Summary {
+  verdict::Verdict verdict = verdict::Verdict::kSkipped;
+  std::string reason;  ///< for verdicts that are no pass and not out of budget
+  std::int64_t calls = 0, requests = 0, tokens = 0;
+  std::int64_t states = 0;          ///< that the rows of the calls start from and leave
+  std::int64_t judged = 0;          ///< of these: stored, and the request's history is known
+  std::int64_t vacuous = 0;         ///< judged states whose ledger budget is as large as the state
+  std::int64_t slots_compared = 0;  ///< slots that calls did not name
+  std::int64_t began_before = 0;    ///< requests whose history begins before the chain
+  std::int64_t forgotten = 0;       ///< ledgers that were given up for their memory
+  std::int64_t findings = 0;
+  std::optional<Finding> first;  ///< the first that is out of budget, else the first
+};
+
+class Judge {
+ public:
+  explicit Judge(const verdict::Slice& slice, Options options = {});
+  Judge(Judge&&) noexcept;
+  Judge& operator=(Judge&&) noexcept;
+  ~Judge();
+
+  /// What is wrong with this call and with its place in the chain. Never throws for what a call
+  /// says: what makes no sense is a finding of Check::kInput.
+  [[nodiscard]] std::vector<Finding> add(const Call& call);
+  /// A call that cannot be had, because its file cannot be read for instance.
+  [[nodiscard]] std::vector<Finding> lost(const std::string& reason);
+  [[nodiscard]] Summary finish() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace goldenrule::chain

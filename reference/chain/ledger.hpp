@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ledger of a request: its exact state, recomputed call by call from its own k, v, gate and
+// beta alone, whatever slot a server kept it in, and how far from it the state of an honest server
+// may be by now.
+//
+// The exact state is carried in double precision from call to call. Its own error is carried beside
+// it, per value column: with e the norm of the error and rho the product over the tokens of
+// ||I - beta k k^T|| max alpha (delta/oracle/certificate.hpp),
+//
+//     e <- rho e + ||radius of the call||.
+//
+// How budgets add up along calls. With M the linear map of a call's tokens and s_n, S_n the stored
+// and the exact state after call n,
+//
+//     s_n - S_n = M_n (s_{n-1} - S_{n-1}) + r_n,
+//
+// where r_n is what the contract of the call grants one call (delta/budget) and the rounding to the
+// pool. Its random part is zero-mean with deviations sigma_i, so what matters later is how M moves
+// it. The norm of a column would say too much (sqrt(K) per element, which no bf16 prefill
+// survives); so one server in error is run instead: `noise` starts at 0, is moved by the rule
+// itself (v = 0, the noise as start state: exactly M), and each call adds +- sqrt(sigma_i^2 +
+// h^2/3) to it, h half an ulp of the pool, signs from a counter. The elements of one row of the
+// state (one key channel, V value columns, R runs so that R V >= 64) are taken to have one
+// variance, estimated by their mean square; with q the quantile p/(2n) of chi^2 with R V degrees of
+// freedom, over R V, and lambda of n elements as everywhere,
+//
+//     budget_i = lambda / sqrt(q) rms(row of M noise) + rho bias + grant of this call + half an
+//     ulp.
+//
+// Premises beside those of delta/budget/spread.hpp: roundings of different calls are independent,
+// and those of one call are independent between elements when a later call moves them. Systematic
+// parts add linearly in the norm of the column, bias <- rho bias + ||bias of the call||.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "fixtures/call/operation.hpp"
+#include "fixtures/call/plan.hpp"
+#include "reference/contract/contract.hpp"
+#include "reference/verdict/slice.hpp"
+
+namespace goldenrule::chain {
+
+/// One state [HV,state], as its pool has it, in double precision.
+using Block = std::vector<double>;
+
+struct Ledger {
+  Block state;
+  std::vector<Block> noise;         ///< R runs
+  std::vector<double> error, bias;  ///< [HV,V]: norms of columns
+};
+
+/// Extents and layout of the states of a chain, and what is the same for all of its ledgers.
+struct Layout {
+  explicit Layout(const call::Record& record, const call::Dims& dims);
+
+  std::int64_t HV, K, V;
+  call::Strides at;  ///< of one block
+  int runs;          ///< R
+  double multiple;   ///< lambda / sqrt(q)
+  call::DType pool;  ///< type in which states are stored
+
+  [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(HV * K * V); }
+  [[nodiscard]] std::size_t columns() const { return static_cast<std::size_t>(HV * V); }
+  /// A state that is known exactly.
+  [[nodiscard]] Ledger exact(Block state) const;
+  [[nodiscard]] Ledger zero() const { return exact(Block(size(), 0.0)); }
+};
+
+/// What a stored state must be: |x - golden| <= budget + radius, element by element.
+struct Allowed {
+  Block golden;
+  std::vector<float> budget, radius;
+  bool vacuous = false;  ///< in some head the budget is as large as the state
+};
+
+/// How a stored state compares with it.
+struct Fit {
+  std::int64_t out = 0;    ///< elements beyond their budget
+  bool undecided = false;  ///< passes thanks to the radius alone, or budget or radius is infinite
+  std::size_t worst = 0;
+  double error = 0.0, budget = 0.0;  ///< of the worst
+
+  [[nodiscard]] bool passes() const { return out == 0 && !undecided; }
+};
+[[nodiscard]] Fit fit(const Block& x, const Allowed& allowed);
+
+/// What a state that was stored as the ledger says may be, without further tokens.
+[[nodiscard]] Allowed allowed_now(const Layout& layout, const contract::Contract& contract,
+                                  const Ledger& ledger);
+
+/// The tokens of a call without any state: what a ledger needs of it.
+[[nodiscard]] call::Record tokens_of(const call::Record& record);
+/// The same of one row, with a state wanted after each of `offsets` tokens in prefill.
+[[nodiscard]] call::Record one_row(const call::Record& tokens, std::int64_t row,
+                                   std::span<const std::int64_t> offsets = {});
+
+/// One call, run from the ledgers of its rows.
+class Step {
+ public:
+  /// starts[row]: nullptr where the row has no ledger. `seed` chooses the signs of the noise.
+  Step(const verdict::Slice& slice, const contract::Contract& contract, const Layout& layout,
+       const call::Record& tokens, std::span<const Ledger* const> starts, std::uint64_t seed);
+
+  [[nodiscard]] const call::Plan& plan() const { return plan_; }
+  /// After how many tokens states of `row` are known: ascending, without 0.
+  [[nodiscard]] std::vector<std::int64_t> known(std::int64_t row) const;
+  /// The ledger of `row` after that many of its tokens; 0: as it started.
+  [[nodiscard]] Ledger after(std::int64_t row, std::int64_t tokens) const;
+  /// What a stored state of `row` may be after that many of its tokens.
+  [[nodiscard]] Allowed allowed(std::int64_t row, std::int64_t tokens) const;
+
+ private:
+  struct Place {
+    const verdict::Expected* expected;
+    const char* name;
+    std::size_t first;
+  };
+  [[nodiscard]] Place place(std::int64_t row, std::int64_t tokens) const;
+  [[nodiscard]] std::vector<double> transport(std::int64_t row, std::int64_t tokens) const;
+  /// State and errors after the tokens, with nothing of what this call adds.
+  [[nodiscard]] Ledger carried(const Place& at, std::int64_t row, std::int64_t tokens) const;
+
+  const contract::Contract* contract_;
+  Layout layout_;
+  call::Record record_;
+  call::Plan plan_;
+  std::vector<const Ledger*> starts_;
+  std::uint64_t seed_;
+  verdict::Expectations expected_;
+  std::vector<verdict::Expectations> moved_;  // noise, one per run
+};
+
+}  // namespace goldenrule::chain

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a judge remembers between calls.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "reference/chain/judge.hpp"
+#include "reference/chain/request.hpp"
+
+namespace goldenrule::chain {
+
+struct Memory {
+  Options options;
+  std::optional<Layout> layout;
+  call::Record kind;  ///< op and conventions of the first call; no tensors
+  call::Dims dims;
+  Requests requests;
+  std::set<std::int64_t> seen;                  ///< requests that are counted
+  std::map<std::int64_t, std::int64_t> owners;  ///< of slots
+  /// Slots that a call wrote without a row of their owner: by which call, and whose they were. One
+  /// whom the server had given another slot by then has lost nothing.
+  struct Overwrite {
+    std::int64_t call = 0, owner = -1;
+  };
+  std::map<std::int64_t, Overwrite> overwritten;
+  std::optional<call::Tensor> pool;  ///< as the last call with states left it
+  std::deque<std::pair<std::int64_t, std::int64_t>> anchors;  ///< request, position; oldest first
+  std::map<std::string, contract::Contract> contracts;        ///< in use, by name
+  Summary summary;
+
+  /// Gives up what rests beyond the limit; requests of call `index` stay.
+  void trim(std::int64_t index);
+};
+
+}  // namespace goldenrule::chain

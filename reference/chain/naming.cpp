@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/chain/naming.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace goldenrule::chain {
+namespace {
+
+constexpr std::int64_t kSearched = 512;  // positions of one call
+
+bool matches(const Block& x, const Allowed& candidate) {
+  return !candidate.vacuous && fit(x, candidate).passes();
+}
+
+bool is_zero(const Block& x) {
+  return std::ranges::all_of(x, [](double y) { return y == 0.0; });
+}
+
+std::string tokens_text(std::int64_t count, std::int64_t of, std::int64_t call) {
+  return "it is the state after " + std::to_string(count) + " of the " + std::to_string(of) +
+         " tokens of call " + std::to_string(call);
+}
+
+class Search {
+ public:
+  Search(const verdict::Slice& slice, const Layout& layout, const Requests& requests,
+         const Suspect& suspect)
+      : slice_(slice), layout_(layout), requests_(requests), s_(suspect) {
+    const auto found = requests.find(suspect.request);
+    if (found != requests.end()) own_ = &found->second;
+  }
+
+  Name run() {
+    for (const auto look :
+         {&Search::unwritten, &Search::stale, &Search::own_bits, &Search::own_positions,
+          &Search::planes, &Search::anchors, &Search::twice, &Search::others}) {
+      if (std::optional<Name> name = (this->*look)()) return *std::move(name);
+    }
+    return {};
+  }
+
+ private:
+  std::optional<Name> unwritten() {
+    if (s_.after_call && s_.started != nullptr && *s_.x == *s_.started) {
+      return Name{Mistake::kNotWritten, "it is what the call started from", {}};
+    }
+    if (!s_.fresh && is_zero(*s_.x)) return Name{Mistake::kNotWritten, "it is zero", {}};
+    return std::nullopt;
+  }
+
+  std::optional<Name> stale() {
+    if (!s_.fresh || s_.slot_held == nullptr || *s_.x != *s_.slot_held) return std::nullopt;
+    return Name{Mistake::kStaleSlot,
+                s_.slot_owner < 0
+                    ? std::string("it is what the slot held before")
+                    : "it is what request " + std::to_string(s_.slot_owner) + " left in the slot",
+                {}};
+  }
+
+  [[nodiscard]] Name rolled(std::int64_t count) const {
+    if (!own_->verify) {
+      return {Mistake::kOffBoundary, tokens_text(count, own_->given, own_->call), {}};
+    }
+    return {Mistake::kWrongRollback, tokens_text(count, own_->given, own_->call), count};
+  }
+
+  std::optional<Name> own_bits() {
+    if (own_ == nullptr || s_.after_call) return std::nullopt;
+    for (const auto& [count, stored] : own_->left) {
+      if (own_->kept == count || stored.values != *s_.x) continue;
+      if (count == 0 && !own_->verify) return Name{Mistake::kNotWritten, before_call(), {}};
+      return rolled(count);
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] std::string before_call() const {
+    return "it is the state from before call " + std::to_string(own_->call);
+  }
+
+  // States on the way through the last call: of all positions, as many as can be searched, those
+  // next to the end first.
+  std::optional<Name> own_positions() {
+    if (own_ == nullptr || !own_->before || own_->tokens == nullptr) return std::nullopt;
+    std::vector<std::int64_t> offsets;
+    const std::int64_t first = std::max<std::int64_t>(1, own_->given - kSearched);
+    for (std::int64_t t = first; t <= own_->given; ++t) offsets.push_back(t);
+    if (matches(*s_.x, allowed_now(layout_, *own_->contract, *own_->before))) {
+      if (own_->verify) return rolled(0);
+      return Name{Mistake::kNotWritten, before_call(), {}};
+    }
+    if (own_->given <= 1) return std::nullopt;
+    const call::Record tokens = one_row(*own_->tokens, own_->row, offsets);
+    const Ledger* start = &*own_->before;
+    const Step step(slice_, *own_->contract, layout_, tokens, {&start, 1}, 0);
+    for (const std::int64_t count : step.known(0)) {
+      if (own_->kept == count || !matches(*s_.x, step.allowed(0, count))) continue;
+      return rolled(count);
+    }
+    return std::nullopt;
+  }
+
+  // Of the verify before its last call, to which a server may go back.
+  std::optional<Name> planes() {
+    if (own_ == nullptr || !own_->planes) return std::nullopt;
+    const Way& way = *own_->planes;
+    const call::Record tokens = one_row(*way.tokens, way.row);
+    const Ledger* start = &way.before;
+    const Step step(slice_, *way.contract, layout_, tokens, {&start, 1}, 0);
+    for (const std::int64_t count : step.known(0)) {
+      if (way.base + count == s_.position || !matches(*s_.x, step.allowed(0, count))) continue;
+      return Name{Mistake::kWrongRollback,
+                  "it is the state of this request at position " +
+                      std::to_string(way.base + count) + ", in its last verify",
+                  {}};
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Name> anchors() {
+    if (own_ == nullptr) return std::nullopt;
+    for (const auto& [position, anchor] : own_->anchors) {
+      if (position == s_.position || own_->contract == nullptr) continue;
+      if (!matches(*s_.x, allowed_now(layout_, *own_->contract, anchor.ledger))) continue;
+      return Name{Mistake::kOffBoundary,
+                  "it is the state of this request at position " + std::to_string(position),
+                  {}};
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Name> twice() {
+    if (own_ == nullptr || !own_->now || own_->tokens == nullptr) return std::nullopt;
+    if (own_->verify && own_->kept.value_or(0) == 0) return std::nullopt;
+    const std::int64_t again = own_->kept.value_or(own_->given);
+    const call::Record tokens = one_row(*own_->tokens, own_->row);
+    const Ledger* start = &*own_->now;
+    const Step step(slice_, *own_->contract, layout_, tokens, {&start, 1}, 0);
+    if (!matches(*s_.x, step.allowed(0, again))) return std::nullopt;
+    return Name{
+        Mistake::kReplayedTwice,
+        "the tokens of call " + std::to_string(own_->call) + " are applied to it a second time",
+        {}};
+  }
+
+  std::optional<Name> others() {
+    for (const auto& [id, other] : requests_) {
+      if (id == s_.request) continue;
+      const bool bits = std::ranges::any_of(
+          other.left, [&](const auto& entry) { return entry.second.values == *s_.x; });
+      const bool near = [&] {
+        if (other.contract == nullptr) return false;
+        for (const std::optional<Ledger>* state : {&other.now, &other.before}) {
+          if (*state && !is_zero((*state)->state) &&
+              matches(*s_.x, allowed_now(layout_, *other.contract, **state))) {
+            return true;
+          }
+        }
+        return false;
+      }();
+      if (!bits && !near) continue;
+      if (s_.fresh && id == s_.slot_owner) {
+        return Name{Mistake::kStaleSlot,
+                    "it is what request " + std::to_string(id) + " left in the slot",
+                    {}};
+      }
+      return Name{Mistake::kOtherRequest, "it is the state of request " + std::to_string(id), {}};
+    }
+    return std::nullopt;
+  }
+
+  const verdict::Slice& slice_;
+  const Layout& layout_;
+  const Requests& requests_;
+  const Suspect& s_;
+  const Request* own_ = nullptr;
+};
+
+}  // namespace
+
+Name name_of(const verdict::Slice& slice, const Layout& layout, const Requests& requests,
+             const Suspect& suspect) {
+  return Search(slice, layout, requests, suspect).run();
+}
+
+Mistake name_of(const std::vector<Rolled>& rows, const std::vector<std::int64_t>& counts,
+                bool plain_decode) {
+  const auto count_of = [&](std::int64_t row) {
+    return row >= 0 && row < std::ssize(counts) ? counts[static_cast<std::size_t>(row)] : -1;
+  };
+  const bool first_column = std::ranges::all_of(rows, [](const Rolled& r) { return r.found == 1; });
+  if (plain_decode && first_column) return Mistake::kWrongColumn;
+  // The counts of the verify stand by its rows; read by those of this call, or by a shifted one.
+  const bool by_new_row =
+      std::ranges::all_of(rows, [&](const Rolled& r) { return count_of(r.row) == r.found; });
+  if (by_new_row) return Mistake::kOtherRowsCount;
+  for (std::int64_t shift = 1; shift < std::ssize(counts); ++shift) {
+    const auto size = std::ssize(counts);
+    const bool shifted = rows.size() > 1 && std::ranges::all_of(rows, [&](const Rolled& r) {
+                           return count_of((r.last_row + shift) % size) == r.found;
+                         });
+    if (shifted) return Mistake::kOtherRowsCount;
+  }
+  if (first_column) return Mistake::kWrongColumn;
+  const Rolled* wrong = nullptr;
+  bool one_step = true;  // off by the same number in every row that is wrong
+  bool all_borrowed = true;
+  for (const Rolled& r : rows) {
+    if (r.found == r.kept) continue;
+    if (wrong != nullptr && wrong->found - wrong->kept != r.found - r.kept) one_step = false;
+    wrong = &r;
+    bool borrowed = false;
+    for (std::int64_t row = 0; row < std::ssize(counts); ++row) {
+      borrowed = borrowed || (row != r.last_row && count_of(row) == r.found);
+    }
+    all_borrowed = all_borrowed && borrowed;
+  }
+  return all_borrowed && !one_step ? Mistake::kOtherRowsCount : Mistake::kWrongRollback;
+}
+
+}  // namespace goldenrule::chain

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which mistake a wrong state is: it is compared with the states that the mistakes would give, of
+// this request at other positions, of all other requests, of what the slot held. A candidate is
+// taken where every element is within its budget and that budget is smaller than the state itself;
+// without one there is no name.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "reference/chain/finding.hpp"
+#include "reference/chain/request.hpp"
+
+namespace goldenrule::chain {
+
+struct Suspect {
+  const Block* x = nullptr;          ///< the wrong state
+  std::int64_t request = -1;         ///< to whom it was given
+  std::int64_t position = 0;         ///< that it should have
+  bool fresh = false;                ///< the request is new
+  bool after_call = false;           ///< the state is what its call left, not what it started from
+  const Block* started = nullptr;    ///< after a call: what it had started from
+  const Block* slot_held = nullptr;  ///< before a call: the slot after the last call, if stored
+  std::int64_t slot_owner = -1;      ///< who had it
+};
+
+struct Name {
+  Mistake mistake = Mistake::kNone;
+  std::string text;                       ///< "it is the state after 1 of the 3 tokens ..."
+  std::optional<std::int64_t> rolled_to;  ///< after a verify: how many tokens of it the state has
+};
+
+[[nodiscard]] Name name_of(const verdict::Slice& slice, const Layout& layout,
+                           const Requests& requests, const Suspect& suspect);
+
+/// A row that starts from the state after `found` tokens of its last verify.
+struct Rolled {
+  std::int64_t row = 0;       ///< of this call
+  std::int64_t last_row = 0;  ///< of the verify
+  std::int64_t kept = 0, found = 0;
+};
+/// One name for the rows of a call that follow the same verify, those that are right included.
+[[nodiscard]] Mistake name_of(const std::vector<Rolled>& rows,
+                              const std::vector<std::int64_t>& counts, bool plain_decode);
+
+}  // namespace goldenrule::chain

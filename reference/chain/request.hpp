@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the judge remembers of a request between its calls.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "reference/chain/ledger.hpp"
+
+namespace goldenrule::chain {
+
+/// A state as a call stored it.
+struct Stored {
+  Block values;
+  call::DType dtype = call::DType::kF32;
+};
+
+/// A state that a request had on the way.
+struct Anchor {
+  Ledger ledger;
+  std::optional<Stored> stored;
+};
+
+/// From where and through which tokens a call has taken a request: its state after any of them can
+/// be computed again.
+struct Way {
+  Ledger before;
+  std::int64_t base = 0, row = 0, kept = 0;
+  std::shared_ptr<const call::Record> tokens;
+  const contract::Contract* contract = nullptr;
+};
+
+struct Request {
+  std::int64_t call = 0, row = 0, slot = -1;     ///< where it was last
+  std::int64_t base = 0;                         ///< its position before that call
+  std::int64_t given = 0;                        ///< tokens of that call
+  std::optional<std::int64_t> kept;              ///< of them; absent: the next position says
+  bool verify = false;                           ///< that call was an MTP call
+  std::optional<Ledger> before, now;             ///< absent: unknown
+  std::shared_ptr<const call::Record> tokens;    ///< of that call
+  const contract::Contract* contract = nullptr;  ///< of that call
+  /// Its accepted counts, row by row; -1: not known, or a row of padding.
+  std::shared_ptr<const std::vector<std::int64_t>> counts;
+  std::map<std::int64_t, Stored> left;     ///< what that call stored, by tokens of it
+  std::map<std::int64_t, Anchor> anchors;  ///< by position
+  std::optional<Way> planes;               ///< of its last verify before that call
+
+  /// That of its last call.
+  [[nodiscard]] std::optional<Way> way() const {
+    if (!before || !kept || tokens == nullptr) return std::nullopt;
+    return Way{*before, base, row, *kept, tokens, contract};
+  }
+
+  [[nodiscard]] std::int64_t position() const { return base + kept.value_or(0); }
+  [[nodiscard]] const Stored* left_behind() const {
+    const auto found = kept ? left.find(*kept) : left.end();
+    return found == left.end() ? nullptr : &found->second;
+  }
+};
+
+using Requests = std::map<std::int64_t, Request>;
+
+}  // namespace goldenrule::chain

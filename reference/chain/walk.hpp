@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One call, walked through for the judge: which request each row is and where its ledger stands
+// (entry.cpp), what the row starts from, what it leaves, and what the call does to other slots
+// (walk.cpp).
+#pragma once
+
+#include <span>
+
+#include "fixtures/call/chain_rows.hpp"
+#include "reference/chain/memory.hpp"
+#include "reference/chain/naming.hpp"
+
+namespace goldenrule::chain {
+
+/// One row while its call is walked through.
+struct RowWalk {
+  call::ChainRow id;
+  std::int64_t row = 0;
+  std::int64_t slot = -1;  ///< that it starts from, as the call names it
+  std::int64_t tokens = 0;
+  std::int64_t position = 0;
+  bool fresh = false;              ///< a new request
+  bool taken = false;              ///< its start is taken for right: nothing is known of it
+  std::optional<Ledger> ledger;    ///< of its start; absent: its history is not known
+  std::optional<Stored> expected;  ///< what its last call, or the checkpoint, left
+  std::optional<Stored> start;     ///< as stored
+  bool departed = false;           ///< its start is a finding
+};
+
+class CallWalk {
+ public:
+  CallWalk(const verdict::Slice& slice, Memory& memory, const Call& call,
+           const call::Record& record, const call::Dims& dims, const contract::Contract& contract);
+
+  [[nodiscard]] std::vector<Finding> run();
+
+ private:
+  // entry.cpp
+  void enter(RowWalk& row);
+  void enter_again(RowWalk& row, Request& request);
+  void restore(RowWalk& row);
+  void settle(RowWalk& row, Request& request);
+  // walk.cpp
+  void read_rows();
+  void judge_start(RowWalk& row);
+  void name_departures();
+  void advance();
+  void judge_states(const Step& step, RowWalk& row, Request& request);
+  void judge_frame();
+  void remember_pool();
+
+  Finding& report(Check check, const RowWalk& row, std::string text);
+  [[nodiscard]] std::optional<Stored> block(const char* group, const std::string& name,
+                                            std::int64_t index) const;
+  [[nodiscard]] const call::Tensor* output(const std::string& name) const;
+
+  struct Departure {
+    std::size_t finding, row;
+    Name name;
+  };
+  struct WrongState {
+    std::size_t finding, row;
+    Block x;
+    std::int64_t position;
+  };
+
+  const verdict::Slice& slice_;
+  Memory& memory_;
+  const Call& call_;
+  const call::Record& record_;
+  const call::Dims& dims_;
+  const contract::Contract& contract_;
+  const Layout& layout_;
+  bool stored_;                     ///< the call has its states
+  std::optional<call::Plan> plan_;  ///< where it has
+  std::shared_ptr<const call::Record> tokens_;
+  std::vector<RowWalk> rows_;
+  std::vector<Finding> findings_;
+  std::vector<Departure> departures_;
+  std::vector<WrongState> wrong_;
+};
+
+}  // namespace goldenrule::chain

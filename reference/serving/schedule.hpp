@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a server does, as data and without a number of a tensor: a list of steps, each of which
+// moves states between places and then makes one call of the kernel. A mistake of a server is a
+// change of a step (mistakes.hpp), and the simulator carries out whatever the step says
+// (simulate.hpp).
+//
+// Every row says for which request the server makes it and how many tokens of it came before
+// (`request`, `position`): that is what the server believes. Slots and counts are what the kernel
+// is given. A mistake changes what the kernel is given, or which state lies there, so every call by
+// itself is right, and only the calls together are wrong.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "fixtures/call/record.hpp"
+
+namespace goldenrule::serving {
+
+/// Where a state lies.
+struct Place {
+  enum class Where : std::uint8_t {
+    kNothing,       ///< a state of zeros
+    kSlot,          ///< slot `index` of the pool
+    kIntermediate,  ///< block `index` of intermediate_states of the last verify
+    kCheckpoint,    ///< row `index` of checkpoints of the last prefill call
+    kSnapshot,      ///< kept for `request`: its state after `index` tokens
+    kPlane,  ///< kept for `request`: its state after token `index` of its last verify, from 1
+    kSwap,   ///< kept for `request` while it has no slot
+  };
+  Where where = Where::kNothing;
+  std::int64_t request = -1;
+  std::int64_t index = 0;
+
+  auto operator<=>(const Place&) const = default;
+};
+
+/// Tokens [begin, begin + count) of a request.
+struct Stretch {
+  std::int64_t request = -1;
+  std::int64_t begin = 0, count = 0;
+};
+
+/// One state is copied, between two calls.
+struct Move {
+  Place from, to;
+  std::optional<Stretch> replay = {};       ///< and goes through these tokens on its way
+  std::optional<call::DType> through = {};  ///< and is rounded to this type
+  std::int64_t part = 1;                    ///< only the first 1/part of it is copied
+  std::int64_t heads = 0;                   ///< value head j takes the state of head j + heads
+  std::int64_t singles = 0;  ///< of a plane: decode steps since the verify that left it
+};
+
+/// One row (sequence) of a call.
+struct Row {
+  std::int64_t request = -1;  ///< -1: graph padding
+  std::int64_t position = 0;  ///< tokens of the request before this call
+  std::int64_t count = 0;     ///< tokens in this call
+  std::int64_t accepted = 0;  ///< how many of them belong to the request; the others are rejected
+  std::int64_t restored_from = -1;  ///< whose earlier state it starts from; -1: its own last one
+  std::int64_t slot = -1;           ///< where that lies; -1: padded
+  std::int64_t out = -1;            ///< where its state goes; -1: nowhere
+  bool fresh = false;               ///< it starts from zero, whatever the slot holds
+  bool restarted = false;           ///< fresh, after a preemption
+  bool whole_prompt = false;        ///< the call has the whole prompt of the request
+  std::vector<std::int64_t> columns = {};      ///< scatter: the slot of each token
+  std::int64_t column = 1;                     ///< scatter: the state lies in columns[column - 1]
+  std::vector<std::int64_t> checkpoints = {};  ///< prefill: after how many tokens a state is kept
+};
+
+struct Step {
+  std::vector<Move> moves;  ///< before the call, in this order
+  call::Mode mode = call::Mode::kDecode;
+  std::vector<Row> rows;
+  bool compacted = false;  ///< rows have changed their place in the batch since the step before
+};
+
+}  // namespace goldenrule::serving

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/suites/chain_matrix.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include "fixtures/random/philox.hpp"
+#include "reference/chain/judge.hpp"
+#include "reference/serving/simulate.hpp"
+#include "reference/suites/slices.hpp"
+
+namespace goldenrule::suites {
+namespace {
+
+// Of all that a call holds, but who made it.
+std::uint64_t digest(const call::Record& record) {
+  std::uint64_t sum = 0;
+  for (const call::TensorMap* map : {&record.inputs, &record.outputs}) {
+    for (const auto& [name, tensor] : *map) {
+      const auto bytes = tensor.bytes();
+      const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      sum = 31 * sum + random::fnv1a(name) + random::fnv1a(text);
+    }
+  }
+  return sum;
+}
+
+struct Judged {
+  serving::Simulated simulated;
+  std::vector<std::uint64_t> digests;   // of the calls
+  std::optional<chain::Finding> first;  // that is not about a call by itself
+  int alone = 0;                        // calls that are refused by themselves
+};
+
+Judged judge(const cases::Scenario& scenario) {
+  Judged judged;
+  chain::Judge judge(slice_of(scenario.op));
+  judged.simulated = serving::simulate(scenario, [&](chain::Call&& call) {
+    judged.digests.push_back(digest(call.record));
+    for (chain::Finding& found : judge.add(call)) {
+      if (found.check == chain::Check::kCall) {
+        ++judged.alone;
+      } else if (!judged.first) {
+        judged.first = std::move(found);
+      }
+    }
+    return !judged.first;
+  });
+  return judged;
+}
+
+void add(ChainRow& row, const cases::Scenario& scenario, const Judged& judged) {
+  const std::string line = cases::canonical(scenario);
+  ++row.made;
+  row.alone += judged.alone;
+  if (!judged.first) {
+    row.unseen.push_back(line);
+    return;
+  }
+  ++row.seen;
+  const chain::Finding& found = *judged.first;
+  const bool right = found.mistake == row.mistake->named || found.mistake == row.mistake->also;
+  if (right && found.call >= judged.simulated.first) {
+    ++row.named;
+  } else {
+    row.unnamed.push_back(line + ": " + std::string(call::name_of(found.check)) + ", " +
+                          std::string(call::name_of(found.mistake)) + ": " + found.text);
+  }
+}
+
+}  // namespace
+
+bool ChainMatrix::holds() const {
+  return false_alarms.empty() && std::ranges::all_of(rows, [](const ChainRow& row) {
+           return row.made > 0 && row.seen == row.made && row.named == row.made && row.alone == 0;
+         });
+}
+
+ChainMatrix chain_matrix(const ChainMatrixOptions& options) {
+  ChainMatrix matrix;
+  for (const serving::ServerMistake& mistake : serving::server_mistakes()) {
+    const auto& asked = options.mistakes;
+    if (asked.empty() || std::ranges::find(asked, mistake.name) != asked.end()) {
+      matrix.rows.push_back({.mistake = &mistake, .unseen = {}, .unnamed = {}});
+    }
+  }
+  for (const std::string& name : options.mistakes) {
+    static_cast<void>(serving::find_server_mistake(name));  // refuses what there is not
+  }
+  const std::size_t chains = options.scenarios.size() * (matrix.rows.size() + 1);
+  std::size_t number = 0;
+  const auto judged = [&](const cases::Scenario& scenario) {
+    if (options.begin_chain) options.begin_chain(number, chains, cases::canonical(scenario));
+    ++number;
+    return judge(scenario);
+  };
+  for (const cases::Scenario& honest : options.scenarios) {
+    const Judged right = judged(honest);
+    ++matrix.chains;
+    matrix.calls += right.simulated.calls;
+    if (right.first || right.alone > 0) {
+      matrix.false_alarms.push_back(
+          {cases::canonical(honest), right.first.value_or(chain::Finding{})});
+    }
+    for (ChainRow& row : matrix.rows) {
+      cases::Scenario wrong = honest;
+      wrong.mistake = row.mistake->name;
+      if (serving::occasions(wrong) == 0) continue;
+      const Judged made = judged(wrong);
+      if (made.first || made.digests != right.digests) add(row, wrong, made);
+    }
+  }
+  return matrix;
+}
+
+}  // namespace goldenrule::suites

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A server of a few requests for the tests of chains: it draws tokens, runs an honest kernel of the
+// contract that each call implies (emulated, with its roundings) on its pool, and hands over calls.
+// A test makes the server err by changing its pool between two calls.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "reference/chain/judge.hpp"
+
+namespace goldenrule::testing {
+
+struct ServedRow {
+  std::int64_t request = 0, slot = 0;
+  std::int64_t tokens = 1;          ///< prefill
+  std::int64_t accepted = 0;        ///< verify
+  bool fresh = false;               ///< starts from zero, at position 0
+  std::int64_t restored_from = -1;  ///< the position must be set
+};
+
+struct ServerOptions {
+  call::Op op = call::Op::kGatedDeltaRule;
+  call::DType pool = call::DType::kF32;
+  std::uint64_t seed = 1;
+  double slowest_decay = -0.01;
+};
+
+class Server {
+ public:
+  static constexpr std::int64_t kSlots = 6, kH = 1, kHV = 2, kK = 16, kV = 16, kDrafts = 4;
+
+  explicit Server(const ServerOptions& options);
+
+  /// Serves one call; prefill keeps a checkpoint every 8 tokens.
+  chain::Call serve(call::Mode mode, const std::vector<ServedRow>& rows);
+
+  /// The state in `slot` of the pool, and its replacement.
+  [[nodiscard]] std::vector<double> state(std::int64_t slot) const;
+  void put(std::int64_t slot, const std::vector<double>& state);
+  /// Block `at` of an output of the last call.
+  [[nodiscard]] std::vector<double> left(const std::string& output, std::int64_t at) const;
+
+  std::map<std::int64_t, std::int64_t> positions;  ///< of requests
+  std::int64_t index = 0;                          ///< of the next call
+
+ private:
+  call::Tensor draw(const std::string& name, call::Shape shape, double low, double high);
+
+  ServerOptions options_;
+  call::Tensor pool_;
+  call::TensorMap last_;
+};
+
+/// All findings of a chain, and its summary.
+struct Judged {
+  std::vector<chain::Finding> findings;
+  chain::Summary summary;
+};
+[[nodiscard]] Judged judge(const std::vector<chain::Call>& calls, chain::Options options = {});
+
+/// The pool and the states of a call are not stored.
+[[nodiscard]] chain::Call without_states(chain::Call call);
+
+}  // namespace goldenrule::testing

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Chains of an honest server: nothing is found, and every stored state is judged.
+#include <doctest/doctest.h>
+
+#include "tests/chain/server.hpp"
+
+namespace {
+
+using namespace goldenrule;
+using call::Mode;
+using testing::Server;
+
+// Prefill in chunks, decode, verify with 0 to T accepted, a pad row, a slot that is used again,
+// preemption with a second prefill into another slot, a prefix that a new request takes over.
+std::vector<chain::Call> conversation(Server& server) {
+  std::vector<chain::Call> calls;
+  const auto serve = [&](Mode mode, const std::vector<testing::ServedRow>& rows) {
+    calls.push_back(server.serve(mode, rows));
+  };
+  serve(Mode::kPrefill, {{.request = 10, .slot = 1, .tokens = 20, .fresh = true},
+                         {.request = 11, .slot = 4, .tokens = 9, .fresh = true}});
+  const std::vector<double> prefix = server.left("checkpoints", 1);  // request 10, 16 tokens
+  serve(Mode::kPrefill, {{.request = 11, .slot = 4, .tokens = 7},
+                         {.request = 12, .slot = 0, .tokens = 3, .fresh = true}});
+  serve(Mode::kDecode, {{.request = 11, .slot = 4},
+                        {.request = -1, .slot = -1},
+                        {.request = 10, .slot = 1},
+                        {.request = 12, .slot = 0}});
+  for (const std::int64_t accepted : {2, 0, 4, 1, 3}) {
+    serve(Mode::kMtp, {{.request = 10, .slot = 1, .accepted = accepted},
+                       {.request = -1, .slot = -1},
+                       {.request = 12, .slot = 0, .accepted = 4 - accepted}});
+  }
+  serve(Mode::kDecode, {{.request = 12, .slot = 0}, {.request = 10, .slot = 1}});
+  server.put(3, prefix);
+  server.positions[14] = 16;
+  serve(Mode::kPrefill, {{.request = 14, .slot = 3, .tokens = 4, .restored_from = 10}});
+  serve(Mode::kPrefill, {{.request = 13, .slot = 1, .tokens = 5, .fresh = true},
+                         {.request = 10, .slot = 2, .tokens = 26, .fresh = true}});
+  serve(Mode::kDecode,
+        {{.request = 14, .slot = 3}, {.request = 13, .slot = 1}, {.request = 10, .slot = 2}});
+  return calls;
+}
+
+TEST_CASE("honest chains have no finding, of every operation and pool") {
+  for (const call::Op op : {call::Op::kGatedDeltaRule, call::Op::kKda}) {
+    for (const call::DType pool : {call::DType::kF32, call::DType::kBF16}) {
+      for (const std::uint64_t seed : {1U, 2U}) {
+        CAPTURE(call::name_of(op));
+        CAPTURE(call::info(pool).name);
+        CAPTURE(seed);
+        Server server({.op = op, .pool = pool, .seed = seed});
+        const testing::Judged judged = testing::judge(conversation(server));
+        for (const chain::Finding& finding : judged.findings) MESSAGE(finding.text);
+        CHECK(judged.findings.empty());
+        CHECK(judged.summary.verdict == verdict::Verdict::kWithinBudget);
+        CHECK(judged.summary.judged == judged.summary.states);
+        CHECK(judged.summary.requests == 5);
+        CHECK(judged.summary.slots_compared > 0);
+        CHECK(judged.summary.forgotten == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("a long chain keeps its budget and says something") {
+  Server server({.pool = call::DType::kBF16, .seed = 3});
+  std::vector<chain::Call> calls;
+  calls.push_back(
+      server.serve(Mode::kPrefill, {{.request = 1, .slot = 2, .tokens = 8, .fresh = true}}));
+  for (int i = 0; i < 200; ++i) {
+    calls.push_back(server.serve(Mode::kDecode, {{.request = 1, .slot = 2}}));
+    // Only each 50th has its states: the ledger alone leads from one to the next.
+    if (i % 50 != 49) calls.back() = testing::without_states(std::move(calls.back()));
+  }
+  const testing::Judged judged = testing::judge(calls, {.only_chain = true});
+  for (const chain::Finding& finding : judged.findings) MESSAGE(finding.text);
+  CHECK(judged.findings.empty());
+  CHECK(judged.summary.vacuous == 0);
+  CHECK(judged.summary.states == 2 * 201);
+  CHECK(judged.summary.judged == 2 * 5);
+  CHECK(judged.summary.verdict == verdict::Verdict::kWithinBudget);
+}
+
+TEST_CASE("without any stored state nothing is judged, and nothing passes") {
+  Server server({});
+  std::vector<chain::Call> calls;
+  calls.push_back(testing::without_states(
+      server.serve(Mode::kPrefill, {{.request = 1, .slot = 2, .tokens = 8, .fresh = true}})));
+  const testing::Judged judged = testing::judge(calls);
+  CHECK(judged.summary.verdict == verdict::Verdict::kSkipped);
+  CHECK(judged.summary.judged == 0);
+  CHECK(testing::judge({}).summary.verdict == verdict::Verdict::kSkipped);
+}
+
+TEST_CASE("requests that began before the chain are judged from their first stored state") {
+  Server server({.seed = 4});
+  server.positions[7] = 100;
+  std::vector<chain::Call> calls;
+  for (int i = 0; i < 3; ++i) {
+    calls.push_back(server.serve(Mode::kDecode, {{.request = 7, .slot = 2}}));
+  }
+  const testing::Judged judged = testing::judge(calls);
+  CHECK(judged.findings.empty());
+  CHECK(judged.summary.began_before == 1);
+  CHECK(judged.summary.judged == 5);  // all but the start state that is taken for right
+}
+
+}  // namespace

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Chains that contradict themselves: each is said with call, request and slot, nothing of it is a
+// pass, and what can still be judged is judged.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "tests/chain/server.hpp"
+
+namespace {
+
+using namespace goldenrule;
+using call::Mode;
+using chain::Check;
+using testing::Server;
+
+std::vector<chain::Call> good_chain(std::uint64_t seed) {
+  Server server({.seed = seed});
+  std::vector<chain::Call> calls;
+  calls.push_back(
+      server.serve(Mode::kPrefill, {{.request = 1, .slot = 3, .tokens = 9, .fresh = true},
+                                    {.request = 2, .slot = 0, .tokens = 5, .fresh = true}}));
+  for (int i = 0; i < 4; ++i) {
+    calls.push_back(server.serve(Mode::kMtp, {{.request = 1, .slot = 3, .accepted = 2},
+                                              {.request = 2, .slot = 0, .accepted = i}}));
+  }
+  return calls;
+}
+
+void expect_input(const testing::Judged& judged, std::int64_t call, const std::string& words) {
+  REQUIRE(!judged.findings.empty());
+  const chain::Finding& finding = judged.findings[0];
+  CAPTURE(finding.text);
+  CHECK(finding.check == Check::kInput);
+  CHECK(finding.verdict == verdict::Verdict::kError);
+  CHECK(finding.call == call);
+  CHECK(finding.text.find(words) != std::string::npos);
+  CHECK(judged.summary.verdict == verdict::Verdict::kError);
+}
+
+TEST_CASE("a gap is said, and requests whose tokens are lost with it") {
+  std::vector<chain::Call> calls = good_chain(1);
+  calls.erase(calls.begin() + 2);
+  const testing::Judged judged = testing::judge(calls);
+  expect_input(judged, 3, "a gap: expected call 2");
+  REQUIRE(judged.findings.size() == 3);  // both requests went on in the call that is missing
+  CHECK(judged.findings[1].request == 1);
+  CHECK(judged.findings[1].slot == 3);
+  CHECK(judged.findings[1].text.find("position 11 after call 1") != std::string::npos);
+  CHECK(judged.findings[2].request == 2);
+  CHECK(judged.summary.judged > 4);
+}
+
+TEST_CASE("calls out of order and of another chain are left out") {
+  std::vector<chain::Call> calls = good_chain(2);
+  calls.push_back(calls[1]);
+  expect_input(testing::judge(calls), 1, "out of order: expected call 5");
+  calls.back() = calls[4];
+  calls.back().index = 5;
+  calls.back().chain = "another";
+  expect_input(testing::judge(calls), 5, "expected a call of chain 'test'");
+}
+
+TEST_CASE("positions that disagree with what was seen") {
+  std::vector<chain::Call> calls = good_chain(3);
+  calls[2].record.inputs.at("positions").set(0, 12.0);
+  const testing::Judged judged = testing::judge(calls);
+  expect_input(judged, 2, "the request is at position 11 after call 1, and this call says 12");
+  CHECK(judged.findings[0].request == 1);
+}
+
+TEST_CASE("requests that share a slot at once") {
+  std::vector<chain::Call> calls = good_chain(4);
+  calls[2].record.inputs.at("state_indices").set(1, 3.0);
+  const testing::Judged judged = testing::judge(calls);
+  expect_input(judged, 2, "requests 1 and 2 share the slot");
+  CHECK(judged.findings[0].slot == 3);
+}
+
+TEST_CASE("accepted counts that are missing are read off the next position, or said") {
+  std::vector<chain::Call> calls = good_chain(5);
+  for (chain::Call& call : calls) {
+    if (call.record.mode != Mode::kMtp) continue;
+    call.record.inputs.erase("accepted_counts");
+    call.record.inputs.erase("accepted_tokens");
+    call.record.outputs.erase("final_state");
+    call.record.convention.disable_state_update = 1;
+  }
+  CHECK(testing::judge(calls).findings.empty());
+  for (chain::Call& call : calls) call.record.inputs.erase("positions");
+  expect_input(testing::judge(calls), 2, "nothing says how many tokens of call 1 were kept");
+}
+
+TEST_CASE("mixed shapes, ids of two rows and calls without ids") {
+  std::vector<chain::Call> calls = good_chain(6);
+  std::vector<chain::Call> changed = calls;
+  changed[2].record.convention.state_layout = call::StateLayout::kKV;
+  expect_input(testing::judge(changed), 2, "state_layout");
+  changed = calls;
+  changed[2].record.inputs.at("request_ids").set(1, 1.0);
+  expect_input(testing::judge(changed), 2, "one row for each request");
+  changed = calls;
+  for (const char* name : {"request_ids", "positions", "restored_from", "accepted_counts"}) {
+    changed[2].record.inputs.erase(name);
+  }
+  expect_input(testing::judge(changed), 2, "/inputs/request_ids");
+}
+
+TEST_CASE("what rests beyond the limit of memory is forgotten and counted") {
+  std::vector<chain::Call> calls = good_chain(7);
+  const testing::Judged judged = testing::judge(calls, {.most_bytes = 1});
+  CHECK(judged.findings.empty());
+  CHECK(judged.summary.forgotten > 0);
+}
+
+}  // namespace

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tests/public_bugs.md: its names are those of the tables, its counts are those of its rows."""
+
+import json
+import re
+
+from support import REPOSITORY, CommandLineTest, main
+
+PAGE = REPOSITORY / "tests/public_bugs.md"
+TABLES = REPOSITORY / "tests/README.md"
+RELATIONS = "reference/relations"
+
+
+class PublicBugsTest(CommandLineTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        one, several = PAGE.read_text().split("## Only several calls show it")
+        cls.one, cls.several = cls.rows(one), cls.rows(several)
+
+    @staticmethod
+    def rows(text):
+        lines = [line for line in text.splitlines() if line.startswith("| ")]
+        return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
+
+    def names(self, table):
+        return {row["name"]: row for row in json.loads(
+            self.assert_run(0, "list", table, "--json").out)}
+
+    def test_every_bug_has_all_columns_and_stands_once(self):
+        self.assertEqual((len(self.one), len(self.several)), (44, 26))
+        bugs = [row[0] for row in self.one + self.several]
+        self.assertEqual(len(set(bugs)), 70)
+        for row in self.one + self.several:
+            self.assertEqual(len(row), 6, row)
+            self.assertTrue(all(row), row)
+
+    def test_names_are_those_of_the_tables(self):
+        kernels, servers = self.names("mistakes"), self.names("server_mistakes")
+        relations = "".join(
+            path.read_text() for path in sorted((REPOSITORY / RELATIONS).glob("*.cpp")))
+        named_servers = set()
+        for row in self.one + self.several:
+            found = re.findall(r"`(\w+)`", row[4])
+            self.assertTrue(found or row[4].startswith("none: "), row)
+            for name in found:
+                if row[5].startswith("`check`"):
+                    self.assertIn(name, kernels)
+                elif row[5] == "`chain`":
+                    self.assertIn(name, servers)
+                    self.assertEqual(row[0].removesuffix(" (1)"), servers[name]["reported"])
+                    named_servers.add(name)
+                else:
+                    self.assertIn(f'Relation{{"{name}"', relations)
+        self.assertEqual(named_servers, set(servers))
+
+    def test_the_kill_table_has_every_mistake_of_a_server_and_all_are_seen(self):
+        rows = {row[0].strip("`"): row for row in self.rows(
+            TABLES.read_text().split("| Mistake | The server")[1].split("\n\n")[0])}
+        self.assertEqual(set(rows), set(self.names("server_mistakes")))
+        for row in rows.values():
+            self.assertEqual(row[2], row[3], row)  # chains, seen
+            self.assertIn(row[4], (row[2], "-"), row)
+            self.assertEqual(row[6], "0", row)
+
+    def test_numbers_are_those_of_the_rows(self):
+        text = " ".join(PAGE.read_text().split("## In numbers")[1].split())
+        named = sum(not row[4].startswith("none") for row in self.one)
+        chains = sum(row[5] == "`chain`" for row in self.several)
+        races = sum(row[4] == "none: a race" for row in self.several)
+        outside = sum(row[5].startswith("not") for row in self.several)
+        words = {3: "three", 4: "four"}
+        self.assertIn(f"Of 70 bugs {len(self.one)} are seen in one call and {named} of these", text)
+        self.assertIn(f"Of the {len(self.several)} others {chains} are mistakes", text)
+        self.assertIn(f"{words[races]} are races", text)
+        self.assertIn(f"{words[outside]} lie outside", text)
+
+
+if __name__ == "__main__":
+    main()

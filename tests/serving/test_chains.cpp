@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Simulated chains and the judge of chains: an honest server passes, and every mistake of a server
+// is seen, has its name, and shows in no call by itself.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "reference/serving/mistakes.hpp"
+#include "reference/serving/simulate.hpp"
+#include "reference/suites/chain_matrix.hpp"
+
+using namespace goldenrule;
+
+namespace {
+
+std::vector<call::Record> records_of(const cases::Scenario& scenario) {
+  std::vector<call::Record> records;
+  serving::simulate(scenario, [&](chain::Call&& call) {
+    CHECK(call.index == std::ssize(records));
+    records.push_back(std::move(call.record));
+    return true;
+  });
+  return records;
+}
+
+bool same_bits(const call::TensorMap& a, const call::TensorMap& b) {
+  if (a.size() != b.size()) return false;
+  for (const auto& [name, tensor] : a) {
+    const auto other = b.find(name);
+    if (other == b.end() || !std::ranges::equal(tensor.bytes(), other->second.bytes()))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("a line gives the same chain twice, and a chain can be left early") {
+  const cases::Scenario scenario = cases::load_scenarios("chains_smoke").scenarios.front();
+  const std::vector<call::Record> once = records_of(scenario);
+  const std::vector<call::Record> again = records_of(scenario);
+  REQUIRE(once.size() == again.size());
+  for (std::size_t i = 0; i < once.size(); ++i) {
+    CHECK(same_bits(once[i].inputs, again[i].inputs));
+    CHECK(same_bits(once[i].outputs, again[i].outputs));
+  }
+  int calls = 0;
+  serving::simulate(scenario, [&](chain::Call&&) { return ++calls < 3; });
+  CHECK(calls == 3);
+}
+
+TEST_CASE("every mistake of a server is seen and named, and no honest server is refused") {
+  const suites::ChainMatrix matrix = suites::chain_matrix(
+      {.scenarios = cases::load_scenarios("chains_smoke").scenarios, .mistakes = {}});
+  for (const suites::ChainAlarm& alarm : matrix.false_alarms) {
+    FAIL_CHECK(alarm.line << ": call " << alarm.finding.call << ": " << alarm.finding.text);
+  }
+  CHECK(matrix.rows.size() == serving::server_mistakes().size());
+  for (const suites::ChainRow& row : matrix.rows) {
+    CAPTURE(row.mistake->name);
+    CHECK(row.made > 0);
+    CHECK(row.alone == 0);
+    for (const std::string& line : row.unseen) FAIL_CHECK("not seen: " << line);
+    for (const std::string& line : row.unnamed) FAIL_CHECK("not named: " << line);
+  }
+  CHECK(matrix.holds());
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scenario lines: what they mean, what they refuse.
+#include <doctest/doctest.h>
+
+#include <set>
+#include <string>
+
+#include "fixtures/call/error.hpp"
+#include "fixtures/cases/scenario.hpp"
+#include "reference/serving/mistakes.hpp"
+#include "reference/serving/simulate.hpp"
+
+using namespace goldenrule;
+using cases::parse_scenario;
+
+TEST_CASE("a scenario line has one form, and the suites are of such lines") {
+  const std::string line =
+      "op=kda requests=6 calls=40 H=1 HV=2 K=16 V=8 state=bf16 T=3 verify=scatter preempt=zero "
+      "seed=7 mistake=slot_not_reset";
+  CHECK(cases::canonical(parse_scenario(line)) == line);
+  CHECK(cases::canonical(parse_scenario("seed=7 V=8 K=16 HV=2 H=1 io=bf16 block=16 calls=1 "
+                                        "requests=1 op=gdn")) ==
+        "op=gdn requests=1 calls=1 H=1 HV=2 K=16 V=8 seed=7");
+  std::set<std::string> names;
+  for (const std::string& name : cases::list_scenario_suites()) {
+    const cases::ScenarioSuite suite = cases::load_scenarios(name);
+    CHECK_FALSE(suite.description.empty());
+    for (const cases::Scenario& s : suite.scenarios) {
+      CHECK(cases::canonical(parse_scenario(cases::canonical(s))) == cases::canonical(s));
+      CHECK(s.mistake.empty());
+      names.insert(serving::chain_name(s));
+    }
+  }
+  CHECK(names.size() == 5 + 36 + 8 + 2 + 2);
+}
+
+TEST_CASE("a scenario that cannot be is refused") {
+  const std::string good = "op=gdn requests=2 calls=4 H=1 HV=2 K=16 V=8 ";
+  CHECK_NOTHROW(static_cast<void>(parse_scenario(good)));
+  for (const char* more :
+       {"requests=2", "mode=decode", "T=0", "T=65", "rollback=1", "T=3 rollback=1 verify=replay",
+        "block=0 share=1", "block=0 preempt=snapshot", "pad_slot=0", "disable_state_update=1",
+        "family=nonsense", "prompt=0", "output=-1", "verify=maybe", "graph=0", "transfer=2",
+        "pool=-1"}) {
+    CAPTURE(more);
+    CHECK_THROWS_AS(static_cast<void>(parse_scenario(good + more)), Error);
+  }
+  CHECK_THROWS_AS(static_cast<void>(parse_scenario("op=gdn requests=2 calls=4 H=1 HV=2 K=16")),
+                  Error);
+  CHECK_THROWS_AS(static_cast<void>(parse_scenario("op=gdn requests=2 calls=4 H=2 HV=3 K=16 V=8")),
+                  Error);
+  CHECK_THROWS_AS(static_cast<void>(cases::load_scenarios("smoke")), Error);
+  CHECK_THROWS_AS(static_cast<void>(serving::find_server_mistake("nonsense")), Error);
+}
