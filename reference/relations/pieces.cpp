@@ -212,7 +212,7 @@ void in_pieces(Trial& trial) {
 
 template <Mode mode>
 bool is_other_mode(const Record& r, const contract::Contract&) {
-  return r.mode != mode && call::validate(r).tokens > 0;
+  return r.mode != mode && !call::has_tree(r) && call::validate(r).tokens > 0;
 }
 
 constexpr std::array kTable{

@@ -133,7 +133,7 @@ void add_mutate(CLI::App& app, Options& all) {
   CLI::App* sub =
       app.add_subcommand("mutate", "Commit known mistakes: which of them do the suites see?");
   sub->add_option("--suite", mutate.matrix.suites, "suites or case lines")
-      ->default_val(std::vector<std::string>{"boundary", "stress"});
+      ->default_val(std::vector<std::string>{"boundary", "stress", "drafts"});
   sub->add_option("--contract", mutate.contract, "as in check (default: by mode and state type)");
   sub->add_option("--mutant", mutate.matrix.mutants, "only these mistakes");
   sub->add_option("--kills", mutate.matrix.kills, "cases that must see a mistake")
