@@ -65,7 +65,7 @@ call::Record with_tokens(const call::Record& record, const std::vector<std::int6
 }
 
 std::int64_t longest_sequence(const call::Record& record) {
-  if (!is_prefill(record)) return call::validate(record).T;
+  if (!call::is_packed(record)) return call::validate(record).T;
   const std::vector<std::int64_t> bounds = record.inputs.at("cu_seqlens").to_integers();
   std::int64_t longest = 0;
   for (std::size_t n = 1; n < bounds.size(); ++n) {

@@ -52,15 +52,17 @@ void change_outputs(
   }
   const call::Tensor* initial = record.find_input("initial_state");
   const bool in_place = call::has_pool(record) && initial != nullptr;
+  const call::Tensor* buffer = record.find_input("initial_intermediate_states");
   for (const auto target :
        {call::Target::kFinalState, call::Target::kIntermediateStates, call::Target::kCheckpoints}) {
     const bool final = target == call::Target::kFinalState;
+    const bool kept = target == call::Target::kIntermediateStates;
     const auto state = outputs.find(std::string(call::name_of(target)));
     if (state == outputs.end()) continue;
     const call::Tensor before = state->second;
     const call::Strides at = call::output_strides(record, d, call::name_of(target));
     const auto writer = writers(plan, target, at.row == 0 ? 0 : before.size() / at.row);
-    OutputPlace p{.is_state = true};
+    OutputPlace p{.is_state = true, .target = target};
     for (p.block = 0; p.block < std::ssize(writer); ++p.block) {
       p.sequence = writer[static_cast<std::size_t>(p.block)].sequence;
       p.after = writer[static_cast<std::size_t>(p.block)].after;
@@ -70,7 +72,8 @@ void change_outputs(
           p.key = i / at.key % d.K;
           p.value = i / at.value % d.V;
           p.index = p.block * at.row + p.head * at.head + i;
-          p.unwritten = final && in_place ? (*initial)[p.index] : kUnwritten;
+          const call::Tensor* before_call = final && in_place ? initial : kept ? buffer : nullptr;
+          p.unwritten = before_call != nullptr ? (*before_call)[p.index] : kUnwritten;
           state->second.set(p.index, f(before, p, before[p.index]));
         }
       }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -20,9 +21,10 @@ inline constexpr double kUnwritten = std::numeric_limits<double>::quiet_NaN();
 
 /// One element of one output tensor.
 struct OutputPlace {
-  bool is_state = false;      ///< of a tensor of states, else of o
-  std::int64_t sequence = 0;  ///< that wrote it; -1: a slot that nobody writes
-  std::int64_t block = 0;     ///< o: flattened token; else the [HV,state] block of the tensor
+  bool is_state = false;                    ///< of a tensor of states, else of o
+  std::optional<call::Target> target = {};  ///< states only: which tensor
+  std::int64_t sequence = 0;                ///< that wrote it; -1: a slot that nobody writes
+  std::int64_t block = 0;  ///< o: flattened token; else the [HV,state] block of the tensor
   std::int64_t head = 0;
   std::int64_t key = 0;  ///< states only
   std::int64_t value = 0;

@@ -197,7 +197,7 @@ std::optional<CaptureMistake> unread(const Unread& found, const contract::Contra
 // The slot with which each row of o is right; -1 for none.
 Slots slots_of_rows(const Record& record, const contract::Contract& contract, const call::Dims& d) {
   const call::Tensor& o = record.outputs.at("o");
-  const std::int64_t row = d.T * d.HV * d.V;
+  const call::Plan plan = call::make_plan(record, false);
   Slots found(static_cast<std::size_t>(d.rows), -1);
   for (std::int64_t shift = 0; shift < d.slots; ++shift) {
     Slots tried(static_cast<std::size_t>(d.rows));
@@ -211,8 +211,10 @@ Slots slots_of_rows(const Record& record, const contract::Contract& contract, co
     const std::vector<Failures> all = failures_of(changed, contract);
     if (all.empty()) return found;
     for (std::int64_t b = 0; b < d.rows; ++b) {
-      const auto first = all.front().failing.begin() + b * row;
-      const bool right = std::none_of(first, first + row, [](auto fails) { return fails != 0; });
+      const call::Sequence& row = plan.sequences[static_cast<std::size_t>(b)];
+      const auto first = all.front().failing.begin() + row.first_token * d.HV * d.V;
+      const bool right = std::none_of(first, first + row.token_count * d.HV * d.V,
+                                      [](auto fails) { return fails != 0; });
       std::int64_t& slot = found[static_cast<std::size_t>(b)];
       if (right && slot < 0) slot = tried[static_cast<std::size_t>(b)];
     }
@@ -226,6 +228,7 @@ std::optional<CaptureMistake> forgotten_slots(const Record& record,
   constexpr std::int64_t kSteps = std::int64_t{1} << 26;
   if (record.mode == call::Mode::kPrefill || record.find_input("state_indices") != nullptr ||
       record.find_input("ssm_state_indices") != nullptr ||
+      record.find_input("checkpoint_state_indices") != nullptr ||
       record.convention.pad_slot >= 0) {  // slot 0 may be the pad slot
     return std::nullopt;
   }

@@ -19,8 +19,10 @@ Grid::Grid(const call::Record& record, const call::Dims& dims, const std::string
   value_stride = strides.value;
   slots = axes.front() == call::Axis::kSlot;
   checkpoints = axes.front() == call::Axis::kCheckpoint;
-  if (slots || checkpoints || axes.front() == call::Axis::kSequence) {
-    const std::int64_t count = call::extent_of(dims, axes.front());
+  buffer = axes.front() == call::Axis::kKeptRow;
+  if (slots || checkpoints || buffer || axes.front() == call::Axis::kSequence) {
+    const std::int64_t steps = buffer ? dims.kept_steps : 1;
+    const std::int64_t count = call::extent_of(dims, axes.front()) * steps;
     for (std::int64_t r = 0; r < count; ++r) rows.push_back({r, -1});
   } else if (axes.front() == call::Axis::kPackedToken) {
     const std::vector<std::int64_t> bounds = record.inputs.at("cu_seqlens").to_integers();

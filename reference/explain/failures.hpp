@@ -29,8 +29,9 @@ struct Grid {
   std::int64_t key_stride = 0, value_stride = 0;
   bool slots = false;        ///< rows are slots of a pool, not sequences
   bool checkpoints = false;  ///< rows are checkpoints, not sequences
+  bool buffer = false;       ///< rows are places of a buffer of intermediate states
 
-  [[nodiscard]] bool by_sequence() const { return !slots && !checkpoints; }
+  [[nodiscard]] bool by_sequence() const { return !slots && !checkpoints && !buffer; }
   [[nodiscard]] std::int64_t head_stride() const { return keys * values; }
   [[nodiscard]] std::int64_t row_stride() const { return heads * keys * values; }
   [[nodiscard]] std::int64_t row_of(std::int64_t i) const { return i / row_stride(); }

@@ -90,6 +90,7 @@ class Lane {
 }  // namespace
 
 void mark_overflows(const Capture& capture, Prediction& prediction) {
+  if (call::has_tree(capture.call)) return;  // what follows a token is not what stands behind it
   const call::Plan plan = call::make_plan(capture.call, true);
   const std::int64_t chunk = capture.contract->tokens_together();
   for (const call::Sequence& sequence : plan.sequences) {

@@ -120,6 +120,7 @@ class TensorPattern {
   [[nodiscard]] std::string sequence_words() const {
     if (grid_.slots) return axis_words({"slot", "slots", "p"}, rows_);
     if (grid_.checkpoints) return axis_words({"checkpoint", "checkpoints", "r"}, rows_);
+    if (grid_.buffer) return axis_words({"place", "places", "i"}, rows_);
     std::vector<TokenMask> masks = token_masks();
     std::int64_t first = std::ssize(rows_);
     for (const TokenMask& mask : masks) {

@@ -106,9 +106,11 @@ std::vector<Line> lines_of(const Capture& capture, const std::string& output) {
         lines.push_back({"slot", a, all});
         break;
       case call::Axis::kToken:
+      case call::Axis::kKeptStep:
         lines.push_back({"token", a, all});
         break;
       case call::Axis::kRow:
+      case call::Axis::kKeptRow:
         lines.push_back({"row", a, all});
         break;
       case call::Axis::kSequence:
@@ -125,6 +127,7 @@ std::vector<Line> lines_of(const Capture& capture, const std::string& output) {
         break;
       case call::Axis::kQkHead:
       case call::Axis::kBound:
+      case call::Axis::kStep:
         break;  // of no output
     }
   }

@@ -261,7 +261,7 @@ void restart(Trial& trial) { Chain(trial, Mode::kPrefill, whole).restart(); }
 
 template <Mode mode>
 bool is_other_mode(const Record& r, const contract::Contract&) {
-  return r.mode != mode && call::validate(r).tokens > 0;
+  return r.mode != mode && !call::has_tree(r) && call::validate(r).tokens > 0;
 }
 
 constexpr std::array kTable{

@@ -155,8 +155,8 @@ void slots_permuted(Trial& trial) {
   for (std::int64_t s = 0; s < d.slots; ++s) {
     const std::int64_t there = order[static_cast<std::size_t>(s)] * block;
     for (std::int64_t i = 0; i < block; ++i) {
-      pool.push_back(
-          {static_cast<std::size_t>(s * block + i), static_cast<std::size_t>(there + i), d.T});
+      pool.push_back({static_cast<std::size_t>(s * block + i), static_cast<std::size_t>(there + i),
+                      calls::longest_sequence(base.record)});
     }
   }
   trial.claim_pairs(other, pairs);

@@ -19,14 +19,14 @@ namespace goldenrule::verdict {
 class Budget {
  public:
   /// `stored` is the type of output `name`. The contract's storage type holds for states; o is
-  /// rounded to the type that it has, and what nobody writes keeps its own. Checkpoints are copies
-  /// of a state in a buffer of its own: rounded to the type of the buffer where that is coarser.
+  /// rounded to the type that it has, and what nobody writes keeps its own. States on the way are
+  /// copies of a state in a buffer of their own: rounded to its type where that is coarser.
   Budget(const std::string& name, call::DType stored, const Expected& expected,
          const contract::Contract& contract)
       : expected_(&expected),
         stored_(stored),
         storage_(name == "o" ? stored : contract.state_dtype.value_or(stored)) {
-    if (name == "checkpoints") storage_ = coarser(stored, storage_);
+    if (name != "o" && name != "final_state") storage_ = coarser(stored, storage_);
   }
 
   /// False where the contract gives no budget for this tensor.

@@ -40,7 +40,7 @@ Record with_convention(Record r, const std::function<void(Convention&)>& change)
 }
 
 const std::string kPacked =
-    "prefill is packed: [total,H,K] with cu_seqlens; [B,T,..] becomes [B*T,..] with cu_seqlens "
+    "tokens are packed: [total,H,K] with cu_seqlens; [B,T,..] becomes [B*T,..] with cu_seqlens "
     "[0,T,2T,..]";
 
 // q, k and v in the order of torch's attention functions.
@@ -341,7 +341,8 @@ TEST_CASE("validate: inputs that the call would not read") {
        ignored("output_state_indices", "prefill",
                " (optional (= state_indices), in prefill with state_indices)")},
       {"lengths of a decode", with(decode(), "cu_seqlens", integers({0, 1})),
-       ignored("cu_seqlens", "decode", " (prefill)")},
+       ignored("cu_seqlens", "decode",
+               " (prefill; mtp: optional, packed rows of unequal length (else B,T))")},
       {"accepted counts of a decode", with(decode(), "accepted_tokens", integers({1, 1, 1})),
        ignored("accepted_tokens", "decode", " (mtp: optional (= T))")},
       {"scatter of a decode", with(decode(), "ssm_state_indices", integer_rows(3, {0, 1, 2})),

@@ -82,7 +82,8 @@ TEST_CASE("a suite text gives description and cases, and names the line of a mis
 }
 
 TEST_CASE("the library carries its suites") {
-  CHECK(list_suites() == std::vector<std::string>{"smoke", "boundary", "stress", "production"});
+  CHECK(list_suites() ==
+        std::vector<std::string>{"smoke", "boundary", "stress", "drafts", "production"});
   CHECK_THROWS_AS((void)load_suite("nonsense"), Error);
   for (const std::string& name : list_suites()) {
     CAPTURE(name);
@@ -108,7 +109,7 @@ TEST_CASE("canonical lines are fixed points, and stems are distinct over all sui
 }
 
 TEST_CASE("every case makes a record that a plan accepts") {
-  for (const char* name : {"smoke", "boundary", "stress"}) {
+  for (const char* name : {"smoke", "boundary", "stress", "drafts"}) {
     for (const Case& c : load_suite(name).cases) {
       CAPTURE(canonical(c));
       const call::Record record = make_record(c);

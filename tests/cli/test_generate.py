@@ -46,7 +46,7 @@ class SuiteTest(CommandLineTest):
 class GenerateTest(SuiteTest):
     def test_list(self):
         suites = self.assert_run(0, "list").out
-        for name in ("smoke", "boundary", "stress", "production"):
+        for name in ("smoke", "boundary", "stress", "drafts", "production"):
             count = int(re.search(rf"(?m)^{name} +([0-9]+) cases ", suites)[1])
             lines = self.assert_run(0, "list", name).out.splitlines()
             self.assertEqual(len(lines), count)

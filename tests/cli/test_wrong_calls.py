@@ -449,7 +449,7 @@ UNREADABLE = (
     ("the gate is not declared", PREFILL, gate_forgotten,
      ("/inputs/a", "none; g is here: is the gate log, log2 or linear?")),
     ("[1,T,H,K]", PREFILL, one_row,
-     ("/inputs/q", "rank 3", "rank 4 [1,12,1,16]; prefill is packed: [total,H,K] with cu_seqlens; "
+     ("/inputs/q", "rank 3", "rank 4 [1,12,1,16]; tokens are packed: [total,H,K] with cu_seqlens; "
                              "[B,T,..] becomes [B*T,..] with cu_seqlens [0,T,2T,..]")),
     ("[1,H,T,K]", PREFILL, several(one_row, head_first),
      ("/inputs/q", "rank 3", "rank 4 [1,1,12,16]; this is [B,H,T,K]: transpose it to [B,T,H,K]")),

@@ -214,6 +214,32 @@ class TakenTest(ShapesTest):
                       self.refusal(call.having(state_indices=np.array([8, -1, 0]),
                                                initial_state=None)))
 
+    def test_rows_of_unequal_length(self):
+        # [1,total,..], as engines call it, and a table of slots as wide as the longest row.
+        total = dict(tokens_of(False, 1, 8), cu_seqlens=np.array([0, 3, 3, 8], dtype=np.int32),
+                     parent_tokens=np.array([[-1, 0, 0, -1, 0, 1, 2, 2]]))
+        call = Call("mtp").having(**total, o=fill(1, 8, HV, V),
+                                  intermediate_states=fill(1, 8, HV, V, K),
+                                  state_indices=np.arange(3), ssm_state_indices=np.zeros((3, 5), int))
+        read = self.written(call)
+        self.assertEqual(read.inputs["q"].shape, (8, H, K))
+        self.assertEqual(read.inputs["parent_tokens"].shape, (8,))
+        self.assertEqual(read.outputs["intermediate_states"].shape, (8, HV, V, K))
+        self.path.unlink()
+        self.assertIn("inputs ssm_state_indices: expected rank 2",
+                      self.refusal(call.having(ssm_state_indices=np.arange(8))))
+
+    def test_a_buffer_of_intermediate_states(self):
+        call = Call("mtp").having(initial_intermediate_states=fill(5, 6, HV, V, K),
+                                  intermediate_state_indices=np.array([4, -1, 0]),
+                                  intermediate_states=fill(5, 6, HV, V, K))
+        self.assertEqual(self.written(call).outputs["intermediate_states"].shape, (5, 6, HV, V, K))
+        self.path.unlink()
+        self.assertIn("outputs intermediate_states: expected [5,6,6,7,5], actual [3,4,6,7,5]",
+                      self.refusal(call.having(intermediate_states=fill(B, T, HV, V, K))))
+        self.assertIn("inputs checkpoint_tokens: is missing",
+                      self.refusal(Call("mtp").having(checkpoint_state_indices=np.arange(3))))
+
     def test_checkpoints(self):
         asked = gc.checkpoints_every([0, 3, 3, 8], 2, "before")
         call = Call("prefill").having(**asked, checkpoints=fill(5, HV, V, K))
@@ -581,6 +607,8 @@ class ProgramTest(ShapesTest):
         "op=kda mode=mtp B=2 T=3 H=1 HV=2 K=16 V=8 gate=log2",
         "op=gdn mode=mtp B=2 T=3 H=1 HV=2 K=16 V=8 slots=scatter",
         "op=gdn mode=mtp B=3 T=3 H=1 HV=2 K=16 V=8 slots=scatter_from",
+        "op=gdn mode=mtp lens=3,0,5 H=1 HV=2 K=16 V=8 slots=scatter_padded tree=mixed",
+        "op=kda mode=mtp lens=3,0,5 H=1 HV=2 K=16 V=8 slots=padded kept=buffer track=mixed",
         "op=gdn mode=prefill lens=5,0,7 H=1 HV=2 K=16 V=8 gate=log h0=1",
         "op=gdn mode=prefill lens=5 H=1 HV=2 K=16 V=8 gate=none beta=direct h0=0",
         "op=kda mode=prefill lens=5,9 H=1 HV=2 K=16 V=8 gate=linear h0=0",

@@ -106,7 +106,7 @@ constexpr std::int64_t kSmall = std::int64_t{1} << 15;
 // For every row of the table of mistakes: the operations and modes in which it can be made.
 std::vector<std::set<Place>> places_of_mistakes() {
   std::vector<cases::Case> asked;
-  for (const char* suite : {"boundary", "stress"}) {
+  for (const char* suite : {"boundary", "stress", "drafts"}) {
     for (cases::Case& c : cases::load_suite(suite).cases) {
       if (cases::token_count(c) * c.HV * (c.K + c.V) <= kSmall) asked.push_back(std::move(c));
     }

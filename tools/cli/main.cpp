@@ -182,7 +182,7 @@ void add_mutate(CLI::App& app, Options& all) {
   CLI::App* sub =
       app.add_subcommand("mutate", "Commit known mistakes: which of them do the suites see?");
   sub->add_option("--suite", mutate.matrix.suites,
-                  "suites or case lines (default: boundary and stress; of chains: chains_smoke)");
+                  "suites or case lines (default: boundary, stress and drafts; of chains: chains_smoke)");
   sub->add_option("--contract", mutate.contract, "as in check (default: by mode and state type)");
   sub->add_option("--mutant", mutate.matrix.mutants, "only these mistakes");
   sub->add_option("--kills", mutate.matrix.kills, "cases that must see a mistake")
@@ -198,7 +198,7 @@ void add_mutate(CLI::App& app, Options& all) {
     suites::MatrixOptions& matrix = all.mutate.matrix;
     if (matrix.suites.empty()) {
       matrix.suites = all.chains ? std::vector<std::string>{"chains_smoke"}
-                                 : std::vector<std::string>{"boundary", "stress"};
+                                 : std::vector<std::string>{"boundary", "stress", "drafts"};
     }
     all.command = [&all, &matrix] {
       if (all.chains) return tools::mutate_chains(matrix.suites, matrix.mutants);

@@ -85,6 +85,18 @@ void place_tensors(const call::Record& record, const Place& place, typename Grou
 }
 
 // What the kernels have no argument for.
+// Forms of verification that the kernels do not take yet.
+void refuse_drafts(const call::Record& record) {
+  for (const char* name :
+       {"cu_seqlens", "parent_tokens", "initial_intermediate_states", "checkpoint_state_indices"}) {
+    if (record.find_input(name) == nullptr) continue;
+    throw Error(ErrorKind::kSchema, "/inputs/" + std::string(name),
+                "no dataset: the kernels take rows of equal length, chains, states by row and one "
+                "slot",
+                "a dataset");
+  }
+}
+
 void refuse_new_rows(const call::Record& record) {
   if (record.find_input("has_initial_state") == nullptr) return;
   throw Error(ErrorKind::kSchema, "/inputs/has_initial_state",
@@ -136,6 +148,7 @@ goldenrule_gpu_recurrent_args make_args(const call::Record& record, const Place&
                 std::string(call::name_of(record.mode)));
   }
   refuse_new_rows(record);
+  refuse_drafts(record);
   goldenrule_gpu_recurrent_args a;
   goldenrule_gpu_recurrent_defaults(&a, sizeof a);
   const call::Dims d = call::validate(record);

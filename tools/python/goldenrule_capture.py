@@ -48,7 +48,15 @@ Indices are int32 or int64, everything else is of any float type.
     num_accepted_tokens    B                               ... the token whose slot the row starts
                                                            at, or state_indices that name it
     accepted_tokens        B                               mtp: optional (= T)
-    cu_seqlens             N+1                             prefill
+    parent_tokens          B,T                             mtp: optional, the token of its row that
+                                                           each continues, -1: the start state
+    initial_intermediate_states   I,S,HV,state             mtp: optional, the buffer of states
+    intermediate_state_indices    B                        ... before the call, and the row of it
+                                                           that each row takes (= b), -1: none
+    checkpoint_state_indices      B                        decode, mtp: optional, a second slot for
+    checkpoint_tokens             B                        ... the state after so many tokens
+    cu_seqlens             N+1                             prefill; mtp: optional, B+1: packed rows
+                                                           of unequal length, slots then B,S
     request_ids            B                               of a chain of calls: optional, the request
     positions              B                               of each row (-1: none), its tokens before
     restored_from          B                               this call, the request whose state it
@@ -59,7 +67,7 @@ Indices are int32 or int64, everything else is of any float type.
     output                 shape                           present
     o                      B,T,HV,V                        wanted
     final_state            like initial_state              wanted
-    intermediate_states    B,T,HV,state                    mtp: the state after each token
+    intermediate_states    B,T,HV,state; I,S,HV,state      mtp: the state after each token
     checkpoints            R,HV,state                      prefill with checkpoint_offsets
 
 decode has T = 1. Prefill is packed: `[B,T,H,K]` with B sequences of T tokens becomes
@@ -516,11 +524,12 @@ class _Call:
             if name not in self.inputs:
                 raise ValueError(f"inputs: {name} is missing")
         prefill = self.mode == "prefill"
+        self.packed = prefill or (self.mode == "mtp" and "cu_seqlens" in self.inputs)
         if self._is_head_first():
             raise ValueError(f"inputs q: expected [B,T,H,K], actual {_brackets(self._shape('q'))}; "
                              "this is [B,H,T,K]: transpose axes 1 and 2 of q, k, v, o and what "
                              "else has tokens")
-        if prefill:
+        if self.packed:
             self._pack()
         self._read_extents()
         if not prefill:
@@ -594,7 +603,10 @@ class _Call:
             raise ValueError(f"inputs cu_seqlens: expected {_some(equal)} or none, since q is "
                              f"[B,T,H,K] = {_brackets(q)}, actual "
                              f"{_some(self.inputs['cu_seqlens'][0].ravel())}")
-        ranks = dict(q=4, k=4, v=4, o=4, a=3 + self.kda, g=3 + self.kda, b=3, beta=3)
+        ranks = dict(q=4, k=4, v=4, o=4, a=3 + self.kda, g=3 + self.kda, b=3, beta=3,
+                     parent_tokens=2)
+        if "initial_intermediate_states" not in self.inputs:
+            ranks["intermediate_states"] = 5
         for tensors in (self.inputs, self.outputs):
             for name, (array, is_bf16) in tensors.items():
                 if array.ndim == ranks.get(name) and array.shape[:2] == (rows, tokens):
@@ -616,10 +628,9 @@ class _Call:
                              f"{total}, never falling, actual {_some(lengths)}")
 
     def _read_extents(self):
-        prefill = self.mode == "prefill"
-        q, v = (self._ranked(name, 3 if prefill else 4) for name in "qv")
+        q, v = (self._ranked(name, 3 if self.packed else 4) for name in "qv")
         (self.H, self.K), (self.HV, self.V) = q[-2:], v[-2:]
-        if prefill:
+        if self.packed:
             self.tokens = q[:1]
             bounds = self._ranked("cu_seqlens", 1)[0]
             if bounds < 1:
@@ -682,10 +693,15 @@ class _Call:
                   "v": (*per_head, self.V), "a": per_gate, "g": per_gate, "b": per_head,
                   "beta": per_head, **self._of_parameters(),
                   "initial_state": (self.slots, self.HV, *self.state),
-                  "ssm_state_indices": self.tokens, "cu_seqlens": (self.rows + 1,),
+                  "ssm_state_indices": self._steps(), "parent_tokens": self.tokens,
+                  "initial_intermediate_states": (*self._kept(), self.HV, *self.state),
+                  "cu_seqlens": (self.rows + 1,),
                   "checkpoint_offsets": (self._checkpoints(),), "cu_checkpoints": (self.rows + 1,)}
-        for name in (*_SLOTS[:2], "num_accepted_tokens", "accepted_tokens", "has_initial_state",
+        for name in (*_SLOTS, "num_accepted_tokens", "accepted_tokens", "has_initial_state",
+                     "intermediate_state_indices", "checkpoint_tokens",
                      *_CHAIN):
+            if name == "ssm_state_indices":
+                continue
             shapes[name] = (self.rows,)
         optional = {"dt_bias"} | ({"A_log"} if self.convention["gate"] == "bounded" else set())
         for name in gates:
@@ -693,7 +709,8 @@ class _Call:
                 raise ValueError(f"inputs {name}: is missing, a tensor {_brackets(shapes[name])} "
                                  f"(gate {self.convention['gate']!r}, beta "
                                  f"{self.convention['beta']!r}){self._meant(name)}")
-        pairs = [("checkpoint_offsets", "cu_checkpoints")]
+        pairs = [("checkpoint_offsets", "cu_checkpoints"),
+                 ("checkpoint_state_indices", "checkpoint_tokens")]
         if "state_indices" not in self.inputs or "num_accepted_tokens" in self.inputs:
             pairs.append(("ssm_state_indices", "num_accepted_tokens"))
         for pair in pairs:
@@ -712,13 +729,23 @@ class _Call:
         given = "checkpoint_offsets" in self.inputs
         return self._ranked("checkpoint_offsets", 1)[0] if given else 0
 
+    def _steps(self):
+        """Of a row of ssm_state_indices: its tokens, or those of the longest row and more."""
+        given = self.packed and "ssm_state_indices" in self.inputs
+        return (self.rows, self._ranked("ssm_state_indices", 2)[1]) if given else self.tokens
+
+    def _kept(self):
+        """Where the states after tokens stand: at the tokens, or in a buffer of their own."""
+        given = "initial_intermediate_states" in self.inputs
+        return self._ranked("initial_intermediate_states", 5)[:2] if given else self.tokens
+
     def _check_outputs(self):
         if "checkpoints" in self.outputs and "checkpoint_offsets" not in self.inputs:
             raise ValueError("inputs checkpoint_offsets: is missing; it says which states the "
                              "output checkpoints holds")
         state = (self.HV, *self.state)
         shapes = {"o": (*self.tokens, self.HV, self.V), "final_state": (self.slots, *state),
-                  "intermediate_states": (*self.tokens, *state),
+                  "intermediate_states": (*self._kept(), *state),
                   "checkpoints": (self._checkpoints(), *state)}
         for name, (array, is_bf16) in self.outputs.items():
             self._check("outputs", name, array, is_bf16, shapes[name])

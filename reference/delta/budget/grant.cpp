@@ -6,10 +6,13 @@
 #include <vector>
 
 #include "fixtures/call/dtype.hpp"
+#include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/delta/budget/running_grant.hpp"
 #include "reference/delta/budget/spread.hpp"
+#include "reference/delta/oracle/evaluate.hpp"
+#include "reference/delta/oracle/tree.hpp"
 
 namespace goldenrule::delta {
 namespace {
@@ -34,6 +37,27 @@ double flushed(const call::Record& record, const call::Dims& dims) {
     if (x != nullptr) largest = std::max(largest, largest_finite(*x));
   }
   return static_cast<double>(dims.K + 1) * 0x1p-126 * largest;
+}
+
+}  // namespace
+
+namespace {
+
+// A tree is granted what the tokens along its paths are.
+void grant_tree(const call::Record& record, const contract::Contract& contract,
+                verdict::GrantDetail detail, verdict::Expectations& expected) {
+  const Paths paths(record);
+  verdict::Expectations along = evaluate(paths.unfolded(), scalar::Precision::kDouble,
+                                         {.certify = false,
+                                          .final_state = expected.outputs.contains("final_state"),
+                                          .kept_states = call::has_kept_states(expected.outputs)});
+  grant(paths.unfolded(), contract, detail, along);
+  for (auto& [name, e] : expected.outputs) {
+    const verdict::Grant& from = along.outputs.at(name).grant;
+    e.grant = empty_grant(e.exact, from.multiple, detail);
+    e.grant.flushed = from.flushed;
+    paths.fold(from, name, e.exact, e.grant);
+  }
 }
 
 }  // namespace
@@ -70,6 +94,7 @@ void grant(const call::Record& record, const contract::Contract& contract,
     e.grant.given = contract.is_ideal();
   }
   if (contract.is_ideal()) return;
+  if (call::has_tree(record)) return grant_tree(record, contract, detail, expected);
   const call::Plan plan = call::make_plan(record, call::has_kept_states(expected.outputs),
                                           expected.outputs.contains("final_state"));
   if (is_emulated(record, contract)) {

@@ -10,6 +10,7 @@
 #include "reference/delta/emulation/recurrent_emulator.hpp"
 #include "reference/delta/oracle/evaluate.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
+#include "reference/delta/oracle/tree.hpp"
 
 namespace goldenrule::delta {
 namespace {
@@ -119,6 +120,12 @@ class Emulation {
 
 call::TensorMap emulate_unstored(const call::Record& record, const contract::Contract& contract,
                                  std::uint64_t seed) {
+  if (call::has_tree(record)) {
+    const Paths paths(record);
+    call::TensorMap outputs = emulate_unstored(paths.without_tree(), contract, seed);
+    paths.fold(emulate_unstored(paths.unfolded(), contract, seed), outputs);
+    return outputs;
+  }
   const bool is_chunked = contract.chunked() != nullptr;
   // Chunks have no states between their tokens.
   const bool kept = !is_chunked || record.mode == call::Mode::kPrefill;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
+// Length: a row and a function per mistake of pools.
+//
 // Mistakes in state pools, their index tensors and the intermediate states of MTP.
 #include <array>
 #include <bit>
@@ -16,7 +18,7 @@ namespace {
 using call::Record;
 using call::TensorMap;
 
-bool is_mtp(const Record& r) { return r.mode == call::Mode::kMtp && call::validate(r).T > 0; }
+bool is_mtp(const Record& r) { return r.mode == call::Mode::kMtp && call::validate(r).tokens > 0; }
 std::int64_t block_size(const call::Dims& d) { return d.HV * d.state_size(); }
 
 // Rows of intermediate_states taken from `rows` of the right ones; -1 stays unwritten.
@@ -42,10 +44,10 @@ TensorMap intermediate_shifted(const Record& r, const calls::Kernel& kernel) {
   std::vector<std::int64_t> starts(static_cast<std::size_t>(d.tokens), -1);
   for (std::int64_t b = 0; b < d.rows; ++b) {
     const call::Sequence& s = plan.sequences[static_cast<std::size_t>(b)];
-    if (s.padded) continue;
-    starts[static_cast<std::size_t>(b * d.T)] = s.start_block;
-    for (std::int64_t t = 1; t < d.T; ++t) {
-      before[static_cast<std::size_t>(b * d.T + t)] = b * d.T + t - 1;
+    if (s.padded || s.token_count == 0) continue;
+    starts[static_cast<std::size_t>(s.first_token)] = s.start_block;
+    for (std::int64_t t = s.first_token + 1; t < s.first_token + s.token_count; ++t) {
+      before[static_cast<std::size_t>(t)] = t - 1;
     }
   }
   call::Tensor moved = calls::unwritten_tensor(it->second.shape());
@@ -61,7 +63,7 @@ bool by_slot_applies(const Record& r) {
   const call::Plan plan = call::make_plan(r, false);
   for (std::int64_t b = 0; b < plan.dims.rows; ++b) {
     const call::Sequence& s = plan.sequences[static_cast<std::size_t>(b)];
-    if (!s.padded && s.start_block != b) return true;
+    if (!s.padded && s.token_count > 0 && s.start_block != b) return true;
   }
   return false;
 }
@@ -72,8 +74,9 @@ TensorMap intermediate_by_slot(const Record& r, const calls::Kernel& kernel) {
   for (std::int64_t b = 0; b < d.rows; ++b) {
     const call::Sequence& s = plan.sequences[static_cast<std::size_t>(b)];
     if (s.padded || s.start_block >= d.rows) continue;
-    for (std::int64_t t = 0; t < d.T; ++t) {
-      rows[static_cast<std::size_t>(s.start_block * d.T + t)] = b * d.T + t;
+    const call::Sequence& there = plan.sequences[static_cast<std::size_t>(s.start_block)];
+    for (std::int64_t t = 0; t < s.token_count && there.first_token + t < d.tokens; ++t) {
+      rows[static_cast<std::size_t>(there.first_token + t)] = s.first_token + t;
     }
   }
   return with_intermediate_rows(kernel(r), d, rows);
@@ -81,7 +84,9 @@ TensorMap intermediate_by_slot(const Record& r, const calls::Kernel& kernel) {
 
 // A buffer of [B, T + 1] rows of which a call with T tokens fills the first T of each: row (b, t)
 // lies at b (T + 1) + t, and is written at b T + t.
-bool stride_applies(const Record& r) { return is_mtp(r) && call::validate(r).rows > 1; }
+bool stride_applies(const Record& r) {
+  return is_mtp(r) && !call::is_packed(r) && call::validate(r).rows > 1;
+}
 TensorMap intermediate_stride_T(const Record& r, const calls::Kernel& kernel) {
   const call::Dims d = call::validate(r);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(d.tokens), -1);
@@ -94,11 +99,16 @@ TensorMap intermediate_stride_T(const Record& r, const calls::Kernel& kernel) {
   return with_intermediate_rows(kernel(r), d, rows);
 }
 
+// Which a kernel that ignores the first ones may write a second time.
+bool has_second_slots(const Record& r) {
+  return r.find_input("checkpoint_state_indices") != nullptr;
+}
+
 bool slot_ignored_applies(const Record& r) {
   const call::Tensor* slots = r.find_input("state_indices");
   const call::Dims d = call::validate(r);
   const bool scatter = r.find_input("ssm_state_indices") != nullptr;
-  if (slots == nullptr || scatter || d.slots < d.rows) return false;
+  if (slots == nullptr || scatter || d.slots < d.rows || has_second_slots(r)) return false;
   if (r.find_input("output_state_indices") != nullptr) return true;
   for (std::int64_t b = 0; b < d.rows; ++b) {
     if (slots->to_integers()[static_cast<std::size_t>(b)] != b) return true;
@@ -122,7 +132,10 @@ TensorMap slot_ignored(const Record& r, const calls::Kernel& kernel) {
 bool output_slot_applies(const Record& r) {
   const call::Tensor* output = r.find_input("output_state_indices");
   const call::Tensor* slots = r.find_input("state_indices");
-  if (output == nullptr || slots == nullptr || r.convention.disable_state_update != 0) return false;
+  if (output == nullptr || slots == nullptr || r.convention.disable_state_update != 0 ||
+      has_second_slots(r)) {
+    return false;
+  }
   return output->to_integers() != slots->to_integers();
 }
 TensorMap output_slot_ignored(const Record& r, const calls::Kernel& kernel) {
@@ -135,7 +148,7 @@ bool scatter_start_applies(const Record& r) {
   const call::Tensor* start = r.find_input("state_indices");
   const call::Tensor* written = r.find_input("ssm_state_indices");
   std::int64_t b = start == nullptr || written == nullptr ? 0 : start->size();
-  while (b > 0 && (*start)[b - 1] == (*written)[(b - 1) * call::validate(r).T]) --b;
+  while (b > 0 && (*start)[b - 1] == (*written)[(b - 1) * written->shape()[1]]) --b;
   return b > 0;
 }
 TensorMap scatter_start_ignored(const Record& r, const calls::Kernel& kernel) {

@@ -6,6 +6,7 @@
 #include "reference/calls/outputs.hpp"
 #include "reference/delta/mistakes/variant.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
+#include "reference/delta/oracle/tree.hpp"
 
 namespace goldenrule::delta {
 namespace {
@@ -25,7 +26,9 @@ Values initial_values(const call::Record& record, const call::Plan& plan) {
   }
   if (plan.kept_states) {
     const std::string kept(call::name_of(*plan.kept_states));
-    values[kept].assign(count(kept), calls::kUnwritten);
+    const call::Tensor* buffer = record.find_input("initial_intermediate_states");
+    values[kept] = buffer != nullptr ? buffer->to_doubles()
+                                     : std::vector<double>(count(kept), calls::kUnwritten);
   }
   return values;
 }
@@ -33,6 +36,12 @@ Values initial_values(const call::Record& record, const call::Plan& plan) {
 }  // namespace
 
 call::TensorMap run_lanes(const call::Record& record, const Advance& advance) {
+  if (call::has_tree(record)) {
+    const Paths paths(record);
+    call::TensorMap outputs = run_lanes(paths.without_tree(), advance);
+    paths.fold(run_lanes(paths.unfolded(), advance), outputs);
+    return outputs;
+  }
   const call::Plan plan = call::make_plan(record, true);
   const call::Dims& d = plan.dims;
   const CallInputs inputs(record);

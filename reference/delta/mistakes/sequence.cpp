@@ -154,21 +154,20 @@ TensorMap last_token_dropped(const Record& r, const calls::Kernel& kernel) {
   std::vector<bool> ends(static_cast<std::size_t>(d.slots), false);
   for (const call::Sequence& s : plan.sequences) {
     for (const call::Snapshot& snapshot : s.snapshots) {
-      if (snapshot.target == call::Target::kFinalState && snapshot.after == d.T) {
+      if (snapshot.target == call::Target::kFinalState && snapshot.after == s.token_count) {
         ends[static_cast<std::size_t>(snapshot.block)] = true;
       }
     }
   }
-  calls::change_outputs(r, outputs,
-                        [&](const call::Tensor& before, const calls::OutputPlace& p, double x) {
-                          if (!p.is_state) return p.block % d.T == d.T - 1 ? p.unwritten : x;
-                          const bool intermediate = before.shape().size() == states.shape().size();
-                          if (intermediate) return p.block % d.T == d.T - 1 ? p.unwritten : x;
-                          if (!ends[static_cast<std::size_t>(p.block)]) return x;
-                          if (scatter) return p.unwritten;
-                          const std::int64_t earlier = p.sequence * d.T + d.T - 2;
-                          return states[earlier * block_size(d) + p.index % block_size(d)];
-                        });
+  calls::change_outputs(
+      r, outputs, [&](const call::Tensor&, const calls::OutputPlace& p, double x) {
+        const call::Sequence& s = plan.sequences[static_cast<std::size_t>(p.sequence)];
+        const std::int64_t last = s.first_token + s.token_count - 1;
+        if (p.target != call::Target::kFinalState) return p.block == last ? p.unwritten : x;
+        if (!ends[static_cast<std::size_t>(p.block)]) return x;
+        if (scatter || s.token_count < 2) return p.unwritten;
+        return states[(last - 1) * block_size(d) + p.index % block_size(d)];
+      });
   return outputs;
 }
 

@@ -106,9 +106,10 @@ bool has_accepted(const Record& r) {
 }
 bool accepts_fewer(const Record& r) {
   if (!has_accepted(r) || r.convention.disable_state_update != 0) return false;
-  const std::int64_t T = call::validate(r).T;
-  return std::ranges::any_of(r.inputs.at("accepted_tokens").to_integers(),
-                             [&](std::int64_t n) { return n < T; });
+  const call::Plan plan = call::make_plan(r, false);
+  return std::ranges::any_of(plan.sequences, [](const call::Sequence& s) {
+    return !s.snapshots.empty() && s.snapshots.back().after < s.token_count;
+  });
 }
 TensorMap all_tokens_accepted(const Record& r, const calls::Kernel& kernel) {
   Record changed = calls::without_outputs(r);
@@ -118,12 +119,12 @@ TensorMap all_tokens_accepted(const Record& r, const calls::Kernel& kernel) {
 
 // The state of a row that accepts nothing, at index accepted - 1 = -1 of the states on the way.
 bool accepts_nothing(const Record& r) {
-  if (!has_accepted(r) || call::validate(r).T == 0 || r.convention.disable_state_update != 0) {
+  if (!has_accepted(r) || call::validate(r).tokens == 0 || r.convention.disable_state_update != 0) {
     return false;
   }
   const call::Plan plan = call::make_plan(r, false);
   return std::ranges::any_of(plan.sequences, [](const call::Sequence& s) {
-    return !s.snapshots.empty() && s.snapshots.front().after == 0;
+    return s.token_count > 0 && !s.snapshots.empty() && s.snapshots.front().after == 0;
   });
 }
 TensorMap zero_wraps(const Record& r, const calls::Kernel& kernel, bool within_row) {
@@ -132,10 +133,10 @@ TensorMap zero_wraps(const Record& r, const calls::Kernel& kernel, bool within_r
   const std::int64_t block = d.HV * d.state_size();
   TensorMap outputs = kernel(r);
   const call::Tensor& states = outputs.at("intermediate_states");
-  for (std::int64_t b = 0; b < d.rows; ++b) {
-    for (const call::Snapshot& s : plan.sequences[static_cast<std::size_t>(b)].snapshots) {
-      if (s.after != 0) continue;
-      const std::int64_t from = b * d.T + (within_row ? d.T - 1 : -1);
+  for (const call::Sequence& row : plan.sequences) {
+    for (const call::Snapshot& s : row.snapshots) {
+      if (s.after != 0 || row.token_count == 0) continue;
+      const std::int64_t from = row.first_token + (within_row ? row.token_count - 1 : -1);
       for (std::int64_t i = 0; i < block; ++i) {
         const double x = from < 0 ? calls::kUnwritten : states[from * block + i];
         outputs.at("final_state").set(s.block * block + i, x);
@@ -146,10 +147,15 @@ TensorMap zero_wraps(const Record& r, const calls::Kernel& kernel, bool within_r
 }
 
 TensorMap intermediate_unwritten(const Record& r, const calls::Kernel& kernel, std::int64_t from) {
-  const std::int64_t T = call::validate(r).T;
+  std::vector<std::int64_t> place;  // of each token in its row
+  for (const call::Sequence& s : call::make_plan(r, false).sequences) {
+    for (std::int64_t t = 0; t < s.token_count; ++t) place.push_back(t);
+  }
   TensorMap outputs = kernel(r);
   TensorMap kept{{"intermediate_states", std::move(outputs.at("intermediate_states"))}};
-  calls::drop_outputs(r, kept, [&](const calls::OutputPlace& p) { return p.block % T >= from; });
+  calls::drop_outputs(r, kept, [&](const calls::OutputPlace& p) {
+    return place[static_cast<std::size_t>(p.block)] >= from;
+  });
   outputs["intermediate_states"] = std::move(kept.at("intermediate_states"));
   return outputs;
 }
@@ -225,12 +231,12 @@ constexpr std::array kTable{
         [](const Record& r, const calls::Kernel& kernel) { return zero_wraps(r, kernel, false); }},
     calls::Mistake{"intermediate_unwritten", kGroup,
                    "of the states on the way of a row only the first is written",
-                   [](const Record& r) { return is_mtp(r) && call::validate(r).T > 1; },
+                   [](const Record& r) { return is_mtp(r) && calls::longest_sequence(r) > 1; },
                    [](const Record& r, const calls::Kernel& kernel) {
                      return intermediate_unwritten(r, kernel, 1);
                    }},
     calls::Mistake{"intermediate_unwritten", kGroup, "intermediate_states is not written",
-                   [](const Record& r) { return is_mtp(r) && call::validate(r).T > 0; },
+                   [](const Record& r) { return is_mtp(r) && call::validate(r).tokens > 0; },
                    [](const Record& r, const calls::Kernel& kernel) {
                      return intermediate_unwritten(r, kernel, 0);
                    }},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "reference/delta/oracle/tree.hpp"
 #include "reference/delta/rule/lane.hpp"
 #include "reference/scalar/tier.hpp"
 
@@ -33,6 +34,11 @@ const call::Shape* find(const verdict::Shapes& shapes, const char* name) {
   return it == shapes.end() ? nullptr : &it->second;
 }
 
+bool is_packed(const verdict::Declared& call) {
+  return call.mode == call::Mode::kPrefill ||
+         (call.mode == call::Mode::kMtp && call.inputs.contains("cu_seqlens"));
+}
+
 struct Extents {
   double tokens, rows, HV, K, V, gates, checkpoints;
 };
@@ -41,7 +47,7 @@ struct Extents {
 Extents extents_of(const verdict::Declared& call) {
   const call::Shape* q = find(call.inputs, "q");
   const call::Shape* v = find(call.inputs, "v");
-  const bool prefill = call.mode == call::Mode::kPrefill;
+  const bool prefill = is_packed(call);
   const std::size_t rank = prefill ? 3 : 4;
   if (q == nullptr || v == nullptr || q->size() != rank || v->size() != rank) return {};
   const auto extent = [](std::int64_t n) { return static_cast<double>(n); };
@@ -80,13 +86,17 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
     states += elements(*shape);
     largest = std::max(largest, elements(*shape));
   }
-  const double judged = e.tokens * e.HV * e.V + states;
-  // A lane has at most all tokens of a prefill, and those of one row elsewhere.
-  const double longest = prefill ? e.tokens : e.tokens / std::max(e.rows, 1.0);
+  // A tree is evaluated beside its paths, which have their own states on the way.
+  const double along = call.inputs.contains("parent_tokens") ? e.tokens * kMostPathTokens : 0.0;
+  const bool kept_states = call.outputs.contains("intermediate_states");
+  const double on_paths = along * e.HV * (e.V + (kept_states ? e.K * e.V : 0.0));
+  const double judged = e.tokens * e.HV * e.V + (along > 0.0 ? 2.0 * states : states) + on_paths;
+  // A lane has at most all tokens where they are packed, and those of one row elsewhere.
+  const double longest = is_packed(call) ? e.tokens : e.tokens / std::max(e.rows, 1.0);
   const double tile = 8 + 8 * 8 + 8;  // v, reach2 and o of eight columns of a token
   const double widest = lane_token(e, sizeof(scalar::Multi)) + e.V;
-  const double lanes =
-      std::min(e.tokens * e.HV * widest, kLaneBatch + longest * widest) + threads * longest * tile;
+  const double lanes = std::min((e.tokens + along) * e.HV * widest, kLaneBatch + longest * widest) +
+                       threads * longest * tile;
   const double beside = std::min<double>(threads, e.rows * e.HV);
   const double matrices = kLaneMatrices + (e.checkpoints > 0.0 ? kSplitMatrices : 0.0);
   const double kept = std::min(beside, e.HV) * e.checkpoints * matrices * 8 * e.K * e.V;
@@ -97,7 +107,8 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
   const double comparison = 4 * largest;
   const double plan = e.rows * kPerSequence + e.checkpoints * kPerKeptState +
                       (call.mode == call::Mode::kMtp ? e.tokens * kPerKeptState : 0.0);
-  const double expectation = judged * kPerElement + e.tokens * e.HV * kPerBlock + states / 8;
+  const double expectation =
+      judged * kPerElement + (e.tokens + along) * e.HV * kPerBlock + states / 8;
   const double work = std::max({lanes, spread, comparison});
   const double reading = call.file_bytes + 2 * call.tensor_bytes;
   verdict::Need need;

@@ -149,6 +149,10 @@ class StageWriter {
 
 call::TensorMap chunk_stages(const call::Record& record, std::int64_t C) {
   if (C < 1) throw Error(ErrorKind::kArgument, "stages", "a chunk size >= 1", std::to_string(C));
+  if (call::has_tree(record)) {
+    throw Error(ErrorKind::kArgument, "stages", "chains: the chunk form has no trees",
+                "/inputs/parent_tokens");
+  }
   const call::Plan plan = call::make_plan(record, false);
   StageWriter writer(record, plan, C);
   struct Job {

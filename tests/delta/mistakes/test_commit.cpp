@@ -71,6 +71,9 @@ const std::vector<std::string>& sample() {
       "checkpoints=before every=32",
       "op=gdn mode=prefill lens=33,70,1 H=2 HV=4 K=16 V=8 gate=log slots=padded fresh=mixed",
       "op=kda mode=mtp B=3 T=4 H=1 HV=2 K=16 V=8 accepted=mixed",
+      "op=gdn mode=mtp lens=3,0,1,8 H=1 HV=2 K=16 V=8 slots=scatter",
+      "op=kda mode=mtp lens=3,1,8,2 H=1 HV=2 K=16 V=8 slots=permuted kept=buffer track=mixed",
+      "op=gdn mode=mtp B=4 T=7 H=1 HV=2 K=16 V=8 slots=permuted tree=mixed accepted=mixed",
   };
   return lines;
 }
