@@ -3,6 +3,7 @@
 
 #include <new>
 
+#include "fixtures/call/chain_rows.hpp"
 #include "fixtures/call/error.hpp"
 #include "fixtures/schema/read.hpp"
 #include "reference/explain/blind.hpp"
@@ -35,6 +36,7 @@ FileReport check_file(const std::string& file, const CheckOptions& options) {
     schema::ReadOptions read = reading({.explained = options.explain, .only = options.only});
     read.golden = read.budgets = read.stages = false;
     schema::Fixture fixture = schema::read_fixture(file, read);
+    call::remove_chain_rows(fixture.record);
     const verdict::Slice& slice = suites::slice_of(fixture.record.op);
     verdict::Question question{.precision = parse_precision(options.precision),
                                .only = options.only};
