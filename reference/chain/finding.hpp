@@ -36,6 +36,8 @@ enum class Mistake : std::uint8_t {
   kNotWritten,      ///< the state from before the call, or zero
   kOtherRequest,    ///< the state of another request
   kNarrowed,        ///< the right state, rounded once more than its pool rounds
+  kHeadsMoved,      ///< the right state, its value heads rolled
+  kCopiedInPart,    ///< the right state at first, then what the slot held
   kOverwritten,     ///< the slot was written by a call that does not own it
 };
 
@@ -52,7 +54,7 @@ struct EnumNames<chain::Check> {
 template <>
 struct EnumNames<chain::Mistake> {
   static constexpr std::string_view kWhat = "chain mistake";
-  static constexpr std::array<std::string_view, 11> kNames{"none",
+  static constexpr std::array<std::string_view, 13> kNames{"none",
                                                            "stale_slot",
                                                            "wrong_column",
                                                            "counts_of_another_row",
@@ -62,6 +64,8 @@ struct EnumNames<chain::Mistake> {
                                                            "state_not_written",
                                                            "state_of_another_request",
                                                            "state_narrowed",
+                                                           "heads_moved",
+                                                           "state_copied_in_part",
                                                            "slot_overwritten"};
 };
 

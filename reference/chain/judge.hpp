@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The judge of chains: hands calls over one by one and is told at each where a request leaves its
-// own trajectory. What is judged (DESIGN of a chain: call.hpp):
+// own trajectory. What is judged (call.hpp says what a chain is):
 //
 //   call        each call by itself, as `check` does (left out by Options::only_chain)
 //   continuity  a request starts a call from what its last call left, after a verify from the state

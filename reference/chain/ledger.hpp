@@ -99,40 +99,23 @@ struct Fit {
 [[nodiscard]] call::Record one_row(const call::Record& tokens, std::int64_t row,
                                    std::span<const std::int64_t> offsets = {});
 
-/// One call, run from the ledgers of its rows.
-class Step {
- public:
-  /// starts[row]: nullptr where the row has no ledger. `seed` chooses the signs of the noise.
-  Step(const verdict::Slice& slice, const contract::Contract& contract, const Layout& layout,
-       const call::Record& tokens, std::span<const Ledger* const> starts, std::uint64_t seed);
+/// Calls f(element, head, key, column) for all elements of a block.
+template <class F>
+void for_each_element(const Layout& layout, F&& f) {
+  for (std::int64_t h = 0; h < layout.HV; ++h) {
+    for (std::int64_t k = 0; k < layout.K; ++k) {
+      for (std::int64_t v = 0; v < layout.V; ++v) {
+        f(layout.at(0, h, k, v), h, k, static_cast<std::size_t>(h * layout.V + v));
+      }
+    }
+  }
+}
 
-  [[nodiscard]] const call::Plan& plan() const { return plan_; }
-  /// After how many tokens states of `row` are known: ascending, without 0.
-  [[nodiscard]] std::vector<std::int64_t> known(std::int64_t row) const;
-  /// The ledger of `row` after that many of its tokens; 0: as it started.
-  [[nodiscard]] Ledger after(std::int64_t row, std::int64_t tokens) const;
-  /// What a stored state of `row` may be after that many of its tokens.
-  [[nodiscard]] Allowed allowed(std::int64_t row, std::int64_t tokens) const;
+/// What the carried errors of a ledger grant each element.
+[[nodiscard]] std::vector<float> carried_budget(const Layout& layout, const Ledger& ledger);
 
- private:
-  struct Place {
-    const verdict::Expected* expected;
-    const char* name;
-    std::size_t first;
-  };
-  [[nodiscard]] Place place(std::int64_t row, std::int64_t tokens) const;
-  [[nodiscard]] std::vector<double> transport(std::int64_t row, std::int64_t tokens) const;
-  /// State and errors after the tokens, with nothing of what this call adds.
-  [[nodiscard]] Ledger carried(const Place& at, std::int64_t row, std::int64_t tokens) const;
-
-  const contract::Contract* contract_;
-  Layout layout_;
-  call::Record record_;
-  call::Plan plan_;
-  std::vector<const Ledger*> starts_;
-  std::uint64_t seed_;
-  verdict::Expectations expected_;
-  std::vector<verdict::Expectations> moved_;  // noise, one per run
-};
+/// Whether in some head what is granted beside the storage is as large as the state.
+[[nodiscard]] bool is_vacuous(const Layout& layout, const Block& golden,
+                              const std::vector<float>& spread);
 
 }  // namespace goldenrule::chain

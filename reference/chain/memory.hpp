@@ -13,21 +13,22 @@
 
 namespace goldenrule::chain {
 
+/// Who wrote a slot last.
+struct Writer {
+  std::int64_t request = -1;  ///< -1: no request, but a row of padding or a kernel by mistake
+  std::int64_t call = 0;
+  std::int64_t owner = -1;  ///< the last request that did
+};
+
 struct Memory {
   Options options;
   std::optional<Layout> layout;
   call::Record kind;  ///< op and conventions of the first call; no tensors
   call::Dims dims;
   Requests requests;
-  std::set<std::int64_t> seen;                  ///< requests that are counted
-  std::map<std::int64_t, std::int64_t> owners;  ///< of slots
-  /// Slots that a call wrote without a row of their owner: by which call, and whose they were. One
-  /// whom the server had given another slot by then has lost nothing.
-  struct Overwrite {
-    std::int64_t call = 0, owner = -1;
-  };
-  std::map<std::int64_t, Overwrite> overwritten;
-  std::optional<call::Tensor> pool;  ///< as the last call with states left it
+  std::set<std::int64_t> seen;             ///< requests that are counted
+  std::map<std::int64_t, Writer> writers;  ///< of slots, the last ones
+  std::optional<call::Tensor> pool;        ///< as the last call with states left it
   std::deque<std::pair<std::int64_t, std::int64_t>> anchors;  ///< request, position; oldest first
   std::map<std::string, contract::Contract> contracts;        ///< in use, by name
   Summary summary;

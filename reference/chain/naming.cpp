@@ -32,9 +32,9 @@ class Search {
   }
 
   Name run() {
-    for (const auto look :
-         {&Search::unwritten, &Search::stale, &Search::own_bits, &Search::own_positions,
-          &Search::planes, &Search::anchors, &Search::twice, &Search::others}) {
+    for (const auto look : {&Search::unwritten, &Search::stale, &Search::own_bits,
+                            &Search::own_positions, &Search::planes, &Search::anchors,
+                            &Search::heads, &Search::part, &Search::twice, &Search::others}) {
       if (std::optional<Name> name = (this->*look)()) return *std::move(name);
     }
     return {};
@@ -128,6 +128,49 @@ class Search {
                   {}};
     }
     return std::nullopt;
+  }
+
+  // What it should be.
+  [[nodiscard]] std::optional<Allowed> right() const {
+    if (own_ == nullptr || own_->contract == nullptr || s_.after_call) return std::nullopt;
+    const auto anchor = own_->anchors.find(s_.position);
+    const bool kept = anchor != own_->anchors.end();
+    if (!kept && (!own_->now || own_->position() != s_.position)) return std::nullopt;
+    Allowed allowed =
+        allowed_now(layout_, *own_->contract, kept ? anchor->second.ledger : *own_->now);
+    if (allowed.vacuous) return std::nullopt;
+    return allowed;
+  }
+
+  std::optional<Name> heads() {
+    const std::optional<Allowed> allowed = right();
+    const auto head = static_cast<std::ptrdiff_t>(layout_.size()) / layout_.HV;
+    for (std::int64_t shift = 1; allowed && shift < layout_.HV; ++shift) {
+      Block rolled(layout_.size());
+      std::ranges::rotate_copy(*s_.x, s_.x->begin() + shift * head, rolled.begin());
+      if (!fit(rolled, *allowed).passes()) continue;
+      return Name{
+          Mistake::kHeadsMoved,
+          "its value heads are those of the right state, rolled by " + std::to_string(shift),
+          {}};
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Name> part() {
+    const std::optional<Allowed> allowed = right();
+    if (!allowed || s_.slot_held == nullptr) return std::nullopt;
+    std::size_t copied = layout_.size();
+    while (copied > 0 && (*s_.x)[copied - 1] == (*s_.slot_held)[copied - 1]) --copied;
+    if (copied == 0 || copied == layout_.size()) return std::nullopt;
+    Block begun = *s_.x;  // with the rest as it should be
+    std::copy(allowed->golden.begin() + static_cast<std::ptrdiff_t>(copied), allowed->golden.end(),
+              begun.begin() + static_cast<std::ptrdiff_t>(copied));
+    if (!fit(begun, *allowed).passes()) return std::nullopt;
+    return Name{Mistake::kCopiedInPart,
+                "its first " + std::to_string(copied) + " of " + std::to_string(layout_.size()) +
+                    " elements are right, the others are what the slot held",
+                {}};
   }
 
   std::optional<Name> twice() {

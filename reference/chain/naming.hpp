@@ -11,6 +11,7 @@
 
 #include "reference/chain/finding.hpp"
 #include "reference/chain/request.hpp"
+#include "reference/chain/step.hpp"
 
 namespace goldenrule::chain {
 

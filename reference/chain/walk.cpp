@@ -15,36 +15,6 @@ using verdict::Verdict;
 
 constexpr std::uint64_t kNoiseSeed = 0x6c65646765720000U;
 
-std::string number(double x) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.4g", x);
-  return text.data();
-}
-
-// Bit for bit, or rounded once more to a narrower pool; a NaN is a NaN.
-bool continues(const Stored& left, const Stored& start) {
-  const bool narrower =
-      call::info(start.dtype).significand_bits < call::info(left.dtype).significand_bits;
-  for (std::size_t i = 0; i < left.values.size(); ++i) {
-    const double x = start.values[i];
-    const double y = narrower ? call::round_to(start.dtype, left.values[i]) : left.values[i];
-    if (x != y && !(std::isnan(x) && std::isnan(y))) return false;
-  }
-  return true;
-}
-
-// What was left, rounded to a type that is narrower than its pool.
-std::string_view narrowed_to(const Stored& left, const Stored& start) {
-  for (const call::DType type : {call::DType::kBF16, call::DType::kF16, call::DType::kF32}) {
-    bool all = call::info(type).significand_bits < call::info(start.dtype).significand_bits;
-    for (std::size_t i = 0; all && i < left.values.size(); ++i) {
-      all = start.values[i] == call::round_to(type, left.values[i]);
-    }
-    if (all) return call::info(type).name;
-  }
-  return {};
-}
-
 std::int64_t slot_of(const call::Record& record, const call::Dims& dims, std::int64_t row) {
   if (const call::Tensor* slots = record.find_input("state_indices")) {
     return static_cast<std::int64_t>((*slots)[row]);
@@ -126,92 +96,6 @@ void CallWalk::read_rows() {
   }
 }
 
-void CallWalk::judge_start(RowWalk& row) {
-  if (!row.start || row.taken || !row.ledger) return;
-  ++memory_.summary.judged;
-  const bool continuous = row.expected && !row.fresh && continues(*row.expected, *row.start);
-  if (continuous) return;
-  const Allowed allowed = allowed_now(layout_, contract_, *row.ledger);
-  const Fit found = fit(row.start->values, allowed);
-  if (allowed.vacuous) ++memory_.summary.vacuous;
-  const bool breaks = row.expected && !row.fresh;
-  if (!breaks && found.passes()) return;
-  row.departed = true;
-  const Check check = row.fresh ? Check::kFreshness : breaks ? Check::kContinuity : Check::kLedger;
-  if (!breaks && found.out == 0) {
-    report(check, row, "the start state is within the oracle's own error only").verdict =
-        Verdict::kMistrusted;
-    return;
-  }
-  Name name;
-  const std::string_view narrow =
-      breaks ? narrowed_to(*row.expected, *row.start) : std::string_view();
-  if (!narrow.empty()) {
-    name = {Mistake::kNarrowed, "it is that state rounded to " + std::string(narrow), {}};
-  } else if (const auto by = memory_.overwritten.find(row.slot);
-             by != memory_.overwritten.end() && by->second.owner == row.id.request && !row.fresh &&
-             !row.id.restored_from) {
-    name = {Mistake::kOverwritten,
-            "call " + std::to_string(by->second.call) + " wrote the slot for no request or another",
-            {}};
-  } else {
-    const auto owner = memory_.owners.find(row.slot);
-    std::optional<Stored> held;
-    if (memory_.pool && row.slot >= 0 && row.slot < memory_.pool->shape().front()) {
-      held.emplace();
-      held->values.resize(layout_.size());
-      const auto size = static_cast<std::int64_t>(layout_.size());
-      memory_.pool->read(row.slot * size, size, held->values.data());
-    }
-    name = name_of(slice_, layout_, memory_.requests,
-                   {.x = &row.start->values,
-                    .request = row.id.restored_from.value_or(row.id.request),
-                    .position = row.position,
-                    .fresh = row.fresh,
-                    .slot_held = held ? &held->values : nullptr,
-                    .slot_owner = owner == memory_.owners.end() ? -1 : owner->second});
-  }
-  const std::string what = row.fresh ? "a new request starts from a state that is not zero"
-                           : breaks  ? "the start state is not what the request's last call left"
-                                     : "the start state is not that of the request's tokens";
-  report(check, row,
-         what + " (" + std::to_string(found.out) + " of " + std::to_string(layout_.size()) +
-             " elements beyond their budget, by " + number(found.error) + " where " +
-             number(found.budget) + " is allowed)" + (name.text.empty() ? "" : ": " + name.text))
-      .mistake = name.mistake;
-  departures_.push_back(
-      {findings_.size() - 1, static_cast<std::size_t>(&row - rows_.data()), std::move(name)});
-  row.ledger = layout_.exact(row.start->values);
-}
-
-// One wrong count seen in several rows says more than in one.
-void CallWalk::name_departures() {
-  std::map<std::int64_t, std::vector<Rolled>> by_call;
-  const std::vector<std::int64_t>* counts = nullptr;
-  for (const RowWalk& row : rows_) {
-    const auto found = memory_.requests.find(row.id.request);
-    if (found == memory_.requests.end() || row.fresh || row.id.restored_from) continue;
-    const Request& request = found->second;
-    if (!request.verify || !request.kept || !row.start) continue;
-    Rolled rolled{row.row, request.row, *request.kept, *request.kept};
-    const auto departure = std::ranges::find(
-        departures_, static_cast<std::size_t>(&row - rows_.data()), &Departure::row);
-    if (departure != departures_.end()) {
-      if (!departure->name.rolled_to) continue;
-      rolled.found = *departure->name.rolled_to;
-    }
-    by_call[request.call].push_back(rolled);
-    counts = request.counts.get();
-  }
-  for (const Departure& departure : departures_) {
-    if (!departure.name.rolled_to || counts == nullptr) continue;
-    const RowWalk& row = rows_[departure.row];
-    const Request& request = memory_.requests.at(row.id.request);
-    findings_[departure.finding].mistake =
-        name_of(by_call[request.call], *request.counts, record_.mode == call::Mode::kDecode);
-  }
-}
-
 void CallWalk::judge_states(const Step& step, RowWalk& row, Request& request) {
   if (!stored_ || record_.outputs.empty()) return;
   const call::Sequence& sequence = plan_->sequences[static_cast<std::size_t>(row.row)];
@@ -231,9 +115,7 @@ void CallWalk::judge_states(const Step& step, RowWalk& row, Request& request) {
     Finding& finding =
         report(Check::kLedger, row,
                name + " after " + std::to_string(s.after) +
-                   " tokens is not the state of the request (" + std::to_string(found.out) +
-                   " of " + std::to_string(layout_.size()) + " elements beyond their budget, by " +
-                   number(found.error) + " where " + number(found.budget) + " is allowed)");
+                   " tokens is not the state of the request" + words_of(found, layout_.size()));
     if (found.out == 0) {
       finding.verdict = Verdict::kMistrusted;
       finding.text = name + " is within the oracle's own error only, or has no budget";
@@ -245,13 +127,8 @@ void CallWalk::judge_states(const Step& step, RowWalk& row, Request& request) {
   }
 }
 
-void CallWalk::advance() {
-  std::vector<const Ledger*> starts(static_cast<std::size_t>(dims_.rows), nullptr);
-  for (const RowWalk& row : rows_) {
-    if (row.ledger) starts[static_cast<std::size_t>(row.row)] = &*row.ledger;
-  }
-  const Step step(slice_, contract_, layout_, *tokens_, starts,
-                  kNoiseSeed + (static_cast<std::uint64_t>(call_.index) << 20U));
+// What its row makes of each request; its ledgers follow.
+std::vector<Request> CallWalk::begin_requests() {
   const call::Tensor* told = record_.find_input("accepted_tokens");
   const bool verify = record_.mode == call::Mode::kMtp;
   auto counts =
@@ -282,20 +159,10 @@ void CallWalk::advance() {
     if (request.kept) (*counts)[static_cast<std::size_t>(row.row)] = *request.kept;
     if (row.start) request.left.emplace(0, *row.start);
   }
-  parallel::for_each_index(std::ssize(rows_), [&](std::int64_t index) {
-    const auto i = static_cast<std::size_t>(index);
-    const RowWalk& row = rows_[i];
-    if (!row.ledger) return;
-    if (requests[i].kept) requests[i].now = step.after(row.row, *requests[i].kept);
-    const call::Sequence& s = step.plan().sequences[static_cast<std::size_t>(row.row)];
-    std::vector<std::int64_t> kept = s.checkpoints;
-    if (record_.mode == call::Mode::kPrefill) kept.push_back(row.tokens);
-    for (const std::int64_t at : kept) {
-      requests[i].anchors.insert_or_assign(row.position + at,
-                                           Anchor{step.after(row.row, at), std::nullopt});
-    }
-  });
-  for (std::size_t i = 0; i < rows_.size(); ++i) judge_states(step, rows_[i], requests[i]);
+  return requests;
+}
+
+void CallWalk::remember_requests(std::vector<Request> requests) {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     RowWalk& row = rows_[i];
     for (auto& [at, stored] : requests[i].left) {
@@ -309,6 +176,9 @@ void CallWalk::advance() {
     requests[i].before = std::move(row.ledger);
     memory_.requests.insert_or_assign(row.id.request, std::move(requests[i]));
   }
+}
+
+void CallWalk::name_states() {
   for (const WrongState& wrong : wrong_) {
     const RowWalk& row = rows_[wrong.row];
     Request& request = memory_.requests.at(row.id.request);
@@ -324,6 +194,32 @@ void CallWalk::advance() {
     // It goes on from what is stored.
     if (const Stored* left = request.left_behind()) request.now = layout_.exact(left->values);
   }
+}
+
+void CallWalk::advance() {
+  std::vector<const Ledger*> starts(static_cast<std::size_t>(dims_.rows), nullptr);
+  for (const RowWalk& row : rows_) {
+    if (row.ledger) starts[static_cast<std::size_t>(row.row)] = &*row.ledger;
+  }
+  const Step step(slice_, contract_, layout_, *tokens_, starts,
+                  kNoiseSeed + (static_cast<std::uint64_t>(call_.index) << 20U));
+  std::vector<Request> requests = begin_requests();
+  parallel::for_each_index(std::ssize(rows_), [&](std::int64_t index) {
+    const auto i = static_cast<std::size_t>(index);
+    const RowWalk& row = rows_[i];
+    if (!row.ledger) return;
+    if (requests[i].kept) requests[i].now = step.after(row.row, *requests[i].kept);
+    const call::Sequence& s = step.plan().sequences[static_cast<std::size_t>(row.row)];
+    std::vector<std::int64_t> kept = s.checkpoints;
+    if (record_.mode == call::Mode::kPrefill) kept.push_back(row.tokens);
+    for (const std::int64_t at : kept) {
+      requests[i].anchors.insert_or_assign(row.position + at,
+                                           Anchor{step.after(row.row, at), std::nullopt});
+    }
+  });
+  for (std::size_t i = 0; i < rows_.size(); ++i) judge_states(step, rows_[i], requests[i]);
+  remember_requests(std::move(requests));
+  name_states();
 }
 
 void CallWalk::judge_frame() {
@@ -342,34 +238,25 @@ void CallWalk::judge_frame() {
     const std::optional<Stored> x = block("inputs", "initial_state", slot);
     const std::optional<Stored> y = block("outputs", "final_state", slot);
     if (continues(*x, *y)) continue;
-    const auto owner = memory_.owners.find(slot);
+    Writer& writer = memory_.writers[slot];
+    writer.request = call::kNoRequest;
+    writer.call = call_.index;
     RowWalk none;
     none.row = -1;
     none.slot = slot;
-    none.id.request = owner == memory_.owners.end() ? call::kNoRequest : owner->second;
+    none.id.request = writer.owner;
     report(Check::kFrame, none, "the call changed a slot that it does not name").mistake =
         Mistake::kOverwritten;
-    memory_.overwritten[slot] = {call_.index, none.id.request};
   }
 }
 
 void CallWalk::remember_pool() {
-  const bool decided = record_.convention.disable_state_update == 0;
   const auto own = [&](std::int64_t row, std::int64_t slot) {
     const auto found = std::ranges::find(rows_, row, &RowWalk::row);
-    const auto owner = memory_.owners.find(slot);
-    if (found == rows_.end()) {
-      if (owner != memory_.owners.end()) {
-        memory_.overwritten[slot] = {call_.index, owner->second};
-      }
-      return;
-    }
-    if (owner != memory_.owners.end() && owner->second != found->id.request) {
-      memory_.overwritten[slot] = {call_.index, owner->second};
-    } else {
-      memory_.overwritten.erase(slot);
-    }
-    memory_.owners[slot] = found->id.request;
+    Writer& writer = memory_.writers[slot];
+    writer.request = found == rows_.end() ? call::kNoRequest : found->id.request;
+    writer.call = call_.index;
+    if (writer.request != call::kNoRequest) writer.owner = writer.request;
   };
   if (plan_) {
     for (std::size_t i = 0; i < plan_->sequences.size(); ++i) {
@@ -377,7 +264,7 @@ void CallWalk::remember_pool() {
         if (s.target == call::Target::kFinalState) own(static_cast<std::int64_t>(i), s.block);
       }
     }
-  } else if (decided) {
+  } else if (record_.convention.disable_state_update == 0) {
     for (const RowWalk& row : rows_) own(row.row, row.slot);
   }
   const call::Tensor* pool = output("final_state");

@@ -28,6 +28,12 @@ struct RowWalk {
   bool departed = false;           ///< its start is a finding
 };
 
+/// Bit for bit, or rounded once more where the type of `start` is narrower; a NaN is a NaN.
+[[nodiscard]] bool continues(const Stored& left, const Stored& start);
+
+/// How far a state is from what it may be.
+[[nodiscard]] std::string words_of(const Fit& fit, std::size_t elements);
+
 class CallWalk {
  public:
   CallWalk(const verdict::Slice& slice, Memory& memory, const Call& call,
@@ -44,8 +50,12 @@ class CallWalk {
   // walk.cpp
   void read_rows();
   void judge_start(RowWalk& row);
+  [[nodiscard]] const Writer* other_writer(const RowWalk& row) const;
   void name_departures();
   void advance();
+  [[nodiscard]] std::vector<Request> begin_requests();
+  void remember_requests(std::vector<Request> requests);
+  void name_states();
   void judge_states(const Step& step, RowWalk& row, Request& request);
   void judge_frame();
   void remember_pool();

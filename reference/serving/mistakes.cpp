@@ -293,7 +293,7 @@ constexpr std::array kTable{
                   "llama.cpp #22746, #29117", Named::kWrongRollback, rollback_plane_stale},
     ServerMistake{"copy_bytes_for_elements",
                   "a kept state is copied back with a count of elements where bytes are wanted",
-                  "llama.cpp #20700", Named::kNone, copy_bytes_for_elements},
+                  "llama.cpp #20700", Named::kCopiedInPart, copy_bytes_for_elements},
     ServerMistake{"rollback_one_short",
                   "a verify goes on from the state one token before the last accepted one",
                   "mlx-swift-lm #143", Named::kWrongRollback, rollback_one_short,
@@ -319,7 +319,7 @@ constexpr std::array kTable{
     ServerMistake{"transfer_heads_swapped",
                   "a state that moves between unequally divided servers arrives with the halves of "
                   "its heads exchanged",
-                  "SGLang #20655, #22060, #23746, vLLM #55208", Named::kNone,
+                  "SGLang #20655, #22060, #23746, vLLM #55208", Named::kHeadsMoved,
                   transfer_heads_swapped},
     ServerMistake{"bounds_divided",
                   "the bounds of a prompt are divided by the number of ranks, so that each reads "

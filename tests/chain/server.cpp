@@ -88,6 +88,12 @@ chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
     r.inputs["checkpoint_offsets"] = integers(kept);
     r.inputs["cu_checkpoints"] = integers(cu_kept);
   }
+  compute(r);
+  ++index;
+  return call;
+}
+
+void Server::compute(call::Record& r) {
   const verdict::Slice& slice = delta::slice();
   const auto exact = slice.emulate(r, slice.default_contract(r), options_.seed + 7);
   for (const auto& [name, values] : exact) {
@@ -97,8 +103,6 @@ chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
   }
   last_ = r.outputs;
   pool_ = r.outputs.at("final_state");
-  ++index;
-  return call;
 }
 
 std::vector<double> Server::state(std::int64_t slot) const {

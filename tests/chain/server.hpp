@@ -47,6 +47,8 @@ class Server {
   std::int64_t index = 0;                          ///< of the next call
 
  private:
+  /// The outputs of the call, and what they leave in the pool.
+  void compute(call::Record& record);
   call::Tensor draw(const std::string& name, call::Shape shape, double low, double high);
 
   ServerOptions options_;

@@ -220,6 +220,21 @@ TEST_CASE("a pad row that writes the slot of a request at rest") {
   CHECK(judged.findings[0].request == 2);
 }
 
+TEST_CASE("a slot that another request had before says nothing of a later mistake in it") {
+  Server server({.seed = 12});
+  std::vector<chain::Call> calls;
+  for (const std::int64_t request : {1, 2}) {
+    calls.push_back(server.serve(Mode::kPrefill,
+                                 {{.request = request, .slot = 3, .tokens = 9, .fresh = true}}));
+  }
+  calls.push_back(server.serve(Mode::kMtp, {{.request = 2, .slot = 3, .accepted = 3}}));
+  server.put(3, server.left("intermediate_states", 1));
+  calls.push_back(server.serve(Mode::kDecode, {{.request = 2, .slot = 3}}));
+  const testing::Judged judged = testing::judge(calls);
+  REQUIRE(judged.findings.size() == 1);
+  CHECK(judged.findings[0].mistake == Mistake::kWrongRollback);
+}
+
 TEST_CASE("a kernel that is wrong in one call is wrong by itself, and its state has a name") {
   Server server({.seed = 11});
   std::vector<chain::Call> calls;

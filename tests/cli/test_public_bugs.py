@@ -56,7 +56,7 @@ class PublicBugsTest(CommandLineTest):
 
     def test_the_kill_table_has_every_mistake_of_a_server_and_all_are_seen(self):
         rows = {row[0].strip("`"): row for row in self.rows(
-            TABLES.read_text().split("| Mistake | The server")[1].split("\n\n")[0])}
+            "| " + TABLES.read_text().split("| Mistake | The server")[1].split("\n\n")[0])}
         self.assertEqual(set(rows), set(self.names("server_mistakes")))
         for row in rows.values():
             self.assertEqual(row[2], row[3], row)  # chains, seen

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "fixtures/call/chain_rows.hpp"
 #include "fixtures/call/text.hpp"
 #include "reference/contract/contract_json.hpp"
 #include "reference/report/page.hpp"
@@ -86,6 +87,7 @@ report::ShownTerms terms_of(const verdict::Judgement& judgement, const std::stri
 }  // namespace
 
 report::FileReport examine(call::Record record, const Examination& asked) {
+  call::remove_chain_rows(record);
   const verdict::Slice& slice = suites::slice_of(record.op);
   const verdict::Judgement judgement = verdict::judgement(slice, std::move(record), asked.question);
   report::FileReport result;

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the rows of a call start from: continuity, freshness, and the ledger where nothing else is
+// stored.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "reference/chain/walk.hpp"
+
+namespace goldenrule::chain {
+
+using verdict::Verdict;
+
+namespace {
+
+std::string number(double x) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.4g", x);
+  return text.data();
+}
+
+// What was left, rounded to a type that is narrower than its pool.
+std::string_view narrowed_to(const Stored& left, const Stored& start) {
+  for (const call::DType type : {call::DType::kBF16, call::DType::kF16, call::DType::kF32}) {
+    bool all = call::info(type).significand_bits < call::info(start.dtype).significand_bits;
+    for (std::size_t i = 0; all && i < left.values.size(); ++i) {
+      all = start.values[i] == call::round_to(type, left.values[i]);
+    }
+    if (all) return call::info(type).name;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool continues(const Stored& left, const Stored& start) {
+  const bool narrower =
+      call::info(start.dtype).significand_bits < call::info(left.dtype).significand_bits;
+  for (std::size_t i = 0; i < left.values.size(); ++i) {
+    const double x = start.values[i];
+    const double y = narrower ? call::round_to(start.dtype, left.values[i]) : left.values[i];
+    if (x != y && !(std::isnan(x) && std::isnan(y))) return false;
+  }
+  return true;
+}
+
+std::string words_of(const Fit& fit, std::size_t elements) {
+  return " (" + std::to_string(fit.out) + " of " + std::to_string(elements) +
+         " elements beyond their budget, by " + number(fit.error) + " where " + number(fit.budget) +
+         " is allowed)";
+}
+
+// Who wrote the slot in which the request rested, if not itself.
+const Writer* CallWalk::other_writer(const RowWalk& row) const {
+  const auto request = memory_.requests.find(row.id.request);
+  const auto writer = memory_.writers.find(row.slot);
+  if (row.fresh || row.id.restored_from || request == memory_.requests.end() ||
+      request->second.slot != row.slot || writer == memory_.writers.end()) {
+    return nullptr;
+  }
+  const bool since = writer->second.call > request->second.call;
+  return since && writer->second.request != row.id.request ? &writer->second : nullptr;
+}
+
+void CallWalk::judge_start(RowWalk& row) {
+  if (!row.start || row.taken || !row.ledger) return;
+  ++memory_.summary.judged;
+  const bool continuous = row.expected && !row.fresh && continues(*row.expected, *row.start);
+  if (continuous) return;
+  const Allowed allowed = allowed_now(layout_, contract_, *row.ledger);
+  const Fit found = fit(row.start->values, allowed);
+  if (allowed.vacuous) ++memory_.summary.vacuous;
+  const bool breaks = row.expected && !row.fresh;
+  if (!breaks && found.passes()) return;
+  row.departed = true;
+  const Check check = row.fresh ? Check::kFreshness : breaks ? Check::kContinuity : Check::kLedger;
+  if (!breaks && found.out == 0) {
+    report(check, row, "the start state is within the oracle's own error only").verdict =
+        Verdict::kMistrusted;
+    return;
+  }
+  Name name;
+  const std::string_view narrow =
+      breaks ? narrowed_to(*row.expected, *row.start) : std::string_view();
+  if (!narrow.empty()) {
+    name = {Mistake::kNarrowed, "it is that state rounded to " + std::string(narrow), {}};
+  } else if (const Writer* other = other_writer(row)) {
+    name = {Mistake::kOverwritten,
+            "call " + std::to_string(other->call) + " wrote the slot for " +
+                (other->request < 0 ? std::string("no request")
+                                    : "request " + std::to_string(other->request)),
+            {}};
+  } else {
+    const auto writer = memory_.writers.find(row.slot);
+    std::optional<Stored> held;
+    if (memory_.pool && row.slot >= 0 && row.slot < memory_.pool->shape().front()) {
+      held.emplace();
+      held->values.resize(layout_.size());
+      const auto size = static_cast<std::int64_t>(layout_.size());
+      memory_.pool->read(row.slot * size, size, held->values.data());
+    }
+    name = name_of(slice_, layout_, memory_.requests,
+                   {.x = &row.start->values,
+                    .request = row.id.restored_from.value_or(row.id.request),
+                    .position = row.position,
+                    .fresh = row.fresh,
+                    .slot_held = held ? &held->values : nullptr,
+                    .slot_owner = writer == memory_.writers.end() ? -1 : writer->second.owner});
+  }
+  const std::string what = row.fresh ? "a new request starts from a state that is not zero"
+                           : breaks  ? "the start state is not what the request's last call left"
+                                     : "the start state is not that of the request's tokens";
+  report(check, row,
+         what + words_of(found, layout_.size()) + (name.text.empty() ? "" : ": " + name.text))
+      .mistake = name.mistake;
+  departures_.push_back(
+      {findings_.size() - 1, static_cast<std::size_t>(&row - rows_.data()), std::move(name)});
+  row.ledger = layout_.exact(row.start->values);
+}
+
+// One wrong count seen in several rows says more than in one.
+void CallWalk::name_departures() {
+  std::map<std::int64_t, std::vector<Rolled>> by_call;
+  const std::vector<std::int64_t>* counts = nullptr;
+  for (const RowWalk& row : rows_) {
+    const auto found = memory_.requests.find(row.id.request);
+    if (found == memory_.requests.end() || row.fresh || row.id.restored_from) continue;
+    const Request& request = found->second;
+    if (!request.verify || !request.kept || !row.start) continue;
+    Rolled rolled{row.row, request.row, *request.kept, *request.kept};
+    const auto departure = std::ranges::find(
+        departures_, static_cast<std::size_t>(&row - rows_.data()), &Departure::row);
+    if (departure != departures_.end()) {
+      if (!departure->name.rolled_to) continue;
+      rolled.found = *departure->name.rolled_to;
+    }
+    by_call[request.call].push_back(rolled);
+    counts = request.counts.get();
+  }
+  for (const Departure& departure : departures_) {
+    if (!departure.name.rolled_to || counts == nullptr) continue;
+    const RowWalk& row = rows_[departure.row];
+    const Request& request = memory_.requests.at(row.id.request);
+    findings_[departure.finding].mistake =
+        name_of(by_call[request.call], *request.counts, record_.mode == call::Mode::kDecode);
+  }
+}
+
+}  // namespace goldenrule::chain

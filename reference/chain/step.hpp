@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One call run from the ledgers of its rows: the exact states that it leaves, what a stored state
+// may be beside them, and the ledgers with which its requests go on (ledger.hpp has the
+// mathematics).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "reference/chain/ledger.hpp"
+
+namespace goldenrule::chain {
+
+/// One call, run from the ledgers of its rows.
+class Step {
+ public:
+  /// starts[row]: nullptr where the row has no ledger. `seed` chooses the signs of the noise.
+  Step(const verdict::Slice& slice, const contract::Contract& contract, const Layout& layout,
+       const call::Record& tokens, std::span<const Ledger* const> starts, std::uint64_t seed);
+
+  [[nodiscard]] const call::Plan& plan() const { return plan_; }
+  /// After how many tokens states of `row` are known: ascending, without 0.
+  [[nodiscard]] std::vector<std::int64_t> known(std::int64_t row) const;
+  /// The ledger of `row` after that many of its tokens; 0: as it started.
+  [[nodiscard]] Ledger after(std::int64_t row, std::int64_t tokens) const;
+  /// What a stored state of `row` may be after that many of its tokens.
+  [[nodiscard]] Allowed allowed(std::int64_t row, std::int64_t tokens) const;
+
+ private:
+  struct Place {
+    const verdict::Expected* expected;
+    const char* name;
+    std::size_t first;
+  };
+  [[nodiscard]] Place place(std::int64_t row, std::int64_t tokens) const;
+  [[nodiscard]] std::vector<double> transport(std::int64_t row, std::int64_t tokens) const;
+  /// State and errors after the tokens, with nothing of what this call adds.
+  [[nodiscard]] Ledger carried(const Place& at, std::int64_t row, std::int64_t tokens) const;
+
+  const contract::Contract* contract_;
+  Layout layout_;
+  call::Record record_;
+  call::Plan plan_;
+  std::vector<const Ledger*> starts_;
+  std::uint64_t seed_;
+  verdict::Expectations expected_;
+  std::vector<verdict::Expectations> moved_;  // noise, one per run
+};
+
+}  // namespace goldenrule::chain

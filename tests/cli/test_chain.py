@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`goldenrule chain`: files of a server in a row, exit codes, texts and JSON."""
+
+import json
+import sys
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+from support import CommandLineTest, main
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/python"))
+from goldenrule_capture import write_capture  # noqa: E402
+
+HV, K, V, SLOTS = 2, 16, 8, 3
+
+
+class Server:
+    """Two requests, decoded in fp64 and stored in fp32; `swap` exchanges their states before it."""
+
+    def __init__(self, folder, swap=None):
+        random = np.random.default_rng(11)
+        state = np.zeros((SLOTS, HV, V, K), np.float32)
+        self.paths = []
+        for n in range(4):
+            if n == swap:
+                state[[0, 2]] = state[[2, 0]]
+            q, k = random.normal(size=(2, 2, 1, 1, K)).astype(np.float32)
+            v = random.normal(size=(2, 1, HV, V)).astype(np.float32)
+            g = -random.uniform(0.01, 0.1, (2, 1, HV)).astype(np.float32)
+            beta = random.uniform(0.2, 1, (2, 1, HV)).astype(np.float32)
+            before, o = state.copy(), np.zeros_like(v)
+            for row, slot in enumerate((0, 2)):
+                state[slot], o[row, 0] = self.step(state[slot], q[row, 0, 0], k[row, 0, 0],
+                                                   v[row, 0], g[row, 0], beta[row, 0])
+            path = folder / f"call_{n}.h5"
+            write_capture(path, op="gated_delta_rule", mode="decode", chain="a server", call=n,
+                          convention={"gate": "log", "beta": "direct"},
+                          inputs=dict(q=q, k=k, v=v, g=g, beta=beta, initial_state=before,
+                                      state_indices=np.array([0, 2]),
+                                      request_ids=np.array([7, 8]), positions=np.array([n, n])),
+                          outputs=dict(o=o, final_state=state.copy()))
+            self.paths.append(path)
+
+    @staticmethod
+    def step(state, q, k, v, g, beta):
+        q, k, state = (x.astype(np.float64) for x in (q, k, state))
+        q = q / np.sqrt(q @ q + 1e-6) * K ** -0.5
+        k = k / np.sqrt(k @ k + 1e-6)
+        state = state * np.exp(g.astype(np.float64))[:, None, None]
+        state = state + (beta[:, None] * (v - state @ k))[:, :, None] * k
+        return state, state @ q
+
+
+class ChainTest(CommandLineTest):
+    def test_an_honest_server_passes_whatever_the_order_of_its_files(self):
+        paths = Server(self.folder).paths
+        out = self.assert_run(0, "chain", self.folder).out
+        self.assertIn("4 calls, 2 requests, 8 tokens: 16 of 16 states judged", out)
+        self.assertIn("WITHIN_BUDGET", out)
+        self.assert_run(0, "chain", *reversed(paths))
+        out = self.assert_run(2, "chain", "--in-given-order", *reversed(paths)).out
+        self.assertIn("out of order: expected call 4, actual 2", out)
+
+    def test_the_first_call_with_another_state_is_named(self):
+        paths = Server(self.folder, swap=2).paths
+        report = self.folder / "report.json"
+        out = self.assert_run(1, "chain", self.folder, "--json", report).out
+        self.assertIn("first: OUT_OF_BUDGET call 2, request 7, slot 0, row 0, position 2 "
+                      "[continuity] state_of_another_request:", out)
+        findings = json.loads(report.read_text())["findings"]
+        self.assertEqual([(f["call"], f["request"], f["slot"], f["mistake"]) for f in findings],
+                         [(2, 7, 0, "state_of_another_request"),
+                          (2, 8, 2, "state_of_another_request")])
+        self.assertEqual(findings[0]["file"], str(paths[2]))
+        self.assert_run(0, "check", paths[2])  # which knows nothing of other calls
+
+    def test_a_file_that_is_missing_or_none_is_no_pass(self):
+        paths = Server(self.folder).paths
+        paths[2].unlink()
+        out = self.assert_run(2, "chain", self.folder).out
+        self.assertIn("a gap: expected call 2, actual 3", out)
+        paths[2].write_bytes(b"no HDF5")
+        self.assertIn("call_2.h5", self.assert_run(2, "chain", self.folder).out)
+        self.assert_run(2, "chain", self.folder / "nothing")
+        empty = self.folder / "empty"
+        empty.mkdir()
+        self.assert_run(2, "chain", empty)
+
+    def test_a_report_never_replaces_a_call(self):
+        paths = Server(self.folder).paths
+        self.assert_run(2, "chain", *paths, "--json", paths[1])
+
+
+if __name__ == "__main__":
+    main()
