@@ -138,7 +138,10 @@ class Merger {
     merged.summary = std::to_string(items_.size()) + (items_.size() == 1 ? " file" : " files");
     std::string separator = ": ";
     for (const auto& [answer, count] : counts) {
-      merged.summary += separator + std::to_string(count) + " " + answer;
+      merged.summary += separator;
+      merged.summary += std::to_string(count);
+      merged.summary += ' ';
+      merged.summary += answer;
       separator = ", ";
     }
     const bool whole = merged.problems.empty() && all_right && !items_.empty();

@@ -65,9 +65,7 @@ std::string summary(const ordered_json& report, const std::vector<const ordered_
 }
 
 std::string page_of(const ordered_json& report) {
-  std::vector<const ordered_json*> items;
-  for (const ordered_json& item : report.at("cases")) items.push_back(&item);
-  std::ranges::stable_sort(items, {}, [](const ordered_json* item) { return rank(*item); });
+  const std::vector<const ordered_json*> items = ranked(report.at("cases"));
   std::string sections;
   std::size_t count = 0;
   std::size_t without_maps = 0;

@@ -10,14 +10,17 @@
 namespace goldenrule::report {
 namespace {
 
+constexpr int kValueDigits = 9;  // a value and the exact one may differ in the last of fp32
+
 std::string worst_line(const ordered_json& tensor) {
   const ordered_json& worst = tensor.at("worst");
   if (worst.is_null()) return "";
   return fmt::format(
       "worst element: <b>{}</b>: value {}, exact {}, error {}, budget {}: <b>{}</b> times the "
       "budget",
-      place(worst.at("coordinates")), shown(worst.at("value")), shown(worst.at("golden")),
-      shown(worst.at("error")), shown(worst.at("budget")), shown(tensor.at("max_ratio")));
+      place(worst.at("coordinates")), shown(worst.at("value"), kValueDigits),
+      shown(worst.at("golden"), kValueDigits), shown(worst.at("error")), shown(worst.at("budget")),
+      shown(tensor.at("max_ratio")));
 }
 
 std::string failing_rows(const ordered_json& tensor) {
@@ -188,7 +191,7 @@ std::string section(const ordered_json& item, std::size_t number, bool maps) {
         counted(nonfinite));
   }
   html += why(item) + permit(item);
-  for (const ordered_json& tensor : item.at("tensors")) html += tensor_card(tensor, maps);
+  for (const ordered_json* tensor : ranked(item.at("tensors"))) html += tensor_card(*tensor, maps);
   if (!text_of(item, "replay").empty()) {
     html += fmt::format("<p class=\"soft\">To judge it again:</p><pre>{}</pre>",
                         escaped(text_of(item, "replay")));

@@ -35,8 +35,8 @@ std::string escaped(const std::string& text) {
   return html;
 }
 
-std::string shown(const ordered_json& value) {
-  if (value.is_number()) return fmt::format("{:.3g}", value.get<double>());
+std::string shown(const ordered_json& value, int digits) {
+  if (value.is_number()) return fmt::format("{:.{}g}", value.get<double>(), digits);
   if (!value.is_string() || value == "nan") return "-";
   return escaped(value.get<std::string>());
 }
@@ -94,6 +94,13 @@ int rank(const ordered_json& item) {
   const std::string verdict = item.at("verdict").get<std::string>();
   if (verdict == "OUT_OF_BUDGET") return 0;
   return verdict == "EXACT" || verdict == "WITHIN_BUDGET" ? 2 : 1;
+}
+
+std::vector<const ordered_json*> ranked(const ordered_json& items) {
+  std::vector<const ordered_json*> order;
+  for (const ordered_json& item : items) order.push_back(&item);
+  std::ranges::stable_sort(order, {}, [](const ordered_json* item) { return rank(*item); });
+  return order;
 }
 
 }  // namespace goldenrule::report

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace goldenrule::report {
 
@@ -16,8 +17,8 @@ extern const std::string_view kPageStyle;
 
 /// A text of a stranger as text of an HTML element or of a quoted attribute.
 [[nodiscard]] std::string escaped(const std::string& text);
-/// A number with three digits; a word ("inf") as it stands, "-" for none.
-[[nodiscard]] std::string shown(const ordered_json& value);
+/// A number with so many digits; a word ("inf") as it stands, "-" for none.
+[[nodiscard]] std::string shown(const ordered_json& value, int digits = 3);
 /// A whole number of a report, no further from 0 than 2^53; of another value what nlohmann throws.
 [[nodiscard]] std::int64_t whole(const ordered_json& value);
 /// A whole number with its thousands set apart.
@@ -35,6 +36,8 @@ extern const std::string_view kPageStyle;
 [[nodiscard]] std::string paragraph(const char* css, const std::string& html);
 /// The worst first: 0 what fails, 1 what was not judged, 2 what passes.
 [[nodiscard]] int rank(const ordered_json& item);
+/// The items of a list by rank, otherwise in their order.
+[[nodiscard]] std::vector<const ordered_json*> ranked(const ordered_json& items);
 
 /// The section of one file, with or without its error maps.
 [[nodiscard]] std::string section(const ordered_json& item, std::size_t number, bool maps);

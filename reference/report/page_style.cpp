@@ -44,7 +44,7 @@ color:var(--soft)}.map svg{border:1px solid var(--line);background:var(--bg)}
 .across{grid-column:2;max-width:288px}
 .map path{stroke-width:1;fill:none}.map .chunks,.map .sequences{stroke:var(--fg);stroke-width:1px;
 vector-effect:non-scaling-stroke}.map .chunks{stroke-dasharray:2 3;opacity:.55}
-.map .worst{fill:none;stroke:var(--fg);stroke-width:2px;vector-effect:non-scaling-stroke}
+.map .worst{fill:none;stroke:#fff;mix-blend-mode:difference;stroke-width:2px;vector-effect:non-scaling-stroke}
 .l0{stroke:var(--l0);background:var(--l0)}.l1{stroke:var(--l1);background:var(--l1)}
 .l2{stroke:var(--l2);background:var(--l2)}.l3{stroke:var(--l3);background:var(--l3)}
 .l4{stroke:var(--l4);background:var(--l4)}.l5{stroke:var(--l5);background:var(--l5)}

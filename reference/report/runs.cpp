@@ -96,7 +96,7 @@ ordered_json parse_report(const std::string& file, const std::string& text) {
 }
 
 std::string command_of(const std::string& file, const ordered_json& report) {
-  const auto command = report.at("runs").front().at("command").get<std::string>();
+  auto command = report.at("runs").front().at("command").get<std::string>();
   for (const ordered_json& run : report.at("runs")) {
     if (run.at("command") != command) {
       refuse(file, "runs", "runs of one command", "'" + command + "' and others");
