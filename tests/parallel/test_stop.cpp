@@ -22,7 +22,7 @@ TEST_CASE("a flag ends a loop before its next job, on one thread and on several"
     std::atomic<int> begun = 0;
     const Stoppable lent(&flag);
     const auto job = [&](std::int64_t) {
-      if (++begun == 10) flag = true;
+      if (++begun >= 10) flag = true;
     };
     CHECK_THROWS_AS(for_each_index(1000, job), Stopped);
     CHECK(begun >= 10);
@@ -38,7 +38,7 @@ TEST_CASE("a flag ends the loops inside a job, on whichever thread it runs") {
   const Stoppable lent(&flag);
   const auto job = [&](std::int64_t) {
     for_each_index(1000, [&](std::int64_t) {
-      if (++inner == 10) flag = true;
+      if (++inner >= 10) flag = true;
     });
   };
   CHECK_THROWS_AS(for_each_index(2, job), Stopped);
