@@ -5,7 +5,9 @@
 #include <omp.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <thread>
 
 #include "fixtures/parallel/for_each_index.hpp"
 #include "tests/threads.hpp"
@@ -22,7 +24,7 @@ TEST_CASE("a flag ends a loop before its next job, on one thread and on several"
     std::atomic<int> begun = 0;
     const Stoppable lent(&flag);
     const auto job = [&](std::int64_t) {
-      if (++begun == 10) flag = true;
+      if (++begun >= 10) flag = true;
     };
     CHECK_THROWS_AS(for_each_index(1000, job), Stopped);
     CHECK(begun >= 10);
@@ -35,10 +37,14 @@ TEST_CASE("a flag ends the loops inside a job, on whichever thread it runs") {
   omp_set_num_threads(2);
   std::atomic<bool> flag = false;
   std::atomic<int> inner = 0;
+  std::atomic<int> outer = 0;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   const Stoppable lent(&flag);
   const auto job = [&](std::int64_t) {
+    ++outer;  // each of the two is on a thread of its own
+    while (outer < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
     for_each_index(1000, [&](std::int64_t) {
-      if (++inner == 10) flag = true;
+      if (++inner >= 10) flag = true;
     });
   };
   CHECK_THROWS_AS(for_each_index(2, job), Stopped);
