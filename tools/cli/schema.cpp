@@ -47,7 +47,8 @@ call::Record asking(const call::Operation& operation, call::Mode mode) {
   record.op = operation.op;
   record.mode = mode;
   for (const char* name :
-       {"initial_state", "state_indices", "ssm_state_indices", "checkpoint_offsets"}) {
+       {"initial_state", "state_indices", "ssm_state_indices", "checkpoint_offsets",
+        "initial_intermediate_states", "checkpoint_state_indices"}) {
     record.inputs[name];
   }
   return record;

@@ -151,15 +151,17 @@ _OF_BETA = {
 # Inputs and outputs that a call may have.
 INPUTS = {
     "decode": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta",
-         "state_indices", "output_state_indices", "has_initial_state"),
-    "mtp": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta",
+         "state_indices", "output_state_indices", "has_initial_state", "checkpoint_state_indices",
+         "checkpoint_tokens"),
+    "mtp": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "cu_seqlens",
          "state_indices", "output_state_indices", "ssm_state_indices", "num_accepted_tokens",
-         "accepted_tokens"),
+         "accepted_tokens", "parent_tokens", "initial_intermediate_states",
+         "intermediate_state_indices", "checkpoint_state_indices", "checkpoint_tokens"),
     "prefill": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "cu_seqlens",
          "state_indices", "output_state_indices", "has_initial_state", "checkpoint_offsets",
          "cu_checkpoints"),
 }
-_SLOTS = ("state_indices", "output_state_indices", "ssm_state_indices")
+_SLOTS = ("state_indices", "output_state_indices", "ssm_state_indices", "checkpoint_state_indices")
 OUTPUTS = {
     "decode": ("o", "final_state"),
     "mtp": ("o", "final_state", "intermediate_states"),
