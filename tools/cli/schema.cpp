@@ -47,8 +47,9 @@ call::Record asking(const call::Operation& operation, call::Mode mode) {
   call::Record record;
   record.op = operation.op;
   record.mode = mode;
-  for (const char* name : {"initial_state", "state_indices", "ssm_state_indices",
-                           "checkpoint_offsets", "request_ids"}) {
+  for (const char* name :
+       {"initial_state", "state_indices", "ssm_state_indices", "checkpoint_offsets",
+        "initial_intermediate_states", "checkpoint_state_indices", "request_ids"}) {
     record.inputs[name];
   }
   return record;

@@ -156,16 +156,18 @@ _OF_BETA = {
 # Inputs and outputs that a call may have.
 INPUTS = {
     "decode": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta",
-         "state_indices", "output_state_indices", "has_initial_state", "request_ids", "positions",
-         "restored_from"),
-    "mtp": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta",
+         "state_indices", "output_state_indices", "has_initial_state", "checkpoint_state_indices",
+         "checkpoint_tokens", "request_ids", "positions", "restored_from"),
+    "mtp": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "cu_seqlens",
          "state_indices", "output_state_indices", "ssm_state_indices", "num_accepted_tokens",
-         "accepted_tokens", "request_ids", "positions", "restored_from", "accepted_counts"),
+         "accepted_tokens", "parent_tokens", "initial_intermediate_states",
+         "intermediate_state_indices", "checkpoint_state_indices", "checkpoint_tokens",
+         "request_ids", "positions", "restored_from", "accepted_counts"),
     "prefill": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "cu_seqlens",
          "state_indices", "output_state_indices", "has_initial_state", "checkpoint_offsets",
          "cu_checkpoints", "request_ids", "positions", "restored_from"),
 }
-_SLOTS = ("state_indices", "output_state_indices", "ssm_state_indices")
+_SLOTS = ("state_indices", "output_state_indices", "ssm_state_indices", "checkpoint_state_indices")
 OUTPUTS = {
     "decode": ("o", "final_state"),
     "mtp": ("o", "final_state", "intermediate_states"),

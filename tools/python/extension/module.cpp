@@ -197,7 +197,8 @@ NB_MODULE(_core, m) {
       .def_rw("blind", &Asked::blind)
       .def_rw("explain_seconds", &Asked::explain_seconds, nb::arg().none());
   m.def("judge", judge_call);
-  m.def("page", [](const std::string& json) { return computed([&] { return report::page(json); }); });
+  m.def("page",
+        [](const std::string& json) { return computed([&] { return report::page(json); }); });
   m.def("expected", expected_of);
   m.def("cases", case_rows);
   m.def("make_call", make_call);
