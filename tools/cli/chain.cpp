@@ -175,7 +175,7 @@ int chain(const ChainOptions& options) {
   std::vector<ChainFile> files = files_of(options.files);
   std::vector<std::string> inputs{options.contract};
   for (const ChainFile& file : files) inputs.push_back(file.path);
-  refuse_overwriting(inputs, options.json, "");
+  refuse_overwriting(inputs, {.json = options.json, .junit = {}, .html = {}});
   sort_by_call(files, options);
   Reading reading(options);
   json findings = json::array();
