@@ -40,8 +40,15 @@ double largest(call::DType type) {
   return std::ldexp(2.0 - std::ldexp(1.0, 1 - t.significand_bits), t.max_exponent);
 }
 
-bool can_scale(const Record& r, const contract::Contract&) {
+// Fp16 rounds small numbers to multiples of 2^-24, whatever they were multiplied by before.
+bool has_few_exponents(const contract::Rounding& rounding) {
+  return rounding && contract::info(*rounding).min_exponent >
+                         contract::info(contract::Format::kF32).min_exponent;
+}
+
+bool can_scale(const Record& r, const contract::Contract& contract) {
   if (call::validate(r).tokens == 0) return false;
+  if (std::ranges::any_of(contract.roundings(), has_few_exponents)) return false;
   for (const char* name : {"v", "initial_state"}) {
     const call::Tensor* t = r.find_input(name);
     for (std::int64_t i = 0; t != nullptr && i < t->size(); ++i) {

@@ -73,6 +73,7 @@ bool counts_of_other_row(Step& step, const Past& past) {
     if (is_copy(move, Where::kIntermediate, Where::kSlot)) commits.push_back(&move);
   }
   std::vector<std::int64_t> counts;
+  counts.reserve(commits.size());
   for (const Move* move : commits) counts.push_back(move->from.index % T);
   bool changed = false;
   for (std::size_t i = 0; i < commits.size(); ++i) {

@@ -53,8 +53,22 @@ def test_the_answers_are_those_of_the_program(case, tmp_path, program):
                            "--no-explain"], capture_output=True, text=True)
     report = call.judge(name=str(tmp_path / "call.h5"), explain=False)
     assert done.returncode == 1 and str(report) == done.stdout.rstrip("\n")
-    assert report.to_json() == (tmp_path / "r.json").read_text()
+    written = json.loads((tmp_path / "r.json").read_text())
+    assert written["cases"][0].pop("replay").startswith("goldenrule check ")
+    said = json.loads(report.to_json())
+    assert said["cases"][0].pop("replay") == ""  # no command line judges what is in memory
+    assert said == written and any("maps" in tensor for tensor in said["cases"][0]["tensors"])
     assert goldenrule.read(tmp_path / "call.h5").judge(explain=False).verdict == "OUT_OF_BUDGET"
+
+
+def test_the_page_is_that_of_the_program(case, tmp_path, program):
+    report = case.judge(kernels.wrong_head(case), explain=False)
+    (tmp_path / "r.json").write_text(report.to_json())
+    subprocess.run([program, "merge", tmp_path / "r.json", "--html", tmp_path / "r.html"],
+                   capture_output=True, check=False)
+    assert report.to_html().startswith("<!doctype html>") and "OUT_OF_BUDGET" in report.to_html()
+    assert (tmp_path / "r.html").read_text() != ""
+    assert report._repr_html_().count("<") == 2  # a frame, and nothing of the page outside it
 
 
 def test_expected_is_what_the_verdict_compares_with(case):
