@@ -188,7 +188,9 @@ class Search {
   }
 
   std::optional<Name> others() {
-    for (const auto& [id, other] : requests_) {
+    for (const Requests::value_type& request : requests_) {
+      const std::int64_t id = request.first;
+      const Request& other = request.second;
       if (id == s_.request) continue;
       const bool bits = std::ranges::any_of(
           other.left, [&](const auto& entry) { return entry.second.values == *s_.x; });

@@ -20,7 +20,7 @@ namespace {
 
 // Every relation that applies holds and says something.
 void check_holds(const call::Record& record, const Kernel& kernel,
-                 const contract::Contract& contract, Options options,
+                 const contract::Contract& contract, const Options& options,
                  std::set<std::string_view>& tried) {
   CAPTURE(contract.name);
   for (const Outcome& outcome : check_all(record, kernel, contract, options)) {
