@@ -3,25 +3,17 @@
 
 #include <algorithm>
 
+#include "fixtures/call/integer_inputs.hpp"
 #include "reference/calls/inputs.hpp"
 #include "reference/relations/trial.hpp"
 
 namespace goldenrule::calls {
 namespace {
 
-call::Tensor integers(call::DType type, call::Shape shape,
-                      const std::vector<std::int64_t>& values) {
-  call::Tensor tensor(type, std::move(shape));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    tensor.set(static_cast<std::int64_t>(i), static_cast<double>(values[i]));
-  }
-  return tensor;
-}
-
 call::Tensor bounds_of(call::DType type, const std::vector<std::int64_t>& counts) {
   std::vector<std::int64_t> bounds{0};
   for (const std::int64_t count : counts) bounds.push_back(bounds.back() + count);
-  return integers(type, {std::ssize(bounds)}, bounds);
+  return call::integer_tensor(bounds, {std::ssize(bounds)}, type);
 }
 
 // The first row of the checkpoints of sequence `n`: they are packed as the sequences are.
@@ -45,7 +37,7 @@ call::Record with_explicit_slots(const call::Record& record) {
                      record.find_input("ssm_state_indices") != nullptr;
   if (given || calls::is_prefill(record)) return changed;
   const std::int64_t rows = call::validate(record).rows;
-  changed.inputs["state_indices"] = integers(call::DType::kI64, {rows}, call::all_indices(rows));
+  changed.inputs["state_indices"] = call::integer_tensor(call::all_indices(rows));
   // A slot that is used because no tensor says otherwise is never a pad.
   if (record.find_input("output_state_indices") == nullptr) changed.convention.pad_slot = -1;
   return changed;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/calls/segments.hpp"
 
+#include "fixtures/call/integer_inputs.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/take.hpp"
 #include "reference/calls/inputs.hpp"
@@ -8,11 +9,6 @@
 
 namespace goldenrule::calls {
 namespace {
-
-call::Tensor integers(const std::vector<std::int64_t>& values) {
-  return {
-      call::DType::kI64, {std::ssize(values)}, std::vector<double>(values.begin(), values.end())};
-}
 
 // Rows of `checkpoints` that a segment leaves.
 std::vector<std::int64_t> rows_of(const call::Record& record, const Segment& segment) {
@@ -42,8 +38,8 @@ void ask_for_checkpoints(const call::Record& record, std::span<const Segment> se
     bounds.push_back(std::ssize(offsets));
   }
   if (offsets.empty()) return;
-  part.inputs["checkpoint_offsets"] = integers(offsets);
-  part.inputs["cu_checkpoints"] = integers(bounds);
+  part.inputs["checkpoint_offsets"] = call::integer_tensor(offsets);
+  part.inputs["cu_checkpoints"] = call::integer_tensor(bounds);
 }
 
 }  // namespace

@@ -9,9 +9,8 @@
 //               is narrower than what it was left in
 //   ledger      every stored state (start, final, after a token, checkpoint) is the rule applied to
 //               the request's own tokens since its start, within a budget that adds up (ledger.hpp)
-//   frame       a slot that a call does not name keeps its bits in it. Between calls a server may
-//   do
-//               what it likes with slots; what it did shows when a request goes on from one.
+//   frame       a slot that a call does not name keeps its bits in it. Between calls a server
+//               may do what it likes with slots; what it did shows when a request goes on from one.
 //   freshness   a new request starts from zero
 //
 // After a finding the request goes on from the state that is stored, so that each departure is said

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/integer_inputs.hpp"
 #include "fixtures/call/take.hpp"
 #include "fixtures/random/philox.hpp"
 #include "reference/delta/budget/running.hpp"
@@ -19,11 +20,6 @@ namespace goldenrule::chain {
 namespace {
 
 constexpr std::int64_t kSamples = 64;  // of one row of the noise
-
-call::Tensor integers(const std::vector<std::int64_t>& values) {
-  const std::vector<double> numbers(values.begin(), values.end());
-  return {call::DType::kI64, {std::ssize(values)}, numbers};
-}
 
 }  // namespace
 
@@ -163,10 +159,10 @@ call::Record one_row(const call::Record& tokens, std::int64_t row,
          t < bounds[static_cast<std::size_t>(row + 1)]; ++t) {
       indices.push_back(t);
     }
-    one.inputs["cu_seqlens"] = integers({0, std::ssize(indices)});
+    one.inputs["cu_seqlens"] = call::integer_tensor({0, std::ssize(indices)});
     if (!offsets.empty()) {
-      one.inputs["checkpoint_offsets"] = integers({offsets.begin(), offsets.end()});
-      one.inputs["cu_checkpoints"] = integers({0, std::ssize(offsets)});
+      one.inputs["checkpoint_offsets"] = call::integer_tensor({offsets.begin(), offsets.end()});
+      one.inputs["cu_checkpoints"] = call::integer_tensor({0, std::ssize(offsets)});
     }
   }
   for (auto& [name, tensor] : one.inputs) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/integer_inputs.hpp"
 #include "fixtures/random/philox.hpp"
 #include "reference/delta/budget/running.hpp"
 #include "reference/delta/rule/lane.hpp"
@@ -14,11 +15,6 @@
 
 namespace goldenrule::chain {
 namespace {
-
-call::Tensor integers(const std::vector<std::int64_t>& values) {
-  const std::vector<double> numbers(values.begin(), values.end());
-  return {call::DType::kI64, {std::ssize(values)}, numbers};
-}
 
 call::Tensor states(const call::Record& record, const Layout& layout, std::int64_t rows) {
   call::Dims dims;
@@ -79,7 +75,7 @@ Step::Step(const verdict::Slice& slice, const contract::Contract& contract, cons
     put(start->state, row, pool);
     any_noise = any_noise || !std::ranges::all_of(start->noise, is_zero);
   }
-  record_.inputs["state_indices"] = integers(slots);
+  record_.inputs["state_indices"] = call::integer_tensor(slots);
   record_.inputs["initial_state"] = std::move(pool);
   plan_ = call::make_plan(record_, true);
   expected_ = verdict::expect(slice, record_, contract, scalar::Precision::kDouble, {},

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "fixtures/call/integer_inputs.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/take.hpp"
 #include "reference/serving/scheduler.hpp"
@@ -19,11 +20,7 @@ namespace goldenrule::serving {
 inline call::Tensor integers(std::int64_t columns, const std::vector<std::int64_t>& values) {
   call::Shape shape{std::ssize(values) / columns};
   if (columns > 1) shape.push_back(columns);
-  call::Tensor tensor(call::DType::kI64, shape);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    tensor.set(static_cast<std::int64_t>(i), static_cast<double>(values[i]));
-  }
-  return tensor;
+  return call::integer_tensor(values, std::move(shape));
 }
 inline call::Tensor bounds(const std::vector<std::int64_t>& counts) {
   std::vector<std::int64_t> bounds{0};

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tables of the library by name: suites, input families, contracts, mistakes of kernels and of
-// servers. What the tables
-// say of themselves is printed as it stands there. Where a mistake can be made is a question that
-// only the mistake answers, call by call: it is asked about every case of the suites that the kill
-// matrix runs.
+// servers. What the tables say of themselves is printed as it stands there. Where a mistake can be
+// made is a question that only the mistake answers, call by call: it is asked about every case of
+// the suites that the kill matrix runs.
 #include <fmt/format.h>
 
 #include <algorithm>

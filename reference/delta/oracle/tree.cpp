@@ -5,15 +5,12 @@
 #include <string_view>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/integer_inputs.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/take.hpp"
 
 namespace goldenrule::delta {
 namespace {
-
-call::Tensor integers(const std::vector<std::int64_t>& values, call::Shape shape) {
-  return {call::DType::kI64, std::move(shape), std::vector<double>(values.begin(), values.end())};
-}
 
 // Blocks of `width` values; vectors that one of both does not have are left.
 template <class T, class Moves>
@@ -128,9 +125,9 @@ void Paths::gather(const call::Record& record, const call::Dims& dims) {
       slots[p * static_cast<std::size_t>(steps) + static_cast<std::size_t>(s.after - 1)] = s.block;
     }
   }
-  unfolded_.inputs["cu_seqlens"] = integers(bounds_, {rows + 1});
-  unfolded_.inputs["state_indices"] = integers(starts_, {rows});
-  unfolded_.inputs["ssm_state_indices"] = integers(slots, {rows, steps});
+  unfolded_.inputs["cu_seqlens"] = call::integer_tensor(bounds_, {rows + 1});
+  unfolded_.inputs["state_indices"] = call::integer_tensor(starts_, {rows});
+  unfolded_.inputs["ssm_state_indices"] = call::integer_tensor(slots, {rows, steps});
 }
 
 const std::vector<Paths::Move>& Paths::moves(const std::string& name) const {
