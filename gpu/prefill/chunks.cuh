@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which chunks a block works through, in the order in which all of its roles pass them. An item is
-// one value head of one sequence, C::kScans tiles of its values. Items are in the order of their
-// sequences, the longest first, and blocks take them in turn, forwards and backwards: who has taken
-// one of the longest takes one of the shortest next. Chunks end at multiples of kTokens tokens of
-// their sequence and at its checkpoints, so they may be short anywhere; what a sequence's chunks
-// are depends on its own length and checkpoints.
+// one value head of one sequence or segment, C::kScans tiles of its values; of a segment it begins
+// with the maps that are folded onto the start state, in pieces. Items are in the order of their
+// sequences, segments first, then the longest first, and blocks take them in turn, forwards and
+// backwards: who has taken one of the longest takes one of the shortest next. Chunks end at
+// multiples of kTokens tokens of their sequence and at its checkpoints, so they may be short
+// anywhere; what a sequence's chunks are depends on its own length and checkpoints.
 #pragma once
 
 #include "gpu/prefill/checkpoints.cuh"
-#include "gpu/prefill/sequences.cuh"
+#include "gpu/prefill/segments.cuh"
 #include "gpu/prefill/tile.cuh"
 
 namespace goldenrule::gpu::prefill {
@@ -33,12 +34,16 @@ GOLDENRULE_GPU_BOTH int64_t record_count(int64_t total, int64_t sequences,
   return total / kTokens + sequences + checkpoint_rows;
 }
 
-/// One value head of one sequence, values from first_value on.
+/// One value head of one sequence or segment, values from first_value on.
 struct Item {
   int n, hv, h;
   int first_value;
-  Span tokens;    ///< packed; none if the sequence is padded
-  int64_t start;  ///< slot of the start state; kNoSlot: padded
+  Span tokens;          ///< packed
+  int64_t start;        ///< slot of the start state; kNoSlot: padded
+  int place = -1;       ///< of the segment in the list; none: a whole sequence
+  int segment = 0;      ///< of the sequence
+  bool is_last = true;  ///< its end is that of the sequence
+  bool is_map = false;  ///< the values are rows of M
 };
 
 /// The item that this block takes in round `round`.
@@ -47,18 +52,56 @@ __device__ __forceinline__ int item_of_round(int round) {
   return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
 }
 
+/// Segments that a walk passes.
+template <class C>
+__device__ __forceinline__ int segment_count(const Params& p) {
+  return C::kFolds || C::kMaps ? p.segments->count : 0;
+}
+/// Items that there are: of segments, and but for maps of sequences.
+template <class C>
+__device__ __forceinline__ int item_count(const Params& p) {
+  if constexpr (!C::kFolds && !C::kMaps) return p.items;
+  return min((segment_count<C>(p) + (C::kMaps ? 0 : p.N)) * p.HV * p.tiles, p.items);
+}
+
+/// Limits an item to segment `place` of the list.
+template <class C>
+__device__ __forceinline__ void limit_to_segment(const Params& p, int place, Item& item) {
+  const SegmentPlace at = segment_list(p)[place];
+  const int tokens = segment_tokens(p.split, item.tokens.count);
+  const int begin = at.segment * tokens;
+  item.place = place;
+  item.segment = at.segment;
+  item.is_last = at.segment == at.segments - 1;
+  item.tokens.first += begin;
+  item.tokens.count = min(tokens, item.tokens.count - begin);
+  if constexpr (C::kMaps) {
+    item.is_map = item.first_value == p.V;
+    if (item.is_map) item.first_value = 0;
+    if (item.is_last || (item.is_map && at.segment == 0)) item.tokens.count = 0;
+  }
+}
+
 template <class C>
 __device__ __forceinline__ Item item_of(const Params& p, int item) {
   const int head = p.by_tiles.quotient(item);
-  const int place = p.by_heads.quotient(head);
-  const int hv = head - place * p.HV;
-  const int n = p.order != nullptr ? p.order[place] : place;
-  return {.n = n,
-          .hv = hv,
-          .h = qk_head(p, hv),
-          .first_value = (item - head * p.tiles) * C::kBlockValues,
-          .tokens = tokens_of(p, n),
-          .start = start_slot(p, n)};
+  const int at = p.by_heads.quotient(head);
+  const int hv = head - at * p.HV;
+  const int place = at - segment_count<C>(p);
+  const int n = place < 0 ? segment_list(p)[at].n : p.order != nullptr ? p.order[place] : place;
+  Item x{.n = n,
+         .hv = hv,
+         .h = qk_head(p, hv),
+         .first_value = (item - head * p.tiles) * C::kBlockValues,
+         .tokens = tokens_of(p, n),
+         .start = start_slot(p, n)};
+  if (place < 0) {
+    limit_to_segment<C>(p, at, x);
+  } else if (C::kFolds && segments_of(p.split, x.tokens.count) > 1) {
+    x.tokens.count = 0;  // its segments are items
+    x.start = kNoSlot;
+  }
+  return x;
 }
 
 /// Walks the chunks of one sequence: start(), then the chunk is begin() to end() - 1, then pass().
@@ -124,11 +167,12 @@ class PlainChunks {
 template <class C>
 using ChunksOf = std::conditional_t<C::kCheckpoints, Chunks<C::kTokens>, PlainChunks<C::kTokens>>;
 
-/// A chunk of some item, for those who need to know no more of it.
+/// A chunk of some item, for those who need to know no more of it, or a piece of a map.
 struct ChunkPlace {
   int first, count;  ///< packed token, tokens
   int hv, h, first_value;
   int record;
+  const char* piece = nullptr;  ///< of kTokens rows of M; none: a chunk
 };
 
 /// Walks the chunks of all items of this block.
@@ -137,13 +181,13 @@ class ChunkCursor {
  public:
   __device__ __forceinline__ explicit ChunkCursor(const Params& p)
       : p_(p),
-        item_(item_of<C>(p, min(item_of_round(0), p.items - 1))),
-        chunks_(p, item_),
-        record_(first_record<C::kTokens>(p, item_.n)) {
+        item_(item_of<C>(p, max(min(item_of_round(0), item_count<C>(p) - 1), 0))),
+        chunks_(p, item_) {
+    begin_item();
     find();
   }
   [[nodiscard]] __device__ __forceinline__ bool valid() const {
-    return item_of_round(round_) < p_.items;
+    return item_of_round(round_) < item_count<C>(p_);
   }
   [[nodiscard]] __device__ __forceinline__ ChunkPlace place() const {
     return {.first = item_.tokens.first + chunks_.begin(),
@@ -151,31 +195,56 @@ class ChunkCursor {
             .hv = item_.hv,
             .h = item_.h,
             .first_value = item_.first_value,
-            .record = record_};
+            .record = record_,
+            .piece = piece()};
   }
   __device__ __forceinline__ void advance() {
-    chunks_.pass();
-    ++record_;
+    if (pieces_ > 0) {
+      --pieces_;
+    } else {
+      chunks_.pass();
+      ++record_;
+    }
     find();
   }
 
  private:
   __device__ __forceinline__ void find() {
+    if (pieces_ > 0) return;
     while (chunks_.done()) {
       ++round_;
       if (!valid()) return;
       item_ = item_of<C>(p_, item_of_round(round_));
       chunks_ = ChunksOf<C>(p_, item_);
-      record_ = first_record<C::kTokens>(p_, item_.n);
+      begin_item();
     }
     chunks_.start();
+  }
+  __device__ __forceinline__ void begin_item() {
+    record_ = first_record<C::kTokens>(p_, item_.n);
+    if constexpr (C::kFolds || C::kMaps) {
+      const int tokens = segment_tokens(p_.split, tokens_of(p_, item_.n).count);
+      record_ += item_.segment * (tokens / C::kTokens);
+    }
+    if constexpr (C::kFolds) {
+      pieces_ = item_.start == kNoSlot ? 0 : max(item_.segment - 1, 0) * kPieces<C::kTokens>;
+    }
+  }
+  /// The maps of segments 1, 2, .. in front of this one, one behind the other.
+  [[nodiscard]] __device__ __forceinline__ const char* piece() const {
+    if (pieces_ == 0) return nullptr;
+    const int index = (item_.segment - 1) * kPieces<C::kTokens> - pieces_;
+    const int map = item_.place - item_.segment + 1 + index / kPieces<C::kTokens>;
+    return map_of(p_, map, item_.hv) +
+           index % kPieces<C::kTokens> * (2 * kPieceTermBytes<C::kTokens>);
   }
 
   const Params& p_;
   int round_ = 0;
   Item item_;
   ChunksOf<C> chunks_;
-  int record_;
+  int record_ = 0;
+  int pieces_ = 0;  ///< that are to come before the next chunk
 };
 
 /// The chunk of record `record`, counted over the records of all sequences; none: count = 0.

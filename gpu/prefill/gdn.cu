@@ -16,12 +16,18 @@ enum Place : int {
   kScanWhole,
   kGatesWithCheckpoints,
   kScanWithCheckpoints,
+  kMaps,
+  kScanHalfOfSegments,
+  kScanWholeOfSegments,
   kPlaces
 };
 
-using Half = ScanConfig<1, false>;
-using Whole = ScanConfig<2, false>;
-using HalfWith = ScanConfig<1, true>;
+using Half = ScanConfig<1, Walk::kSequences>;
+using Whole = ScanConfig<2, Walk::kSequences>;
+using HalfWithCheckpoints = ScanConfig<1, Walk::kCheckpoints>;
+using HalfOfSegments = ScanConfig<1, Walk::kSegments>;
+using WholeOfSegments = ScanConfig<2, Walk::kSegments>;
+using Maps = ScanConfig<2, Walk::kMaps>;
 
 using sm90::described;
 
@@ -44,8 +50,14 @@ Kernel kernel(int i) {
       return scan<Whole>("prefill_gdn_scan_v128");
     case kGatesWithCheckpoints:
       return described(prefill_gdn_gates<true>, kGateThreads, 0, "prefill_gdn_gates_checkpoints");
+    case kScanWithCheckpoints:
+      return scan<HalfWithCheckpoints>("prefill_gdn_scan_v64_checkpoints");
+    case kMaps:
+      return scan<Maps>("prefill_gdn_maps");
+    case kScanHalfOfSegments:
+      return scan<HalfOfSegments>("prefill_gdn_scan_v64_segments");
     default:
-      return scan<HalfWith>("prefill_gdn_scan_v64_checkpoints");
+      return scan<WholeOfSegments>("prefill_gdn_scan_v128_segments");
   }
 }
 
@@ -56,19 +68,27 @@ bool serves(const Params& p, const Device& device) {
 /// Whether sequences are sorted by length, which takes N^2 / 32 steps.
 bool is_sorted(std::int64_t N) { return N > 1 && N <= 1024; }
 
+/// Bytes before the order of the sequences, and before what segments need.
+std::size_t order_offset(std::int64_t records) {
+  return sizeof(Tickets) + static_cast<std::size_t>(records) * kRecordBytes;
+}
+std::size_t segments_offset(std::int64_t records, std::int64_t N) {
+  return order_offset(records) +
+         (is_sorted(N) ? sizeof(std::int32_t) * static_cast<std::size_t>(N) : 0);
+}
+
 std::size_t workspace(const Sizes& s) {
   if (s.kda || !sm90::may_serve(s)) return 0;
   const std::int64_t records = record_count(s.total, s.N, s.checkpoint_rows) * s.HV;
-  return sizeof(Tickets) + static_cast<std::size_t>(records) * kRecordBytes +
-         (is_sorted(s.N) ? sizeof(std::int32_t) * static_cast<std::size_t>(s.N) : 0);
+  const std::size_t segments = sm90::segments_bytes(s);
+  return segments_offset(records, s.N) + (segments > 0 ? 255 + segments : 0);
 }
 
 /// 128 values per block where there are heads enough for every multiprocessor, else 64: the bits of
 /// a value are the same.
 bool takes_whole_heads(const Params& p, const Device& device) {
-  const std::int64_t halves = std::int64_t{p.N} * p.HV * (p.V / kTileColumns);
   return p.checkpoints.data == nullptr && p.V % Whole::kBlockValues == 0 &&
-         halves > device.multiprocessors;
+         sm90::working_halves(p) > device.multiprocessors;
 }
 
 PreparationUnits units_of(const Params& p, int records) {
@@ -88,7 +108,7 @@ PreparationUnits units_of(const Params& p, int records) {
 int preparing_blocks(const GdnCall& call, int multiprocessors) {
   constexpr double kPreparation = 1400, kScan = 1900;
   const Params& p = call.params;
-  const int free = multiprocessors - p.items;
+  const int free = p.most_segments > 0 ? 0 : multiprocessors - p.items;
   const double work = kPreparation * p.HV * call.records;
   const double scan = kScan * call.records / p.N;
   const bool beside = free > 0 && work / free < work / multiprocessors + scan;
@@ -100,22 +120,22 @@ Problem launch(Launch& call) {
   gdn.params = call.params;
   Params& p = gdn.params;
   const bool with_checkpoints = p.checkpoints.data != nullptr;
-  const bool whole = takes_whole_heads(p, call.device);
-  p.tiles = p.V / (whole ? Whole::kBlockValues : Half::kBlockValues);
-  p.by_tiles = Divisor::of(p.tiles);
-  p.items = p.N * p.HV * p.tiles;
   gdn.records =
       static_cast<int>(record_count(p.total, p.N, with_checkpoints ? p.checkpoint_rows : 0));
   gdn.units = units_of(p, gdn.records);
+  const std::int64_t records = std::int64_t{gdn.records} * p.HV;
+  sm90::place_segments(p, segments_offset(records, p.N));
+  const bool whole = takes_whole_heads(p, call.device);
+  sm90::set_items(p, whole ? Whole::kBlockValues : Half::kBlockValues);
+  const bool cuts = p.most_segments > 0;
   Problem problem;
   if (p.total > 0) {
     problem = make_tile_maps(p, kChunk, gdn.maps);
-    const std::int64_t records = std::int64_t{gdn.records} * p.HV;
     if (is_sorted(p.N)) {
       p.order = reinterpret_cast<const std::int32_t*>(static_cast<const char*>(p.workspace) +
-                                                      sizeof(Tickets) + records * kRecordBytes);
+                                                      order_offset(records));
     }
-    const std::int64_t warps = records + (is_sorted(p.N) ? p.N : 0);
+    const std::int64_t warps = records + (is_sorted(p.N) || cuts ? p.N : 0);
     if (problem.ok()) {
       problem = call.kernel(with_checkpoints ? kGatesWithCheckpoints : kGates,
                             (warps + kGateWarps - 1) / kGateWarps, &gdn, call.dependent);
@@ -124,24 +144,35 @@ Problem launch(Launch& call) {
       problem =
           call.kernel(kPrepare, preparing_blocks(gdn, call.device.multiprocessors), &gdn, true);
     }
+    if (problem.ok() && cuts) {
+      GdnCall maps = gdn;
+      sm90::set_map_items(maps.params);
+      problem =
+          call.kernel(kMaps, std::min(maps.params.items, call.device.multiprocessors), &maps, true);
+    }
   }
   if (!problem.ok()) return problem;
   const int items = std::min(p.items, call.device.multiprocessors);
-  return call.kernel(with_checkpoints ? kScanWithCheckpoints
-                     : whole          ? kScanWhole
-                                      : kScanHalf,
-                     items, &gdn, p.total > 0);
+  const int walk = with_checkpoints ? kScanWithCheckpoints
+                   : cuts           ? (whole ? kScanWholeOfSegments : kScanHalfOfSegments)
+                   : whole          ? kScanWhole
+                                    : kScanHalf;
+  return call.kernel(walk, items, &gdn, p.total > 0);
 }
 
 }  // namespace
 
-const Variant kGdnChunk64 = {.name = "gdn_chunk64",
-                             .contract = "chunk64_bf16_direct",
-                             .bf16_state_contract = "chunk64_bf16_direct_bf16_state",
-                             .serves = serves,
-                             .workspace = workspace,
-                             .kernels = kPlaces,
-                             .kernel = kernel,
-                             .launch = launch};
+const Variant kGdnChunk64 = {
+    .name = "gdn_chunk64",
+    .contracts = {.f32_state = "chunk64_bf16_direct",
+                  .bf16_state = "chunk64_bf16_direct_bf16_state"},
+    .contracts_of_segments = {.f32_state = "chunk64_bf16_direct_segments",
+                              .bf16_state = "chunk64_bf16_direct_bf16_state_segments"},
+    .serves = serves,
+    .may_cut = sm90::may_cut,
+    .workspace = workspace,
+    .kernels = kPlaces,
+    .kernel = kernel,
+    .launch = launch};
 
 }  // namespace goldenrule::gpu::prefill

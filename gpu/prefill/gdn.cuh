@@ -37,7 +37,8 @@ __device__ __forceinline__ void sort_sequence(const Params& p, int n, int* order
   if (lane == 0) order[before] = n;
 }
 
-/// One warp per record and value head, and behind those one per sequence that is to be sorted.
+/// One warp per record and value head, and behind those one per sequence that is to be sorted or
+/// cut.
 template <bool kCheckpoints>
 __global__ void __launch_bounds__(32 * kGateWarps)
     prefill_gdn_gates(const __grid_constant__ GdnCall call) {
@@ -50,7 +51,9 @@ __global__ void __launch_bounds__(32 * kGateWarps)
   const int record = p.by_heads.quotient(index);
   if (record >= call.records) {
     const int n = index - call.records * p.HV;
-    if (p.order != nullptr && n < p.N) sort_sequence(p, n, const_cast<int*>(p.order));
+    if (n >= p.N) return;
+    if (p.order != nullptr) sort_sequence(p, n, const_cast<int*>(p.order));
+    if (p.most_segments > 0) list_segments(p, n);
     return;
   }
   const int hv = index - record * p.HV;
@@ -67,9 +70,12 @@ __global__ void __launch_bounds__(kPreparationThreads, 1)
 #if __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(1024) char memory[];
   auto* storage = reinterpret_cast<PreparationStorage*>(memory);
-  if (threadIdx.x < kPreparationGroups) {
-    ptx::initialize_barrier(storage[threadIdx.x].loaded, 2);
-    ptx::initialize_barrier(storage[threadIdx.x].done, 128);
+  if (threadIdx.x == 0) {
+#pragma unroll
+    for (int i = 0; i < kPreparationGroups; ++i) {
+      ptx::initialize_barrier(storage[i].loaded, 2);
+      ptx::initialize_barrier(storage[i].done, 128);
+    }
   }
   ptx::fence_async_readers();
   ptx::wait_for_dependencies();
@@ -84,6 +90,7 @@ __global__ void __launch_bounds__(kPreparationThreads, 1)
 #endif
 }
 
+/// Also of the maps of segments.
 template <class C>
 __global__ void __launch_bounds__(C::kThreads, 1)
     prefill_gdn_scan(const __grid_constant__ GdnCall call) {

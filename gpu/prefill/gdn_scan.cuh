@@ -26,7 +26,7 @@
 #include "gpu/prefill/gdn_storage.cuh"
 #include "gpu/prefill/ring.cuh"
 #include "gpu/prefill/scan_products.cuh"
-#include "gpu/prefill/state_registers.cuh"
+#include "gpu/ptx/grid_dependency.cuh"
 
 namespace goldenrule::gpu::prefill {
 
@@ -38,7 +38,7 @@ class GdnScan {
 
   __device__ __forceinline__ void run() {
 #pragma unroll 1
-    for (int round = 0; item_of_round(round) < p_.items; ++round) {
+    for (int round = 0; item_of_round(round) < item_count<C>(p_); ++round) {
       scan(item_of<C>(p_, item_of_round(round)));
     }
     output_.wait_free(storage_.output_free[tile_]);
@@ -49,22 +49,27 @@ class GdnScan {
   using Prepared = typename C::Prepared;
   static constexpr int kEarlySteps = 4;         ///< of S q: as long as it takes to make X
   static constexpr int kHeld = C::kTokens / 2;  ///< elements of X, Z and O in a lane
+  /// Products of the output that are on their way beside those of the chain.
+  static constexpr int kBeside = C::kMaps ? 0 : 1;
   /// e^G_C, or where the lanes find it for their channels.
   using Decay = std::conditional_t<C::kChannelGates, const float*, float>;
 
   __device__ __forceinline__ void scan(const Item& item) {
     OutputPlace before{0, item.hv, item.first_value + tile_ * kTileColumns, 0};
+    if (C::kMaps && item.tokens.count == 0) return;
     if (item.start == kNoSlot) {
-      write_zeros(item, before.first_value);
+      if constexpr (!C::kMaps) write_zeros(item, before.first_value);
       return;
     }
-    const StateLane lane{item.first_value + tile_ * kTileColumns + 16 * warp_ + g_, 2 * t_};
+    const StateLane lane{before.first_value + 16 * warp_ + g_, 2 * t_};
     float state[kStateRegisters];
-    load_state(p_, item.start, item.hv, lane, state);
+    start_state(item, before.first_value, lane, state);
+    ptx::hold(state);  // else ptxas keeps parts of it in local memory
     uint32_t written[kHeld / 2], operand[32];
     as_operand(state, operand);
 #pragma unroll
     for (int i = 0; i < kHeld / 2; ++i) written[i] = 0;
+    is_map_ = item.is_map;
     ChunksOf<C> chunks(p_, item);
     if (!chunks.done()) begin_next();
     stores_ = true;
@@ -82,7 +87,89 @@ class GdnScan {
       before.first = first;
       before.count = count;
     }
-    hand_over_output(written, before);
+    if constexpr (C::kMaps) {
+      keep_end(item, before.first_value, lane, state);
+    } else {
+      hand_over_output(written, before);
+    }
+  }
+
+  /// The state in front of the item's first token.
+  __device__ __forceinline__ void start_state(const Item& item, int first_value, StateLane lane,
+                                              float (&state)[kStateRegisters]) {
+    if constexpr (C::kMaps) {
+      if (item.is_map) {
+        load_identity(lane, state);
+      } else if (item.segment > 0) {
+#pragma unroll
+        for (int i = 0; i < kStateRegisters; ++i) state[i] = 0.f;
+      } else {
+        load_state(p_, item.start, item.hv, lane, state);
+        // The last segment may have written the slot before the first one reads it.
+        keep_registers(map_of(p_, item.place, item.hv, first_value), thread_of_group(), state);
+      }
+    } else if (C::kFolds && item.place >= 0) {
+      ptx::wait_for_dependencies();  // what is kept of segments is complete
+      const int first = item.place - item.segment;
+      if (item.segment == 0) {
+        fetch_registers(map_of(p_, first, item.hv, first_value), thread_of_group(), state);
+        return;
+      }
+      fetch_registers(ends_of(p_, first, item.hv, first_value), thread_of_group(), state);
+#pragma unroll 1
+      for (int map = first + 1; map < item.place; ++map) {
+        fold(ends_of(p_, map, item.hv, first_value), state);
+      }
+    } else {
+      load_state(p_, item.start, item.hv, lane, state);
+    }
+  }
+  /// S <- S M + N, each of S and M as two terms; M comes in pieces as chunks do.
+  __device__ __forceinline__ void fold(const char* ends, float (&state)[kStateRegisters]) {
+    uint32_t high[32], low[32];
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      const TwoTerms x = two_terms(state[2 * i], state[2 * i + 1]);
+      high[i] = x.high;
+      low[i] = x.low;
+    }
+    float added[kStateRegisters];
+    fetch_registers(ends, thread_of_group(), added);
+#pragma unroll
+    for (int i = 0; i < kStateRegisters; ++i) state[i] = 0.f;
+    constexpr int kOperands = C::kTokens / 4;  // registers for the rows of a piece
+#pragma unroll
+    for (int i = 0; i < kPieces<C::kTokens>; ++i) {
+      stage_.wait_full(storage_.stage_full);
+      const char* high_rows = storage_.map_terms(stage_.index, false);
+      ptx::hold(high);
+      ptx::hold(low);
+      ptx::hold(state);
+      ptx::arrange_products();
+      add_outer_products<kOperands>(state, high + kOperands * i, high_rows);
+      add_outer_products<kOperands>(state, low + kOperands * i, high_rows);
+      add_outer_products<kOperands>(state, high + kOperands * i,
+                                    storage_.map_terms(stage_.index, true));
+      ptx::commit_products();
+      ptx::wait_for_products_but<0>();
+      ptx::hold(state);
+      ptx::arrive(storage_.stage_free[stage_.index]);
+      stage_.advance();
+    }
+#pragma unroll
+    for (int i = 0; i < kStateRegisters; ++i) state[i] += added[i];
+  }
+  /// The map of a segment, or what it makes of the start state.
+  __device__ __forceinline__ void keep_end(const Item& item, int first_value, StateLane lane,
+                                           const float (&state)[kStateRegisters]) const {
+    if (item.is_map) {
+      keep_map<C::kTokens>(map_of(p_, item.place, item.hv), lane, state);
+    } else {
+      keep_registers(ends_of(p_, item.place, item.hv, first_value), thread_of_group(), state);
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ int thread_of_group() const {
+    return 32 * warp_ + lane_;
   }
 
   /// Waits for the next chunk; in the shadow of the products of the one before.
@@ -122,7 +209,8 @@ class GdnScan {
   __device__ __forceinline__ void store_where_wanted(const Item& item, ChunksOf<C>& chunks,
                                                      StateLane lane,
                                                      const float (&state)[kStateRegisters]) const {
-    bool is_final = chunks.done();
+    if constexpr (C::kMaps) return;
+    bool is_final = chunks.done() && item.is_last;
 #pragma unroll 1
     while (true) {
       const StateView* view = &p_.checkpoints;
@@ -151,8 +239,10 @@ class GdnScan {
     uint32_t x[kHeld / 2];
     make_z(operand, y, x, out, prepared);
     begin_update(y, x, state, prepared);
-    begin_own_output(out, x, prepared);
-    hand_over_output(written, before);
+    if constexpr (!C::kMaps) {
+      begin_own_output(out, x, prepared);
+      hand_over_output(written, before);
+    }
     chunks.pass();
     stage_.advance();
     stores_ = chunks.done() || chunks.has_checkpoint();
@@ -161,13 +251,15 @@ class GdnScan {
       begin_next();
     }
     const Decay by = stores_ ? no_decay() : next_decay_;
-    ptx::wait_for_products_but<1>();
+    ptx::wait_for_products_but<kBeside>();
     ptx::hold(state);
     as_operand(state, operand);
     decay(state, by);
-    ptx::wait_for_products_but<0>();
-    ptx::hold(out);
-    as_operand(out, written);
+    if constexpr (!C::kMaps) {
+      ptx::wait_for_products_but<0>();
+      ptx::hold(out);
+      as_operand(out, written);
+    }
     ptx::arrive(storage_.stage_free[stage]);
   }
 
@@ -181,17 +273,19 @@ class GdnScan {
     ptx::arrange_products();
     multiply_state<0, kKeySteps>(y, operand, k);
     ptx::commit_products();
-    multiply_state<0, kEarlySteps>(out, operand, q);
-    ptx::commit_products();
+    if constexpr (!C::kMaps) {
+      multiply_state<0, kEarlySteps>(out, operand, q);
+      ptx::commit_products();
+    }
     load_values(x);
     if constexpr (C::kChannelGates) {
-      ptx::wait_for_products_but<1>();
+      ptx::wait_for_products_but<kBeside>();
       ptx::hold(y);
       subtract_from_values(y, x);
     } else {
       float2 factors[8];
       load_factors(prepared.factors.key_decay, factors);
-      ptx::wait_for_products_but<1>();
+      ptx::wait_for_products_but<kBeside>();
       ptx::hold(y);
       subtract_from_values(y, x, factors);
     }
@@ -201,26 +295,29 @@ class GdnScan {
     ptx::arrange_products();
     multiply_tokens(y, x, prepared.t_tile());
     ptx::commit_products();
-    multiply_state<kEarlySteps, kKeySteps>(out, operand, q);
-    ptx::commit_products();
+    if constexpr (!C::kMaps) {
+      multiply_state<kEarlySteps, kKeySteps>(out, operand, q);
+      ptx::commit_products();
+    }
   }
 
   /// Begins S += (update Z) k; Z as operand is left in `x`.
   __device__ __forceinline__ void begin_update(float (&y)[kHeld], uint32_t (&x)[kHeld / 2],
                                                float (&state)[kStateRegisters],
                                                const Prepared& prepared) {
+    constexpr int kOperands = kHeld / 2;
     if constexpr (C::kChannelGates) {
-      ptx::wait_for_products_but<1>();
+      ptx::wait_for_products_but<kBeside>();
       ptx::hold(y);
       as_operand(y, x);
       ptx::hold(x);
       ptx::hold(state);
       ptx::arrange_products();
-      add_outer_products(state, x, prepared.update);
+      add_outer_products<kOperands>(state, x, prepared.update);
     } else {
       float2 factors[8];
       load_factors(prepared.factors.update, factors);
-      ptx::wait_for_products_but<1>();
+      ptx::wait_for_products_but<kBeside>();
       ptx::hold(y);
       as_operand(y, x);
       scale_columns(y, factors);
@@ -230,7 +327,7 @@ class GdnScan {
       ptx::hold(update);
       ptx::hold(state);
       ptx::arrange_products();
-      add_outer_products(state, update, storage_.k[stage_.index]);
+      add_outer_products<kOperands>(state, update, storage_.k[stage_.index]);
     }
     ptx::commit_products();
   }
@@ -278,7 +375,7 @@ class GdnScan {
       uint32_t x[4];
       ptx::load_transposed_matrices(x, tile + piece_offset(16 * i + row, piece));
 #pragma unroll
-      for (int m = 0; m < 4; ++m) v[4 * i + m] = x[m];
+      for (int m = 0; m < 4; ++m) v[4 * i + m] = C::kMaps && is_map_ ? 0u : x[m];
     }
   }
 
@@ -335,6 +432,7 @@ class GdnScan {
   Ring<1> output_;
   Decay next_decay_ = no_decay();
   bool stores_ = false;
+  bool is_map_ = false;  ///< of the item
 };
 
 }  // namespace goldenrule::gpu::prefill

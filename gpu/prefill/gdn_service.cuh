@@ -13,6 +13,7 @@
 #include "gpu/prefill/terms.cuh"
 #include "gpu/prefill/tile_maps.hpp"
 #include "gpu/ptx/bulk_copy.cuh"
+#include "gpu/ptx/grid_dependency.cuh"
 #include "gpu/ptx/registers.cuh"
 
 namespace goldenrule::gpu::prefill {
@@ -33,9 +34,13 @@ class Copier {
   __device__ __forceinline__ void run() {
     Ring<C::kStages> stage;
 #pragma unroll 1
-    for (ChunkCursor<C> cursor(p_); cursor.valid(); cursor.advance()) {
+    for (ChunkCursor<C> cursor(p_); cursor.valid(); cursor.advance(), stage.advance()) {
       const ChunkPlace at = cursor.place();
       stage.wait_free(storage_.stage_free);
+      if (at.piece != nullptr) {
+        begin_piece(at, stage);
+        continue;
+      }
       if (at.count == C::kTokens) {
         if (threadIdx.x == 0) begin_boxes(at, stage.index);
       } else {
@@ -43,7 +48,6 @@ class Copier {
       }
       begin_record(at, stage, at.count == C::kTokens ? kBytes : 0);
       __syncwarp();
-      stage.advance();
     }
   }
 
@@ -95,6 +99,22 @@ class Copier {
                    C::kPreparedSize, full);
   }
 
+  __device__ __forceinline__ void begin_piece(const ChunkPlace& at, const Ring<C::kStages>& stage) {
+    constexpr int kTerm = kPieceTermBytes<C::kTokens>;
+    uint64_t& full = storage_.stage_full[stage.index];
+    if (threadIdx.x != 0) {
+      ptx::arrive(full);
+    } else {
+      stage.wait_full(storage_.record_ready);
+      ptx::wait_for_dependencies();  // maps are complete
+      ptx::fence_async_global_readers();
+      ptx::arrive_expecting(full, 2 * kTerm);
+      ptx::copy_bulk(storage_.map_terms(stage.index, false), at.piece, kTerm, full);
+      ptx::copy_bulk(storage_.map_terms(stage.index, true), at.piece + kTerm, kTerm, full);
+    }
+    __syncwarp();
+  }
+
   const Params& p_;
   const TileMaps& maps_;
   ScanStorage<C>& storage_;
@@ -109,8 +129,10 @@ __device__ __forceinline__ void watch_records(const Params& p, ScanStorage<C>& s
   for (ChunkCursor<C> cursor(p); cursor.valid(); cursor.advance()) {
     const ChunkPlace at = cursor.place();
     stage.wait_free(storage.stage_full);  // the chunk before in this stage has come
-    const RecordHead& head = head_of<C::kHead>(record_of<C::kRecordSize>(p, at.record, at.hv));
-    while (ptx::load_acquire(&head.ready) == 0) {
+    if (at.piece == nullptr) {
+      const RecordHead& head = head_of<C::kHead>(record_of<C::kRecordSize>(p, at.record, at.hv));
+      while (ptx::load_acquire(&head.ready) == 0) {
+      }
     }
     ptx::fence_async_global_readers();
     ptx::arrive(storage.record_ready[stage.index]);

@@ -113,10 +113,21 @@ struct alignas(1024) PreparationStorage {
 inline constexpr int kPreparationGroups = 3;
 inline constexpr int kPreparationThreads = kPreparationGroups * (128 + 32);
 
+/// What a scan walks through. Each has a kernel of its own: what one does between sequences costs
+/// the others registers in the loop over the chunks (2 % of the time of a long sequence, H200).
+enum class Walk : uint8_t {
+  kSequences,
+  kCheckpoints,  ///< sequences whose states are asked for on the way
+  kSegments,     ///< sequences and segments, whose start states it folds (segments.hpp)
+  kMaps,         ///< segments, for their maps alone: no outputs
+};
+
 /// How a block of prefill_gdn_scan is made up: one warpgroup serves, kScans scan 64 values each.
-template <int kScanGroups, bool kWithCheckpoints>
+template <int kScanGroups, Walk kWalk>
 struct ScanConfig {
-  static constexpr bool kCheckpoints = kWithCheckpoints;
+  static constexpr bool kCheckpoints = kWalk == Walk::kCheckpoints;
+  static constexpr bool kMaps = kWalk == Walk::kMaps;
+  static constexpr bool kFolds = kWalk == Walk::kSegments;
   static constexpr bool kChannelGates = false;
   static constexpr int kTokens = kChunk;
   using Prepared = PreparedChunk;
@@ -161,6 +172,15 @@ struct ScanStorage : KeyStages<C> {
   uint64_t record_ready[C::kStages];
   uint64_t stage_full[C::kStages], stage_free[C::kStages];
   uint64_t output_full[C::kScans], output_free[C::kScans];
+
+  /// Where the terms of a piece of a map are put, high and low ones.
+  __device__ __forceinline__ char* map_terms(int stage, bool low) {
+    if constexpr (C::kChannelGates) {
+      return prepared[stage].keys_queries + (low ? 2 * kBytesOfTile<C::kTokens> : 0);
+    } else {
+      return low ? this->q[stage] : this->k[stage];
+    }
+  }
 };
 
 }  // namespace goldenrule::gpu::prefill

@@ -63,9 +63,10 @@ Problem launch(Launch& call) {
 }  // namespace
 
 const Variant kGeneral = {.name = "general",
-                          .contract = nullptr,
-                          .bf16_state_contract = nullptr,
+                          .contracts = {},
+                          .contracts_of_segments = {},
                           .serves = serves,
+                          .may_cut = nullptr,
                           .workspace = nullptr,
                           .kernels = kKernels,
                           .kernel = kernel,

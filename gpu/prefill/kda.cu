@@ -18,12 +18,18 @@ enum Place : int {
   kScanWhole,
   kPlacesWithCheckpoints,
   kScanWithCheckpoints,
+  kMaps,
+  kScanHalfOfSegments,
+  kScanWholeOfSegments,
   kPlaces
 };
 
-using Half = KdaScanConfig<1, false>;
-using Whole = KdaScanConfig<2, false>;
-using HalfWith = KdaScanConfig<1, true>;
+using Half = KdaScanConfig<1, Walk::kSequences>;
+using Whole = KdaScanConfig<2, Walk::kSequences>;
+using HalfWithCheckpoints = KdaScanConfig<1, Walk::kCheckpoints>;
+using HalfOfSegments = KdaScanConfig<1, Walk::kSegments>;
+using WholeOfSegments = KdaScanConfig<2, Walk::kSegments>;
+using Maps = KdaScanConfig<2, Walk::kMaps>;
 
 using sm90::described;
 
@@ -52,8 +58,14 @@ Kernel kernel(int i) {
     case kPlacesWithCheckpoints:
       return described(prefill_kda_places<true>, kPlacesThreads, 0,
                        "prefill_kda_places_checkpoints");
+    case kScanWithCheckpoints:
+      return scan<HalfWithCheckpoints>("prefill_kda_scan_v64_checkpoints");
+    case kMaps:
+      return scan<Maps>("prefill_kda_maps");
+    case kScanHalfOfSegments:
+      return scan<HalfOfSegments>("prefill_kda_scan_v64_segments");
     default:
-      return scan<HalfWith>("prefill_kda_scan_v64_checkpoints");
+      return scan<WholeOfSegments>("prefill_kda_scan_v128_segments");
   }
 }
 
@@ -61,11 +73,15 @@ bool serves(const Params& p, const Device& device) {
   return p.channel_gate != 0 && sm90::serves(p, device);
 }
 
+std::size_t segments_offset(std::int64_t records) {
+  return sizeof(Tickets) + static_cast<std::size_t>(records) * kKdaRecordBytes;
+}
+
 std::size_t workspace(const Sizes& s) {
   if (!s.kda || !sm90::may_serve(s)) return 0;
-  return sizeof(Tickets) +
-         static_cast<std::size_t>(record_count<kKdaChunk>(s.total, s.N, s.checkpoint_rows) * s.HV) *
-             kKdaRecordBytes;
+  const std::int64_t records = record_count<kKdaChunk>(s.total, s.N, s.checkpoint_rows) * s.HV;
+  const std::size_t segments = sm90::segments_bytes(s);
+  return segments_offset(records) + (segments > 0 ? 255 + segments : 0);
 }
 
 /// What kda_anchors.cuh asks for: no token decays by more than e^-5, and |k| <= 1 when it is
@@ -87,6 +103,9 @@ struct Shares {
 /// multiprocessors prepare, then scan; or the scan has some for itself as soon as the others can
 /// prepare the rest while it runs.
 Shares shares_of(const Params& p, std::int64_t records, bool anchored, int multiprocessors) {
+  if (p.most_segments > 0) {  // maps stand between preparation and scan
+    return {.whole = sm90::working_halves(p) > multiprocessors, .staying = multiprocessors};
+  }
   struct Scan {
     bool whole;
     double cycles;  ///< of a chunk
@@ -133,41 +152,55 @@ Problem launch(Launch& call) {
   const std::int64_t records =
       record_count<kKdaChunk>(p.total, p.N, with_checkpoints ? p.checkpoint_rows : 0);
   kda.records = static_cast<int>(records * p.HV);
+  sm90::place_segments(p, segments_offset(records * p.HV));
+  const bool cuts = p.most_segments > 0;
   const Shares shares = shares_of(p, records, anchored, call.device.multiprocessors);
-  p.tiles = p.V / (shares.whole ? Whole::kBlockValues : Half::kBlockValues);
-  p.by_tiles = Divisor::of(p.tiles);
-  p.items = p.N * p.HV * p.tiles;
+  sm90::set_items(p, shares.whole ? Whole::kBlockValues : Half::kBlockValues);
   kda.first = static_cast<int>(shares.together * kda.records);
   const int preparing = std::min(call.device.multiprocessors, kda.records);
   kda.staying = std::min(shares.staying, preparing);
   Problem problem;
   if (p.total > 0) {
     problem = make_tile_maps(p, kKdaChunk, kda.maps);
+    kda.record_blocks = (kda.records + kPlacesThreads - 1) / kPlacesThreads;
+    constexpr int kWarps = kPlacesThreads / 32;
+    const int list_blocks = cuts ? (p.N + kWarps - 1) / kWarps : 0;
     if (problem.ok()) {
-      problem =
-          call.kernel(with_checkpoints ? kPlacesWithCheckpoints : kPlacesOfRecords,
-                      (kda.records + kPlacesThreads - 1) / kPlacesThreads, &kda, call.dependent);
+      problem = call.kernel(with_checkpoints ? kPlacesWithCheckpoints : kPlacesOfRecords,
+                            kda.record_blocks + list_blocks, &kda, call.dependent);
     }
     if (problem.ok()) {
       problem = call.kernel(anchored ? kPrepareByAnchors : kPrepareByLevels, preparing, &kda, true);
     }
+    if (problem.ok() && cuts) {
+      KdaCall maps = kda;
+      sm90::set_map_items(maps.params);
+      problem =
+          call.kernel(kMaps, std::min(maps.params.items, call.device.multiprocessors), &maps, true);
+    }
   }
   if (!problem.ok()) return problem;
-  return call.kernel(with_checkpoints ? kScanWithCheckpoints
-                     : shares.whole   ? kScanWhole
-                                      : kScanHalf,
-                     shares.scanning, &kda, p.total > 0);
+  const int scanning = cuts ? std::min(p.items, call.device.multiprocessors) : shares.scanning;
+  const int walk = with_checkpoints ? kScanWithCheckpoints
+                   : cuts           ? (shares.whole ? kScanWholeOfSegments : kScanHalfOfSegments)
+                   : shares.whole   ? kScanWhole
+                                    : kScanHalf;
+  return call.kernel(walk, scanning, &kda, p.total > 0);
 }
 
 }  // namespace
 
-const Variant kKdaChunk32 = {.name = "kda_chunk32",
-                             .contract = "chunk32_bf16_direct",
-                             .bf16_state_contract = "chunk32_bf16_direct_bf16_state",
-                             .serves = serves,
-                             .workspace = workspace,
-                             .kernels = kPlaces,
-                             .kernel = kernel,
-                             .launch = launch};
+const Variant kKdaChunk32 = {
+    .name = "kda_chunk32",
+    .contracts = {.f32_state = "chunk32_bf16_direct",
+                  .bf16_state = "chunk32_bf16_direct_bf16_state"},
+    .contracts_of_segments = {.f32_state = "chunk32_bf16_direct_segments",
+                              .bf16_state = "chunk32_bf16_direct_bf16_state_segments"},
+    .serves = serves,
+    .may_cut = sm90::may_cut,
+    .workspace = workspace,
+    .kernels = kPlaces,
+    .kernel = kernel,
+    .launch = launch};
 
 }  // namespace goldenrule::gpu::prefill

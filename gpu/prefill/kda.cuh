@@ -20,21 +20,29 @@ namespace goldenrule::gpu::prefill {
 struct KdaCall {
   Params params;
   TileMaps maps;
-  int records = 0;  ///< that the workspace has room for, times the value heads
-  int first = 0;    ///< of them that all blocks prepare,
-  int staying = 0;  ///< and the blocks that prepare the rest
+  int records = 0;        ///< that the workspace has room for, times the value heads
+  int record_blocks = 0;  ///< of the first kernel
+  int first = 0;          ///< of them that all blocks prepare,
+  int staying = 0;        ///< and the blocks that prepare the rest
 };
 
 inline constexpr int kPlacesThreads = 128;
 
-/// The head of each record, one thread each: where its chunk is, and that it is not there yet.
+/// The head of each record, one thread each: where its chunk is, and that it is not there yet. The
+/// blocks behind those list segments, a warp for each sequence.
 template <bool kCheckpoints>
 __global__ void __launch_bounds__(kPlacesThreads)
     prefill_kda_places(const __grid_constant__ KdaCall call) {
 #if __CUDA_ARCH_FEAT_SM90_ALL
   ptx::wait_for_dependencies();
   const Params& p = call.params;
-  const int index = static_cast<int>(blockIdx.x * kPlacesThreads + threadIdx.x);
+  const int block = static_cast<int>(blockIdx.x), first = call.record_blocks;
+  if (block >= first) {
+    const int n = (block - first) * (kPlacesThreads / 32) + static_cast<int>(threadIdx.x) / 32;
+    if (n < p.N) list_segments(p, n);
+    return;
+  }
+  const int index = block * kPlacesThreads + static_cast<int>(threadIdx.x);
   if (index >= call.records) return;
   const int record = p.by_heads.quotient(index);
   const int hv = index - record * p.HV;
@@ -51,9 +59,12 @@ __global__ void __launch_bounds__(kKdaPreparationThreads<kAnchored>, 1)
   extern __shared__ __align__(1024) char memory[];
   constexpr int kGroups = kKdaGroups<kAnchored>;
   auto* storage = reinterpret_cast<KdaPreparationStorage<kAnchored>*>(memory);
-  if (threadIdx.x < kGroups) {
-    ptx::initialize_barrier(storage[threadIdx.x].loaded, 1 + 32);
-    ptx::initialize_barrier(storage[threadIdx.x].inverted, kKdaGroupThreads - 32);
+  if (threadIdx.x == 0) {
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+      ptx::initialize_barrier(storage[i].loaded, 1 + 32);
+      ptx::initialize_barrier(storage[i].inverted, kKdaGroupThreads - 32);
+    }
   }
   ptx::fence_async_readers();
   ptx::wait_for_dependencies();

@@ -42,8 +42,8 @@ inline constexpr int kKdaRecordBytes =
     (kKdaRecordHead + static_cast<int>(sizeof(RecordHead)) + 127) / 128 * 128;
 
 /// How a block of prefill_kda_scan is made up.
-template <int kScanGroups, bool kWithCheckpoints>
-struct KdaScanConfig : ScanConfig<kScanGroups, kWithCheckpoints> {
+template <int kScanGroups, Walk kWalk>
+struct KdaScanConfig : ScanConfig<kScanGroups, kWalk> {
   static constexpr bool kChannelGates = true;
   static constexpr int kTokens = kKdaChunk;
   static constexpr int kStages = 5;

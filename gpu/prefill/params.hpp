@@ -13,6 +13,7 @@
 
 #include "gpu/common/divisor.hpp"
 #include "gpu/common/views.hpp"
+#include "gpu/prefill/segments.hpp"
 
 namespace goldenrule::gpu::prefill {
 
@@ -62,6 +63,11 @@ struct Params {
   const int32_t* order;
   // goldenrule_gpu_prefill_workspace_size bytes, aligned to 256.
   void* workspace;
+  // Where sequences may be cut: the rule, and what of the workspace is for their segments.
+  SplitRule split;
+  int32_t most_segments;  // 0: none is cut
+  SegmentListHead* segments;
+  char* maps;
 };
 
 }  // namespace goldenrule::gpu::prefill

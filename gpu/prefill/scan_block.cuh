@@ -36,6 +36,8 @@ __device__ __forceinline__ void scan_block(const Params& p, const TileMaps& maps
   extern __shared__ __align__(1024) char memory[];
   auto& storage = *reinterpret_cast<ScanStorage<C>*>(memory);
   initialize_barriers(storage);
+  // The scan takes the multiprocessors that it needs no more, and waits for its end itself.
+  if constexpr (C::kMaps) ptx::launch_dependents();
   const int group = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / C::kGroup, 0);
   if (group == 0) {
     if constexpr (C::kScans > 1) ptx::keep_registers<C::kServiceRegisters>();

@@ -59,9 +59,9 @@ __device__ __forceinline__ void multiply_tokens(float (&c)[N], const uint32_t (&
   }
 }
 
-/// S += A K over the tokens of the chunk.
+/// S += A K over 4 N rows of K, tokens of the chunk.
 template <int N>
-__device__ __forceinline__ void add_outer_products(float (&state)[64], const uint32_t (&a)[N],
+__device__ __forceinline__ void add_outer_products(float (&state)[64], const uint32_t* a,
                                                    const char* keys) {
   const uint64_t columns = columns_descriptor<4 * N>(ptx::shared_address(keys));
 #pragma unroll

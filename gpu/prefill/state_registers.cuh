@@ -3,13 +3,15 @@
 // The state of 64 values of a head as the accumulator of a warpgroup: S^T [64 x 128] in fp32, 64
 // registers of a thread (see ptx/warpgroup.cuh for who holds what). Loaded from and stored to
 // either layout and type: in [V,K] a lane takes pairs of neighbouring channels, four lanes a sector
-// of 32 bytes; in [K,V] eight lanes take eight neighbouring values. bf16 is exact on the way in and
-// rounded once on the way out.
+// of 32 bytes, as one vector each (p.vector_state); in [K,V] eight lanes take eight neighbouring
+// values. bf16 is exact on the way in and rounded once on the way out.
 #pragma once
 
 #include "gpu/common/slots.cuh"
 #include "gpu/prefill/params.hpp"
+#include "gpu/prefill/terms.cuh"
 #include "gpu/prefill/tile.cuh"
+#include "gpu/ptx/registers.cuh"
 
 namespace goldenrule::gpu::prefill {
 
@@ -22,30 +24,68 @@ struct StateLane {
 
 template <class Element, bool kKeysOutside>
 struct StateAccess {
-  /// Calls f(address of the pair's first element, distance to the second, register of the first).
+  /// Calls f(address of the pair's first element, register of it). Addresses are a base and
+  /// constants, or steps from pair to pair: this code runs once for a state, so what it costs is
+  /// mostly to fetch its instructions.
   template <class F>
   __device__ __forceinline__ static void for_pairs(Element* head, int outer, StateLane lane,
                                                    F&& f) {
+    outer = ptx::hidden(outer);  // no multiple of it is kept over the loop around
+    if constexpr (kKeysOutside) {
+      Element* at = head + static_cast<int64_t>(lane.first_channel) * outer + lane.first_value;
 #pragma unroll
-    for (int n = 0; n < kHeadKeys / 8; ++n) {
+      for (int n = 0; n < kHeadKeys / 8; ++n) {
+        f(at, 4 * n);
+        f(at + 8, 4 * n + 2);
+        at += 8 * static_cast<int64_t>(outer);
+      }
+    } else {
+      Element* at = head + static_cast<int64_t>(lane.first_value) * outer + lane.first_channel;
+      Element* below = at + 8 * static_cast<int64_t>(outer);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int value = lane.first_value + 8 * half;
-        const int channel = lane.first_channel + 8 * n;
-        const int64_t at = kKeysOutside ? static_cast<int64_t>(channel) * outer + value
-                                        : static_cast<int64_t>(value) * outer + channel;
-        f(head + at, kKeysOutside ? outer : 1, 4 * n + 2 * half);
+      for (int n = 0; n < kHeadKeys / 8; ++n) {
+        f(at + 8 * n, 4 * n);
+        f(below + 8 * n, 4 * n + 2);
       }
     }
   }
-};
+  __device__ __forceinline__ static float2 load(const Element* at, int outer) {
+    if constexpr (kKeysOutside) {
+      return make_float2(to_float(at[0]), to_float(at[outer]));
+    } else {
+      return load_pair(at);
+    }
+  }
+  __device__ __forceinline__ static void store(Element* at, int outer, float2 x) {
+    if constexpr (kKeysOutside) {
+      store_rounded(at, x.x);
+      store_rounded(at + outer, x.y);
+    } else {
+      store_pair(at, x);
+    }
+  }
 
-__device__ __forceinline__ float to_float(float x) { return x; }
-__device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ __forceinline__ void store_rounded(float* to, float x) { *to = x; }
-__device__ __forceinline__ void store_rounded(__nv_bfloat16* to, float x) {
-  *to = __float2bfloat16_rn(x);
-}
+ private:
+  __device__ __forceinline__ static float to_float(float x) { return x; }
+  __device__ __forceinline__ static float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+  __device__ __forceinline__ static void store_rounded(float* to, float x) { *to = x; }
+  __device__ __forceinline__ static void store_rounded(__nv_bfloat16* to, float x) {
+    *to = __float2bfloat16_rn(x);
+  }
+  __device__ __forceinline__ static float2 load_pair(const float* at) {
+    return *reinterpret_cast<const float2*>(at);
+  }
+  __device__ __forceinline__ static float2 load_pair(const __nv_bfloat16* at) {
+    const uint32_t pair = *reinterpret_cast<const uint32_t*>(at);
+    return make_float2(bf16_low(pair), bf16_high(pair));
+  }
+  __device__ __forceinline__ static void store_pair(float* to, float2 x) {
+    *reinterpret_cast<float2*>(to) = x;
+  }
+  __device__ __forceinline__ static void store_pair(__nv_bfloat16* to, float2 x) {
+    *reinterpret_cast<uint32_t*>(to) = bf16_pair(x.x, x.y);
+  }
+};
 
 /// Calls f(tag of the state's element type, tag of its layout): one uniform branch.
 template <class F>
@@ -72,9 +112,10 @@ __device__ __forceinline__ void load_state(const Params& p, int64_t slot, int hv
   }
   with_state_format(p, [&]<class Access, class Stored>(Access, Stored*) {
     Access::for_pairs(state_head<Stored>(p.state, slot, hv), p.state.outer, lane,
-                      [&](const Stored* at, int next, int i) {
-                        state[i] = to_float(at[0]);
-                        state[i + 1] = to_float(at[next]);
+                      [&](const Stored* at, int i) {
+                        const float2 x = Access::load(at, p.state.outer);
+                        state[i] = x.x;
+                        state[i + 1] = x.y;
                       });
   });
 }
@@ -84,9 +125,8 @@ __device__ __forceinline__ void store_state(const Params& p, const StateView& vi
                                             const float (&state)[kStateRegisters]) {
   with_state_format(p, [&]<class Access, class Stored>(Access, Stored*) {
     Access::for_pairs(state_head<Stored>(view, block, hv), view.outer, lane,
-                      [&](Stored* at, int next, int i) {
-                        store_rounded(at, state[i]);
-                        store_rounded(at + next, state[i + 1]);
+                      [&](Stored* at, int i) {
+                        Access::store(at, view.outer, make_float2(state[i], state[i + 1]));
                       });
   });
 }

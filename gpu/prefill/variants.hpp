@@ -37,12 +37,20 @@ struct Sizes {
   std::int64_t total = 0, N = 0, H = 0, HV = 0, K = 0, V = 0, checkpoint_rows = 0;
 };
 
+/// That results keep (`goldenrule list contracts`); nullptr: those of the recurrent kernels.
+struct Contracts {
+  const char* f32_state = nullptr;
+  const char* bf16_state = nullptr;
+};
+
 struct Variant {
   const char* name;
-  /// That its results keep (`goldenrule list contracts`); nullptr: those of the recurrent kernels.
-  const char* contract;
-  const char* bf16_state_contract;  ///< the same for calls whose states are bf16
+  Contracts contracts;
+  Contracts contracts_of_segments;  ///< of calls that may_cut
   bool (*serves)(const Params&, const Device&);
+  /// Whether a sequence of the call may be cut into segments, by what the host knows of it;
+  /// nullptr: none is.
+  bool (*may_cut)(const Params&);
   /// Bytes; 0 also for sizes that the variant cannot serve, and for N = 0. nullptr: none.
   std::size_t (*workspace)(const Sizes&);
   int kernels;            ///< in the dispatch table

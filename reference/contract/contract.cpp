@@ -109,8 +109,36 @@ Contract chunked(const char* name, const char* meaning, std::int64_t chunk, Form
       .model = Chunked{.unit_roundoff = kFp32, .chunk = chunk, .form = form, .rounding = rounding}};
 }
 
+// A kernel of that contract which walks long sequences in segments, whose maps and states it
+// multiplies as two bf16 terms each.
+Contract in_segments(Contract c, const char* name, const char* meaning) {
+  auto& chunked = std::get<Chunked>(c.model);
+  chunked.segment = 512;
+  chunked.at(Point::kSegmentMap) = Format::kTwoBF16;
+  c.name = name;
+  c.meaning = meaning;
+  return c;
+}
+
 const std::vector<Contract>& built_in() {
   using call::DType;
+  const Contract direct64 =
+      chunked("chunk64_bf16_direct",
+              "chunks of 64 tokens, one gate per head, raw bf16 q and k, bf16 operands formed from "
+              "the residual v - E k S, fp32 state between chunks",
+              64, Form::kDirect, DType::kF32, kDirect);
+  const Contract direct32 =
+      chunked("chunk32_bf16_direct",
+              "the same with chunks of 32 tokens and decays folded into bf16 operands", 32,
+              Form::kDirect, DType::kF32, kDirectPerChannel);
+  const Contract direct64_bf16 =
+      chunked("chunk64_bf16_direct_bf16_state",
+              "as chunk64_bf16_direct; states are rounded to bf16 once where they are stored", 64,
+              Form::kDirect, DType::kBF16, kDirect);
+  const Contract direct32_bf16 =
+      chunked("chunk32_bf16_direct_bf16_state",
+              "as chunk32_bf16_direct; states are rounded to bf16 once where they are stored", 32,
+              Form::kDirect, DType::kBF16, kDirectPerChannel);
   static const std::vector<Contract> contracts{
       {.name = "ideal", .meaning = "the exact result, rounded once to the type it is stored in"},
       recurrent("recurrent_f32", "token by token in fp32 with approximate functions, fp32 state",
@@ -125,19 +153,18 @@ const std::vector<Contract>& built_in() {
       recurrent("recurrent_bf16_state",
                 "as recurrent_f32; states are rounded to bf16 once where they are stored",
                 DType::kBF16, {}),
-      chunked("chunk64_bf16_direct",
-              "chunks of 64 tokens, one gate per head, raw bf16 q and k, bf16 operands formed from "
-              "the residual v - E k S, fp32 state between chunks",
-              64, Form::kDirect, DType::kF32, kDirect),
-      chunked("chunk32_bf16_direct",
-              "the same with chunks of 32 tokens and decays folded into bf16 operands", 32,
-              Form::kDirect, DType::kF32, kDirectPerChannel),
-      chunked("chunk64_bf16_direct_bf16_state",
-              "as chunk64_bf16_direct; states are rounded to bf16 once where they are stored", 64,
-              Form::kDirect, DType::kBF16, kDirect),
-      chunked("chunk32_bf16_direct_bf16_state",
-              "as chunk32_bf16_direct; states are rounded to bf16 once where they are stored", 32,
-              Form::kDirect, DType::kBF16, kDirectPerChannel),
+      direct64,
+      direct32,
+      direct64_bf16,
+      direct32_bf16,
+      in_segments(direct64, "chunk64_bf16_direct_segments",
+                  "as chunk64_bf16_direct; long sequences in segments of 512 tokens or more"),
+      in_segments(direct32, "chunk32_bf16_direct_segments",
+                  "as chunk32_bf16_direct; long sequences in segments of 512 tokens or more"),
+      in_segments(direct64_bf16, "chunk64_bf16_direct_bf16_state_segments",
+                  "as chunk64_bf16_direct_bf16_state, in segments of 512 tokens or more"),
+      in_segments(direct32_bf16, "chunk32_bf16_direct_bf16_state_segments",
+                  "as chunk32_bf16_direct_bf16_state, in segments of 512 tokens or more"),
       chunked("chunk64_bf16", "chunks of 64 tokens with bf16 operands, fp32 state between chunks",
               64, Form::kWY, DType::kF32, operands(Format::kBF16)),
       chunked("chunk64_16bit",
@@ -169,7 +196,8 @@ bool are_comparable(const Contract& a, const Contract& b) {
   const Chunked* of_a = a.chunked();
   const Chunked* of_b = b.chunked();
   if (of_a == nullptr) return true;
-  return of_b != nullptr && of_a->chunk == of_b->chunk && of_a->form == of_b->form;
+  return of_b != nullptr && of_a->chunk == of_b->chunk && of_a->form == of_b->form &&
+         (of_a->segment == 0 || of_a->segment == of_b->segment);
 }
 
 template <class... F>
@@ -186,7 +214,8 @@ bool Chunked::has_coarse_operands() const {
     if (i == static_cast<std::size_t>(Activation::kBeta) ||
         i == static_cast<std::size_t>(Activation::kGate) ||
         i == static_cast<std::size_t>(Point::kCarriedState) ||
-        i == static_cast<std::size_t>(Point::kGateSum)) {
+        i == static_cast<std::size_t>(Point::kGateSum) ||
+        i == static_cast<std::size_t>(Point::kSegmentMap)) {
       continue;
     }
     if (unit_of(rounding[i]) > kFp32) return true;
@@ -224,9 +253,9 @@ std::int64_t Contract::tokens_together() const {
 
 std::string_view point_name(std::size_t point) {
   constexpr std::array<std::string_view, kPoints> kNames{
-      "query",     "key",   "beta",   "gate",          "beta_v",  "beta_k",   "intra",
-      "inverse",   "u",     "w",      "state_operand", "key_in",  "residual", "query_in",
-      "attention", "v_new", "update", "carried_state", "gate_sum"};
+      "query",     "key",   "beta",   "gate",          "beta_v",   "beta_k",     "intra",
+      "inverse",   "u",     "w",      "state_operand", "key_in",   "residual",   "query_in",
+      "attention", "v_new", "update", "carried_state", "gate_sum", "segment_map"};
   return kNames.at(point);
 }
 

@@ -87,8 +87,9 @@ enum class Point : std::uint8_t {
   kUpdate,     ///< D v_new (one gate per head) or D k^ (per-channel), operand of the update
   kCarriedState,  ///< the state carried from chunk to chunk
   kGateSum,       ///< the cumulated log gate, before differences of it are taken
+  kSegmentMap,    ///< the map of a segment and the state in front of it, where they are multiplied
 };
-inline constexpr std::size_t kPoints = 19;  ///< the activations included
+inline constexpr std::size_t kPoints = 20;  ///< the activations included
 
 /// The name of a rounding point in JSON and in reports, by its number: "query", "state_operand", ..
 [[nodiscard]] std::string_view point_name(std::size_t point);
@@ -115,6 +116,8 @@ struct Recurrent {
 struct Chunked {
   double unit_roundoff = 0.0;  ///< of the state, products and sums; above 0 where it is declared
   std::int64_t chunk = 0;      ///< tokens of a chunk, at least 1
+  /// Longer sequences may be walked in segments of so many tokens or more (segments.hpp); 0: never.
+  std::int64_t segment = 0;
   Form form = Form::kWY;
   std::array<Rounding, kPoints> rounding{};
 

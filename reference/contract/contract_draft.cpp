@@ -15,6 +15,7 @@ Model model_of(const Draft& draft) {
   }
   return Chunked{.unit_roundoff = draft.unit_roundoff,
                  .chunk = draft.chunk,
+                 .segment = draft.segment,
                  .form = draft.form,
                  .rounding = draft.rounding};
 }
@@ -31,6 +32,7 @@ Draft draft_of(const Contract& c) {
   std::ranges::copy(c.roundings(), draft.rounding.begin());
   if (const Chunked* chunked = c.chunked()) {
     draft.chunk = chunked->chunk;
+    draft.segment = chunked->segment;
     draft.form = chunked->form;
   }
   return draft;

@@ -20,7 +20,8 @@ struct Draft {
   std::string name, meaning;
   std::size_t kind = 0;  ///< place in kModelNames
   std::optional<call::DType> state{};
-  std::int64_t chunk = 0;  ///< 0: none
+  std::int64_t chunk = 0;    ///< 0: none
+  std::int64_t segment = 0;  ///< 0: none
   Form form = Form::kWY;
   double unit_roundoff = 0.0;  ///< 0: none
   std::array<Rounding, kPoints> rounding{};

@@ -16,9 +16,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 10> kKeys{"name",          "base",  "inherits", "meaning",
-                                                 "kind",          "state", "chunk",    "form",
-                                                 "unit_roundoff", "round"};
+constexpr std::array<std::string_view, 11> kKeys{"name", "base",          "inherits", "meaning",
+                                                 "kind", "state",         "chunk",    "segment",
+                                                 "form", "unit_roundoff", "round"};
 constexpr std::string_view kFunctionsKey = "functions";
 constexpr std::size_t kLongestName = 64;
 
@@ -41,7 +41,8 @@ class ContractReader {
     if (const json* value = find("meaning")) c.meaning = text("meaning", *value);
     if (const json* value = find("kind")) c.kind = choice("kind", *value, kModelNames);
     if (const json* value = find("state")) c.state = state(*value);
-    if (const json* value = find("chunk")) c.chunk = chunk(*value);
+    if (const json* value = find("chunk")) c.chunk = tokens("chunk", *value, 4096);
+    if (const json* value = find("segment")) c.segment = tokens("segment", *value, 1 << 20);
     if (const json* value = find("form")) c.form = form(*value);
     if (const json* value = find("unit_roundoff")) c.unit_roundoff = error("unit_roundoff", *value);
     if (const json* value = find("round")) read_rounding(*value, c.rounding);
@@ -114,6 +115,7 @@ class ContractReader {
         c.state = from.state;
       } else if (what == "chunk") {
         c.chunk = from.chunk;
+        c.segment = from.segment;
       } else if (what == "form") {
         c.form = from.form;
       } else if (what == "unit_roundoff") {
@@ -154,6 +156,12 @@ class ContractReader {
       fail(ErrorKind::kValue, "chunk",
            chunked ? "a chunk size" : "none in a contract that is not chunked",
            c.chunk > 0 ? std::to_string(c.chunk) : "none");
+    }
+    if (c.segment > 0 && (!chunked || c.segment % c.chunk != 0)) {
+      fail(ErrorKind::kValue, "segment",
+           chunked ? "a multiple of the chunk, " + std::to_string(c.chunk)
+                   : "none in a contract that is not chunked",
+           std::to_string(c.segment));
     }
     if (!chunked && find("form") != nullptr) {
       fail(ErrorKind::kValue, "form", "none in a contract that is not chunked",
@@ -203,14 +211,13 @@ class ContractReader {
     fail(ErrorKind::kValue, "state", "f32, f16 or bf16", "'" + given + "'");
   }
 
-  [[nodiscard]] std::int64_t chunk(const json& value) const {
-    if (!value.is_number_integer())
-      fail(ErrorKind::kType, "chunk", "an integer", value.type_name());
-    const auto tokens = value.get<std::int64_t>();
-    if (tokens < 0 || tokens > 4096) {
-      fail(ErrorKind::kValue, "chunk", "0 to 4096 tokens", value.dump());
+  [[nodiscard]] std::int64_t tokens(const char* where, const json& value, std::int64_t most) const {
+    if (!value.is_number_integer()) fail(ErrorKind::kType, where, "an integer", value.type_name());
+    const auto count = value.get<std::int64_t>();
+    if (count < 0 || count > most) {
+      fail(ErrorKind::kValue, where, "0 to " + std::to_string(most) + " tokens", value.dump());
     }
-    return tokens;
+    return count;
   }
 
   [[nodiscard]] double error(const std::string& where, const json& value) const {

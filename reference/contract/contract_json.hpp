@@ -10,6 +10,8 @@
 //     "kind": "chunked",                  ideal, recurrent or chunked
 //     "state": "f32",                     storage of states: f32, bf16, f16; null: what is there
 //     "chunk": 32,                        tokens of a chunk
+//     "segment": 512,                     optional: longer sequences may be walked in segments of
+//                                         so many tokens or more (delta/emulation/segments.hpp)
 //     "form": "wy",                       of a chunked kernel: wy or direct (contract::Form)
 //     "unit_roundoff": 5.9604644775390625e-08,    of state, products and sums
 //     "round": {"query": "f16", "inverse": null}, f32, tf32, f16, bf16, any16; null: none

@@ -11,6 +11,7 @@ std::string to_json(const Contract& c) {
   root["state"] = c.state_dtype ? ordered_json(call::info(*c.state_dtype).name) : nullptr;
   if (const Chunked* chunked = c.chunked()) {
     root["chunk"] = chunked->chunk;
+    if (chunked->segment > 0) root["segment"] = chunked->segment;
     root["form"] = name_of(chunked->form);
   }
   if (!c.is_ideal()) {

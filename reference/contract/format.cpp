@@ -8,11 +8,13 @@
 namespace goldenrule::contract {
 namespace {
 
+// Two bf16 numbers of which one is half an ulp of the other at most have 16 bits together.
 constexpr std::array<FormatInfo, kFormats> kTable{{{"f32", 24, -126, 127},
                                                    {"tf32", 11, -126, 127},
                                                    {"f16", 11, -14, 15},
                                                    {"bf16", 8, -126, 127},
-                                                   {"any16", 8, -17, 127}}};
+                                                   {"any16", 8, -17, 127},
+                                                   {"bf16x2", 16, -118, 127}}};
 
 }  // namespace
 

@@ -15,8 +15,8 @@
 
 namespace goldenrule::contract {
 
-enum class Format : std::uint8_t { kF32, kTF32, kF16, kBF16, kAny16 };
-inline constexpr int kFormats = 5;
+enum class Format : std::uint8_t { kF32, kTF32, kF16, kBF16, kAny16, kTwoBF16 };
+inline constexpr int kFormats = 6;
 
 struct FormatInfo {
   std::string_view name;  ///< in JSON and reports

@@ -154,7 +154,7 @@ def right_contract(rng):
         contract["kind"] = rng.choice(sorted(KINDS))
         contract.update(KINDS[contract["kind"]])
     if rng.random() < 0.5:
-        contract["round"] = {p: rng.choice(("f32", "tf32", "f16", "bf16", "any16", None))
+        contract["round"] = {p: rng.choice(("f32", "tf32", "f16", "bf16", "any16", "bf16x2", None))
                              for p in rng.sample(POINTS, rng.randrange(4))}
     if rng.random() < 0.4:
         contract["functions"] = {f: rng.choice((0, 1e-7, 0.25)) for f in rng.sample(FUNCTIONS, 2)}

@@ -35,6 +35,17 @@ bool passes(const call::Record& record, const verdict::TensorReport& t, bool exa
          (t.verdict == Verdict::kWithinBudget && !exact) || t.compared == 0;
 }
 
+contract::Contract contract_of(const call::Record& record) {
+  contract::Contract contract =
+      contract::find_contract(record.contract.empty() ? gpu::contract_of(record) : record.contract);
+#ifdef GOLDENRULE_GPU_LEAST_SPLIT
+  // The kernels of this program cut shorter sequences, into segments of one chunk and more.
+  auto* chunked = std::get_if<contract::Chunked>(&contract.model);
+  if (chunked != nullptr && chunked->segment > 0) chunked->segment = 64;
+#endif
+  return contract;
+}
+
 std::string describe(const verdict::TensorReport& t) {
   return t.name + ": " + std::string(verdict::name_of(t.verdict)) + " " + t.reason + ": " +
          std::to_string(t.out_of_budget) + " of " + std::to_string(t.compared) +
@@ -44,8 +55,7 @@ std::string describe(const verdict::TensorReport& t) {
 }  // namespace
 
 std::string judge(const call::Record& record, bool exact, Tally& tally) {
-  const contract::Contract& contract =
-      contract::find_contract(record.contract.empty() ? gpu::contract_of(record) : record.contract);
+  const contract::Contract contract = contract_of(record);
   verdict::CaseReport report =
       verdict::judge_record(delta::slice(), record, {.contract = contract});
   if (report.verdict == Verdict::kMistrusted) {

@@ -16,6 +16,7 @@ TEST_CASE("prefill boundary: every element within its budget") {
 TEST_CASE("prefill stress: every element within its budget") { check_suite("stress", is_prefill); }
 TEST_CASE("prefill every K and V") { check_list("prefill: every K and V"); }
 TEST_CASE("prefill every length and head group") { check_list("prefill: every length, heads"); }
+TEST_CASE("prefill long sequences of few heads") { check_list("prefill: segments"); }
 TEST_CASE("prefill every gate, beta and norm") { check_list("prefill: every gate, beta and norm"); }
 TEST_CASE("prefill slots and checkpoints of records") {
   check_list("prefill: slots and checkpoints");

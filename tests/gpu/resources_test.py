@@ -28,7 +28,7 @@ def run(*command, text=None):
 def readable(mangled):
     """prefill::prefill_gdn_prepare: without outer namespaces, return type and parameters."""
     text = run("c++filt", text=mangled).strip()
-    text = re.sub(r"goldenrule::gpu::|\(anonymous namespace\)::|\(\w+\)(?=\w)|^void ", "", text)
+    text = re.sub(r"goldenrule::gpu::|\(anonymous namespace\)::|\([\w:]+\)(?=\w)|^void ", "", text)
     return text.split("(")[0]
 
 

@@ -30,6 +30,11 @@ op=kda mode=prefill lens=70,0,129,1 H=1 HV=2 K=128 V=128 state_layout={vk,kv} st
 op=kda mode=prefill lens=9,64,63,65 H=2 HV=4 K=128 V={64,192} slots=separate_padded gate={softplus,bounded}
 op=kda mode=prefill lens=70,0,40 H=1 HV=2 K=128 V=64 gate={softplus,bounded} checkpoints={after,before} every=48
 op=kda mode=prefill lens=70 H=1 HV=2 K=128 V=64 h0=1 family={B95,Dmixed,Derase} gate=softplus
+op={gdn,kda} mode=prefill lens=300 H=1 HV=1 K=128 V=128 state_layout={vk,kv} state={f32,bf16} h0=1
+op=gdn mode=prefill lens=70,258,0,400,5 H=1 HV=2 K=128 V=128 slots=separate_padded index=i32
+op=kda mode=prefill lens=258,9,300 H=1 HV=1 K=128 V=256 h0=0 gate={softplus,bounded}
+op={gdn,kda} mode=prefill lens=600 H=1 HV=1 K=128 V=128 h0=1 gate=none family=C000
+op=gdn mode=prefill lens=520 H=1 HV=9 K=128 V=128 h0=1
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K={128,60,136} V=37 state_layout={vk,kv} state={f32,bf16} h0=1
 op={gdn,kda} mode=prefill lens=20,0,9 H=1 HV=2 K=100 V=37 slots=separate_padded checkpoints=listed gap=3 shift=1
 op={gdn,kda} mode=prefill lens=9,20 H=1 HV=2 K=128 V=32 gate={softplus,bounded,log,linear,none} io={bf16,f32} precise=1

@@ -63,6 +63,7 @@ std::vector<PrefillRow> rows_of_peers() {
     add(uniform(true, 64, 64, 1, 32768), 6417, 850);
     for (std::size_t i = first; i < rows.size(); ++i) rows[i].gates = gates;
   }
+  for (const std::int64_t heads : {8, 16}) add(uniform(true, heads, heads, 1, 8192), 0, 0);
   return rows;
 }
 

@@ -189,8 +189,9 @@ const char* contract_of(const call::Record& record, const goldenrule_gpu_prefill
   // Without a device: as if none had tuned kernels.
   if (check_call(&args, call).ok()) static_cast<void>(prefill::kernels().prepare(call.device));
   const prefill::Variant& variant = prefill::select(call.params, call.device);
-  const char* contract =
-      call.params.bf16_state != 0 ? variant.bf16_state_contract : variant.contract;
+  const bool cuts = variant.may_cut != nullptr && variant.may_cut(call.params);
+  const prefill::Contracts& contracts = cuts ? variant.contracts_of_segments : variant.contracts;
+  const char* contract = call.params.bf16_state != 0 ? contracts.bf16_state : contracts.f32_state;
   return contract != nullptr ? contract : contract_of(record);
 }
 

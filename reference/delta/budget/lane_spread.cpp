@@ -8,6 +8,7 @@
 #include "reference/delta/budget/perturbed_recurrence.hpp"
 #include "reference/delta/budget/spread.hpp"
 #include "reference/delta/emulation/chunk_emulator.hpp"
+#include "reference/delta/emulation/segments.hpp"
 
 namespace goldenrule::delta {
 namespace {
@@ -69,8 +70,9 @@ std::vector<SystematicError> systematic_errors_of(const contract::Contract& cont
 
 class LaneSpread {
  public:
-  LaneSpread(const LaneCall& call, const contract::Contract& contract, int runs, ChunkEnds ends)
-      : call_(call), contract_(contract), runs_(runs), ends_(ends) {}
+  LaneSpread(const LaneCall& call, const contract::Contract& contract, int runs, ChunkEnds ends,
+             bool cuts)
+      : call_(call), contract_(contract), runs_(runs), ends_(ends), cuts_(cuts) {}
 
   [[nodiscard]] Form random_errors(std::int64_t lane_index) const {
     Form squares = zeros(call_.exact);
@@ -116,9 +118,15 @@ class LaneSpread {
       return perturbed_recurrence(call_.lane, call_.v, call_.start, call_.positions, contract_, p);
     }
     Rounder rounder(*chunked, mode, p.seed, p.stream);
+    const auto walk = [&](const Lane<double>& lane, const Matrix<double>& v,
+                          const Matrix<double>& start) {
+      return emulate_chunks(lane, v, start, *chunked, rounder);
+    };
+    const auto round = [&](Matrix<double>& x) { rounder.apply(contract::Point::kSegmentMap, x); };
     const auto run = [&](const Lane<double>& lane, const Matrix<double>& v,
                          const Matrix<double>& start) {
-      return emulate_chunks(lane, v, start, *chunked, rounder);
+      return run_in_segments<double>(lane, v, start, cuts_ ? chunked->segment : lane.tokens, walk,
+                                     round);
     };
     return run_in_pieces<double>(perturbed_lane(call_.lane, contract_, p), call_.v, call_.start,
                                  call_.positions, chunked->chunk, ends_, run);
@@ -142,22 +150,29 @@ class LaneSpread {
   const contract::Contract& contract_;
   const int runs_;
   const ChunkEnds ends_;
+  const bool cuts_;
 };
 
 }  // namespace
 
 LaneErrors lane_errors(const LaneCall& call, const contract::Contract& contract, int runs,
                        std::int64_t lane_index) {
-  const auto of = [&](ChunkEnds ends) -> LaneErrors {
-    const LaneSpread spread(call, contract, runs, ends);
+  const auto of = [&](ChunkEnds ends, bool cuts) -> LaneErrors {
+    const LaneSpread spread(call, contract, runs, ends, cuts);
     return {.sigma = spread.random_errors(lane_index), .bias = spread.systematic_errors()};
   };
-  LaneErrors errors = of(ChunkEnds::kKeep);
+  LaneErrors errors = of(ChunkEnds::kKeep, false);
+  const auto raise_to_those_of = [&](ChunkEnds ends, bool cuts) {
+    const LaneErrors others = of(ends, cuts);
+    raise_to(errors.sigma, others.sigma);
+    raise_to(errors.bias, others.bias);
+  };
   const contract::Chunked* chunked = contract.chunked();
   if (chunked != nullptr && splits_chunks(call.positions, call.lane.tokens, chunked->chunk)) {
-    const LaneErrors split = of(ChunkEnds::kSplit);
-    raise_to(errors.sigma, split.sigma);
-    raise_to(errors.bias, split.bias);
+    raise_to_those_of(ChunkEnds::kSplit, false);
+  }
+  if (chunked != nullptr && chunked->segment > 0 && call.lane.tokens > chunked->segment) {
+    raise_to_those_of(ChunkEnds::kKeep, true);
   }
   return errors;
 }

@@ -6,7 +6,8 @@
 //
 // Checkpoints inside of chunks. A kernel may end a chunk where a state is asked for, or not
 // (emulation/pieces.hpp). A record does not say which, and both are honest, so sigma and bias are
-// the larger ones of the two, of every element.
+// the larger ones of the two, of every element. The same holds of segments, where a contract allows
+// them (emulation/segments.hpp).
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include "reference/delta/emulation/chunk_f32_emulator.hpp"
 #include "reference/delta/emulation/kernel_lane.hpp"
 #include "reference/delta/emulation/recurrent_emulator.hpp"
+#include "reference/delta/emulation/segments.hpp"
 #include "reference/delta/oracle/evaluate.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/oracle/tree.hpp"
@@ -40,15 +41,22 @@ class Emulation {
     const auto stream = static_cast<std::uint64_t>(sequence.first_token * dims_.HV + head);
     const contract::Chunked* chunked = contract_.chunked();
     if (chunked != nullptr && !chunked->has_coarse_operands()) {
-      run_chunks<float>(sequence, head, lane, v, start, [&](const auto&... piece) {
-        return emulate_chunks_f32(piece..., contract_, chunked->chunk, seed_, stream);
-      });
+      run_chunks<float>(
+          sequence, head, lane, v, start,
+          [&](const auto&... piece) {
+            return emulate_chunks_f32(piece..., contract_, chunked->chunk, seed_, stream);
+          },
+          [&](Matrix<double>& x) {
+            Rounder(*chunked, RoundingMode::kNearest, seed_, stream)
+                .apply(contract::Point::kSegmentMap, x);
+          });
     } else if (chunked != nullptr) {
       const auto moved = with_numbers_of(lane, kernel_lane(lane, unrounded_rows_, choices_));
       Rounder rounder(*chunked, RoundingMode::kNearest, seed_, stream);
-      run_chunks<double>(sequence, head, moved, v, start, [&](const auto&... piece) {
-        return emulate_chunks(piece..., *chunked, rounder);
-      });
+      run_chunks<double>(
+          sequence, head, moved, v, start,
+          [&](const auto&... piece) { return emulate_chunks(piece..., *chunked, rounder); },
+          [&](Matrix<double>& x) { rounder.apply(contract::Point::kSegmentMap, x); });
     } else {
       const auto sink = [&](std::int64_t tokens, const Matrix<float>& state) {
         store_states(sequence, head, tokens, state);
@@ -69,12 +77,18 @@ class Emulation {
   }
 
   // The states of an MTP call are stored after its last token only.
-  template <class S, class Run>
+  template <class S, class Run, class Round>
   void run_chunks(const call::Sequence& sequence, std::int64_t head, const Lane<double>& lane,
-                  const Matrix<double>& v, const Matrix<double>& start, Run&& run) {
+                  const Matrix<double>& v, const Matrix<double>& start, Run&& run, Round&& round) {
     const std::vector<std::int64_t> positions = call::state_positions(sequence);
-    const KeptForm<S> result =
-        run_in_pieces<S>(lane, v, start, positions, contract_.chunked()->chunk, choices_.ends, run);
+    const contract::Chunked& chunked = *contract_.chunked();
+    const std::int64_t segment =
+        choices_.cuts && chunked.segment > 0 ? chunked.segment : lane.tokens;
+    const KeptForm<S> result = run_in_pieces<S>(
+        lane, v, start, positions, chunked.chunk, choices_.ends,
+        [&](const Lane<double>& piece, const Matrix<double>& values, const Matrix<double>& state) {
+          return run_in_segments<S>(piece, values, state, segment, run, round);
+        });
     store_output(sequence, head, result.o);
     for (std::size_t i = 0; i < positions.size(); ++i) {
       store_states(sequence, head, positions[i], result.states[i]);

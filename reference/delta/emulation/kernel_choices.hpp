@@ -18,6 +18,7 @@ namespace goldenrule::delta {
 /// The choices of one kernel; errors of functions as multiples of what the contract grants.
 struct KernelChoices {
   bool tree, fused, late_decay, early_output, direct, onto;
+  bool cuts;                                                        // into segments
   ChunkEnds ends;                                                   // at checkpoints
   int cumulation;                                                   // 0: sequence, 1: tree, 2: fp64
   double exp, log_alpha, softplus, logit, sigmoid, norm_k, norm_q;  // on (-1, 1)
@@ -41,6 +42,7 @@ struct KernelChoices {
     onto = coin(12);
     cumulation = static_cast<int>(3.0 * stream.uniform(13));
     ends = coin(14) ? ChunkEnds::kSplit : ChunkEnds::kKeep;
+    cuts = coin(15);
   }
 };
 

@@ -7,6 +7,7 @@
 #include "reference/delta/emulation/chunk_emulator.hpp"
 #include "reference/delta/emulation/chunk_f32_emulator.hpp"
 #include "reference/delta/emulation/emulate.hpp"
+#include "reference/delta/emulation/segments.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/expectation.hpp"
@@ -102,7 +103,10 @@ TEST_CASE("each rounding point of a chunk contract changes the result, and only 
     const bool per_channel = point == Point::kQueryIn || point == Point::kKeyIn;
     const LaneInputs& use = per_channel ? channels : in;
     delta::Rounder rounder(alone, delta::RoundingMode::kNearest, 1, 1);
-    const auto rounded = delta::emulate_chunks(use.lane, use.v, use.start, alone, rounder);
+    const auto rounded = delta::run_in_segments<double>(
+        use.lane, use.v, use.start, point == Point::kSegmentMap ? 16 : use.lane.tokens,
+        [&](const auto&... piece) { return delta::emulate_chunks(piece..., alone, rounder); },
+        [&](delta::Matrix<double>& x) { rounder.apply(Point::kSegmentMap, x); });
     const auto recurrent = delta::recurrent_form<double>(use.lane, use.v, use.start);
     const double error =
         std::max(relative(rounded.o, recurrent.o), relative(rounded.state, recurrent.state));
