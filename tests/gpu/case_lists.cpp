@@ -123,9 +123,8 @@ op={gdn,kda} mode=prefill lens=130 H=1 HV=2 K=128 V=128 h0=1 family={B95,B999,Ds
 )"},
     // From 4096 tokens on (8 heads) or 8192 (16) in segments.
     CaseList{"prefill: segments", R"(
-op={gdn,kda} mode=prefill lens=70,4100,0,5 H=1 HV=2 K=128 V=128 state_layout={vk,kv} slots=separate_padded index=i32
-op={gdn,kda} mode=prefill lens=4608,33 H=1 HV=1 K=128 V=256 state=bf16 h0={0,1}
-op={gdn,kda} mode=prefill lens=4500 H=1 HV=1 K=128 V=128 h0=1 family={C100,J100}
+op={gdn,kda} mode=prefill lens=70,4100,0,5 H=1 HV=2 K=128 V=128 slots=separate_padded index=i32
+op={gdn,kda} mode=prefill lens=4608,33 H=1 HV=1 K=128 V=256 state=bf16 state_layout=kv h0=0
 op={gdn,kda} mode=prefill lens=4500 H=1 HV=1 K=128 V=128 h0=1 gate=none family=C000
 )"},
     CaseList{"prefill: every gate, beta and norm", R"(
