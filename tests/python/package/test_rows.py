@@ -3,8 +3,12 @@
 name and parameters, with arguments and states in the forms of that library, computing by what the
 library expects of the case. Whether a row says the same as the kernel is seen on a GPU alone."""
 
+import ast
+import importlib.metadata
+import importlib.util
 import sys
 import types
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -186,6 +190,23 @@ def test_another_signature_is_refused_with_the_release(known):
     with pytest.raises(ValueError, match=f"expected the parameters of {known.release} .*added"):
         with goldenrule.record(changed):
             pass
+
+
+@pytest.mark.parametrize("known", GPU, ids=lambda known: known.function)
+def test_parameters_are_those_of_the_package(known):
+    """Read in its source, where that release is installed: importing it may need a GPU."""
+    module, _, name = known.function.rpartition(".")
+    package, *path = module.split(".")
+    found = importlib.util.find_spec(package)
+    distribution, version = {"fla": ("fla-core", "0.6."),
+                             "flashinfer": ("flashinfer-python", "0.7.2")}[package]
+    if found is None or not importlib.metadata.version(distribution).startswith(version):
+        pytest.skip(f"{known.release} is not installed")
+    source = Path(found.submodule_search_locations[0], *path).with_suffix(".py").read_text()
+    (given,) = [node.args for node in ast.parse(source).body
+                if isinstance(node, ast.FunctionDef) and node.name == name]
+    names = [each.arg for each in given.posonlyargs + given.args + given.kwonlyargs]
+    assert (*names, *([given.kwarg.arg] if given.kwarg else [])) == known.parameters
 
 
 def test_states_that_are_not_asked_for_are_not_judged(monkeypatch):
