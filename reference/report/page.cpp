@@ -16,10 +16,10 @@ namespace {
 
 // A page stays below 2 MB, so that a telephone opens it: what its parts may take, in bytes. The
 // sections take what the others leave.
-constexpr std::size_t kPage = 1'950'000;
+constexpr std::size_t kPage = 1'900'000;
 constexpr std::size_t kProblems = 60'000;
-constexpr std::size_t kColumns = 32;     // there are four outputs
-constexpr std::size_t kCounts = 20'000;  // of verdicts
+constexpr std::size_t kColumns = 32;    // there are four outputs
+constexpr std::size_t kCounts = 5'000;  // of verdicts
 constexpr std::size_t kRows = 500'000;
 constexpr std::size_t kSectionsWithMaps = 1'350'000;
 

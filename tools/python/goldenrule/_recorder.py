@@ -75,9 +75,9 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
     @functools.wraps(function)
     def recorded_function(*args: Any, **kwargs: Any) -> Any:
         arguments = _arguments(function, args, kwargs)
-        refusal = row.refuses(arguments)
         before = {name: _copy(value) for name, value in arguments.items()}
         result = function(*args, **kwargs)
+        refusal = row.refuses(arguments)
         if refusal:
             raise ValueError(f"{row.function}: {refusal}: this call cannot be judged")
         after = {name: _copy(arguments.get(name)) for name in row.written}
