@@ -106,6 +106,7 @@ TEST_CASE("error over budget is counted by octaves, and exactly at the budget") 
 
 // Most elements are compared with the least that their budget can be and never divided.
 TEST_CASE("error maps: a cell holds the largest of all its elements") {
+  constexpr std::int64_t kHead = 32 * 24;  // elements of one state and head
   for (const call::DType type : {call::DType::kF32, call::DType::kBF16}) {
     test::Judged right("op=gdn mode=decode B=4 H=1 HV=2 K=32 V=24 slots=padded", "recurrent_f32",
                        type);
@@ -114,7 +115,7 @@ TEST_CASE("error maps: a cell holds the largest of all its elements") {
     const Budget budget("final_state", type, expected, *right.contract);
     const random::Stream stream(7, "errors");
     // Errors of all sizes, most of them within budget; two heads without any.
-    for (std::int64_t i = 32 * 24 * 2; i < state.size(); ++i) {
+    for (std::int64_t i = 2 * kHead; i < state.size(); ++i) {
       const double size = std::exp2(stream.uniform(i, -12, i % 97 == 0 ? 6 : -1));
       state.set(i, state[i] + (i % 2 == 0 ? 1 : -1) * size * budget(static_cast<std::size_t>(i)));
     }
@@ -124,7 +125,7 @@ TEST_CASE("error maps: a cell holds the largest of all its elements") {
     const Budget granted("final_state", type, judged, j.contract);
     for (std::int64_t cell = 0; cell < map.down.cells * map.across.cells; ++cell) {
       double largest = 0.0;
-      for (std::int64_t i = cell * 32 * 24; i < (cell + 1) * 32 * 24; ++i) {
+      for (std::int64_t i = cell * kHead; i < (cell + 1) * kHead; ++i) {
         const auto at = static_cast<std::size_t>(i);
         const double error = std::fabs(state[i] - judged.exact.golden[at]);
         const double beyond = error - static_cast<double>(judged.exact.radius[at]);
