@@ -15,8 +15,9 @@
 namespace goldenrule::report {
 
 /// The page of a JSON report of `check` or `diff` (report.hpp), or of several that were merged
-/// (merge.hpp). Below 2 MB and a row for each file: where there is more to show, the files that
-/// fail come first and the page says what it leaves out. Throws Error(kSchema) for another text.
+/// (merge.hpp). Below 2 MB: where there is more to show, the files that fail come first, then those
+/// that could not be judged, and the page says what it leaves out and where that is. Throws
+/// Error(kSchema) for another text.
 [[nodiscard]] std::string page(const std::string& json);
 
 }  // namespace goldenrule::report

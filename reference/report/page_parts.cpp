@@ -10,8 +10,11 @@
 namespace goldenrule::report {
 
 std::string escaped(const std::string& text) {
+  constexpr std::size_t kLongest = 8000;  // a path has 4096 bytes
   std::string html;
   for (const char c : call::printable(text)) {
+    const bool begins = (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;  // a character, in UTF-8
+    if (begins && html.size() >= kLongest) return html + " [shortened]";
     switch (c) {
       case '&':
         html += "&amp;";

@@ -15,7 +15,8 @@ using nlohmann::ordered_json;
 /// The style sheet: light or dark as the reader's system is.
 extern const std::string_view kPageStyle;
 
-/// A text of a stranger as text of an HTML element or of a quoted attribute.
+/// A text of a stranger as text of an HTML element or of a quoted attribute; a very long one is
+/// shortened, and says so.
 [[nodiscard]] std::string escaped(const std::string& text);
 /// A number with so many digits; a word ("inf") as it stands, "-" for none.
 [[nodiscard]] std::string shown(const ordered_json& value, int digits = 3);

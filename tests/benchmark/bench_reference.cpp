@@ -9,19 +9,26 @@
 // do not count. The reference multiplies and adds separately (no contraction), so without bounds it
 // cannot exceed half of an FMA peak by much: 3 of its 7 operations could have been the second half
 // of an FMA.
+//
+// `error_maps` is the cost of the maps of a failing decode call as a part of its verdict; the goal
+// is 5 % (OMP_NUM_THREADS=1 for one core).
 #include <benchmark/benchmark.h>
 
-#include <optional>
-#include <type_traits>
-
+#include <chrono>
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "fixtures/call/record.hpp"
+#include "fixtures/cases/case.hpp"
 #include "reference/delta/budget/running.hpp"
 #include "reference/delta/oracle/certificate.hpp"
 #include "reference/delta/rule/lane.hpp"
 #include "reference/delta/rule/recurrent.hpp"
+#include "reference/delta/slice.hpp"
+#include "reference/verdict/error_map.hpp"
 
 namespace {
 
@@ -156,6 +163,35 @@ void prepare(benchmark::State& state, bool kda, std::int64_t T) {
       benchmark::Counter(static_cast<double>(state.iterations() * T), benchmark::Counter::kIsRate);
 }
 
+// A decode call whose last value head is wrong.
+void error_maps(benchmark::State& state) {
+  call::Record record = cases::make_record(
+      cases::parse("op=gdn mode=decode B=8 H=16 HV=32 K=128 V=128 slots=padded"));
+  const verdict::Slice& slice = delta::slice();
+  const verdict::Expectations expected = verdict::expect(
+      slice, record, contract::find_contract("recurrent_f32"), scalar::Precision::kDouble);
+  for (const auto& [name, e] : expected.outputs) {
+    std::vector<double> values = e.exact.golden;
+    const std::size_t step = name == "o" ? kV : kK * kV;
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] += i / step % 32 == 31 ? 1.0 : 0.0;
+    record.outputs[name] = call::Tensor(call::DType::kF32, e.exact.shape, values);
+  }
+  using Seconds = std::chrono::duration<double>;
+  Seconds judging{};
+  Seconds mapping{};
+  for (auto _ : state) {
+    const auto begin = std::chrono::steady_clock::now();
+    const verdict::Judgement judgement = verdict::judgement(slice, record, {});
+    const auto judged = std::chrono::steady_clock::now();
+    for (const verdict::TensorReport& report : judgement.report.tensors) {
+      benchmark::DoNotOptimize(verdict::error_maps(judgement, report));
+    }
+    judging += judged - begin;
+    mapping += std::chrono::steady_clock::now() - judged;
+  }
+  state.counters["of verdict"] = mapping / judging;
+}
+
 template <class S>
 void add(const std::string& name, Bounds bounds, bool kda, std::int64_t T) {
   benchmark::RegisterBenchmark(
@@ -183,6 +219,7 @@ int main(int argc, char** argv) {
   add<Quad>("quad/certificate", Bounds::kCertificate, false, 128);
   add<Multi>("multi", Bounds::kNone, false, 4);
   add<Multi>("multi/certificate", Bounds::kCertificate, false, 4);
+  benchmark::RegisterBenchmark("error_maps", error_maps);
   add_prepare<double>("prepare/gdn/double", false, 1024);
   add_prepare<double>("prepare/kda/double", true, 256);
   add_prepare<Quad>("prepare/kda/quad", true, 16);

@@ -5,9 +5,11 @@ import json
 import os
 import subprocess
 import sys
+import types
 import unittest
 
-from support import DECODE, KDA, MTP, PREFILL, PROGRAM, CommandLineTest, forge, main, put
+from support import (DECODE, KDA, MTP, PREFILL, PROGRAM, REPOSITORY, CommandLineTest, forge, main,
+                     put)
 
 SUITE = "op=gdn mode=decode B={1,2,3} H=1 HV=2 K=16 V={4,8}"
 
@@ -131,6 +133,39 @@ class MergeTest(CommandLineTest):
         self.assertEqual(merged, expected)
         self.assertIn("SURVIVE; 1 apply to no case. 6 cases", result.out)
         self.assertIn("missing: 1 of 3 shares", self.merged(2, shares[0], shares[2])[0].out)
+
+    def test_shares_of_the_campaign(self):
+        """False alarms against real kernels: each machine makes and judges every N-th call."""
+        sys.path.append(str(REPOSITORY / "tools/campaign"))
+        import campaign
+        right, wrong_one = self.captures()[2:4]
+        judged = self.folder / "judged.json"
+        self.assert_run(1, "check", right, wrong_one, "--no-explain", "--json", judged)
+        cases = json.loads(judged.read_text())["cases"]
+        peers = [types.SimpleNamespace(name="kernel", share=1.0)]
+        shares, drawn = [], []
+        for part in (1, 2, 3):
+            options = types.SimpleNamespace(first=5, calls=7, shard=f"{part}/3", contract="",
+                                            configurations=2)
+            tally = campaign.Tally()
+            for seed in campaign.seeds(options):
+                drawn.append(seed)
+                line = f"peer=kernel seed={seed}"
+                if seed == 7:
+                    tally.failed.append((line, "RuntimeError: out of memory (x.py:1)"))
+                else:
+                    tally.add(line, cases[seed == 10])
+            shares.append(self.folder / f"share{part}.json")
+            shares[-1].write_text(json.dumps(
+                campaign.report(options, peers, {"kernel": tally}, "0.1.0")))
+        self.assertEqual(sorted(drawn), list(range(5, 12)))
+        page = self.folder / "page.html"
+        result, merged = self.merged(1, *shares, extra=("--html", page))
+        self.assertIn("7 files: 5 EXACT, 1 OUT_OF_BUDGET, 1 SKIPPED", result.out)
+        self.assertEqual(merged["problems"], [])
+        for words in ("peer=kernel seed=10", "the call raised RuntimeError", "campaign.py --replay"):
+            self.assertIn(words, page.read_text())
+        self.assertIn("missing: 1 of 3 shares", self.merged(1, *shares[1:])[0].out)
 
     def test_refusals_are_one_line(self):
         good, bad = self.folder / "good.json", self.folder / "bad.json"

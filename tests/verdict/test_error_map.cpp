@@ -5,8 +5,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
+#include "fixtures/random/philox.hpp"
+#include "reference/verdict/budget.hpp"
 #include "reference/verdict/error_map.hpp"
 #include "tests/verdict/support.hpp"
 
@@ -99,4 +102,43 @@ TEST_CASE("error over budget is counted by octaves, and exactly at the budget") 
     CHECK(std::accumulate(middle, t.ratio_histogram.end(), std::int64_t{0}) == t.out_of_budget);
   }
   CHECK(report_of(j, "o").out_of_budget == 1);
+}
+
+// Most elements are compared with the least that their budget can be and never divided.
+TEST_CASE("error maps: a cell holds the largest of all its elements") {
+  constexpr std::int64_t kHead = 32 * 24;  // elements of one state and head
+  for (const call::DType type : {call::DType::kF32, call::DType::kBF16}) {
+    test::Judged right("op=gdn mode=decode B=4 H=1 HV=2 K=32 V=24 slots=padded", "recurrent_f32",
+                       type);
+    call::Tensor& state = right.record.outputs.at("final_state");
+    const Expected& expected = right.expected.outputs.at("final_state");
+    const Budget budget("final_state", type, expected, *right.contract);
+    const random::Stream stream(7, "errors");
+    // Errors of all sizes, most of them within budget; two heads without any.
+    for (std::int64_t i = 2 * kHead; i < state.size(); ++i) {
+      const double size = std::exp2(stream.uniform(i, -12, i % 97 == 0 ? 6 : -1));
+      state.set(i, state[i] + (i % 2 == 0 ? 1 : -1) * size * budget(static_cast<std::size_t>(i)));
+    }
+    const Judgement j = judgement(delta::slice(), right.record, {.contract = *right.contract});
+    const ErrorMap map = error_maps(j, report_of(j, "final_state")).front();
+    const Expected& judged = j.expected.outputs.at("final_state");
+    const Budget granted("final_state", type, judged, j.contract);
+    for (std::int64_t cell = 0; cell < map.down.cells * map.across.cells; ++cell) {
+      double largest = 0.0;
+      for (std::int64_t i = cell * kHead; i < (cell + 1) * kHead; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        const double error = std::fabs(state[i] - judged.exact.golden[at]);
+        const double beyond = error - static_cast<double>(judged.exact.radius[at]);
+        largest = std::max(largest, ratio_of(std::max(beyond, 0.0), granted(at)));
+      }
+      char level = '0';
+      for (double bound = 0x1p-8; largest > bound && level != 'a'; bound *= 4) {
+        level = level == '9' ? 'a' : static_cast<char>(level + 1);
+      }
+      CAPTURE(cell);
+      CAPTURE(largest);
+      CHECK(map.levels[static_cast<std::size_t>(cell / 2)][static_cast<std::size_t>(cell % 2)] ==
+            level);
+    }
+  }
 }

@@ -17,6 +17,7 @@ refused; 2: nothing was judged.
 
 import argparse
 import concurrent.futures
+import hashlib
 import importlib
 import json
 import os
@@ -34,8 +35,17 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 PASSED = ("EXACT", "WITHIN_BUDGET")
 VERDICTS = PASSED + ("MISTRUSTED", "SKIPPED", "OUT_OF_BUDGET", "ERROR")
+# What the report of a call without one has beside the verdict and the reason.
+NO_CASE = {"reason": "", "contract": "", "absent": [], "nonfinite_inputs": 0, "tensors": []}
 BATCH = 24
 FAILURES_IN_A_ROW = 4  # after so many a worker gives its peer up
+
+
+def seeds(options, share=1.0):
+    """Of this machine: every N-th call of a peer from the I-th on (--shard I/N)."""
+    part, parts = map(int, options.shard.split("/"))
+    end = options.first + max(1, round(options.calls * share))
+    return range(options.first + part - 1, end, parts)
 
 
 # ---- worker: one peer ---------------------------------------------------------------------------
@@ -109,7 +119,7 @@ def worker(options):
         return tell(absent=f"{type(error).__name__}: {error}"[:300])
     tell(imported=time.monotonic() - started)
     failures = 0
-    for seed in range(options.first, options.first + options.calls):
+    for seed in seeds(options, peer.share):
         if options.deadline and time.time() > options.deadline:
             return tell(stopped="out of time")
         try:
@@ -157,10 +167,13 @@ class Tally:
         self.ratios = {}  # (contract, tensor) -> max err/budget of each call
         self.kept = []  # lines of calls that did not pass
         self.failed = []
+        self.cases = []  # of the JSON report
         self.note = ""
 
     def add(self, line, case):
         verdict = case["verdict"]
+        self.cases.append({**NO_CASE, **case, "file": line, "case": "",
+                           "replay": f"campaign.py --replay '{line}'"})
         self.counts[verdict] = self.counts.get(verdict, 0) + 1
         for tensor in case["tensors"]:
             ratio = tensor.get("max_ratio")
@@ -200,9 +213,8 @@ def keep(options, path, room):
 
 def start(options, peer):
     command = [sys.executable, str(HERE / "campaign.py"), "--worker", peer.name, "--out",
-               options.out, "--first", str(options.first), "--calls",
-               str(max(1, round(options.calls * peer.share))),
-               "--configurations", str(options.configurations), "--deadline",
+               options.out, "--first", str(options.first), "--calls", str(options.calls), "--shard",
+               options.shard, "--configurations", str(options.configurations), "--deadline",
                str(options.deadline)]
     log = open(pathlib.Path(options.out) / f"{peer.name}.log", "w")
     environment = {**os.environ, **peer.environment}
@@ -302,6 +314,37 @@ def table(tallies):
     return "\n".join(lines)
 
 
+def report(options, peers, tallies, version):
+    """The verdicts as a JSON report of `goldenrule check`, a share of a run where this machine has
+    one, so that `goldenrule merge` puts those of many machines together. A call that raised was
+    not judged."""
+    part, parts = map(int, options.shard.split("/"))
+    names = [peer.name for peer in peers]
+    run = json.dumps([names, options.first, options.calls, options.contract, options.configurations])
+    cases = [case for tally in tallies.values() for case in tally.cases]
+    cases += [{**NO_CASE, "file": line, "verdict": "SKIPPED", "reason": f"the call raised {error}"}
+              for tally in tallies.values() for line, error in tally.failed]
+    items = sum(max(1, round(options.calls * peer.share)) for peer in peers)
+    return {"runs": [{"command": "check", "version": version,
+                      "digest": hashlib.sha256(run.encode()).hexdigest(), "items": items,
+                      "shards": parts, "have": [part]}],
+            "cases": cases}
+
+
+def write_report(options, peers, tallies):
+    version = subprocess.run([options.program, "--version"], capture_output=True, text=True,
+                             check=True).stdout.split()[-1]
+    pathlib.Path(options.json).write_text(
+        json.dumps(report(options, peers, tallies, version), indent=1) + "\n")
+
+
+def share_of(text):
+    if not re.fullmatch(r"[1-9]\d{0,8}/[1-9]\d{0,8}", text) or int(text.split("/")[0]) > int(
+            text.split("/")[1]):
+        raise argparse.ArgumentTypeError(f"expected I/N with 1 <= I <= N, actual {text!r}")
+    return text
+
+
 def replay(options, peers):
     """Draws, runs, judges and explains one call; its capture stays in --out."""
     found = re.fullmatch(r"peer=(\w+) seed=(\d+)", options.replay.strip())
@@ -335,7 +378,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=0, help="end after so many")
     parser.add_argument("--keep-bytes", type=int, default=12 << 20,
                         help="of captures that did not pass, compressed")
-    parser.add_argument("--json", help="write the verdicts here")
+    parser.add_argument("--json", help="write the verdicts here, as `goldenrule merge` takes them")
+    parser.add_argument("--shard", type=share_of, default="1/1", metavar="I/N",
+                        help="this machine's part of the calls")
     parser.add_argument("--list", action="store_true", help="list the peers")
     parser.add_argument("--replay", metavar="'peer=NAME seed=N'")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
@@ -370,10 +415,7 @@ def main():
     print(table(tallies))
     print(f"seeds from {options.first} on, {time.monotonic() - started:.0f} s")
     if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(
-            {name: dict(counts=t.counts, kept=t.kept, failed=t.failed, note=t.note,
-                        ratios={" ".join(k): r for k, r in t.ratios.items()})
-             for name, t in tallies.items()}, indent=1))
+        write_report(options, peers, tallies)
     judged = sum(sum(tally.counts.values()) for tally in tallies.values())
     refused = any(tally.counts["OUT_OF_BUDGET"] + tally.counts["ERROR"]
                   for tally in tallies.values())

@@ -112,6 +112,14 @@ void admit(const verdict::Declared& call, bool explained) {
   refuse_beyond(memory_limit(), call, explained);
 }
 
+void admit_tensors(double bytes) {
+  const std::uint64_t limit = memory_limit();
+  if (bytes <= static_cast<double>(limit)) return;
+  throw Error(ErrorKind::kUnsafe, "",
+              "a call that can be judged in " + std::to_string(limit) + " bytes",
+              "tensors of " + bytes_of(bytes));
+}
+
 schema::ReadOptions reading(const Use& use) {
   [[maybe_unused]] static const bool once = (say_what_is_missing(), true);
   const std::uint64_t limit = memory_limit();

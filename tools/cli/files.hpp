@@ -23,6 +23,9 @@ void limit_memory(std::uint64_t bytes);
 /// Refuses a call that needs more memory than there is: Error(kUnsafe) with both numbers.
 void admit(const verdict::Declared& call, bool explained);
 
+/// The same for tensors that alone are more than there is, before they are copied.
+void admit_tensors(double bytes);
+
 /// What is done with the tensors of a file.
 struct Use {
   bool explained = false;           ///< a failure may be explained

@@ -66,8 +66,9 @@ def test_the_page_is_that_of_the_program(case, tmp_path, program):
     (tmp_path / "r.json").write_text(report.to_json())
     subprocess.run([program, "merge", tmp_path / "r.json", "--html", tmp_path / "r.html"],
                    capture_output=True, check=False)
-    assert report.to_html().startswith("<!doctype html>") and "OUT_OF_BUDGET" in report.to_html()
-    assert (tmp_path / "r.html").read_text() != ""
+    page = report.to_html()
+    assert page.startswith("<!doctype html>") and "OUT_OF_BUDGET" in page
+    assert page == (tmp_path / "r.html").read_text()
     assert report._repr_html_().count("<") == 2  # a frame, and nothing of the page outside it
 
 

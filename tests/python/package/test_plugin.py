@@ -47,7 +47,7 @@ def session(pytester):
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
-def test_failures_are_told_kept_and_written_down(session, workers):
+def test_failures_are_told_kept_and_written_down(session, workers, program):
     done = session.runpytest_subprocess("-p", "no:cacheprovider", "--goldenrule-capture=kept",
                                         "--goldenrule-report=report.json", "-rs", *workers)
     done.assert_outcomes(passed=3, failed=3, skipped=1)
@@ -59,6 +59,10 @@ def test_failures_are_told_kept_and_written_down(session, workers):
         "*: MISTRUSTED",
         "SKIPPED*goldenrule: not among the outputs: final_state*"])
     cases = json.loads((session.path / "report.json").read_text())["cases"]
+    merged = session.run(program, "merge", "report.json", "--html", "report.html")
+    assert merged.ret == 1
+    merged.stdout.fnmatch_lines(["7 files: * OUT_OF_BUDGET, *"])
+    assert "test_wrong[32]" in (session.path / "report.html").read_text()
     verdicts = {(case["test"].split("::")[1], case["verdict"]) for case in cases}
     assert len(cases) == 7 and verdicts == {
         ("test_right[gdn_decode_B3_H2_HV4_K16_V8_A_" + stem(8) + "]", "EXACT"),

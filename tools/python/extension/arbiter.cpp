@@ -92,6 +92,14 @@ void admit(call::Op op, call::Mode mode, const Shapes& inputs, const Shapes& out
   }
 }
 
+void admit_tensors(double bytes) {
+  try {
+    tools::admit_tensors(bytes);
+  } catch (const Error& error) {
+    throw TooLarge(error.what());
+  }
+}
+
 std::vector<CaseRow> cases_of(const std::string& what) {
   std::vector<cases::Case> found;
   if (what.find('=') == std::string::npos) {

@@ -67,6 +67,10 @@ using Shapes = std::map<std::string, call::Shape>;
 void admit(call::Op op, call::Mode mode, const Shapes& inputs, const Shapes& outputs,
            double tensor_bytes, bool explained);
 
+/// Refuses tensors of so many bytes, where they alone are more memory than there is: before they
+/// are put into one piece. Throws TooLarge.
+void admit_tensors(double bytes);
+
 /// One case of a suite, before its tensors are made.
 struct CaseRow {
   std::string line, op, mode, family, stem;

@@ -196,6 +196,7 @@ NB_MODULE(_core, m) {
       .def_rw("explain", &Asked::explain)
       .def_rw("blind", &Asked::blind)
       .def_rw("explain_seconds", &Asked::explain_seconds, nb::arg().none());
+  m.def("admit_tensors", admit_tensors);
   m.def("judge", judge_call);
   m.def("page",
         [](const std::string& json) { return computed([&] { return report::page(json); }); });

@@ -145,6 +145,8 @@ def _array(dtype: str, shape: tuple[int, ...], data: np.ndarray) -> np.ndarray:
 
 def _packed(call: Call, bf16: str | Iterable[str] = (), wants_outputs: bool = True) -> dict[str, Any]:
     """The call as the library takes it."""
+    _core.admit_tensors(sum(_bytes(tensor) for group in (call.inputs, call.outputs)
+                            if isinstance(group, Mapping) for tensor in group.values()))
     attributes, convention, groups = _capture.prepared(
         call.op, call.mode, call.inputs, call.outputs, call.convention, call.source, call.contract,
         bf16, wants_outputs)
@@ -155,6 +157,12 @@ def _packed(call: Call, bf16: str | Iterable[str] = (), wants_outputs: bool = Tr
                for group, arrays in groups.items()}
     return {"source": "", "contract": "", "case": call.case, **attributes, "convention": convention,
             **tensors}
+
+
+def _bytes(tensor: Any) -> float:
+    """Of all elements, which an expanded tensor has not: it is put into one piece."""
+    size = getattr(tensor, "nbytes", 0)
+    return float(size) if isinstance(size, (int, np.integer)) else 0.0
 
 
 def _judged(call: Call, *, contract: str | Mapping[str, Any] | None = None,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the arguments of public functions mean: one row of the table for each function."""
+"""What the arguments of public functions mean: a row of the table (_rows.py) for each function."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -7,6 +7,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._calls import Call
+
+
+GIVEN = object()  # of a condition: anything but None
+
+
+@dataclass(frozen=True)
+class When:
+    """What flags of a function change, where all of them have these values."""
+
+    arguments: Mapping[str, Any]
+    convention: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)  # instead of those of the row
+    attribute: str = ""  # of the convention, which the last of the arguments gives
+
+    def holds(self, arguments: Mapping[str, Any]) -> bool:
+        return all(_has(arguments.get(name), value) for name, value in self.arguments.items())
+
+
+def _anything(arguments: Mapping[str, Any]) -> str:
+    """Refuses nothing."""
+    return ""
 
 
 @dataclass(frozen=True)
@@ -23,7 +44,13 @@ class Row:
     outputs: tuple[str, ...]  # the values that it returns, in their order
     convention: Mapping[str, Any] = field(default_factory=dict)
     norm: str = ""  # the flag that asks for the norm of q and k; empty: qk_l2norm of the convention
-    scale: str = ""  # the parameter that scales q; None is K^-0.5
+    scale: str = ""  # the parameter that scales q
+    unscaled: tuple[float, ...] = ()  # its values that mean K^-0.5, as None does
+    when: tuple[When, ...] = ()  # later ones count
+    written: Mapping[str, str] = field(default_factory=dict)  # parameter -> output that it holds after
+    asks: Mapping[str, str] = field(default_factory=dict)  # output -> the flag that asks for it
+    modes: tuple[str, str] = ("decode", "prefill")  # of one token per sequence, and of more
+    refuses: Callable[[Mapping[str, Any]], str] = _anything  # why a call cannot be judged
     fixed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # the values it may have
     ignored: tuple[str, ...] = ()
     contract: str = ""  # what its calls claim: honoured where it is tighter than mode and types imply
@@ -36,29 +63,54 @@ class Row:
             raise ValueError(f"{_name(function)}: expected the parameters of {self.release or 'its row'}"
                              f" ({', '.join(self.parameters)}), actual {', '.join(actual)}")
 
-    def call(self, arguments: Mapping[str, Any], results: tuple[Any, ...]) -> Call:
-        """The call that these arguments and results are."""
+    def call(self, arguments: Mapping[str, Any], results: tuple[Any, ...],
+             after: Mapping[str, Any] | None = None) -> Call:
+        """The call that these arguments and results are; `after`: what it has written into."""
         self._refuse_others(arguments)
-        convention = dict(self.convention)
+        convention, names = dict(self.convention), dict(self.inputs)
+        for when in self.when:
+            if when.holds(arguments):
+                convention.update(when.convention)
+                names.update(when.inputs)
+                if when.attribute:
+                    convention[when.attribute] = arguments[list(when.arguments)[-1]]
         if self.norm and not arguments[self.norm]:
             convention["qk_l2norm"] = "none"
-        if self.scale and arguments[self.scale] is not None:
-            convention["scale"] = float(arguments[self.scale])
-        inputs = {name: arguments[parameter] for parameter, name in self.inputs.items()
+        scale = arguments[self.scale] if self.scale else None
+        if scale is not None and float(scale) not in self.unscaled:
+            convention["scale"] = float(scale)
+        inputs = {name: arguments[parameter] for parameter, name in names.items()
                   if arguments.get(parameter) is not None}
         outputs = {name: value for name, value in zip(self.outputs, results) if value is not None}
-        mode = "decode" if inputs["q"].shape[1] == 1 and "cu_seqlens" not in inputs else "prefill"
-        return Call(op=self.op, mode=mode, convention=convention, inputs=inputs, outputs=outputs,
-                    contract=self.contract,
+        outputs |= {self.written[name]: value for name, value in (after or {}).items()
+                    if value is not None}
+        one = inputs["q"].shape[1] == 1 and "cu_seqlens" not in inputs
+        return Call(op=self.op, mode=self.modes[0 if one else 1], convention=convention,
+                    inputs=inputs, outputs=outputs, contract=self.contract,
                     source=f"{self.function}{f', {self.release}' if self.release else ''}")
 
+    def only(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """The outputs that the call asks for, where it asks for fewer than there are."""
+        unasked = {output for output, flag in self.asks.items() if not arguments.get(flag)}
+        return tuple(name for name in self.outputs if name not in unasked) if unasked else ()
+
     def _refuse_others(self, arguments: Mapping[str, Any]) -> None:
-        known = {*self.inputs, *self.ignored, self.norm, self.scale}
+        known = {*self.inputs, *self.ignored, *self.written, *self.asks.values(), self.norm,
+                 self.scale}
+        for when in self.when:
+            known |= {*when.arguments, *when.inputs}
         for name, value in arguments.items():
             if name in known or any(_same(value, one) for one in self.fixed.get(name, (None,))):
                 continue
             raise ValueError(f"{self.function}: {name}={value!r} is not in its row: this call cannot "
                              "be judged")
+
+
+def _has(value: Any, wanted: Any) -> bool:
+    """Flags are true as the function takes them: 1 and numpy.True_ are, too."""
+    if wanted is GIVEN:
+        return value is not None
+    return bool(value) if wanted is True else _same(value, wanted)
 
 
 def _same(value: Any, other: Any) -> bool:
@@ -80,51 +132,10 @@ def _is(row: Row, function: Callable[..., Any]) -> bool:
 
 def row_of(function: Callable[..., Any]) -> Row:
     """The row of a public function; ValueError names those that there are."""
+    from ._rows import ROWS
+
     for row in ROWS:
         if _is(row, function):
             return row
     raise ValueError(f"expected one of {', '.join(row.function for row in ROWS)}, or a row of "
                      f"your own, actual {_name(function)}")
-
-
-# Beta and the gate are what the model has computed from its projections: beta itself, and log alpha.
-_GIVEN = {"gate": "log", "beta": "direct", "state_layout": "kv"}
-_QKV = {"query": "q", "key": "k", "value": "v", "g": "g", "beta": "beta",
-        "initial_state": "initial_state"}
-# All of them compute in fp32, whatever their tensors are.
-_RECURRENT = dict(contract="recurrent_f32")
-_CHUNKS = dict(contract="chunk64_f32", fixed={"chunk_size": (16, 32, 64)})
-_TRANSFORMERS = dict(
-    inputs=_QKV, outputs=("o", "final_state"), norm="use_qk_l2norm_in_kernel",
-    convention={**_GIVEN, "qk_l2norm": "rsqrt_sum_eps", "l2_eps": 1e-6},
-    ignored=("output_final_state",), release="transformers 5.23")
-_FLA = dict(
-    inputs={name: name for name in ("q", "k", "v", "g", "beta", "initial_state")},
-    outputs=("o", "final_state"), convention={**_GIVEN, "qk_l2norm": "none"}, scale="scale",
-    ignored=("output_final_state",), release="fla-core 0.6")
-_MODELS = "transformers.models.*"
-
-ROWS = (
-    Row(f"{_MODELS}.torch_chunk_gated_delta_rule", "gated_delta_rule",
-        ("query", "key", "value", "g", "beta", "chunk_size", "initial_state", "output_final_state",
-         "use_qk_l2norm_in_kernel", "kwargs"), **_TRANSFORMERS, **_CHUNKS),
-    Row(f"{_MODELS}.torch_recurrent_gated_delta_rule", "gated_delta_rule",
-        ("query", "key", "value", "g", "beta", "initial_state", "output_final_state",
-         "use_qk_l2norm_in_kernel", "kwargs"), **_TRANSFORMERS, **_RECURRENT),
-    Row(f"{_MODELS}.chunk_kimi_delta_attention", "kda",
-        ("query", "key", "value", "g", "beta", "chunk_size", "initial_state", "output_final_state",
-         "use_qk_l2norm_in_kernel", "kwargs"), **_TRANSFORMERS, **_CHUNKS),
-    Row(f"{_MODELS}.recurrent_kimi_delta_attention", "kda",
-        ("query", "key", "value", "g", "beta", "initial_state", "output_final_state",
-         "use_qk_l2norm_in_kernel", "kwargs"), **_TRANSFORMERS, **_RECURRENT),
-    Row("fla.ops.gated_delta_rule.naive.naive_recurrent_gated_delta_rule", "gated_delta_rule",
-        ("q", "k", "v", "beta", "g", "scale", "initial_state", "output_final_state"), **_FLA, **_RECURRENT),
-    Row("fla.ops.gated_delta_rule.naive.naive_chunk_gated_delta_rule", "gated_delta_rule",
-        ("q", "k", "v", "g", "beta", "chunk_size", "scale", "initial_state", "output_final_state"),
-        **_FLA, **_CHUNKS),
-    Row("fla.ops.kda.naive.naive_recurrent_kda", "kda",
-        ("q", "k", "v", "g", "beta", "scale", "initial_state", "output_final_state"), **_FLA, **_RECURRENT),
-    Row("fla.ops.kda.naive.naive_chunk_kda", "kda",
-        ("q", "k", "v", "g", "beta", "scale", "initial_state", "output_final_state", "chunk_size"),
-        **_FLA, **_CHUNKS),
-)

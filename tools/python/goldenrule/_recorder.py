@@ -77,7 +77,11 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
         arguments = _arguments(function, args, kwargs)
         before = {name: _copy(value) for name, value in arguments.items()}
         result = function(*args, **kwargs)
-        recorded = Recorded(row.call(before, _copied_result(result)))
+        refusal = row.refuses(arguments)
+        if refusal:
+            raise ValueError(f"{row.function}: {refusal}: this call cannot be judged")
+        after = {name: _copy(arguments.get(name)) for name in row.written}
+        recorded = Recorded(row.call(before, _copied_result(result), after))
         with lock:
             calls.append(recorded)
             number = len(calls)
@@ -86,7 +90,7 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
             recorded.file.parent.mkdir(parents=True, exist_ok=True)
             recorded.call.save(recorded.file)
         if judge:
-            recorded.report = recorded.call.judge(**options)
+            recorded.report = recorded.call.judge(**{"only": row.only(before), **options})
         return result
 
     calls.function = recorded_function

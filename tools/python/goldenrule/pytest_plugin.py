@@ -2,7 +2,8 @@
 """What goldenrule adds to pytest, for assert_delta_rule in any test:
 
     --goldenrule-capture DIR   keep each failing call as a capture for `goldenrule check`
-    --goldenrule-report FILE   write the reports of all calls as JSON, with the test of each
+    --goldenrule-report FILE   write the reports of all calls as JSON, with the test of each, for
+                               `goldenrule merge FILE.. --html PAGE`
 
 Works under pytest-xdist: what a worker has judged travels with pytest's own reports of its tests.
 """
@@ -11,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -41,13 +43,13 @@ class _Keeper:
         self.is_worker = hasattr(config, "workerinput")
         self.test = ""
         self.judged: list[dict[str, Any]] = []  # since the last report of the test that runs
-        self.kept = 0  # of its calls
+        self.kept = self.judged_before = 0  # of its calls
         self.cases: list[dict[str, Any]] = []
         self.watching = False
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        self.test, self.judged, self.kept = item.nodeid, [], 0
+        self.test, self.judged, self.kept, self.judged_before = item.nodeid, [], 0, 0
         if not self.watching and (self.folder or self.file):
             from ._assertion import observers
 
@@ -71,13 +73,16 @@ class _Keeper:
             observers.remove(self._keep)
             self.watching = False
         if self.file and not self.is_worker:
-            text = json.dumps({"cases": self.cases}, indent=1)
+            text = json.dumps({"runs": [_run(self.cases)], "cases": self.cases}, indent=1)
             partial = Path(f"{self.file}.partial")
             partial.write_text(text + "\n")
             os.replace(partial, self.file)
 
     def _keep(self, call: Any, report: Any) -> str:
-        row = {"test": self.test, "case": call.case, **report.data}
+        self.judged_before += 1
+        number = f" [{self.judged_before}]" if self.judged_before > 1 else ""
+        row = {"test": self.test, "case": call.case, **report.data, "file": self.test + number,
+               "replay": f"pytest {shlex.quote(self.test)}"}
         note = ""
         if self.folder and report.verdict in ("OUT_OF_BUDGET", "MISTRUSTED", "ERROR"):
             path = self._path()
@@ -94,3 +99,13 @@ class _Keeper:
         digest = hashlib.sha256(self.test.encode()).hexdigest()[:8]
         self.kept += 1
         return Path(self.folder) / f"{readable}_{digest}_{self.kept}.h5"
+
+
+def _run(cases: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the report covers, as `goldenrule merge` asks: a whole run, named after its items."""
+    from . import _core
+
+    items = json.dumps([case["file"] for case in cases])
+    return {"command": "check", "version": _core.__version__,
+            "digest": hashlib.sha256(items.encode()).hexdigest(), "items": len(cases), "shards": 1,
+            "have": [1]}

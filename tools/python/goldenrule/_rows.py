@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The public functions that the recorder knows: one row for each, for the release that it names."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ._recorded import GIVEN, Row, When
+
+# Beta and the gate are what the model has computed from its projections: beta itself, and log alpha.
+_GIVEN = {"gate": "log", "beta": "direct", "state_layout": "kv"}
+_QKV = {"query": "q", "key": "k", "value": "v", "g": "g", "beta": "beta",
+        "initial_state": "initial_state"}
+# All of them compute in fp32, whatever their tensors are.
+_RECURRENT = dict(contract="recurrent_f32")
+_CHUNKS = dict(contract="chunk64_f32", fixed={"chunk_size": (16, 32, 64)})
+_TRANSFORMERS = dict(
+    inputs=_QKV, outputs=("o", "final_state"), norm="use_qk_l2norm_in_kernel",
+    convention={**_GIVEN, "qk_l2norm": "rsqrt_sum_eps", "l2_eps": 1e-6},
+    asks={"final_state": "output_final_state"}, release="transformers 5.23")
+_FLA = dict(
+    inputs={name: name for name in ("q", "k", "v", "g", "beta", "initial_state")},
+    outputs=("o", "final_state"), convention={**_GIVEN, "qk_l2norm": "none"}, scale="scale",
+    asks={"final_state": "output_final_state"}, release="fla-core 0.6")
+_MODELS = "transformers.models.*"
+
+# The kernels of flash-linear-attention: gate, beta and layout of the state by flags, some of which
+# are among **kwargs.
+_FLA_FLAGS = (
+    When({"state_v_first": True}, {"state_layout": "vk"}),
+    When({"use_beta_sigmoid_in_kernel": True}, {"beta": "sigmoid"}, {"beta": "b"}),
+    When({"use_beta_sigmoid_in_kernel": True, "allow_neg_eigval": True}, {"beta": "sigmoid2"}),
+    When({"use_gate_in_kernel": True}, {"gate": "softplus"},
+         {"g": "a", "A_log": "A_log", "dt_bias": "dt_bias"}))
+_FLA_BOUNDED = When({"use_gate_in_kernel": True, "lower_bound": GIVEN}, {"gate": "bounded"},
+                    attribute="lower_bound")
+_FLA_UNGATED = When({"g": None}, {"gate": "none"})
+_FLA_KERNEL = dict(
+    inputs={name: name for name in ("q", "k", "v", "g", "beta", "initial_state", "cu_seqlens")},
+    outputs=("o", "final_state"), asks={"final_state": "output_final_state"}, scale="scale",
+    convention={**_GIVEN, "qk_l2norm": "rsqrt_sum_eps", "l2_eps": 1e-6},
+    norm="use_qk_l2norm_in_kernel", release="fla-core 0.6")
+# Only how it is computed, or a copy of what another argument says. A_log and dt_bias count with
+# use_gate_in_kernel, lower_bound too.
+_FLA_HOW = ("cu_seqlens_cpu", "chunk_indices", "safe_gate", "disable_recompute", "A_log", "dt_bias",
+            "lower_bound")
+
+
+def _null_slot(arguments: Mapping[str, Any]) -> str:
+    """FlashInfer's kernels for bf16 states write slot 0 for a row of padding."""
+    pool = arguments.get("initial_state")
+    if pool is None or "bfloat16" not in str(pool.dtype):
+        return ""
+    for name in ("initial_state_indices", "output_state_indices"):
+        indices = arguments.get(name)
+        if indices is not None and bool((indices < 0).any()):
+            return f"{name} has rows of padding, for which kernels of bf16 states write slot 0"
+    return ""
+
+
+def _two_pools(arguments: Mapping[str, Any]) -> str:
+    """What stands in the slots of another pool that nobody writes is not an argument."""
+    if arguments.get("state_indices") is None or not arguments.get("output_final_state"):
+        return ""
+    if arguments.get("output_state") is arguments.get("initial_state"):
+        return ""
+    return "output_state is another pool than initial_state"
+
+
+_FLASHINFER_ROWS = dict(
+    outputs=("o", "final_state"), convention={"state_layout": "vk"}, norm="use_qk_l2norm",
+    scale="scale", written={"intermediate_states_buffer": "intermediate_states"},
+    refuses=_null_slot, release="flashinfer 0.7.2")
+_FLASHINFER_INPUTS = {**{name: name for name in ("q", "k", "v", "a", "b", "A_log", "dt_bias",
+                                                 "initial_state", "output_state_indices")},
+                      "initial_state_indices": "state_indices"}
+_UPDATE_DISABLED = {"disable_state_update": 1}
+
+ROWS = (
+    Row(f"{_MODELS}.torch_chunk_gated_delta_rule", "gated_delta_rule",
+        ("query", "key", "value", "g", "beta", "chunk_size", "initial_state", "output_final_state",
+         "use_qk_l2norm_in_kernel", "kwargs"), **_TRANSFORMERS, **_CHUNKS),
+    Row(f"{_MODELS}.torch_recurrent_gated_delta_rule", "gated_delta_rule",
+        ("query", "key", "value", "g", "beta", "initial_state", "output_final_state",
+         "use_qk_l2norm_in_kernel", "kwargs"), **_TRANSFORMERS, **_RECURRENT),
+    Row(f"{_MODELS}.chunk_kimi_delta_attention", "kda",
+        ("query", "key", "value", "g", "beta", "chunk_size", "initial_state", "output_final_state",
+         "use_qk_l2norm_in_kernel", "kwargs"), **_TRANSFORMERS, **_CHUNKS),
+    Row(f"{_MODELS}.recurrent_kimi_delta_attention", "kda",
+        ("query", "key", "value", "g", "beta", "initial_state", "output_final_state",
+         "use_qk_l2norm_in_kernel", "kwargs"), **_TRANSFORMERS, **_RECURRENT),
+    Row("fla.ops.gated_delta_rule.naive.naive_recurrent_gated_delta_rule", "gated_delta_rule",
+        ("q", "k", "v", "beta", "g", "scale", "initial_state", "output_final_state"), **_FLA, **_RECURRENT),
+    Row("fla.ops.gated_delta_rule.naive.naive_chunk_gated_delta_rule", "gated_delta_rule",
+        ("q", "k", "v", "g", "beta", "chunk_size", "scale", "initial_state", "output_final_state"),
+        **_FLA, **_CHUNKS),
+    Row("fla.ops.kda.naive.naive_recurrent_kda", "kda",
+        ("q", "k", "v", "g", "beta", "scale", "initial_state", "output_final_state"), **_FLA, **_RECURRENT),
+    Row("fla.ops.kda.naive.naive_chunk_kda", "kda",
+        ("q", "k", "v", "g", "beta", "scale", "initial_state", "output_final_state", "chunk_size"),
+        **_FLA, **_CHUNKS),
+    Row("fla.ops.gated_delta_rule.fused_recurrent.fused_recurrent_gated_delta_rule",
+        "gated_delta_rule",
+        ("q", "k", "v", "g", "gk", "gv", "beta", "scale", "initial_state", "output_final_state",
+         "use_qk_l2norm_in_kernel", "use_gate_in_kernel", "A_log", "dt_bias",
+         "use_beta_sigmoid_in_kernel", "allow_neg_eigval", "state_v_first", "cu_seqlens", "kwargs"),
+        **_FLA_KERNEL, **_RECURRENT, when=(_FLA_UNGATED, *_FLA_FLAGS), ignored=("A_log", "dt_bias")),
+    Row("fla.ops.gated_delta_rule.chunk.chunk_gated_delta_rule", "gated_delta_rule",
+        ("q", "k", "v", "g", "beta", "scale", "initial_state", "output_final_state",
+         "use_qk_l2norm_in_kernel", "use_beta_sigmoid_in_kernel", "allow_neg_eigval", "state_v_first",
+         "cu_seqlens", "cu_seqlens_cpu", "chunk_indices", "cp_context", "kwargs"),
+        **_FLA_KERNEL, when=_FLA_FLAGS, modes=("prefill", "prefill"), ignored=_FLA_HOW,
+        fixed={"chunk_size": (64,)}),
+    Row("fla.ops.kda.fused_recurrent.fused_recurrent_kda", "kda",
+        ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "scale", "initial_state",
+         "output_final_state", "use_qk_l2norm_in_kernel", "use_gate_in_kernel",
+         "use_beta_sigmoid_in_kernel", "allow_neg_eigval", "lower_bound", "state_v_first",
+         "cu_seqlens", "kwargs"),
+        **_FLA_KERNEL, **_RECURRENT, when=(*_FLA_FLAGS, _FLA_BOUNDED),
+        ignored=("A_log", "dt_bias", "lower_bound")),
+    Row("fla.ops.kda.chunk.chunk_kda", "kda",
+        ("q", "k", "v", "g", "beta", "scale", "initial_state", "output_final_state",
+         "use_qk_l2norm_in_kernel", "use_gate_in_kernel", "use_beta_sigmoid_in_kernel",
+         "allow_neg_eigval", "safe_gate", "lower_bound", "disable_recompute",
+         "return_intermediate_states", "state_v_first", "cu_seqlens", "cu_seqlens_cpu", "cp_context",
+         "use_graph", "max_num_seqs", "kwargs"),
+        **_FLA_KERNEL, when=(*_FLA_FLAGS, _FLA_BOUNDED), modes=("prefill", "prefill"),
+        ignored=_FLA_HOW, fixed={"chunk_size": (64,), "return_intermediate_states": (False,),
+                                 "use_graph": (False,)}),
+    Row("flashinfer.gdn_decode.gated_delta_rule_decode_pretranspose", "gated_delta_rule",
+        ("q", "k", "v", "state", "A_log", "a", "dt_bias", "b", "scale", "output", "use_qk_l2norm",
+         "initial_state", "initial_state_indices", "output_state_indices",
+         "intermediate_states_buffer", "disable_state_update", "backend"),
+        **_FLASHINFER_ROWS, inputs={**_FLASHINFER_INPUTS, "state": "initial_state"},
+        when=(When({"disable_state_update": True}, _UPDATE_DISABLED),),
+        modes=("decode", "mtp"), ignored=("output", "backend")),
+    Row("flashinfer.gdn_decode.gated_delta_rule_mtp", "gated_delta_rule",
+        ("q", "k", "v", "initial_state", "initial_state_indices", "A_log", "a", "dt_bias", "b",
+         "scale", "output", "intermediate_states_buffer", "ssm_state_indices", "disable_state_update",
+         "use_qk_l2norm", "output_state_indices", "cache_replayssm", "replayssm_rawv",
+         "replayssm_rawk", "replayssm_g", "replayssm_beta"),
+        **_FLASHINFER_ROWS, inputs={**_FLASHINFER_INPUTS, "ssm_state_indices": "ssm_state_indices"},
+        when=(When({"disable_state_update": True}, _UPDATE_DISABLED),
+              When({"disable_state_update": None}, _UPDATE_DISABLED)),
+        modes=("mtp", "mtp"), ignored=("output",), fixed={"cache_replayssm": (False,)}),
+    Row("flashinfer.gdn_prefill.chunk_gated_delta_rule", "gated_delta_rule",
+        ("q", "k", "v", "g", "beta", "scale", "initial_state", "output_final_state", "cu_seqlens",
+         "use_qk_l2norm_in_kernel", "output", "output_state", "state_checkpoints",
+         "checkpoint_cu_starts", "checkpoint_every_n_tokens", "use_cp", "state_indices",
+         "_cp_chunk_len", "backend", "max_seqlen"),
+        inputs={name: name for name in ("q", "k", "v", "g", "beta", "initial_state", "cu_seqlens",
+                                        "state_indices")},
+        outputs=("o", "final_state"), asks={"final_state": "output_final_state"},
+        convention={"state_layout": "vk", "gate": "linear", "beta": "direct", "l2_eps": 1e-6,
+                    "qk_l2norm": "rsqrt_sum_eps"},
+        norm="use_qk_l2norm_in_kernel", scale="scale", unscaled=(0.0,),
+        when=(When({"g": None}, {"gate": "none"}),), modes=("prefill", "prefill"),
+        ignored=("output", "output_state", "use_cp", "_cp_chunk_len", "backend", "max_seqlen"),
+        fixed={"checkpoint_every_n_tokens": (0,)}, refuses=_two_pools, release="flashinfer 0.7.2"),
+)
