@@ -222,6 +222,31 @@ std::int64_t occasions(const cases::Scenario& scenario) {
   return walk(scenario, scheduler, [](const Step&, std::int64_t) { return true; }).occasions;
 }
 
+double memory_needed(const cases::Scenario& s) {
+  constexpr double kProcess = 48.0 * (1 << 20);  // program, libraries, tables
+  const auto count = [](std::int64_t n) { return static_cast<double>(n); };
+  const double lengths = count(s.requests) * count(s.prompt + s.output);
+  const double gates = count(s.HV) * (s.op == call::Op::kKda ? count(s.K) : 1.0);
+  // The numbers of a token, as doubles while they are drawn and in their types after that; those of
+  // all requests and their rejected drafts, and of one call.
+  const double token = (2.0 * count(s.H * s.K) + count(s.HV * s.V) + gates + count(s.HV)) * 12.0;
+  const double resident = count(cases::resident_requests(s));
+  const double in_call = resident * count(std::max(s.T, s.chunk));
+  const double state = count(s.HV) * count(s.K) * count(s.V);
+  const double bytes = count(static_cast<std::int64_t>(call::info(s.state).bytes));
+  const double slots = resident * (s.verify == cases::VerifyForm::kScatter ? count(s.T) : 1.0);
+  // The states that a call leaves on the way: after each token of a verify, at each boundary.
+  const double on_the_way =
+      resident * (count(s.T) + (s.block == 0 ? 0.0 : count(s.chunk / s.block + 1)));
+  const double kept =
+      count(s.requests) * (1.0 + (s.rollback != 0 ? count(s.T) : 0.0) +
+                           (s.block == 0 ? 0.0 : count((s.prompt + s.output) / s.block)));
+  // The pool, as a call found and left it; what the kernel computes, in double, beside what is
+  // stored of it; what is kept for requests.
+  return kProcess + (2.0 * lengths + in_call) * token +
+         state * (slots * (4.0 * bytes + 16.0) + on_the_way * (2.0 * bytes + 16.0) + kept * bytes);
+}
+
 std::string chain_name(const cases::Scenario& scenario) {
   const std::uint64_t hash = random::fnv1a(cases::canonical(scenario));
   std::array<char, 16> hex{};

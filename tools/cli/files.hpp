@@ -23,6 +23,9 @@ void limit_memory(std::uint64_t bytes);
 /// Refuses a call that needs more memory than there is: Error(kUnsafe) with both numbers.
 void admit(const verdict::Declared& call, bool explained);
 
+/// The same of a simulated server of which something needs so many bytes.
+void admit_scenario(const std::string& line, double bytes);
+
 /// What is done with the tensors of a file.
 struct Use {
   bool explained = false;           ///< a failure may be explained
