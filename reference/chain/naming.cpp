@@ -92,8 +92,7 @@ class Search {
     }
     if (own_->given <= 1) return std::nullopt;
     const call::Record tokens = one_row(*own_->tokens, own_->row, offsets);
-    const Ledger* start = &*own_->before;
-    const Step step(slice_, *own_->contract, layout_, tokens, {&start, 1}, 0);
+    const Step step(slice_, *own_->contract, layout_, tokens, {&own_->before, 1}, 0);
     for (const std::int64_t count : step.known(0)) {
       if (own_->kept == count || !matches(*s_.x, step.allowed(0, count))) continue;
       return rolled(count);
@@ -106,8 +105,7 @@ class Search {
     if (own_ == nullptr || !own_->planes) return std::nullopt;
     const Way& way = *own_->planes;
     const call::Record tokens = one_row(*way.tokens, way.row);
-    const Ledger* start = &way.before;
-    const Step step(slice_, *way.contract, layout_, tokens, {&start, 1}, 0);
+    const Step step(slice_, *way.contract, layout_, tokens, {&way.before, 1}, 0);
     for (const std::int64_t count : step.known(0)) {
       if (way.base + count == s_.position || !matches(*s_.x, step.allowed(0, count))) continue;
       return Name{Mistake::kWrongRollback,
@@ -122,7 +120,7 @@ class Search {
     if (own_ == nullptr) return std::nullopt;
     for (const auto& [position, anchor] : own_->anchors) {
       if (position == s_.position || own_->contract == nullptr) continue;
-      if (!matches(*s_.x, allowed_now(layout_, *own_->contract, anchor.ledger))) continue;
+      if (!matches(*s_.x, allowed_now(layout_, *own_->contract, *anchor.ledger))) continue;
       return Name{Mistake::kOffBoundary,
                   "it is the state of this request at position " + std::to_string(position),
                   {}};
@@ -137,7 +135,7 @@ class Search {
     const bool kept = anchor != own_->anchors.end();
     if (!kept && (!own_->now || own_->position() != s_.position)) return std::nullopt;
     Allowed allowed =
-        allowed_now(layout_, *own_->contract, kept ? anchor->second.ledger : *own_->now);
+        allowed_now(layout_, *own_->contract, kept ? *anchor->second.ledger : *own_->now);
     if (allowed.vacuous) return std::nullopt;
     return allowed;
   }
@@ -178,8 +176,7 @@ class Search {
     if (own_->verify && own_->kept.value_or(0) == 0) return std::nullopt;
     const std::int64_t again = own_->kept.value_or(own_->given);
     const call::Record tokens = one_row(*own_->tokens, own_->row);
-    const Ledger* start = &*own_->now;
-    const Step step(slice_, *own_->contract, layout_, tokens, {&start, 1}, 0);
+    const Step step(slice_, *own_->contract, layout_, tokens, {&own_->now, 1}, 0);
     if (!matches(*s_.x, step.allowed(0, again))) return std::nullopt;
     return Name{
         Mistake::kReplayedTwice,
@@ -196,7 +193,7 @@ class Search {
           other.left, [&](const auto& entry) { return entry.second.values == *s_.x; });
       const bool near = [&] {
         if (other.contract == nullptr) return false;
-        for (const std::optional<Ledger>* state : {&other.now, &other.before}) {
+        for (const Known* state : {&other.now, &other.before}) {
           if (*state && !is_zero((*state)->state) &&
               matches(*s_.x, allowed_now(layout_, *other.contract, **state))) {
             return true;
