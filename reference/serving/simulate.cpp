@@ -235,6 +235,7 @@ double memory_needed(const cases::Scenario& s) {
   // The numbers of a token in their types (gate and beta in f32 at most); those of all requests and
   // their rejected drafts are made before the first call, and those of one call are doubles as
   // well.
+  constexpr double kPlaces = 32.0;  // of a token, while all are drawn
   const double vectors = 2.0 * count(s.H * s.K) + count(s.HV * s.V);
   const double scalars = gates + count(s.HV);
   const double token =
