@@ -24,7 +24,8 @@ GOLDENRULE_INLINE void store(const NormOf<S> (&from)[W], typename ColumnNorms<S>
       if constexpr (lanes == 1) {
         to[static_cast<std::size_t>(w)] = from[w];
       } else {
-        to[static_cast<std::size_t>(w * lanes + lane)] = from[w][lane];
+        const int column = w * lanes + lane;
+        to[static_cast<std::size_t>(column)] = from[w][lane];
       }
     }
   }
