@@ -28,9 +28,8 @@ void CallWalk::settle(RowWalk& row, Request& request) {
   if (kept == 0) {
     request.now = request.before;
   } else if (request.before && request.tokens != nullptr) {
-    const Ledger* start = &*request.before;
     const Step step(slice_, *request.contract, layout_, one_row(*request.tokens, request.row),
-                    {&start, 1}, static_cast<std::uint64_t>(request.call));
+                    {&request.before, 1}, static_cast<std::uint64_t>(request.call));
     request.now = step.after(0, kept);
   }
 }
@@ -87,8 +86,7 @@ void CallWalk::restore(RowWalk& row) {
     const std::int64_t after = way ? row.position - way->base : 0;
     if (after < 1 || after > way->kept) return;
     const call::Record tokens = one_row(*way->tokens, way->row);
-    const Ledger* start = &way->before;
-    const Step step(slice_, *way->contract, layout_, tokens, {&start, 1}, 0);
+    const Step step(slice_, *way->contract, layout_, tokens, {&way->before, 1}, 0);
     row.ledger = step.after(0, after);
   }
 }

@@ -15,8 +15,8 @@ namespace {
 using verdict::Verdict;
 
 std::uint64_t bytes_of(const Layout& layout, const Request& request) {
-  const auto ledgers = static_cast<std::uint64_t>(request.before.has_value()) +
-                       static_cast<std::uint64_t>(request.now.has_value());
+  const auto ledgers = static_cast<std::uint64_t>(request.before != nullptr) +
+                       static_cast<std::uint64_t>(request.now != nullptr);
   const std::uint64_t each = (1 + static_cast<std::uint64_t>(layout.runs)) * layout.size();
   return (ledgers * each + request.left.size() * layout.size()) * sizeof(double);
 }

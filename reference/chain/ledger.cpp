@@ -13,13 +13,44 @@
 #include "fixtures/call/take.hpp"
 #include "fixtures/random/philox.hpp"
 #include "reference/delta/budget/running.hpp"
-#include "reference/delta/rule/lane.hpp"
+#include "reference/scalar/pack.hpp"
 #include "reference/verdict/budget.hpp"
 
 namespace goldenrule::chain {
 namespace {
 
 constexpr std::int64_t kSamples = 64;  // of one row of the noise
+
+// 0 times a bound that is infinite is 0: what is erased carries no error.
+double times(double x, double bound) { return x == 0.0 ? 0.0 : x * bound; }
+
+// Of `count` elements that one call leaves: what it adds to each at random, the rounding to the
+// pool (half an ulp, uniform) included. `sigma` may be absent.
+struct Deviations {
+  explicit Deviations(call::DType pool)
+      : factor(std::ldexp(1.0, -call::info(pool).significand_bits)),
+        least(0.5 * call::ulp(pool, 0.0)) {}
+
+  double factor, least;  // half an ulp at x is max(2^floor(log2 |x|) factor, least)
+};
+GOLDENRULE_VECTOR_CLONES void deviations(const Deviations& pool, const double* state,
+                                         const float* sigma, std::size_t count, double* to) {
+  constexpr std::uint64_t kExponent = std::uint64_t{0x7ff} << 52U;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto power = std::bit_cast<double>(std::bit_cast<std::uint64_t>(state[i]) & kExponent);
+    const double half = std::max(power * pool.factor, pool.least);
+    const double s = sigma == nullptr ? 0.0 : static_cast<double>(sigma[i]);
+    to[i] = std::sqrt(s * s + half * half / 3.0);
+  }
+}
+
+// Adds the squares of the elements of each column.
+void add_squares(const Layout& layout, std::span<const float> x, std::vector<double>& sums) {
+  for_each_element(layout, [&](std::size_t i, std::int64_t, std::int64_t, std::size_t column) {
+    const auto y = static_cast<double>(x[i]);
+    sums[column] += y * y;
+  });
+}
 
 }  // namespace
 
@@ -40,11 +71,55 @@ Layout::Layout(const call::Record& record, const call::Dims& dims)
   multiple = delta::deviation_multiple(2 * static_cast<std::int64_t>(size())) / std::sqrt(q);
 }
 
-Ledger Layout::exact(Block state) const {
-  return {.state = std::move(state),
-          .noise = std::vector<Block>(static_cast<std::size_t>(runs), Block(size(), 0.0)),
-          .error = std::vector<double>(columns(), 0.0),
-          .bias = std::vector<double>(columns(), 0.0)};
+Known Layout::exact(Block state) const {
+  return std::make_shared<Ledger>(
+      Ledger{.state = std::move(state),
+             .noise = std::vector<Block>(static_cast<std::size_t>(runs), Block(size(), 0.0)),
+             .error = std::vector<double>(columns(), 0.0),
+             .bias = std::vector<double>(columns(), 0.0)});
+}
+
+double transport_of(const contract::Contract& contract, const delta::Lane<double>& lane) {
+  double product = 1.0;
+  for (const delta::TokenBounds& bounds : lane.bounds) {
+    product = times(delta::error_transport(contract, bounds), product);
+  }
+  return product;
+}
+
+void transport(const Layout& layout, std::int64_t head, double rho, Ledger& ledger) {
+  for (std::int64_t v = 0; v < layout.V; ++v) {
+    const auto c = static_cast<std::size_t>(head * layout.V + v);
+    ledger.error[c] = times(rho, ledger.error[c]);
+    ledger.bias[c] = times(rho, ledger.bias[c]);
+  }
+}
+
+void add_errors(const Layout& layout, const contract::Contract& contract, const Added& added,
+                std::uint64_t seed, Ledger& ledger) {
+  std::vector<double> error2(layout.columns(), 0.0);
+  std::vector<double> bias2(layout.columns(), 0.0);
+  add_squares(layout, added.radius, error2);
+  if (!added.bias.empty()) add_squares(layout, added.bias, bias2);
+  for (std::size_t c = 0; c < error2.size(); ++c) {
+    ledger.error[c] += std::sqrt(error2[c]);
+    // A contract that says nothing of this state says nothing of what follows from it.
+    ledger.bias[c] += added.given ? std::sqrt(bias2[c]) : HUGE_VAL;
+  }
+  std::vector<double> deviation(layout.size());
+  deviations(Deviations(contract.state_dtype.value_or(layout.pool)), ledger.state.data(),
+             added.sigma.empty() ? nullptr : added.sigma.data(), layout.size(), deviation.data());
+  constexpr std::array kSigns{-1.0, 1.0};  // a branch would be guessed wrongly half of the time
+  const random::Stream stream(seed, "ledger");
+  std::int64_t word = 0;
+  for (Block& noise : ledger.noise) {
+    std::uint64_t signs = 0;
+    for (std::size_t i = 0; i < noise.size(); ++i) {
+      if (i % 64 == 0) signs = stream.bits(word++);  // of the next 64
+      if (!std::isfinite(ledger.state[i])) continue;
+      noise[i] += kSigns[(signs >> (i % 64)) & 1U] * deviation[i];
+    }
+  }
 }
 
 std::vector<float> carried_budget(const Layout& layout, const Ledger& ledger) {
@@ -130,10 +205,21 @@ Allowed allowed_now(const Layout& layout, const contract::Contract& contract,
 }
 
 call::Record tokens_of(const call::Record& record) {
-  constexpr std::array kStates{"initial_state",     "state_indices",       "output_state_indices",
-                               "ssm_state_indices", "num_accepted_tokens", "accepted_tokens",
-                               "has_initial_state", "request_ids",         "positions",
-                               "restored_from",     "accepted_counts"};
+  constexpr std::array kStates{"initial_state",
+                               "state_indices",
+                               "output_state_indices",
+                               "ssm_state_indices",
+                               "num_accepted_tokens",
+                               "accepted_tokens",
+                               "has_initial_state",
+                               "checkpoint_state_indices",
+                               "checkpoint_tokens",
+                               "initial_intermediate_states",
+                               "intermediate_state_indices",
+                               "request_ids",
+                               "positions",
+                               "restored_from",
+                               "accepted_counts"};
   call::Record tokens;
   tokens.op = record.op;
   tokens.mode = record.mode;
@@ -144,6 +230,16 @@ call::Record tokens_of(const call::Record& record) {
     if (std::ranges::find(kStates, name) == kStates.end()) tokens.inputs.emplace(name, tensor);
   }
   return tokens;
+}
+
+call::Tensor pool_of(const call::Record& tokens, const Layout& layout, std::int64_t slots) {
+  call::Dims dims;
+  dims.slots = dims.rows = slots;
+  dims.HV = layout.HV;
+  dims.K = layout.K;
+  dims.V = layout.V;
+  const call::TensorRow& row = *call::find_row(tokens, call::Group::kInput, "initial_state");
+  return {call::DType::kF64, call::shape_of(tokens, dims, row)};
 }
 
 call::Record one_row(const call::Record& tokens, std::int64_t row,

@@ -34,6 +34,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -41,6 +42,7 @@
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 #include "reference/contract/contract.hpp"
+#include "reference/delta/rule/lane.hpp"
 #include "reference/verdict/slice.hpp"
 
 namespace goldenrule::chain {
@@ -53,6 +55,9 @@ struct Ledger {
   std::vector<Block> noise;         ///< R runs
   std::vector<double> error, bias;  ///< [HV,V]: norms of columns
 };
+
+/// A ledger that several may remember; nullptr: the history is not known.
+using Known = std::shared_ptr<const Ledger>;
 
 /// Extents and layout of the states of a chain, and what is the same for all of its ledgers.
 struct Layout {
@@ -67,8 +72,8 @@ struct Layout {
   [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(HV * K * V); }
   [[nodiscard]] std::size_t columns() const { return static_cast<std::size_t>(HV * V); }
   /// A state that is known exactly.
-  [[nodiscard]] Ledger exact(Block state) const;
-  [[nodiscard]] Ledger zero() const { return exact(Block(size(), 0.0)); }
+  [[nodiscard]] Known exact(Block state) const;
+  [[nodiscard]] Known zero() const { return exact(Block(size(), 0.0)); }
 };
 
 /// What a stored state must be: |x - golden| <= budget + radius, element by element.
@@ -98,18 +103,42 @@ struct Fit {
 /// The same of one row, with a state wanted after each of `offsets` tokens in prefill.
 [[nodiscard]] call::Record one_row(const call::Record& tokens, std::int64_t row,
                                    std::span<const std::int64_t> offsets = {});
+/// A pool of so many states for them, in double precision.
+[[nodiscard]] call::Tensor pool_of(const call::Record& tokens, const Layout& layout,
+                                   std::int64_t slots);
 
-/// Calls f(element, head, key, column) for all elements of a block.
+/// Calls f(element, head, key, column) for all elements of a block, in the order in which they lie.
 template <class F>
 void for_each_element(const Layout& layout, F&& f) {
+  const auto call = [&](std::int64_t h, std::int64_t k, std::int64_t v) {
+    f(layout.at(0, h, k, v), h, k, static_cast<std::size_t>(h * layout.V + v));
+  };
+  const bool keys_inside = layout.at.key < layout.at.value;
   for (std::int64_t h = 0; h < layout.HV; ++h) {
-    for (std::int64_t k = 0; k < layout.K; ++k) {
-      for (std::int64_t v = 0; v < layout.V; ++v) {
-        f(layout.at(0, h, k, v), h, k, static_cast<std::size_t>(h * layout.V + v));
+    for (std::int64_t i = 0; i < (keys_inside ? layout.V : layout.K); ++i) {
+      for (std::int64_t j = 0; j < (keys_inside ? layout.K : layout.V); ++j) {
+        keys_inside ? call(h, j, i) : call(h, i, j);
       }
     }
   }
 }
+
+/// What one call adds to the errors of a ledger, by element; without a span nothing.
+struct Added {
+  std::span<const float> radius;       ///< of the exact state
+  std::span<const float> sigma, bias;  ///< that the contract grants
+  bool given = true;                   ///< the contract says something of this state
+};
+/// Adds it, and the rounding to the pool, to a ledger that was moved by the tokens of the call.
+/// `seed` chooses the signs of the noise.
+void add_errors(const Layout& layout, const contract::Contract& contract, const Added& added,
+                std::uint64_t seed, Ledger& ledger);
+
+/// By how much the tokens of a lane can make an error larger: rho.
+[[nodiscard]] double transport_of(const contract::Contract& contract,
+                                  const delta::Lane<double>& lane);
+/// The same for the errors of the columns of a value head.
+void transport(const Layout& layout, std::int64_t head, double rho, Ledger& ledger);
 
 /// What the carried errors of a ledger grant each element.
 [[nodiscard]] std::vector<float> carried_budget(const Layout& layout, const Ledger& ledger);

@@ -69,14 +69,17 @@ class Search {
     if (own_ == nullptr || s_.after_call) return std::nullopt;
     for (const auto& [count, stored] : own_->left) {
       if (own_->kept == count || stored.values != *s_.x) continue;
-      if (count == 0 && !own_->verify) return Name{Mistake::kNotWritten, before_call(), {}};
+      if (count == 0 && !own_->verify) return before_call();
       return rolled(count);
     }
     return std::nullopt;
   }
 
-  [[nodiscard]] std::string before_call() const {
-    return "it is the state from before call " + std::to_string(own_->call);
+  // What was to be restored is not where that call was to write.
+  [[nodiscard]] Name before_call() const {
+    return {s_.restored ? Mistake::kOffBoundary : Mistake::kNotWritten,
+            "it is the state from before call " + std::to_string(own_->call),
+            {}};
   }
 
   // States on the way through the last call: of all positions, as many as can be searched, those
@@ -88,12 +91,11 @@ class Search {
     for (std::int64_t t = first; t <= own_->given; ++t) offsets.push_back(t);
     if (matches(*s_.x, allowed_now(layout_, *own_->contract, *own_->before))) {
       if (own_->verify) return rolled(0);
-      return Name{Mistake::kNotWritten, before_call(), {}};
+      return before_call();
     }
     if (own_->given <= 1) return std::nullopt;
     const call::Record tokens = one_row(*own_->tokens, own_->row, offsets);
-    const Ledger* start = &*own_->before;
-    const Step step(slice_, *own_->contract, layout_, tokens, {&start, 1}, 0);
+    const Step step(slice_, *own_->contract, layout_, tokens, {&own_->before, 1}, 0);
     for (const std::int64_t count : step.known(0)) {
       if (own_->kept == count || !matches(*s_.x, step.allowed(0, count))) continue;
       return rolled(count);
@@ -106,8 +108,7 @@ class Search {
     if (own_ == nullptr || !own_->planes) return std::nullopt;
     const Way& way = *own_->planes;
     const call::Record tokens = one_row(*way.tokens, way.row);
-    const Ledger* start = &way.before;
-    const Step step(slice_, *way.contract, layout_, tokens, {&start, 1}, 0);
+    const Step step(slice_, *way.contract, layout_, tokens, {&way.before, 1}, 0);
     for (const std::int64_t count : step.known(0)) {
       if (way.base + count == s_.position || !matches(*s_.x, step.allowed(0, count))) continue;
       return Name{Mistake::kWrongRollback,
@@ -122,7 +123,7 @@ class Search {
     if (own_ == nullptr) return std::nullopt;
     for (const auto& [position, anchor] : own_->anchors) {
       if (position == s_.position || own_->contract == nullptr) continue;
-      if (!matches(*s_.x, allowed_now(layout_, *own_->contract, anchor.ledger))) continue;
+      if (!matches(*s_.x, allowed_now(layout_, *own_->contract, *anchor.ledger))) continue;
       return Name{Mistake::kOffBoundary,
                   "it is the state of this request at position " + std::to_string(position),
                   {}};
@@ -137,7 +138,7 @@ class Search {
     const bool kept = anchor != own_->anchors.end();
     if (!kept && (!own_->now || own_->position() != s_.position)) return std::nullopt;
     Allowed allowed =
-        allowed_now(layout_, *own_->contract, kept ? anchor->second.ledger : *own_->now);
+        allowed_now(layout_, *own_->contract, kept ? *anchor->second.ledger : *own_->now);
     if (allowed.vacuous) return std::nullopt;
     return allowed;
   }
@@ -157,19 +158,35 @@ class Search {
     return std::nullopt;
   }
 
+  // The right state at first, then what lay in the slot: what the last call left there, or a state
+  // that some request had, where the server has moved one into it since.
   std::optional<Name> part() {
     const std::optional<Allowed> allowed = right();
-    if (!allowed || s_.slot_held == nullptr) return std::nullopt;
+    if (!allowed) return std::nullopt;
+    if (s_.slot_held != nullptr) {
+      if (auto name = part_of(*allowed, *s_.slot_held, "what the slot held")) return name;
+    }
+    for (const auto& [id, request] : requests_) {
+      for (const auto& [count, stored] : request.left) {
+        const std::string what = "those of a state of request " + std::to_string(id);
+        if (auto name = part_of(*allowed, stored.values, what)) return name;
+      }
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] std::optional<Name> part_of(const Allowed& allowed, const Block& rest,
+                                            const std::string& what) const {
     std::size_t copied = layout_.size();
-    while (copied > 0 && (*s_.x)[copied - 1] == (*s_.slot_held)[copied - 1]) --copied;
+    while (copied > 0 && (*s_.x)[copied - 1] == rest[copied - 1]) --copied;
     if (copied == 0 || copied == layout_.size()) return std::nullopt;
     Block begun = *s_.x;  // with the rest as it should be
-    std::copy(allowed->golden.begin() + static_cast<std::ptrdiff_t>(copied), allowed->golden.end(),
+    std::copy(allowed.golden.begin() + static_cast<std::ptrdiff_t>(copied), allowed.golden.end(),
               begun.begin() + static_cast<std::ptrdiff_t>(copied));
-    if (!fit(begun, *allowed).passes()) return std::nullopt;
+    if (!fit(begun, allowed).passes()) return std::nullopt;
     return Name{Mistake::kCopiedInPart,
                 "its first " + std::to_string(copied) + " of " + std::to_string(layout_.size()) +
-                    " elements are right, the others are what the slot held",
+                    " elements are right, the others are " + what,
                 {}};
   }
 
@@ -178,8 +195,7 @@ class Search {
     if (own_->verify && own_->kept.value_or(0) == 0) return std::nullopt;
     const std::int64_t again = own_->kept.value_or(own_->given);
     const call::Record tokens = one_row(*own_->tokens, own_->row);
-    const Ledger* start = &*own_->now;
-    const Step step(slice_, *own_->contract, layout_, tokens, {&start, 1}, 0);
+    const Step step(slice_, *own_->contract, layout_, tokens, {&own_->now, 1}, 0);
     if (!matches(*s_.x, step.allowed(0, again))) return std::nullopt;
     return Name{
         Mistake::kReplayedTwice,
@@ -196,7 +212,7 @@ class Search {
           other.left, [&](const auto& entry) { return entry.second.values == *s_.x; });
       const bool near = [&] {
         if (other.contract == nullptr) return false;
-        for (const std::optional<Ledger>* state : {&other.now, &other.before}) {
+        for (const Known* state : {&other.now, &other.before}) {
           if (*state && !is_zero((*state)->state) &&
               matches(*s_.x, allowed_now(layout_, *other.contract, **state))) {
             return true;

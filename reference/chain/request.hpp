@@ -21,26 +21,26 @@ struct Stored {
 
 /// A state that a request had on the way.
 struct Anchor {
-  Ledger ledger;
+  Known ledger;
   std::optional<Stored> stored;
 };
 
 /// From where and through which tokens a call has taken a request: its state after any of them can
 /// be computed again.
 struct Way {
-  Ledger before;
+  Known before;
   std::int64_t base = 0, row = 0, kept = 0;
   std::shared_ptr<const call::Record> tokens;
   const contract::Contract* contract = nullptr;
 };
 
 struct Request {
-  std::int64_t call = 0, row = 0, slot = -1;     ///< where it was last
-  std::int64_t base = 0;                         ///< its position before that call
-  std::int64_t given = 0;                        ///< tokens of that call
-  std::optional<std::int64_t> kept;              ///< of them; absent: the next position says
-  bool verify = false;                           ///< that call was an MTP call
-  std::optional<Ledger> before, now;             ///< absent: unknown
+  std::int64_t call = 0, row = 0, slot = -1;  ///< where it was last
+  std::int64_t base = 0;                      ///< its position before that call
+  std::int64_t given = 0;                     ///< tokens of that call
+  std::optional<std::int64_t> kept;           ///< of them; absent: the next position says
+  bool verify = false;                        ///< that call was an MTP call
+  Known before, now;
   std::shared_ptr<const call::Record> tokens;    ///< of that call
   const contract::Contract* contract = nullptr;  ///< of that call
   /// Its accepted counts, row by row; -1: not known, or a row of padding.
@@ -52,7 +52,7 @@ struct Request {
   /// That of its last call.
   [[nodiscard]] std::optional<Way> way() const {
     if (!before || !kept || tokens == nullptr) return std::nullopt;
-    return Way{*before, base, row, *kept, tokens, contract};
+    return Way{before, base, row, *kept, tokens, contract};
   }
 
   [[nodiscard]] std::int64_t position() const { return base + kept.value_or(0); }

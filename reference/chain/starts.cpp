@@ -106,6 +106,7 @@ void CallWalk::judge_start(RowWalk& row) {
                     .request = row.id.restored_from.value_or(row.id.request),
                     .position = row.position,
                     .fresh = row.fresh,
+                    .restored = row.id.restored_from.has_value(),
                     .slot_held = held ? &held->values : nullptr,
                     .slot_owner = writer == memory_.writers.end() ? -1 : writer->second.owner});
   }

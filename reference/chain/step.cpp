@@ -2,29 +2,16 @@
 #include "reference/chain/step.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <string>
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/integer_inputs.hpp"
-#include "fixtures/random/philox.hpp"
-#include "reference/delta/budget/running.hpp"
 #include "reference/delta/rule/lane.hpp"
 #include "reference/verdict/budget.hpp"
 
 namespace goldenrule::chain {
 namespace {
-
-call::Tensor states(const call::Record& record, const Layout& layout, std::int64_t rows) {
-  call::Dims dims;
-  dims.slots = dims.rows = rows;
-  dims.HV = layout.HV;
-  dims.K = layout.K;
-  dims.V = layout.V;
-  const call::TensorRow& row = *call::find_row(record, call::Group::kInput, "initial_state");
-  return {call::DType::kF64, call::shape_of(record, dims, row)};
-}
 
 void put(const Block& block, std::int64_t row, call::Tensor& tensor) {
   const std::span<const std::byte> from = std::as_bytes(std::span(block));
@@ -35,30 +22,10 @@ bool is_zero(const Block& block) {
   return std::ranges::all_of(block, [](double x) { return x == 0.0; });
 }
 
-// 0 times a bound that is infinite is 0: what is erased carries no error.
-double times(double x, double bound) { return x == 0.0 ? 0.0 : x * bound; }
-
-// Half an ulp of the storage type at x.
-class HalfUlp {
- public:
-  explicit HalfUlp(call::DType type)
-      : factor_(std::ldexp(1.0, -call::info(type).significand_bits)),
-        least_(0.5 * call::ulp(type, 0.0)) {}
-
-  [[nodiscard]] double operator()(double x) const {
-    constexpr std::uint64_t kExponent = std::uint64_t{0x7ff} << 52U;
-    const auto power = std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) & kExponent);
-    return std::max(power * factor_, least_);
-  }
-
- private:
-  double factor_, least_;
-};
-
 }  // namespace
 
 Step::Step(const verdict::Slice& slice, const contract::Contract& contract, const Layout& layout,
-           const call::Record& tokens, std::span<const Ledger* const> starts, std::uint64_t seed)
+           const call::Record& tokens, std::span<const Known> starts, std::uint64_t seed)
     : contract_(&contract),
       layout_(layout),
       record_(tokens),
@@ -66,10 +33,10 @@ Step::Step(const verdict::Slice& slice, const contract::Contract& contract, cons
       seed_(seed) {
   const std::int64_t rows = std::ssize(starts_);
   std::vector<std::int64_t> slots;
-  call::Tensor pool = states(record_, layout, rows);
+  call::Tensor pool = pool_of(record_, layout, rows);
   bool any_noise = false;
   for (std::int64_t row = 0; row < rows; ++row) {
-    const Ledger* start = starts_[static_cast<std::size_t>(row)];
+    const Ledger* start = starts_[static_cast<std::size_t>(row)].get();
     slots.push_back(start == nullptr ? -1 : row);
     if (start == nullptr) continue;
     put(start->state, row, pool);
@@ -86,7 +53,7 @@ Step::Step(const verdict::Slice& slice, const contract::Contract& contract, cons
   v = call::Tensor(v.dtype(), v.shape());
   for (int run = 0; run < layout.runs; ++run) {
     for (std::int64_t row = 0; row < rows; ++row) {
-      const Ledger* start = starts_[static_cast<std::size_t>(row)];
+      const Ledger* start = starts_[static_cast<std::size_t>(row)].get();
       if (start == nullptr) continue;
       put(start->noise[static_cast<std::size_t>(run)], row, moved.inputs.at("initial_state"));
     }
@@ -116,22 +83,6 @@ Step::Place Step::place(std::int64_t row, std::int64_t tokens) const {
               std::to_string(tokens));
 }
 
-std::vector<double> Step::transport(std::int64_t row, std::int64_t tokens) const {
-  const delta::CallInputs inputs(record_);
-  const call::Sequence& sequence = plan_.sequences[static_cast<std::size_t>(row)];
-  std::vector<double> rho;
-  for (std::int64_t h = 0; h < layout_.HV; ++h) {
-    const delta::Lane<double> lane =
-        delta::prepare_lane<double>(record_, plan_.dims, inputs, sequence.first_token, tokens, h);
-    double product = 1.0;
-    for (const delta::TokenBounds& bounds : lane.bounds) {
-      product = times(delta::error_transport(*contract_, bounds), product);
-    }
-    rho.push_back(product);
-  }
-  return rho;
-}
-
 Ledger Step::carried(const Place& at, std::int64_t row, std::int64_t tokens) const {
   const auto block = [&](const verdict::Expectations& from) {
     const auto first =
@@ -142,50 +93,32 @@ Ledger Step::carried(const Place& at, std::int64_t row, std::int64_t tokens) con
   Ledger ledger{.state = block(expected_), .noise = {}, .error = start.error, .bias = start.bias};
   for (const verdict::Expectations& moved : moved_) ledger.noise.push_back(block(moved));
   if (moved_.empty()) ledger.noise = start.noise;
-  const std::vector<double> rho = transport(row, tokens);
-  for (std::size_t c = 0; c < ledger.error.size(); ++c) {
-    const double factor = rho[c / static_cast<std::size_t>(layout_.V)];
-    ledger.error[c] = times(factor, ledger.error[c]);
-    ledger.bias[c] = times(factor, ledger.bias[c]);
+  const delta::CallInputs inputs(record_);
+  const call::Sequence& sequence = plan_.sequences[static_cast<std::size_t>(row)];
+  for (std::int64_t h = 0; h < layout_.HV; ++h) {
+    const delta::Lane<double> lane =
+        delta::prepare_lane<double>(record_, plan_.dims, inputs, sequence.first_token, tokens, h);
+    transport(layout_, h, transport_of(*contract_, lane), ledger);
   }
   return ledger;
 }
 
-Ledger Step::after(std::int64_t row, std::int64_t tokens) const {
-  if (tokens == 0) return *starts_[static_cast<std::size_t>(row)];
+Known Step::after(std::int64_t row, std::int64_t tokens) const {
+  if (tokens == 0) return starts_[static_cast<std::size_t>(row)];
   const Place at = place(row, tokens);
   Ledger ledger = carried(at, row, tokens);
   const verdict::Expected& e = *at.expected;
-  const HalfUlp half_ulp(contract_->state_dtype.value_or(layout_.pool));
-  std::vector<double> error2(layout_.columns(), 0.0);
-  std::vector<double> bias2(layout_.columns(), 0.0);
-  for_each_element(layout_, [&](std::size_t i, std::int64_t, std::int64_t, std::size_t column) {
-    const double radius = static_cast<double>(e.exact.radius[at.first + i]);
-    error2[column] += radius * radius;
-    if (e.grant.bias.empty()) return;
-    const double bias = static_cast<double>(e.grant.bias[at.first + i]);
-    bias2[column] += bias * bias;
-  });
-  for (std::size_t c = 0; c < error2.size(); ++c) {
-    ledger.error[c] += std::sqrt(error2[c]);
-    // A contract that says nothing of this state says nothing of what follows from it.
-    ledger.bias[c] += e.grant.given ? std::sqrt(bias2[c]) : HUGE_VAL;
-  }
-  const random::Stream stream(seed_ + static_cast<std::uint64_t>(row), "ledger");
-  std::int64_t word = 0;
-  for (Block& noise : ledger.noise) {
-    std::uint64_t signs = 0;
-    for (std::size_t i = 0; i < noise.size(); ++i) {
-      if (i % 64 == 0) signs = stream.bits(word++);  // of the next 64
-      if (!std::isfinite(ledger.state[i])) continue;
-      const double sigma =
-          e.grant.sigma.empty() ? 0.0 : static_cast<double>(e.grant.sigma[at.first + i]);
-      const double half = half_ulp(ledger.state[i]);
-      const double deviation = std::sqrt(sigma * sigma + half * half / 3.0);
-      noise[i] += ((signs >> (i % 64)) & 1U) != 0U ? deviation : -deviation;
-    }
-  }
-  return ledger;
+  const auto of_row = [&](const std::vector<float>& all) {
+    return all.empty() ? std::span<const float>()
+                       : std::span(all).subspan(at.first, layout_.size());
+  };
+  add_errors(layout_, *contract_,
+             {.radius = of_row(e.exact.radius),
+              .sigma = of_row(e.grant.sigma),
+              .bias = of_row(e.grant.bias),
+              .given = e.grant.given},
+             seed_ + static_cast<std::uint64_t>(row), ledger);
+  return std::make_shared<Ledger>(std::move(ledger));
 }
 
 Allowed Step::allowed(std::int64_t row, std::int64_t tokens) const {

@@ -18,13 +18,13 @@ class Step {
  public:
   /// starts[row]: nullptr where the row has no ledger. `seed` chooses the signs of the noise.
   Step(const verdict::Slice& slice, const contract::Contract& contract, const Layout& layout,
-       const call::Record& tokens, std::span<const Ledger* const> starts, std::uint64_t seed);
+       const call::Record& tokens, std::span<const Known> starts, std::uint64_t seed);
 
   [[nodiscard]] const call::Plan& plan() const { return plan_; }
   /// After how many tokens states of `row` are known: ascending, without 0.
   [[nodiscard]] std::vector<std::int64_t> known(std::int64_t row) const;
   /// The ledger of `row` after that many of its tokens; 0: as it started.
-  [[nodiscard]] Ledger after(std::int64_t row, std::int64_t tokens) const;
+  [[nodiscard]] Known after(std::int64_t row, std::int64_t tokens) const;
   /// What a stored state of `row` may be after that many of its tokens.
   [[nodiscard]] Allowed allowed(std::int64_t row, std::int64_t tokens) const;
 
@@ -35,7 +35,6 @@ class Step {
     std::size_t first;
   };
   [[nodiscard]] Place place(std::int64_t row, std::int64_t tokens) const;
-  [[nodiscard]] std::vector<double> transport(std::int64_t row, std::int64_t tokens) const;
   /// State and errors after the tokens, with nothing of what this call adds.
   [[nodiscard]] Ledger carried(const Place& at, std::int64_t row, std::int64_t tokens) const;
 
@@ -43,7 +42,7 @@ class Step {
   Layout layout_;
   call::Record record_;
   call::Plan plan_;
-  std::vector<const Ledger*> starts_;
+  std::vector<Known> starts_;
   std::uint64_t seed_;
   verdict::Expectations expected_;
   std::vector<verdict::Expectations> moved_;  // noise, one per run

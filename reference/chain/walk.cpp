@@ -2,18 +2,11 @@
 #include "reference/chain/walk.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstdio>
-
-#include "fixtures/parallel/for_each_index.hpp"
 
 namespace goldenrule::chain {
 namespace {
 
 using verdict::Verdict;
-
-constexpr std::uint64_t kNoiseSeed = 0x6c65646765720000U;
 
 std::int64_t slot_of(const call::Record& record, const call::Dims& dims, std::int64_t row) {
   if (const call::Tensor* slots = record.find_input("state_indices")) {
@@ -94,132 +87,6 @@ void CallWalk::read_rows() {
     }
     rows_.push_back(std::move(row));
   }
-}
-
-void CallWalk::judge_states(const Step& step, RowWalk& row, Request& request) {
-  if (!stored_ || record_.outputs.empty()) return;
-  const call::Sequence& sequence = plan_->sequences[static_cast<std::size_t>(row.row)];
-  bool counted = false;
-  for (const call::Snapshot& s : sequence.snapshots) {
-    const std::string name(call::name_of(s.target));
-    std::optional<Stored> x = block("outputs", name, s.block);
-    if (!x) continue;
-    request.left.insert_or_assign(s.after, *x);
-    if (!row.ledger) continue;
-    const Allowed allowed = step.allowed(row.row, s.after);
-    const Fit found = fit(x->values, allowed);
-    if (!counted) ++memory_.summary.judged;
-    counted = true;
-    if (allowed.vacuous) ++memory_.summary.vacuous;
-    if (found.passes()) continue;
-    Finding& finding =
-        report(Check::kLedger, row,
-               name + " after " + std::to_string(s.after) +
-                   " tokens is not the state of the request" + words_of(found, layout_.size()));
-    if (found.out == 0) {
-      finding.verdict = Verdict::kMistrusted;
-      finding.text = name + " is within the oracle's own error only, or has no budget";
-      continue;
-    }
-    if (s.target == call::Target::kFinalState) finding.slot = s.block;
-    wrong_.push_back({findings_.size() - 1, static_cast<std::size_t>(&row - rows_.data()),
-                      std::move(x->values), row.position + s.after});
-  }
-}
-
-// What its row makes of each request; its ledgers follow.
-std::vector<Request> CallWalk::begin_requests() {
-  const call::Tensor* told = record_.find_input("accepted_tokens");
-  const bool verify = record_.mode == call::Mode::kMtp;
-  auto counts =
-      std::make_shared<std::vector<std::int64_t>>(static_cast<std::size_t>(dims_.rows), -1);
-  std::vector<Request> requests(rows_.size());
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    RowWalk& row = rows_[i];
-    Request& request = requests[i];
-    const auto old = memory_.requests.find(row.id.request);
-    if (old != memory_.requests.end()) {
-      request.anchors = std::move(old->second.anchors);
-      request.planes = old->second.verify ? old->second.way() : std::move(old->second.planes);
-    }
-    request.call = call_.index;
-    request.row = row.row;
-    request.slot = row.slot;
-    request.base = row.position;
-    request.given = row.tokens;
-    request.verify = verify;
-    request.tokens = tokens_;
-    request.contract = &contract_;
-    request.counts = counts;
-    if (!verify) request.kept = row.tokens;
-    if (verify && row.id.accepted) request.kept = row.id.accepted;
-    if (verify && !request.kept && told != nullptr) {
-      request.kept = static_cast<std::int64_t>((*told)[row.row]);
-    }
-    if (request.kept) (*counts)[static_cast<std::size_t>(row.row)] = *request.kept;
-    if (row.start) request.left.emplace(0, *row.start);
-  }
-  return requests;
-}
-
-void CallWalk::remember_requests(std::vector<Request> requests) {
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    RowWalk& row = rows_[i];
-    for (auto& [at, stored] : requests[i].left) {
-      const auto anchor = requests[i].anchors.find(row.position + at);
-      if (anchor == requests[i].anchors.end()) continue;
-      if (!anchor->second.stored) {
-        memory_.anchors.emplace_back(row.id.request, row.position + at);
-      }
-      anchor->second.stored = stored;
-    }
-    requests[i].before = std::move(row.ledger);
-    memory_.requests.insert_or_assign(row.id.request, std::move(requests[i]));
-  }
-}
-
-void CallWalk::name_states() {
-  for (const WrongState& wrong : wrong_) {
-    const RowWalk& row = rows_[wrong.row];
-    Request& request = memory_.requests.at(row.id.request);
-    const Name name = name_of(slice_, layout_, memory_.requests,
-                              {.x = &wrong.x,
-                               .request = row.id.request,
-                               .position = wrong.position,
-                               .after_call = true,
-                               .started = row.start ? &row.start->values : nullptr});
-    Finding& finding = findings_[wrong.finding];
-    finding.mistake = name.mistake;
-    if (!name.text.empty()) finding.text += ": " + name.text;
-    // It goes on from what is stored.
-    if (const Stored* left = request.left_behind()) request.now = layout_.exact(left->values);
-  }
-}
-
-void CallWalk::advance() {
-  std::vector<const Ledger*> starts(static_cast<std::size_t>(dims_.rows), nullptr);
-  for (const RowWalk& row : rows_) {
-    if (row.ledger) starts[static_cast<std::size_t>(row.row)] = &*row.ledger;
-  }
-  const Step step(slice_, contract_, layout_, *tokens_, starts,
-                  kNoiseSeed + (static_cast<std::uint64_t>(call_.index) << 20U));
-  std::vector<Request> requests = begin_requests();
-  parallel::for_each_index(std::ssize(rows_), [&](std::int64_t index) {
-    const auto i = static_cast<std::size_t>(index);
-    const RowWalk& row = rows_[i];
-    if (!row.ledger) return;
-    if (requests[i].kept) requests[i].now = step.after(row.row, *requests[i].kept);
-    const call::Sequence& s = step.plan().sequences[static_cast<std::size_t>(row.row)];
-    std::vector<std::int64_t> kept = s.checkpoints;
-    if (record_.mode == call::Mode::kPrefill) kept.push_back(row.tokens);
-    for (const std::int64_t at : kept) {
-      requests[i].anchors.insert_or_assign(row.position + at,
-                                           Anchor{step.after(row.row, at), std::nullopt});
-    }
-  });
-  for (std::size_t i = 0; i < rows_.size(); ++i) judge_states(step, rows_[i], requests[i]);
-  remember_requests(std::move(requests));
-  name_states();
 }
 
 void CallWalk::judge_frame() {

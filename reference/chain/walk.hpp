@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One call, walked through for the judge: which request each row is and where its ledger stands
-// (entry.cpp), what the row starts from, what it leaves, and what the call does to other slots
-// (walk.cpp).
+// (entry.cpp), what the row starts from (starts.cpp), what it leaves (advance.cpp), and what the
+// call does to other slots (walk.cpp).
 #pragma once
 
 #include <span>
@@ -22,7 +22,7 @@ struct RowWalk {
   std::int64_t position = 0;
   bool fresh = false;              ///< a new request
   bool taken = false;              ///< its start is taken for right: nothing is known of it
-  std::optional<Ledger> ledger;    ///< of its start; absent: its history is not known
+  Known ledger;                    ///< of its start
   std::optional<Stored> expected;  ///< what its last call, or the checkpoint, left
   std::optional<Stored> start;     ///< as stored
   bool departed = false;           ///< its start is a finding
@@ -47,16 +47,22 @@ class CallWalk {
   void enter_again(RowWalk& row, Request& request);
   void restore(RowWalk& row);
   void settle(RowWalk& row, Request& request);
-  // walk.cpp
-  void read_rows();
+  // starts.cpp
   void judge_start(RowWalk& row);
   [[nodiscard]] const Writer* other_writer(const RowWalk& row) const;
   void name_departures();
+  // advance.cpp
+  [[nodiscard]] bool stores_states() const;
   void advance();
+  [[nodiscard]] bool carry(std::vector<Request>& requests);
+  void step(std::vector<Request>& requests);
   [[nodiscard]] std::vector<Request> begin_requests();
   void remember_requests(std::vector<Request> requests);
   void name_states();
   void judge_states(const Step& step, RowWalk& row, Request& request);
+  [[nodiscard]] std::uint64_t noise_seed() const;
+  // walk.cpp
+  void read_rows();
   void judge_frame();
   void remember_pool();
 

@@ -11,7 +11,6 @@
 
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/take.hpp"
-#include "reference/calls/kernel.hpp"
 #include "reference/calls/outputs.hpp"
 #include "reference/serving/mistakes.hpp"
 #include "reference/serving/tokens.hpp"
@@ -64,9 +63,15 @@ class Server {
   }
   [[nodiscard]] std::int64_t block() const { return scenario_.HV * scenario_.K * scenario_.V; }
 
+  // States in the type of the pool, whatever type the contract would store them in.
   call::TensorMap outputs_of(const Record& record) const {
-    const contract::Contract& contract = slice_.default_contract(record);
-    return calls::stored(record, contract, slice_.emulate(record, contract, kKernelSeed));
+    call::TensorMap outputs;
+    for (const auto& [name, tensor] :
+         slice_.emulate(record, slice_.default_contract(record), kKernelSeed)) {
+      const call::DType type = name == "o" ? record.inputs.at("v").dtype() : scenario_.state;
+      outputs.emplace(name, Tensor(type, tensor.shape(), tensor.to_doubles()));
+    }
+    return outputs;
   }
 
   void add_slots(const Step& step, Record& record) const {
@@ -220,6 +225,37 @@ Simulated simulate(const cases::Scenario& scenario,
 std::int64_t occasions(const cases::Scenario& scenario) {
   Scheduler scheduler(scenario);
   return walk(scenario, scheduler, [](const Step&, std::int64_t) { return true; }).occasions;
+}
+
+double memory_needed(const cases::Scenario& s) {
+  constexpr double kProcess = 48.0 * (1 << 20);  // program, libraries, tables
+  const auto count = [](std::int64_t n) { return static_cast<double>(n); };
+  const double lengths = count(s.requests) * count(s.prompt + s.output);
+  const double gates = count(s.HV) * (s.op == call::Op::kKda ? count(s.K) : 1.0);
+  // The numbers of a token in their types (gate and beta in f32 at most); those of all requests and
+  // their rejected drafts are made before the first call, and those of one call are doubles as
+  // well.
+  constexpr double kPlaces = 32.0;  // of a token, while all are drawn
+  const double vectors = 2.0 * count(s.H * s.K) + count(s.HV * s.V);
+  const double scalars = gates + count(s.HV);
+  const double token =
+      kPlaces + 4.0 * scalars + vectors * count(static_cast<std::int64_t>(call::info(s.io).bytes));
+  const double token_in_call = token + 8.0 * (vectors + scalars);
+  const double resident = count(cases::resident_requests(s));
+  const double in_call = resident * count(std::max(s.T, s.chunk));
+  const double state = count(s.HV) * count(s.K) * count(s.V);
+  const double bytes = count(static_cast<std::int64_t>(call::info(s.state).bytes));
+  const double slots = resident * (s.verify == cases::VerifyForm::kScatter ? count(s.T) : 1.0);
+  // The states that a call leaves on the way: after each token of a verify, at each boundary.
+  const double on_the_way =
+      resident * (count(s.T) + (s.block == 0 ? 0.0 : count(s.chunk / s.block + 1)));
+  const double kept =
+      count(s.requests) * (1.0 + (s.rollback != 0 ? count(s.T) : 0.0) +
+                           (s.block == 0 ? 0.0 : count((s.prompt + s.output) / s.block)));
+  // The pool, as a call found and left it; what the kernel computes, in double, beside what is
+  // stored of it; what is kept for requests.
+  return kProcess + 2.0 * lengths * token + in_call * token_in_call +
+         state * (slots * (4.0 * bytes + 16.0) + on_the_way * (2.0 * bytes + 16.0) + kept * bytes);
 }
 
 std::string chain_name(const cases::Scenario& scenario) {

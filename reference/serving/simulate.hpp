@@ -33,6 +33,9 @@ Simulated simulate(const cases::Scenario& scenario,
 /// How many calls have an occasion for the mistake of the scenario, from the schedule alone.
 [[nodiscard]] std::int64_t occasions(const cases::Scenario& scenario);
 
+/// Bytes that the simulation of a line needs at most, from the line alone.
+[[nodiscard]] double memory_needed(const cases::Scenario& scenario);
+
 /// "chain_gdn_R6_C40_1a2b3c4d": the name of a chain, distinct for distinct lines up to a 32-bit
 /// hash.
 [[nodiscard]] std::string chain_name(const cases::Scenario& scenario);

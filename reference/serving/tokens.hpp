@@ -30,6 +30,7 @@ inline call::Tensor bounds(const std::vector<std::int64_t>& counts) {
 template <class F>
 std::vector<std::int64_t> of_rows(const std::vector<Row>& rows, F&& f) {
   std::vector<std::int64_t> values;
+  values.reserve(rows.size());
   for (const Row& row : rows) values.push_back(static_cast<std::int64_t>(f(row)));
   return values;
 }
@@ -41,6 +42,7 @@ class Tokens {
   Tokens(const cases::Scenario& scenario, const std::vector<Request>& requests)
       : requests_(requests) {
     std::vector<std::int64_t> lengths;
+    lengths.reserve(2 * requests.size());
     for (const Request& r : requests) lengths.push_back(r.total);
     for (const Request& r : requests) lengths.push_back(r.total);
     for (const std::int64_t length : lengths) first_.push_back(first_.back() + length);

@@ -2,6 +2,7 @@
 #include "reference/suites/chain_matrix.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "fixtures/random/philox.hpp"
@@ -74,6 +75,23 @@ bool ChainMatrix::holds() const {
   return false_alarms.empty() && std::ranges::all_of(rows, [](const ChainRow& row) {
            return row.made > 0 && row.seen == row.made && row.named == row.made && row.alone == 0;
          });
+}
+
+double memory_needed(const cases::Scenario& s) {
+  const auto count = [](std::int64_t n) { return static_cast<double>(n); };
+  const double state = count(s.HV) * count(s.K) * count(s.V) * 8.0;
+  const double runs = std::ceil(64.0 / count(s.V));
+  // Of each request: two ledgers, the states of its last call, those at boundaries and ends of
+  // calls; no more than the judge keeps, and those of one call.
+  const double at_rest =
+      2.0 * (1.0 + runs) + count(s.T) + 1.0 +
+      (2.0 + runs) * count(s.prompt + s.output) * (s.block == 0 ? 1.0 : 1.0 + 1.0 / count(s.block));
+  const double limit = static_cast<double>(chain::Options{}.most_bytes);
+  const double rows = count(cases::resident_requests(s));
+  // Expectations of every state of one call, its noise, and what is compared.
+  const double one_call = rows * (count(s.T) + count(s.chunk)) * (8.0 + 2.0 * runs) * state;
+  return serving::memory_needed(s) + std::min(limit, count(s.requests) * at_rest * state) +
+         one_call;
 }
 
 ChainMatrix chain_matrix(const ChainMatrixOptions& options) {

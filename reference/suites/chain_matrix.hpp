@@ -52,6 +52,9 @@ struct ChainMatrixOptions {
   std::function<void(std::size_t, std::size_t, const std::string&)> begin_chain{};
 };
 
+/// Bytes that simulating and judging one of them needs at most.
+[[nodiscard]] double memory_needed(const cases::Scenario& scenario);
+
 [[nodiscard]] ChainMatrix chain_matrix(const ChainMatrixOptions& options);
 
 }  // namespace goldenrule::suites

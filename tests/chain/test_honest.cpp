@@ -3,6 +3,9 @@
 // Chains of an honest server: nothing is found, and every stored state is judged.
 #include <doctest/doctest.h>
 
+#include "fixtures/call/integer_inputs.hpp"
+#include "reference/calls/kernel.hpp"
+#include "reference/delta/slice.hpp"
 #include "tests/chain/server.hpp"
 
 namespace {
@@ -81,6 +84,32 @@ TEST_CASE("a long chain keeps its budget and says something") {
   CHECK(judged.summary.states == 2 * 201);
   CHECK(judged.summary.judged == 2 * 5);
   CHECK(judged.summary.verdict == verdict::Verdict::kWithinBudget);
+}
+
+TEST_CASE("a second slot, and a buffer of intermediate states that one row does without") {
+  Server server({.seed = 5});
+  std::vector<chain::Call> calls;
+  calls.push_back(
+      server.serve(Mode::kPrefill, {{.request = 1, .slot = 2, .tokens = 8, .fresh = true},
+                                    {.request = 2, .slot = 0, .tokens = 3, .fresh = true}}));
+  for (int i = 0; i < 3; ++i) {
+    calls.push_back(server.serve(Mode::kMtp, {{.request = 1, .slot = 2, .accepted = 3},
+                                              {.request = 2, .slot = 0, .accepted = 1}}));
+    call::Record& r = calls.back().record;
+    r.inputs["checkpoint_state_indices"] = call::integer_tensor({5, -1});
+    r.inputs["checkpoint_tokens"] = call::integer_tensor({2, 0});
+    r.inputs["initial_intermediate_states"] =
+        call::Tensor(call::DType::kF32, {3, Server::kDrafts, Server::kHV, Server::kV, Server::kK});
+    r.inputs["intermediate_state_indices"] = call::integer_tensor({2, -1});
+    r.outputs.clear();
+    const contract::Contract& contract = delta::slice().default_contract(r);
+    r.outputs = calls::stored(r, contract, delta::slice().emulate(r, contract, 9));
+    if (i == 1) calls.back() = testing::without_states(std::move(calls.back()));
+  }
+  const testing::Judged judged = testing::judge(calls, {.only_chain = true});
+  for (const chain::Finding& finding : judged.findings) MESSAGE(finding.text);
+  CHECK(judged.findings.empty());
+  CHECK(judged.summary.judged == 2 * 2 * 3);
 }
 
 TEST_CASE("without any stored state nothing is judged, and nothing passes") {

@@ -37,9 +37,21 @@ class SimulateTest(CommandLineTest):
         _, out = self.chain(LINE + " mistake=preempted_not_reset")
         self.assertIn("no occasion for preempted_not_reset", out)
 
+    def test_a_server_beyond_the_memory_is_refused_before_it_begins(self):
+        line = "op=gdn requests=4096 calls=2 H=64 HV=64 K=256 V=256 prompt=900 output=9"
+        for command in (("simulate", line, "-o", "unused"), ("mutate", "--chains", "--suite", line)):
+            with self.subTest(command[0]):
+                result = self.assert_run(2, *command, "--memory", "1GiB")
+                self.assert_one_line(result.err, "expected a server that takes at most 1073741824 bytes "
+                                                 "(--memory), actual one that takes ")
+
     def test_what_cannot_be_is_refused(self):
         for line, part in ((LINE + " mistake=nonsense", "'nonsense'"), (LINE + " T=2", "'T'"),
-                           ("chains", "chains_smoke"), ("op=gdn", "'requests'")):
+                           ("chains", "chains_smoke"), ("op=gdn", "'requests'"), (LINE + " requests=2", "'requests'"),
+                           (LINE.replace("requests=3", "requests=1000000000"),
+                            "expected 1 to 4096, actual 1000000000"),
+                           (LINE.replace("requests=3", "requests=4096 prompt=65536"),
+                            "expected 1 to 4194304, actual ")):
             with self.subTest(line):
                 self.assert_one_line(self.assert_run(2, "simulate", line, "-o", "unused").err, part)
 

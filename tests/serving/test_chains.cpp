@@ -67,3 +67,23 @@ TEST_CASE("every mistake of a server is seen and named, and no honest server is 
   }
   CHECK(matrix.holds());
 }
+
+TEST_CASE("narrow pools: what is restored in part, or from another position, has its name") {
+  std::vector<cases::Scenario> scenarios;
+  for (const char* state : {"bf16", "f16"}) {
+    scenarios.push_back(cases::parse_scenario(
+        "op=gdn requests=8 calls=60 H=1 HV=2 K=16 V=16 T=4 block=8 preempt=snapshot transfer=1 "
+        "share=1 seed=2 state=" +
+        std::string(state)));
+  }
+  const suites::ChainMatrix matrix =
+      suites::chain_matrix({.scenarios = std::move(scenarios),
+                            .mistakes = {"copy_bytes_for_elements", "snapshot_off_boundary"}});
+  CHECK(matrix.false_alarms.empty());
+  for (const suites::ChainRow& row : matrix.rows) {
+    CAPTURE(row.mistake->name);
+    CHECK(row.made == 2);
+    for (const std::string& line : row.unseen) FAIL_CHECK("not seen: " << line);
+    for (const std::string& line : row.unnamed) FAIL_CHECK("not named: " << line);
+  }
+}

@@ -46,6 +46,13 @@ TEST_CASE("a scenario that cannot be is refused") {
     CAPTURE(more);
     CHECK_THROWS_AS(static_cast<void>(parse_scenario(good + more)), Error);
   }
+  // Each key within its range, and together more tokens than are made.
+  CHECK_NOTHROW(static_cast<void>(
+      parse_scenario("op=gdn requests=4096 calls=4 H=1 HV=2 K=16 V=8 prompt=1000 output=24")));
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(
+          parse_scenario("op=gdn requests=4096 calls=4 H=1 HV=2 K=16 V=8 prompt=1000 output=25")),
+      "scenario line: requests * (prompt + output): expected 1 to 4194304, actual 4198400", Error);
   CHECK_THROWS_AS(static_cast<void>(parse_scenario("op=gdn requests=2 calls=4 H=1 HV=2 K=16")),
                   Error);
   CHECK_THROWS_AS(static_cast<void>(parse_scenario("op=gdn requests=2 calls=4 H=2 HV=3 K=16 V=8")),

@@ -120,6 +120,14 @@ void admit_tensors(double bytes) {
               "tensors of " + bytes_of(bytes));
 }
 
+void admit_scenario(const std::string& line, double bytes) {
+  const std::uint64_t limit = memory_limit();
+  if (bytes <= static_cast<double>(limit)) return;
+  throw Error(ErrorKind::kUnsafe, "scenario line '" + line + "'",
+              "a server that takes at most " + std::to_string(limit) + " bytes (--memory)",
+              "one that takes " + bytes_of(bytes));
+}
+
 schema::ReadOptions reading(const Use& use) {
   [[maybe_unused]] static const bool once = (say_what_is_missing(), true);
   const std::uint64_t limit = memory_limit();

@@ -25,6 +25,8 @@ void admit(const verdict::Declared& call, bool explained);
 
 /// The same for tensors that alone are more than there is, before they are copied.
 void admit_tensors(double bytes);
+/// The same of a simulated server of which something needs so many bytes.
+void admit_scenario(const std::string& line, double bytes);
 
 /// What is done with the tensors of a file.
 struct Use {

@@ -10,6 +10,7 @@
 
 #include "reference/suites/chain_matrix.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/files.hpp"
 #include "tools/cli/progress.hpp"
 
 namespace goldenrule::tools {
@@ -30,6 +31,7 @@ int mutate_chains(const std::vector<std::string>& suites,
   suites::ChainMatrixOptions options{.scenarios = {}, .mistakes = mistakes};
   for (const std::string& name : suites) {
     for (cases::Scenario& scenario : scenarios_of(name)) {
+      admit_scenario(cases::canonical(scenario), suites::memory_needed(scenario));
       options.scenarios.push_back(std::move(scenario));
     }
   }

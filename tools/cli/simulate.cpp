@@ -10,6 +10,7 @@
 #include "fixtures/schema/write.hpp"
 #include "reference/serving/simulate.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/files.hpp"
 
 namespace goldenrule::tools {
 namespace {
@@ -49,6 +50,9 @@ std::vector<cases::Scenario> scenarios_of(const std::string& what) {
 
 int simulate(const SimulateOptions& options) {
   const std::vector<cases::Scenario> scenarios = scenarios_of(options.what);
+  for (const cases::Scenario& scenario : scenarios) {
+    admit_scenario(cases::canonical(scenario), serving::memory_needed(scenario));
+  }
   for (const cases::Scenario& scenario : scenarios) {
     const fs::path folder = fs::path(options.directory) / serving::chain_name(scenario);
     const serving::Simulated done = write_chain(scenario, folder);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "reference/delta/budget/perturbed_lane.hpp"
+#include "reference/scalar/pack.hpp"
 
 namespace goldenrule::delta {
 namespace {
@@ -70,6 +71,41 @@ double along_k_bias(const contract::FunctionErrors& f, const TokenErrors& errors
   return f.norm * (d + beta * std::fabs(norms.predicted[c])) + errors.beta * d;
 }
 
+// One row of elements at one token: what its key channel, its columns and its elements have.
+struct KeyTerms {
+  double alpha, kernel_alpha, alpha_error, k, reach, widest, u2, key2;
+};
+struct ColumnTerms {
+  const double *along2, *rounded2, *along_bias, *sigma, *bias, *norm;
+};
+struct ElementRow {
+  double *sigma, *bias, *state;
+};
+GOLDENRULE_VECTOR_CLONES void advance_row(const KeyTerms& key, const ColumnTerms& column,
+                                          const double* after, const ElementRow& row) {
+  constexpr int kColumns = kTileColumns<double>;
+  // 0 times a bound is 0, as in times().
+  constexpr std::array<double, kColumns> kNothing{};
+  const double reach = key.reach * key.widest;
+  const double* sigma = key.kernel_alpha == 0.0 ? kNothing.data() : row.sigma;
+  const double* bias = key.kernel_alpha == 0.0 ? kNothing.data() : row.bias;
+  const double* column_sigma = reach == 0.0 ? kNothing.data() : column.sigma;
+  const double* column_bias = reach == 0.0 ? kNothing.data() : column.bias;
+  for (int c = 0; c < kColumns; ++c) {
+    const double before = row.state[c];
+    const double z = after[c];
+    const double decayed = key.alpha * before;
+    const double local2 = decayed * decayed + key.k * key.k * column.along2[c] + z * z;
+    const double moved = key.kernel_alpha * sigma[c] + reach * column_sigma[c];
+    row.sigma[c] =
+        std::sqrt(moved * moved + key.u2 * local2 + key.key2 * key.k * key.k * column.rounded2[c]);
+    row.bias[c] = key.kernel_alpha * bias[c] + reach * column_bias[c] +
+                  key.alpha_error * (std::fabs(before) + key.reach * column.norm[c]) +
+                  key.k * column.along_bias[c];
+    row.state[c] = z;
+  }
+}
+
 }  // namespace
 
 double deviation_multiple(std::int64_t n) {
@@ -85,11 +121,14 @@ RunningError::RunningError(const contract::Contract& contract, const Lane<double
                            const RecurrentTile<double>& start)
     : contract_(&contract),
       lane_(&lane),
-      element_(static_cast<std::size_t>(lane.K * kColumns)),
-      state_(element_.size()) {
+      element_sigma_(static_cast<std::size_t>(lane.K * kColumns)),
+      element_bias_(element_sigma_.size()),
+      state_(element_sigma_.size()) {
+  Row row{};
   for (std::int64_t i = 0; i < lane.K; ++i) {
+    start.read_row(i, row.data());
     for (int c = 0; c < start.columns(); ++c) {
-      const double z = start.state(i, c);
+      const double z = row[static_cast<std::size_t>(c)];
       norm_[static_cast<std::size_t>(c)] += z * z;
       state_[static_cast<std::size_t>(i * kColumns + c)] = z;
     }
@@ -127,7 +166,7 @@ void RunningError::advance(std::int64_t t, const ColumnNorms<double>& norms,
                   .bias = b.q_norm * bias_[c] + (f.norm + u) * std::fabs(o)};
     norm_[c] = std::sqrt(norms.state2[c]);
   }
-  clip_elements(tile.columns());
+  clip_elements();
 }
 
 void RunningError::advance_elements(std::int64_t t, const ColumnNorms<double>& norms,
@@ -139,45 +178,52 @@ void RunningError::advance_elements(std::int64_t t, const ColumnNorms<double>& n
   const double u2 = squared(contract_->unit_roundoff()) / 3.0;
   const double key2 = squared(contract::unit_of(contract_->at(contract::Activation::kKey))) / 3.0;
   const double widest = errors.largest_alpha;
+  // What all elements of a column have in common.
+  Row along2{}, rounded2{}, along_bias{}, sigma{};
+  for (std::size_t c = 0; c < sigma.size(); ++c) {
+    along2[c] = along_k2(n, b.beta, norms, c);
+    rounded2[c] = rounded_key2(b.beta, norms, c);
+    along_bias[c] = along_k_bias(f, errors, b.beta, norms, c);
+    sigma[c] = std::sqrt(variance_[c]);
+  }
+  Row after{};
   for (std::int64_t i = 0; i < lane_->K; ++i) {
     const double k = std::fabs(lane_->k_row(t)[i]);
     const double alpha = std::fabs(lane_->alpha_at(t, i));
-    const double kernel_alpha = std::min(alpha + errors.alpha, widest);
-    const double reach = b.beta * k * b.k_norm;
-    for (int column = 0; column < tile.columns(); ++column) {
-      const auto c = static_cast<std::size_t>(column);
-      const auto at = static_cast<std::size_t>(i * kColumns + column);
-      Spread& element = element_[at];
-      const double z = tile.state(i, column);
-      const double decayed = alpha * state_[at];
-      const double local2 = decayed * decayed + k * k * along_k2(n, b.beta, norms, c) + z * z;
-      const double moved =
-          times(kernel_alpha, element.sigma) + times(reach * widest, std::sqrt(variance_[c]));
-      element.sigma =
-          std::sqrt(moved * moved + u2 * local2 + key2 * k * k * rounded_key2(b.beta, norms, c));
-      element.bias = times(kernel_alpha, element.bias) + times(reach * widest, bias_[c]) +
-                     errors.alpha * (std::fabs(state_[at]) + reach * norm_[c]) +
-                     k * along_k_bias(f, errors, b.beta, norms, c);
-      state_[at] = z;
-    }
+    tile.read_row(i, after.data());
+    advance_row({.alpha = alpha,
+                 .kernel_alpha = std::min(alpha + errors.alpha, widest),
+                 .alpha_error = errors.alpha,
+                 .k = k,
+                 .reach = b.beta * k * b.k_norm,
+                 .widest = widest,
+                 .u2 = u2,
+                 .key2 = key2},
+                {.along2 = along2.data(),
+                 .rounded2 = rounded2.data(),
+                 .along_bias = along_bias.data(),
+                 .sigma = sigma.data(),
+                 .bias = bias_.data(),
+                 .norm = norm_.data()},
+                after.data(),
+                {.sigma = &element_sigma_[static_cast<std::size_t>(i * kColumns)],
+                 .bias = &element_bias_[static_cast<std::size_t>(i * kColumns)],
+                 .state = &state_[static_cast<std::size_t>(i * kColumns)]});
   }
 }
 
 // The norm of a column's error bounds each of its elements.
-void RunningError::clip_elements(int columns) {
-  for (int column = 0; column < columns; ++column) {
-    const auto c = static_cast<std::size_t>(column);
-    const double sigma = std::sqrt(variance_[c]);
-    for (std::int64_t i = 0; i < lane_->K; ++i) {
-      Spread& element = element_[static_cast<std::size_t>(i * kColumns + column)];
-      element.sigma = std::min(element.sigma, sigma);
-      element.bias = std::min(element.bias, bias_[c]);
+void RunningError::clip_elements() {
+  Row sigma{};
+  for (std::size_t c = 0; c < sigma.size(); ++c) sigma[c] = std::sqrt(variance_[c]);
+  for (std::size_t first = 0; first < element_sigma_.size(); first += sigma.size()) {
+    for (std::size_t c = 0; c < sigma.size(); ++c) {
+      double& element = element_sigma_[first + c];
+      double& bias = element_bias_[first + c];
+      element = std::min(element, sigma[c]);
+      bias = std::min(bias, bias_[c]);
     }
   }
-}
-
-Spread RunningError::state(std::int64_t i, int column) const {
-  return element_[static_cast<std::size_t>(i * kColumns + column)];
 }
 
 }  // namespace goldenrule::delta

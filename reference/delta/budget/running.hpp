@@ -92,7 +92,10 @@ class RunningError {
   /// Token `t` of the lane has just been run by `tile`; `norms` is what it recorded.
   void advance(std::int64_t t, const ColumnNorms<double>& norms, const RecurrentTile<double>& tile);
 
-  [[nodiscard]] Spread state(std::int64_t i, int column) const;
+  [[nodiscard]] Spread state(std::int64_t i, int column) const {
+    const auto at = static_cast<std::size_t>(i * kColumns + column);
+    return {.sigma = element_sigma_[at], .bias = element_bias_[at]};
+  }
   [[nodiscard]] Spread output(int column) const {
     return output_[static_cast<std::size_t>(column)];
   }
@@ -103,7 +106,7 @@ class RunningError {
 
   void advance_elements(std::int64_t t, const ColumnNorms<double>& norms,
                         const RecurrentTile<double>& tile);
-  void clip_elements(int columns);
+  void clip_elements();
 
   const contract::Contract* contract_;
   const Lane<double>* lane_;
@@ -111,8 +114,8 @@ class RunningError {
   Row variance_{};  // sigma_t^2
   Row bias_{};
   std::array<Spread, static_cast<std::size_t>(kColumns)> output_{};
-  std::vector<Spread> element_;  // [K][columns] s_i and b_i
-  std::vector<double> state_;    // [K][columns] z_{t-1}
+  std::vector<double> element_sigma_, element_bias_;  // [K][columns] s_i and b_i
+  std::vector<double> state_;                         // [K][columns] z_{t-1}
 };
 
 }  // namespace goldenrule::delta

@@ -16,6 +16,7 @@ namespace {
 using call::BetaForm;
 using call::Record;
 using call::TensorMap;
+using contract::Activation;
 using contract::Point;
 
 bool always(const Record&) { return true; }
@@ -92,6 +93,7 @@ constexpr calls::Meant kBetaLogit[] = {{"beta", "direct", "sigmoid"}};
 // The rounding of beta is a factor (1 + e), |e| <= 2^-9, of both operands in which beta stands, and
 // each of them is granted that for every element.
 std::string_view beta_bf16_permitted(const contract::Contract& c) {
+  if (keeps_at_most(8, c, Activation::kBeta)) return "beta is rounded to 8 bits";
   if (!keeps_at_most(8, c, Point::kBetaV, Point::kBetaK)) return {};
   return "both operands that beta is a factor of are rounded to 8 bits";
 }

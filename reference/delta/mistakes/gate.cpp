@@ -22,6 +22,7 @@ namespace {
 using call::Gate;
 using call::Record;
 using call::TensorMap;
+using contract::Activation;
 using contract::Point;
 
 constexpr double kLog2OfE = 1.4426950408889634;
@@ -331,6 +332,7 @@ std::string_view gate_sum_permitted(const contract::Contract& c) {
 // where the state is carried from chunk to chunk. Not a proof for numbers that have decayed far: of
 // all suites and of calls without writes and with gates to -20 the worst took .68 of its budget.
 std::string_view gate_bf16_permitted(const contract::Contract& c) {
+  if (keeps_at_most(8, c, Activation::kGate)) return "log alpha is rounded to 8 bits";
   if (!keeps_at_most(8, c, Point::kIntra, Point::kCarriedState)) return {};
   return "operands that carry the decays, and the state of every chunk, are rounded to 8 bits";
 }

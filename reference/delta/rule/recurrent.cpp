@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/delta/rule/recurrent.hpp"
 
+#include <cstring>
+#include <type_traits>
+
 namespace goldenrule::delta {
 namespace {
 
@@ -21,7 +24,8 @@ GOLDENRULE_INLINE void store(const NormOf<S> (&from)[W], typename ColumnNorms<S>
       if constexpr (lanes == 1) {
         to[static_cast<std::size_t>(w)] = from[w];
       } else {
-        to[static_cast<std::size_t>(w * lanes + lane)] = from[w][lane];
+        const int column = w * lanes + lane;
+        to[static_cast<std::size_t>(column)] = from[w][lane];
       }
     }
   }
@@ -172,6 +176,15 @@ GOLDENRULE_VECTOR_CLONES void run(const Run<scalar::Quad>& r, Detail detail) {
 }
 void run(const Run<scalar::Multi>& r, Detail detail) { run_detail(r, detail); }
 
+// The numbers of a pack, or the first of them where fewer columns are left.
+void copy_pack(const void* from, int columns, void* to) {
+  if (columns >= scalar::kPackWidth) {
+    std::memcpy(to, from, scalar::kPackWidth * sizeof(double));
+  } else {
+    std::memcpy(to, from, static_cast<std::size_t>(columns) * sizeof(double));
+  }
+}
+
 }  // namespace
 
 template <class S>
@@ -194,6 +207,30 @@ template <class S>
 S RecurrentTile<S>::state(std::int64_t i, int c) const {
   constexpr int lanes = scalar::Tier<S>::kLanes;
   return scalar::get_lane(state_[static_cast<std::size_t>(i * W + c / lanes)], c % lanes);
+}
+
+template <class S>
+void RecurrentTile<S>::set_row(std::int64_t i, const S* from) {
+  if constexpr (std::is_same_v<S, double>) {  // a pack lies as its numbers do
+    for (int w = 0; w * scalar::kPackWidth < columns_; ++w) {
+      const int c = w * scalar::kPackWidth;
+      copy_pack(from + c, columns_ - c, &state_[static_cast<std::size_t>(i * W + w)].v);
+    }
+  } else {
+    for (int c = 0; c < columns_; ++c) set_state(i, c, from[c]);
+  }
+}
+
+template <class S>
+void RecurrentTile<S>::read_row(std::int64_t i, S* to) const {
+  if constexpr (std::is_same_v<S, double>) {
+    for (int w = 0; w * scalar::kPackWidth < columns_; ++w) {
+      const int c = w * scalar::kPackWidth;
+      copy_pack(&state_[static_cast<std::size_t>(i * W + w)].v, columns_ - c, to + c);
+    }
+  } else {
+    for (int c = 0; c < columns_; ++c) to[c] = state(i, c);
+  }
 }
 
 template <class S>

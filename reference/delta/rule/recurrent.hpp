@@ -58,6 +58,9 @@ class RecurrentTile {
   /// Element (i, c) of the state, i < K and c < columns.
   void set_state(std::int64_t i, int c, const S& x);
   [[nodiscard]] S state(std::int64_t i, int c) const;
+  /// Row i of the state, columns() numbers at once.
+  void set_row(std::int64_t i, const S* from);
+  void read_row(std::int64_t i, S* to) const;
 
   /// Runs tokens [begin, end) of the lane; o and norms of these tokens replace the earlier ones.
   void advance(std::int64_t begin, std::int64_t end, Detail detail);

@@ -90,6 +90,15 @@ TEST_CASE("whether a mistake is permitted follows from the contract") {
   CHECK_FALSE(is_permitted("gate_bf16", chunk64));
   CHECK(is_permitted("gate_bf16", contract::find_contract("chunk16_bf16_state")));
   CHECK_FALSE(is_permitted("cumsum_bf16", chunk64));
+  // Activations are rounded by kernels of every kind, the points of a chunk by chunked ones alone.
+  const auto& activations = contract::find_contract("recurrent_f32_bf16_activations");
+  for (const char* name : {"beta_bf16", "gate_bf16", "norm_bf16"}) {
+    CAPTURE(name);
+    CHECK(is_permitted(name, activations));
+    CHECK_FALSE(is_permitted(name, f32));
+  }
+  CHECK_FALSE(is_permitted("tf32_operands", activations));
+  CHECK_FALSE(is_permitted("gate_sum_f32", activations));
   // A contract of fp16 operands grants less than bf16 arithmetic takes.
   contract::Contract fp16 = chunk64;
   for (contract::Rounding& point : fp16.roundings()) {

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a call leaves: the ledgers with which its requests go on, and the stored states beside them.
+#include <algorithm>
+#include <string>
+
+#include "fixtures/parallel/for_each_index.hpp"
+#include "reference/chain/carry.hpp"
+#include "reference/chain/walk.hpp"
+
+namespace goldenrule::chain {
+namespace {
+
+using verdict::Verdict;
+
+constexpr std::uint64_t kNoiseSeed = 0x6c65646765720000U;
+
+}  // namespace
+
+std::uint64_t CallWalk::noise_seed() const {
+  return kNoiseSeed + (static_cast<std::uint64_t>(call_.index) << 20U);
+}
+
+void CallWalk::judge_states(const Step& step, RowWalk& row, Request& request) {
+  if (!stored_ || record_.outputs.empty()) return;
+  const call::Sequence& sequence = plan_->sequences[static_cast<std::size_t>(row.row)];
+  bool counted = false;
+  for (const call::Snapshot& s : sequence.snapshots) {
+    const std::string name(call::name_of(s.target));
+    std::optional<Stored> x = block("outputs", name, s.block);
+    if (!x) continue;
+    request.left.insert_or_assign(s.after, *x);
+    if (!row.ledger) continue;
+    const Allowed allowed = step.allowed(row.row, s.after);
+    const Fit found = fit(x->values, allowed);
+    if (!counted) ++memory_.summary.judged;
+    counted = true;
+    if (allowed.vacuous) ++memory_.summary.vacuous;
+    if (found.passes()) continue;
+    Finding& finding =
+        report(Check::kLedger, row,
+               name + " after " + std::to_string(s.after) +
+                   " tokens is not the state of the request" + words_of(found, layout_.size()));
+    if (found.out == 0) {
+      finding.verdict = Verdict::kMistrusted;
+      finding.text = name + " is within the oracle's own error only, or has no budget";
+      continue;
+    }
+    if (s.target == call::Target::kFinalState) finding.slot = s.block;
+    wrong_.push_back({findings_.size() - 1, static_cast<std::size_t>(&row - rows_.data()),
+                      std::move(x->values), row.position + s.after});
+  }
+}
+
+// What its row makes of each request; its ledgers follow.
+std::vector<Request> CallWalk::begin_requests() {
+  const call::Tensor* told = record_.find_input("accepted_tokens");
+  const bool verify = record_.mode == call::Mode::kMtp;
+  auto counts =
+      std::make_shared<std::vector<std::int64_t>>(static_cast<std::size_t>(dims_.rows), -1);
+  std::vector<Request> requests(rows_.size());
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    RowWalk& row = rows_[i];
+    Request& request = requests[i];
+    const auto old = memory_.requests.find(row.id.request);
+    if (old != memory_.requests.end()) {
+      request.anchors = std::move(old->second.anchors);
+      request.planes = old->second.verify ? old->second.way() : std::move(old->second.planes);
+    }
+    request.call = call_.index;
+    request.row = row.row;
+    request.slot = row.slot;
+    request.base = row.position;
+    request.given = row.tokens;
+    request.verify = verify;
+    request.tokens = tokens_;
+    request.contract = &contract_;
+    request.counts = counts;
+    if (!verify) request.kept = row.tokens;
+    if (verify && row.id.accepted) request.kept = row.id.accepted;
+    if (verify && !request.kept && told != nullptr) {
+      request.kept = static_cast<std::int64_t>((*told)[row.row]);
+    }
+    if (request.kept) (*counts)[static_cast<std::size_t>(row.row)] = *request.kept;
+    if (row.start) request.left.emplace(0, *row.start);
+  }
+  return requests;
+}
+
+void CallWalk::remember_requests(std::vector<Request> requests) {
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    RowWalk& row = rows_[i];
+    for (auto& [at, stored] : requests[i].left) {
+      const auto anchor = requests[i].anchors.find(row.position + at);
+      if (anchor == requests[i].anchors.end()) continue;
+      if (!anchor->second.stored) {
+        memory_.anchors.emplace_back(row.id.request, row.position + at);
+      }
+      anchor->second.stored = stored;
+    }
+    requests[i].before = std::move(row.ledger);
+    memory_.requests.insert_or_assign(row.id.request, std::move(requests[i]));
+  }
+}
+
+void CallWalk::name_states() {
+  for (const WrongState& wrong : wrong_) {
+    const RowWalk& row = rows_[wrong.row];
+    Request& request = memory_.requests.at(row.id.request);
+    const Name name = name_of(slice_, layout_, memory_.requests,
+                              {.x = &wrong.x,
+                               .request = row.id.request,
+                               .position = wrong.position,
+                               .after_call = true,
+                               .started = row.start ? &row.start->values : nullptr});
+    Finding& finding = findings_[wrong.finding];
+    finding.mistake = name.mistake;
+    if (!name.text.empty()) finding.text += ": " + name.text;
+    // It goes on from what is stored.
+    if (const Stored* left = request.left_behind()) request.now = layout_.exact(left->values);
+  }
+}
+
+// Whether any of the states that the call leaves is there.
+bool CallWalk::stores_states() const {
+  return stored_ && std::ranges::any_of(call::EnumNames<call::Target>::kNames, [&](auto name) {
+           return output(std::string(name)) != nullptr;
+         });
+}
+
+// Where nothing is judged, the ledgers alone; false where these need a Step. Here and there the
+// requests begin when nothing can be thrown any more.
+bool CallWalk::carry(std::vector<Request>& requests) {
+  if (stores_states() || !Carry::serves(contract_, *tokens_)) return false;
+  const Carry way(contract_, layout_, *tokens_, dims_.rows, noise_seed());
+  requests = begin_requests();
+  parallel::for_each_index(std::ssize(rows_), [&](std::int64_t index) {
+    const auto i = static_cast<std::size_t>(index);
+    const RowWalk& row = rows_[i];
+    if (row.ledger && requests[i].kept) {
+      requests[i].now = way.after(row.row, row.ledger, *requests[i].kept);
+    }
+  });
+  return std::ranges::all_of(rows_, [&](const RowWalk& row) {
+    const Request& request = requests[static_cast<std::size_t>(&row - rows_.data())];
+    return !row.ledger || !request.kept || request.now;
+  });
+}
+
+void CallWalk::step(std::vector<Request>& requests) {
+  std::vector<Known> starts(static_cast<std::size_t>(dims_.rows));
+  for (const RowWalk& row : rows_) starts[static_cast<std::size_t>(row.row)] = row.ledger;
+  const Step step(slice_, contract_, layout_, *tokens_, starts, noise_seed());
+  if (requests.empty()) requests = begin_requests();
+  parallel::for_each_index(std::ssize(rows_), [&](std::int64_t index) {
+    const auto i = static_cast<std::size_t>(index);
+    const RowWalk& row = rows_[i];
+    if (!row.ledger) return;
+    if (requests[i].kept) requests[i].now = step.after(row.row, *requests[i].kept);
+    const call::Sequence& s = step.plan().sequences[static_cast<std::size_t>(row.row)];
+    std::vector<std::int64_t> kept = s.checkpoints;
+    if (record_.mode == call::Mode::kPrefill) kept.push_back(row.tokens);
+    for (const std::int64_t at : kept) {
+      requests[i].anchors.insert_or_assign(row.position + at,
+                                           Anchor{step.after(row.row, at), std::nullopt});
+    }
+  });
+  for (std::size_t i = 0; i < rows_.size(); ++i) judge_states(step, rows_[i], requests[i]);
+}
+
+void CallWalk::advance() {
+  std::vector<Request> requests;
+  if (!carry(requests)) step(requests);
+  remember_requests(std::move(requests));
+  name_states();
+}
+
+}  // namespace goldenrule::chain
