@@ -96,7 +96,8 @@ TEST_CASE("every entry of the dispatch table is reached") {
   for_each_case("op={gdn,kda} mode=prefill lens=40x3 H=2 HV=4 K=128 V=128",
                 run);  // heads for all blocks
   // One sequence in segments, and as many as fill a device.
-  for_each_case("op={gdn,kda} mode=prefill lens={4100,5x4100} H=4 HV=8 K=128 V=128", run);
+  for_each_case("op={gdn,kda} mode=prefill lens=4100 H=1 HV=1 K=128 V=128", run);
+  for_each_case("op={gdn,kda} mode=prefill lens=4100,1 H=1 HV=1 K=128 V=1024", run);
   for (const auto& [name, hits] : hits_by_name()) CHECK_MESSAGE(hits > before.at(name), name);
 }
 
