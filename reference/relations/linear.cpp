@@ -42,8 +42,11 @@ double largest(call::DType type) {
 
 // Fp16 rounds small numbers to multiples of 2^-24, whatever they were multiplied by before.
 bool has_few_exponents(const contract::Rounding& rounding) {
-  return rounding && contract::info(*rounding).min_exponent >
-                         contract::info(contract::Format::kF32).min_exponent;
+  const auto smallest = [](contract::Format format) {  // exponent of half its least spacing
+    const contract::FormatInfo& f = contract::info(format);
+    return f.min_exponent - f.significand_bits;
+  };
+  return rounding && smallest(*rounding) > smallest(contract::Format::kBF16);
 }
 
 bool can_scale(const Record& r, const contract::Contract& contract) {

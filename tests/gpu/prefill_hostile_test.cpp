@@ -39,7 +39,11 @@ Integers draw(const char* name, std::uint64_t seed, std::size_t count, std::int6
   return list;
 }
 
-void run_hostile(const LiveCase& c, const Record& record, std::uint64_t seed, bool wide) {
+/// Without checkpoints long sequences are cut into segments.
+enum class Asks : std::uint8_t { kNothing, kCheckpoints };
+
+void run_hostile(const LiveCase& c, const Record& record, std::uint64_t seed, bool wide,
+                 Asks asks) {
   constexpr std::int64_t kSlots = 9, kRows = 6;
   const call::Dims d = call::validate(record);
   const auto n = static_cast<std::size_t>(d.rows);
@@ -61,15 +65,17 @@ void run_hostile(const LiveCase& c, const Record& record, std::uint64_t seed, bo
   args.cu_seqlens = seqlens.tensor();
   args.state_indices = from.tensor();
   args.output_state_indices = to.tensor();
-  args.checkpoints = rows.tensor();
-  args.checkpoint_rows = kRows;
-  args.cu_checkpoints = bounds.tensor();
-  if (seed % 2 == 0) {
-    args.checkpoint_offsets = offsets.tensor();
-  } else {
-    args.checkpoint_every = seed % 4 == 1 ? 8 : 0x7fffffff;
-    args.checkpoint_form = seed % 3 == 0 ? 1 : 0;
-    args.start_positions = positions.tensor();
+  if (asks == Asks::kCheckpoints) {
+    args.checkpoints = rows.tensor();
+    args.checkpoint_rows = kRows;
+    args.cu_checkpoints = bounds.tensor();
+    if (seed % 2 == 0) {
+      args.checkpoint_offsets = offsets.tensor();
+    } else {
+      args.checkpoint_every = seed % 4 == 1 ? 8 : 0x7fffffff;
+      args.checkpoint_form = seed % 3 == 0 ? 1 : 0;
+      args.start_positions = positions.tensor();
+    }
   }
   live.launch();
   live.synchronize();
@@ -96,11 +102,29 @@ TEST_CASE("prefill any bound, slot and checkpoint: nothing outside the buffers i
       "state_layout={vk,kv} state={f32,bf16}",
       [&](const LiveCase& c, const Record& record) {
         for (std::uint64_t seed = 0; seed < 24; ++seed) {
-          run_hostile(c, record, seed, seed % 3 == 0);
+          run_hostile(c, record, seed, seed % 3 == 0, Asks::kCheckpoints);
           ++calls;
         }
       });
   std::printf("%d hostile calls\n", calls);
+}
+
+#ifdef GOLDENRULE_GPU_LEAST_SPLIT
+constexpr const char* kLongLengths = "5,0,300,300";
+#else
+constexpr const char* kLongLengths = "5,0,4200,4200";
+#endif
+
+/// Half of the tokens are enough to be cut, and sequences may share them.
+TEST_CASE("prefill any bound and slot of segments: nothing outside the buffers is touched") {
+  REQUIRE_GPU();
+  for_each_case("op={gdn,kda} mode=prefill lens=" + std::string(kLongLengths) +
+                    " H=1 HV=1 K=128 V=128 h0=1 state={f32,bf16}",
+                [](const LiveCase& c, const Record& record) {
+                  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+                    run_hostile(c, record, seed, seed % 3 == 0, Asks::kNothing);
+                  }
+                });
 }
 
 goldenrule_gpu_prefill_report report_of(const goldenrule_gpu_prefill_args& args) {

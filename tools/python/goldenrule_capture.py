@@ -97,8 +97,10 @@ MODES = ("decode", "mtp", "prefill")
 # What the attribute `contract` may claim.
 CONTRACTS = ("ideal", "recurrent_f32", "chunk64_f32", "recurrent_f32_bf16_activations",
              "chunk64_tf32", "recurrent_bf16_state", "chunk64_bf16_direct", "chunk32_bf16_direct",
-             "chunk64_bf16_direct_bf16_state", "chunk32_bf16_direct_bf16_state", "chunk64_bf16",
-             "chunk64_16bit", "chunk16_bf16_state")
+             "chunk64_bf16_direct_bf16_state", "chunk32_bf16_direct_bf16_state",
+             "chunk64_bf16_direct_segments", "chunk32_bf16_direct_segments",
+             "chunk64_bf16_direct_bf16_state_segments", "chunk32_bf16_direct_bf16_state_segments",
+             "chunk64_bf16", "chunk64_16bit", "chunk16_bf16_state")
 # Attribute of /convention -> the names that it may have, or the type of its number.
 CONVENTION = {
     "state_layout": ("vk", "kv"),
