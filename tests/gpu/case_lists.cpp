@@ -121,12 +121,6 @@ op={gdn,kda} mode=prefill lens=17x65 H=2 HV=4 K=128 V=128 state_layout={vk,kv} s
 op={gdn,kda} mode=prefill lens=200,3x64,100x1 H=1 HV=2 K=128 V=256 h0=1
 op={gdn,kda} mode=prefill lens=130 H=1 HV=2 K=128 V=128 h0=1 family={B95,B999,Dslow,Dmixed,Derase,J100,production} precise={0,1} never_split={0,1}
 )"},
-    // From 4096 tokens on (8 heads) or 8192 (16) in segments.
-    CaseList{"prefill: segments", R"(
-op={gdn,kda} mode=prefill lens=70,4100,0,5 H=1 HV=2 K=128 V=128 slots=separate_padded index=i32
-op={gdn,kda} mode=prefill lens=4608,33 H=1 HV=1 K=128 V=256 state=bf16 state_layout=kv h0=0
-op={gdn,kda} mode=prefill lens=4500 H=1 HV=1 K=128 V=128 h0=1 gate=none family=C000
-)"},
     CaseList{"prefill: every gate, beta and norm", R"(
 op={gdn,kda} mode=prefill lens=9,40 H=1 HV=2 K={128,100} V=64 state_layout={vk,kv} gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,sigmoid2,direct} h0=1
 op={gdn,kda} mode=prefill lens=9,40 H=1 HV=2 K={128,100} V=64 gate={softplus,bounded,log,log2,linear} h0=1 family={A,I} change=extreme_gates

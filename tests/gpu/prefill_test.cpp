@@ -16,7 +16,14 @@ TEST_CASE("prefill boundary: every element within its budget") {
 TEST_CASE("prefill stress: every element within its budget") { check_suite("stress", is_prefill); }
 TEST_CASE("prefill every K and V") { check_list("prefill: every K and V"); }
 TEST_CASE("prefill every length and head group") { check_list("prefill: every length, heads"); }
-TEST_CASE("prefill long sequences of few heads") { check_list("prefill: segments"); }
+/// From 4096 tokens on in segments.
+TEST_CASE("prefill long sequences of few heads") {
+  check_cases("segments", parse_list(R"(
+op={gdn,kda} mode=prefill lens=70,4100,0,5 H=1 HV=2 K=128 V=128 slots=separate_padded index=i32
+op={gdn,kda} mode=prefill lens=4608,33 H=1 HV=1 K=128 V=256 state=bf16 state_layout=kv h0=0
+op={gdn,kda} mode=prefill lens=4500 H=1 HV=1 K=128 V=128 h0=1 gate=none family=C000
+)"));
+}
 TEST_CASE("prefill every gate, beta and norm") { check_list("prefill: every gate, beta and norm"); }
 TEST_CASE("prefill slots and checkpoints of records") {
   check_list("prefill: slots and checkpoints");
