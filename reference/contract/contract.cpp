@@ -115,8 +115,7 @@ Contract in_segments(Contract c, const char* name, const char* meaning) {
   auto& chunked = std::get<Chunked>(c.model);
   chunked.segment = 512;
   chunked.at(Point::kSegmentMap) = Format::kTwoBF16;
-  c.name = name;
-  c.meaning = meaning;
+  c.name = name, c.meaning = meaning;
   return c;
 }
 

@@ -16,10 +16,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 11> kKeys{"name", "base",          "inherits", "meaning",
+constexpr std::array<std::string_view, 12> kKeys{"name", "base",          "inherits", "meaning",
                                                  "kind", "state",         "chunk",    "segment",
-                                                 "form", "unit_roundoff", "round"};
-constexpr std::string_view kFunctionsKey = "functions";
+                                                 "form", "unit_roundoff", "round",    "functions"};
 constexpr std::size_t kLongestName = 64;
 
 std::string listed(const std::vector<std::string>& names) {
@@ -64,11 +63,8 @@ class ContractReader {
 
   void refuse_unknown_keys() const {
     for (const auto& [key, value] : root_.items()) {
-      if (key == kFunctionsKey || std::ranges::find(kKeys, key) != kKeys.end()) continue;
-      fail(ErrorKind::kSchema, key,
-           listed({"name", "base", "inherits", "meaning", "kind", "state", "chunk", "form",
-                   "unit_roundoff", "round", "functions"}),
-           "this key");
+      if (std::ranges::find(kKeys, key) != kKeys.end()) continue;
+      fail(ErrorKind::kSchema, key, listed({kKeys.begin(), kKeys.end()}), "this key");
     }
   }
 
@@ -141,8 +137,7 @@ class ContractReader {
   }
 
   void check(const Draft& c) const {
-    const bool ideal = c.is("ideal");
-    const bool chunked = c.is("chunked");
+    const bool ideal = c.is("ideal"), chunked = c.is("chunked");
     if (find("kind") == nullptr && !inherits_kind()) {
       fail(ErrorKind::kSchema, "kind", "ideal, recurrent or chunked (or a base)", "none");
     }

@@ -132,7 +132,7 @@ TEST_CASE("a wrong contract is refused with the key, what is expected and what i
        "c.json: name: expected a name that no built-in contract has, actual 'ideal'"},
       {R"({"name":"a","chunks":16})",
        "c.json: chunks: expected name, base, inherits, meaning, kind, "
-       "state, chunk, form, unit_roundoff, round or functions, actual this key"},
+       "state, chunk, segment, form, unit_roundoff, round or functions, actual this key"},
       {R"({"name":"a"})",
        "c.json: kind: expected ideal, recurrent or chunked (or a base), actual none"},
       {R"({"name":"a","kind":"fast"})",
