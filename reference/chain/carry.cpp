@@ -30,10 +30,6 @@ call::Record without_states(call::Record tokens, const Layout& layout, std::int6
   return tokens;
 }
 
-bool is_zero(const Block& block) {
-  return std::ranges::all_of(block, [](double x) { return x == 0.0; });
-}
-
 }  // namespace
 
 // Of all elements of a row, as add_errors wants them.

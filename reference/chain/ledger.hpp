@@ -33,6 +33,7 @@
 // parts add linearly in the norm of the column, bias <- rho bias + ||bias of the call||.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -49,6 +50,9 @@ namespace goldenrule::chain {
 
 /// One state [HV,state], as its pool has it, in double precision.
 using Block = std::vector<double>;
+[[nodiscard]] inline bool is_zero(const Block& block) {
+  return std::ranges::all_of(block, [](double x) { return x == 0.0; });
+}
 
 struct Ledger {
   Block state;

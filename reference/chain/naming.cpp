@@ -13,10 +13,6 @@ bool matches(const Block& x, const Allowed& candidate) {
   return !candidate.vacuous && fit(x, candidate).passes();
 }
 
-bool is_zero(const Block& x) {
-  return std::ranges::all_of(x, [](double y) { return y == 0.0; });
-}
-
 std::string tokens_text(std::int64_t count, std::int64_t of, std::int64_t call) {
   return "it is the state after " + std::to_string(count) + " of the " + std::to_string(of) +
          " tokens of call " + std::to_string(call);

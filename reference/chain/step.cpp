@@ -18,10 +18,6 @@ void put(const Block& block, std::int64_t row, call::Tensor& tensor) {
   std::ranges::copy(from, tensor.bytes().begin() + row * std::ssize(from));
 }
 
-bool is_zero(const Block& block) {
-  return std::ranges::all_of(block, [](double x) { return x == 0.0; });
-}
-
 }  // namespace
 
 Step::Step(const verdict::Slice& slice, const contract::Contract& contract, const Layout& layout,

@@ -111,11 +111,12 @@ Contract chunked(const char* name, const char* meaning, std::int64_t chunk, Form
 
 // A kernel of that contract which walks long sequences in segments, whose maps and states it
 // multiplies as two bf16 terms each.
-Contract in_segments(Contract c, const char* name, const char* meaning) {
+Contract in_segments(Contract c) {
   auto& chunked = std::get<Chunked>(c.model);
   chunked.segment = 512;
   chunked.at(Point::kSegmentMap) = Format::kTwoBF16;
-  c.name = name, c.meaning = meaning;
+  c.meaning = "as " + c.name + "; long sequences in segments of 512 tokens or more";
+  c.name += "_segments";
   return c;
 }
 
@@ -156,14 +157,10 @@ const std::vector<Contract>& built_in() {
       direct32,
       direct64_bf16,
       direct32_bf16,
-      in_segments(direct64, "chunk64_bf16_direct_segments",
-                  "as chunk64_bf16_direct; long sequences in segments of 512 tokens or more"),
-      in_segments(direct32, "chunk32_bf16_direct_segments",
-                  "as chunk32_bf16_direct; long sequences in segments of 512 tokens or more"),
-      in_segments(direct64_bf16, "chunk64_bf16_direct_bf16_state_segments",
-                  "as chunk64_bf16_direct_bf16_state, in segments of 512 tokens or more"),
-      in_segments(direct32_bf16, "chunk32_bf16_direct_bf16_state_segments",
-                  "as chunk32_bf16_direct_bf16_state, in segments of 512 tokens or more"),
+      in_segments(direct64),
+      in_segments(direct32),
+      in_segments(direct64_bf16),
+      in_segments(direct32_bf16),
       chunked("chunk64_bf16", "chunks of 64 tokens with bf16 operands, fp32 state between chunks",
               64, Form::kWY, DType::kF32, operands(Format::kBF16)),
       chunked("chunk64_16bit",

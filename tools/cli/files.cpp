@@ -81,6 +81,15 @@ void refuse_beyond(std::uint64_t limit, const verdict::Declared& call, bool expl
                        : ""));
 }
 
+void admit_bytes(double bytes, const std::string& where, const std::string& before_limit,
+                 const std::string& behind_limit, const std::string& before_bytes) {
+  const std::uint64_t limit = memory_limit();
+  if (bytes <= static_cast<double>(limit)) return;
+  throw Error(ErrorKind::kUnsafe, where,
+              before_limit + std::to_string(limit) + " bytes" + behind_limit,
+              before_bytes + bytes_of(bytes));
+}
+
 void say_what_is_missing() {
   if (trusted) return;
   using isolation::Isolation;
@@ -113,19 +122,12 @@ void admit(const verdict::Declared& call, bool explained) {
 }
 
 void admit_tensors(double bytes) {
-  const std::uint64_t limit = memory_limit();
-  if (bytes <= static_cast<double>(limit)) return;
-  throw Error(ErrorKind::kUnsafe, "",
-              "a call that can be judged in " + std::to_string(limit) + " bytes",
-              "tensors of " + bytes_of(bytes));
+  admit_bytes(bytes, "", "a call that can be judged in ", "", "tensors of ");
 }
 
 void admit_scenario(const std::string& line, double bytes) {
-  const std::uint64_t limit = memory_limit();
-  if (bytes <= static_cast<double>(limit)) return;
-  throw Error(ErrorKind::kUnsafe, "scenario line '" + line + "'",
-              "a server that takes at most " + std::to_string(limit) + " bytes (--memory)",
-              "one that takes " + bytes_of(bytes));
+  admit_bytes(bytes, "scenario line '" + line + "'", "a server that takes at most ", " (--memory)",
+              "one that takes ");
 }
 
 schema::ReadOptions reading(const Use& use) {
