@@ -15,6 +15,7 @@
 namespace goldenrule::test {
 
 inline void check_cases(const std::string& name, const std::vector<LiveCase>& list) {
+  REQUIRE_GPU();
   Tallies tallies;
   int failures = 0;
   for (const LiveCase& c : list) {
@@ -28,7 +29,6 @@ inline void check_cases(const std::string& name, const std::vector<LiveCase>& li
 
 /// A list of case_lists.hpp.
 inline void check_list(const char* name) {
-  REQUIRE_GPU();
   check_cases(name, parse_list(case_list(name).lines));
 }
 
