@@ -111,6 +111,24 @@ def test_refusals_are_python_errors(host):
         ops.decode(*positional, **{**options, "A_log": options["A_log"].requires_grad_()})
 
 
+@pytest.mark.parametrize("line", ["op=gdn mode=decode B=3 H=2 HV=4 K=64 V=32",
+                                  "op=kda mode=prefill lens=20,9 H=1 HV=2 K=64 V=32 h0=1"])
+def test_no_rows_are_a_call_too(host, line):
+    case = goldenrule.fixture(line)
+    operator, positional, options = operators.arguments(case.call(), case.tensors())
+    parameters = {name: options.pop(name) for name in ("A_log", "dt_bias")}
+    pool = (options if operator == "prefill" else positional)[
+        "state" if operator == "prefill" else 5]
+    before = pool.clone()
+    empty = [x.new_empty(0, *x.shape[1:]) for x in positional[:5]]
+    if operator == "prefill":
+        rest = {name: x for name, x in options.items() if not torch.is_tensor(x)}
+        ops.prefill(*empty, torch.zeros(3, dtype=torch.int32), state=pool, **parameters, **rest)
+    else:
+        ops.decode(*empty, pool, **parameters, **options)
+    assert torch.equal(pool, before)
+
+
 def test_a_tensor_of_the_host_is_refused():
     positional, options = decode_arguments()
     with pytest.raises(ValueError, match="k: expected a tensor of a CUDA device, actual cpu"):
@@ -142,6 +160,15 @@ def test_the_functions_of_fla(host, form, kda, tokens):
     if tokens == 40:
         one = {key: value[:1] if torch.is_tensor(value) else value for key, value in x.items()}
         judged(function, name, **one, cu_seqlens=torch.tensor([0, 3, 3, 40]), scale=0.25)
+
+
+def test_what_is_recurrent_in_fla_is_recurrent(host):
+    """K = 128 in bf16 is what a kernel of chunks would serve, whose roundings are others."""
+    x = dict(q=normal(1, 70, 1, 128), k=normal(1, 70, 1, 128), v=normal(1, 70, 1, 64),
+             g=-normal(1, 70, 1).abs(), beta=normal(1, 70, 1).sigmoid())
+    judged(fla.fused_recurrent_gated_delta_rule, "fla.ops.gated_delta_rule.fused_recurrent."
+           "fused_recurrent_gated_delta_rule", **x, use_qk_l2norm_in_kernel=True,
+           output_final_state=True)
 
 
 def test_what_fla_means_otherwise_is_refused_by_name(host):

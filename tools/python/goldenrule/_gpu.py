@@ -182,7 +182,8 @@ class _Call:
         if strided < len(shape) and stride[-1] != 1 and shape[-1] > 1:
             raise ValueError(f"{name}: expected a last axis of stride 1, actual stride {list(stride)}")
         place = self._at[name]
-        self._flat[place:place + 7] = (tensor.data_ptr(), *stride[:strided], *_ZEROS[strided], dtype, 0)
+        self._flat[place:place + 7] = (tensor.data_ptr() or _NOWHERE, *stride[:strided],
+                                       *_ZEROS[strided], dtype, 0)
 
     def extents(self, first: str, second: str, names: tuple[str, ...],
                 value_names: tuple[str, ...]) -> list[int]:
@@ -229,6 +230,7 @@ class _Call:
         return self._layout.packer.pack(*self._flat)
 
 
+_NOWHERE = 256  # a tensor of no elements has no address, and is there all the same
 _ZEROS = tuple((0,) * (4 - n) for n in range(5))
 
 
