@@ -200,7 +200,7 @@ def test_the_functions_of_flashinfer(host):
     judged(pretranspose, name + "decode_pretranspose", **rows(1), state=normal(2, HV, V, K, dtype=f32))
     judged(pretranspose, name + "decode_pretranspose", **rows(3), state=None,
            initial_state=normal(5, HV, V, K), initial_state_indices=slots,
-           intermediate_states_buffer=normal(2, 3, HV, V, K))
+           intermediate_states_buffer=normal(4, 5, HV, V, K))
     judged(flashinfer.gated_delta_rule_decode, name + "decode", **rows(1),
            state=normal(2, HV, K, V, dtype=f32))
     judged(flashinfer.gated_delta_rule_mtp, name + "mtp", **rows(3), disable_state_update=False,
