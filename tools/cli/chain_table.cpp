@@ -73,7 +73,7 @@ ordered_json chain_table(const suites::ChainMatrix& matrix, const std::vector<st
     alarms.push_back(
         {{"case", alarm.line}, {"call", alarm.finding.call}, {"text", alarm.finding.text}});
   }
-  return {{"suites", suites},       {"contract", contract}, {"chains", matrix.chains},
+  return {{"suites", suites},      {"contract", contract}, {"chains", matrix.chains},
           {"calls", matrix.calls}, {"rows", rows},         {"false_alarms", alarms}};
 }
 
@@ -108,8 +108,7 @@ int show_chain_table(const ordered_json& table, bool whole) {
       fmt::print("\n`{}` is not seen in `{}`\n", name, call::printable(line.get<std::string>()));
     }
     for (const ordered_json& line : row.at("unnamed")) {
-      fmt::print("\n`{}` has another name in {}\n", name,
-                 call::printable(line.get<std::string>()));
+      fmt::print("\n`{}` has another name in {}\n", name, call::printable(line.get<std::string>()));
     }
   }
   const ordered_json& alarms = table.at("false_alarms");

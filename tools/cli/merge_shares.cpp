@@ -54,8 +54,7 @@ ordered_json merge_shares(const std::vector<report::ReportText>& reports,
         take(json);
       }
     } catch (const ordered_json::exception& error) {
-      throw Error(ErrorKind::kSchema, report.file, "", "a JSON report of " + command,
-                  error.what());
+      throw Error(ErrorKind::kSchema, report.file, "", "a JSON report of " + command, error.what());
     }
   }
   return runs;

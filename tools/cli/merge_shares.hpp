@@ -27,8 +27,9 @@ constexpr const char* kMutatePeers = "mutate --peers";
     const std::function<void(const nlohmann::ordered_json& report)>& take);
 
 /// A report that is its own table: that of the first with the others joined to it.
-[[nodiscard]] nlohmann::ordered_json merge_tables(
-    const std::vector<report::ReportText>& reports, const std::string& command,
-    void (*join)(nlohmann::ordered_json& to, const nlohmann::ordered_json& from));
+[[nodiscard]] nlohmann::ordered_json merge_tables(const std::vector<report::ReportText>& reports,
+                                                  const std::string& command,
+                                                  void (*join)(nlohmann::ordered_json& to,
+                                                               const nlohmann::ordered_json& from));
 
 }  // namespace goldenrule::tools

@@ -288,4 +288,10 @@ def form_of(definition: Mapping[str, Any]) -> Form:
         if row["shape"] != form.shape(tensor):
             raise ValueError(f"{name}: {tensor}: expected the axes {form.shape(tensor)}, actual "
                              f"{row['shape']}")
+        if not isinstance(row.get("dtype"), str):
+            raise ValueError(f"{name}: {tensor}: expected a dtype, actual {row.get('dtype')!r}")
+        lacking = [axis for axis in row["shape"] or () if axis not in definition["axes"]]
+        if lacking:
+            raise ValueError(f"{name}: axes: expected {lacking[0]}, actual "
+                             f"{', '.join(map(str, definition['axes']))}")
     return form
