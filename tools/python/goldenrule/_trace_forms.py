@@ -38,6 +38,7 @@ _STATES = {"decode": "batch_size", "mtp": "pool_size", "prefill": "num_seqs"}
 _VARIABLE = {"decode": ("batch_size",), "mtp": ("batch_size", "seq_len", "pool_size"),
              "prefill": ("total_seq_len", "num_seqs", "len_cu_seqlens")}
 BUFFER = "intermediate_states_buffer"
+UNKNOWN = "unknown"  # the dtype that FlashInfer writes for what a call did not pass
 
 # Parameters in their order -> inputs of the schema.
 INPUTS: Mapping[str, Mapping[str, str]] = {
