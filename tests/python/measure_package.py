@@ -50,6 +50,7 @@ def measure_judge(folder, program):
                     for name, output in call.expected().outputs.items()}
     call.save(folder / "right.h5")
     call.outputs["o"][3, 0, 5, :] = 0
+    call.outputs["final_state"] *= np.float32(1.001)
     call.save(folder / "wrong.h5")
 
     def judged():

@@ -104,7 +104,7 @@ def definition(**changes):
 def test_definitions_that_are_not_known_are_refused():
     reference = definition()["reference"]
     say_the_same = ("# a comment\n" + reference.replace("    scale = scale", '    """Doc."""\n'
-                    "    assert q.shape[-1] == 4\n    scale = scale"))
+                    "    assert heads == 4\n    scale = scale"))
     assert len(trace.read(definition(reference=say_the_same), WORKLOADS, root=HERE)) == 2
     swapped = definition()
     swapped["inputs"]["a"]["shape"] = ["batch_size", "num_v_heads", "seq_len"]
@@ -116,6 +116,10 @@ def test_definitions_that_are_not_known_are_refused():
             (definition(name=NAME.replace("gdn", "kda")), "its reference"),
             (definition(reference=reference.replace("-torch.exp(A_log", "-torch.exp2(A_log")),
              "its reference"),
+            (definition(reference=reference.replace("    scale = scale", "    assert q.mul_(2)\n"
+                                                    "    scale = scale")), "its reference"),
+            (definition(reference=reference.replace("    scale = scale", "    assert 1; q = k\n"
+                                                    "    scale = scale")), "its reference"),
             (definition(reference=None), "its reference"),
             (definition(reference="def run(:"), "its reference"), (swapped, "a: expected the axes"),
             (less, "inputs: expected q, k, v, state"), ({}, "expected a definition"), ({"name": 1}, "'1'")):

@@ -4,7 +4,7 @@
 A definition is a name, axes, tensors and a reference in PyTorch, which is what its kernels must compute.
 Names say too little: gdn_mtp_.._k_last of the public dataset leaves the pool as it was, and the
 definition that FlashInfer writes itself under nearly the same name commits the last state. So a form is
-known by its reference, as a digest of its tokens without comments, docstrings and assertions (the
+known by its reference, as a digest of its tokens without comments, docstrings and plain assertions (the
 axes repeat what those say). A reference that is not in the table is refused: what it means is not known.
 
 Public forms, all of them GDN with raw gates (A_log, a, dt_bias, b), softplus with threshold 20, sigmoid,
@@ -220,7 +220,7 @@ def digest(reference: str) -> str:
             depth += 1 if token.type == tokenize.INDENT else -1
             words.append("{" if token.type == tokenize.INDENT else "}")
         elif token.type == tokenize.NEWLINE:
-            if not _says_nothing(line):
+            if line and not _says_nothing(line):
                 if depth == 0 and line[0] == "def":
                     last_function = len(words) + 1
                 words += [*line, ";"]
@@ -236,7 +236,8 @@ def digest(reference: str) -> str:
 
 def _says_nothing(line: list[str]) -> bool:
     docstring = len(line) == 1 and line[0].lstrip("rRuUbB").startswith(("'", '"'))
-    return docstring or not line or line[0] == "assert" or line[:2] == ["from", "__future__"]
+    plain = not {";", ":=", "(", "[", "lambda"} & set(line)  # nothing that could change a value
+    return docstring or (plain and (line[:1] == ["assert"] or line[:2] == ["from", "__future__"]))
 
 
 def own_forms(op: str, mode: str) -> list[Form]:
