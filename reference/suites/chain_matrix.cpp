@@ -33,9 +33,9 @@ struct Judged {
   int alone = 0;                        // calls that are refused by themselves
 };
 
-Judged judge(const cases::Scenario& scenario) {
+Judged judge(const cases::Scenario& scenario, const ChainMatrixOptions& options) {
   Judged judged;
-  chain::Judge judge(slice_of(scenario.op));
+  chain::Judge judge(slice_of(scenario.op), {.contract = options.contract});
   judged.simulated = serving::simulate(scenario, [&](chain::Call&& call) {
     judged.digests.push_back(digest(call.record));
     for (chain::Finding& found : judge.add(call)) {
@@ -110,7 +110,7 @@ ChainMatrix chain_matrix(const ChainMatrixOptions& options) {
   const auto judged = [&](const cases::Scenario& scenario) {
     if (options.begin_chain) options.begin_chain(number, chains, cases::canonical(scenario));
     ++number;
-    return judge(scenario);
+    return judge(scenario, options);
   };
   for (const cases::Scenario& honest : options.scenarios) {
     const Judged right = judged(honest);
