@@ -98,7 +98,7 @@ std::vector<Rolled> CallWalk::rolled_at_rest(std::int64_t verify) const {
     }
     const std::optional<Stored> x = block("inputs", "initial_state", request.slot);
     for (const auto& [count, stored] : request.left) {
-      if (count == 0 || stored.values != x->values) continue;
+      if (stored.values != x->values) continue;
       rolled.push_back({kAtRest, request.row, *request.kept, count});
       break;
     }

@@ -53,7 +53,7 @@ void CallWalk::judge_parameters() {
   }
 }
 
-// An infinity that is the right result, rounded: the call is right, and its o is of no use.
+// An infinity that is the right result, rounded: the arithmetic is right, and o is of no use.
 void CallWalk::judge_range(const Step& step, const RowWalk& row, Request& request) {
   const call::Tensor* o = output("o");
   if (o == nullptr || request.overflowed || !row.ledger) return;
@@ -62,11 +62,12 @@ void CallWalk::judge_range(const Step& step, const RowWalk& row, Request& reques
   const std::int64_t token = layout_.HV * layout_.V;
   std::int64_t count = 0;
   double largest = 0.0;
-  for (std::int64_t i = sequence.first_token * token;
-       i < (sequence.first_token + row.tokens) * token; ++i) {
+  const std::int64_t tokens = request.kept.value_or(row.tokens);  // the others are rejected
+  for (std::int64_t i = sequence.first_token * token; i < (sequence.first_token + tokens) * token;
+       ++i) {
     const double right = exact[static_cast<std::size_t>(i)];
     if (!std::isinf((*o)[i]) || !std::isfinite(right)) continue;
-    if (call::round_to(o->dtype(), right) != (*o)[i]) continue;  // said of the call by itself
+    if (call::round_to(o->dtype(), right) != (*o)[i]) continue;  // another mistake
     ++count;
     largest = std::max(largest, std::fabs(right));
   }

@@ -4,9 +4,10 @@
 // many of them are accepted, and the state after a of them is the same whether it is kept on the way
 // or is the final one. A graph that replays the counts with which it was captured breaks this.
 #include <array>
+#include <optional>
 
 #include "fixtures/call/operation.hpp"
-#include "reference/calls/inputs.hpp"
+#include "reference/calls/rows.hpp"
 #include "reference/relations/tables.hpp"
 #include "reference/relations/trial.hpp"
 

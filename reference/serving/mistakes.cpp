@@ -279,8 +279,8 @@ bool output_f16(Step& step, const Past& past) {
 }
 
 bool key_buffer_reused(Step& step, const Past& past) {
-  step.keys_of_last =
-      step.mode == Mode::kDecode && past.decode.rows.size() >= step.rows.size();
+  step.keys_of_last = step.mode == Mode::kDecode && past.last.mode == Mode::kDecode &&
+                      past.last.rows.size() >= step.rows.size();
   return step.keys_of_last;
 }
 
@@ -355,7 +355,7 @@ constexpr std::array kTable{
     ServerMistake{"output_f16",
                   "o is stored in f16, whose range the outputs of the model leave while its state "
                   "grows",
-                  "vLLM #54146", Named::kOverflowed, output_f16},
+                  "vLLM #54146", Named::kOverflowed, output_f16, Named::kOverflowed, true},
     ServerMistake{"key_buffer_reused",
                   "a decode reads its keys from a buffer in which those of the decode before it "
                   "still lie",
@@ -367,7 +367,7 @@ constexpr std::array kTable{
 
 void Past::add(const Step& meant) {
   if (meant.mode == Mode::kPrefill) prefill = meant;
-  if (meant.mode == Mode::kDecode) decode = meant;
+  last = meant;
   if (meant.mode == Mode::kDecode) first_decode.emplace(meant.rows.size(), meant);
   for (const Move& move : meant.moves) {
     if (move.replay) replayed[move.replay->request] = *move.replay;

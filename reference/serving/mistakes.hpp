@@ -18,7 +18,7 @@ struct Past {
   const cases::Scenario* scenario = nullptr;
   const Scheduler* scheduler = nullptr;
   Step prefill = {};  ///< the last one, as it was meant
-  Step decode = {};   ///< the last one, as it was meant
+  Step last = {};     ///< of any mode, as it was meant
   /// By the number of rows: what a graph was captured with.
   std::map<std::size_t, Step> first_decode = {};
   std::map<std::int64_t, std::int64_t> owner =

@@ -46,7 +46,7 @@ class Server {
     record.inputs["initial_state"] = pool_;
     if (step.parameters) round_parameters(*step.parameters, record);
     record.outputs = outputs_of(record, step);
-    if (step.mode == Mode::kDecode) last_keys_ = record.inputs.at("k");
+    last_keys_ = record.inputs.at("k");
     const auto after = record.outputs.find("final_state");
     if (after != record.outputs.end()) pool_ = after->second;
     for (const char* kept : {"intermediate_states", "checkpoints"}) {
@@ -207,7 +207,7 @@ class Server {
   Tensor pool_;
   std::map<std::string, Tensor> kept_;  // what the last calls that have them left
   std::map<Place, Tensor> store_;
-  Tensor last_keys_;  // of the last decode
+  Tensor last_keys_;  // of the last call
 };
 
 // Calls f(step, index) for every step, with the mistake of the scenario in it, until it is false.

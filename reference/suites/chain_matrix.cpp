@@ -38,13 +38,15 @@ Judged judge(const cases::Scenario& scenario) {
   chain::Judge judge(slice_of(scenario.op));
   judged.simulated = serving::simulate(scenario, [&](chain::Call&& call) {
     judged.digests.push_back(digest(call.record));
+    bool refused = false;  // by itself
     for (chain::Finding& found : judge.add(call)) {
       if (found.check == chain::Check::kCall) {
-        ++judged.alone;
+        refused = true;
       } else if (!judged.first) {
         judged.first = std::move(found);
       }
     }
+    judged.alone += refused ? 1 : 0;
     return !judged.first;
   });
   return judged;

@@ -2,9 +2,9 @@
 #include "reference/delta/budget/running.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
-#include "fixtures/call/f32_bound.hpp"
 #include "reference/delta/budget/perturbed_lane.hpp"
 #include "reference/scalar/pack.hpp"
 
@@ -116,8 +116,13 @@ GOLDENRULE_VECTOR_CLONES void clip(const double* column, std::size_t count, doub
   }
 }
 
+// call::f32_bound of numbers that are not negative.
 GOLDENRULE_VECTOR_CLONES void round_up(const double* x, std::size_t count, float* to) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = call::f32_bound(x[i]);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto nearest = static_cast<float>(x[i]);
+    const std::uint32_t below = static_cast<double>(nearest) < x[i] ? 1 : 0;
+    to[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(nearest) + below);
+  }
 }
 
 }  // namespace
