@@ -31,8 +31,8 @@ call::Record without_states(call::Record tokens, const Layout& layout, std::int6
   return tokens;
 }
 
-// A tile as [K][kColumns] numbers, while it lies in the nearest cache. Columns that the tile has not
-// are zero.
+// A tile as [K][kColumns] numbers, while it lies in the nearest cache. Columns that the tile has
+// not are zero.
 using Rows = std::vector<double>;
 
 const double* row_of(const Rows& rows, std::int64_t i) { return rows.data() + i * kColumns; }

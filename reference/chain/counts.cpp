@@ -34,8 +34,8 @@ Mistake name_of(const std::vector<Rolled>& rows, const std::vector<std::int64_t>
   const auto count_of = [&](std::int64_t row) {
     return row >= 0 && row < std::ssize(counts) ? counts[static_cast<std::size_t>(row)] : -1;
   };
-  const bool first_column = std::ranges::all_of(
-      rows, [](const Rolled& r) { return r.row == kAtRest || r.found == 1; });
+  const bool first_column =
+      std::ranges::all_of(rows, [](const Rolled& r) { return r.row == kAtRest || r.found == 1; });
   if (plain_decode && first_column) return Mistake::kWrongColumn;
   // The counts of the verify stand by its rows; read by those of this call, or by a shifted one of
   // all rows or of those that kept anything.
@@ -90,8 +90,8 @@ std::vector<Rolled> CallWalk::rolled_at_rest(std::int64_t verify) const {
   std::vector<Rolled> rolled;
   const call::Tensor* pool = record_.find_input("initial_state");
   for (const auto& [id, request] : memory_.requests) {
-    const bool here = std::ranges::any_of(
-        rows_, [id = id](const RowWalk& row) { return row.id.request == id; });
+    const bool here =
+        std::ranges::any_of(rows_, [id = id](const RowWalk& row) { return row.id.request == id; });
     if (here || request.call != verify || !request.kept || request.slot < 0 || pool == nullptr ||
         request.slot >= pool->shape().front()) {
       continue;

@@ -28,19 +28,19 @@ enum class Check : std::uint8_t {
 
 /// What was done to a state, each found by comparing it with the state that the mistake gives.
 enum class Mistake : std::uint8_t {
-  kNone,            ///< no candidate within its budget
-  kStaleSlot,       ///< a new request starts from what its slot held
-  kWrongColumn,     ///< after a verify: row 0 of it, whatever was accepted
-  kOtherRowsCount,  ///< after a verify: the state after the accepted count of another row
-  kWrongRollback,   ///< after a verify: the state after another number of tokens
-  kOffBoundary,     ///< the state of the same request at another position
-  kReplayedTwice,   ///< the tokens of a call are applied twice
-  kNotWritten,      ///< the state from before the call, or zero
-  kOtherRequest,    ///< the state of another request
-  kNarrowed,        ///< the right state, rounded once more than its pool rounds
-  kHeadsMoved,      ///< the right state, its value heads rolled
-  kCopiedInPart,    ///< the right state at first, then what the slot held
-  kOverwritten,     ///< the slot was written by a call that does not own it
+  kNone,                ///< no candidate within its budget
+  kStaleSlot,           ///< a new request starts from what its slot held
+  kWrongColumn,         ///< after a verify: row 0 of it, whatever was accepted
+  kOtherRowsCount,      ///< after a verify: the state after the accepted count of another row
+  kWrongRollback,       ///< after a verify: the state after another number of tokens
+  kOffBoundary,         ///< the state of the same request at another position
+  kReplayedTwice,       ///< the tokens of a call are applied twice
+  kNotWritten,          ///< the state from before the call, or zero
+  kOtherRequest,        ///< the state of another request
+  kNarrowed,            ///< the right state, rounded once more than its pool rounds
+  kHeadsMoved,          ///< the right state, its value heads rolled
+  kCopiedInPart,        ///< the right state at first, then what the slot held
+  kOverwritten,         ///< the slot was written by a call that does not own it
   kParametersNarrowed,  ///< a parameter of the layer, rounded in some calls
   kOverflowed,          ///< a right result beyond the range of the type in which it is stored
   kOtherKeys,           ///< the tokens of the call with the keys of the call before

@@ -73,11 +73,10 @@ void CallWalk::judge_range(const Step& step, const RowWalk& row, Request& reques
   }
   if (count == 0) return;
   request.overflowed = true;
-  Finding& finding =
-      report(Check::kRange, row,
-             std::to_string(count) + " elements of o are infinite, as " +
-                 std::string(call::info(o->dtype()).name) +
-                 " has it for what they are: " + number(largest) + " at most");
+  Finding& finding = report(Check::kRange, row,
+                            std::to_string(count) + " elements of o are infinite, as " +
+                                std::string(call::info(o->dtype()).name) +
+                                " has it for what they are: " + number(largest) + " at most");
   finding.verdict = verdict::Verdict::kMistrusted;
   finding.mistake = Mistake::kOverflowed;
 }

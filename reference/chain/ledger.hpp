@@ -134,8 +134,8 @@ struct Added {
   std::span<const float> sigma, bias;  ///< that the contract grants
   bool given = true;                   ///< the contract says something of this state
 };
-/// What one call adds to elements of a state at random, as a deviation: what its contract grants and
-/// the rounding to the pool (half an ulp, uniform). `sigma` may be absent.
+/// What one call adds to elements of a state at random, as a deviation: what its contract grants
+/// and the rounding to the pool (half an ulp, uniform). `sigma` may be absent.
 class Deviations {
  public:
   explicit Deviations(call::DType pool);

@@ -30,10 +30,10 @@ class Search {
   }
 
   Name run() {
-    for (const auto look : {&Search::unwritten, &Search::stale, &Search::own_bits,
-                            &Search::own_positions, &Search::planes, &Search::anchors,
-                            &Search::heads, &Search::part, &Search::twice, &Search::other_keys,
-                            &Search::others}) {
+    for (const auto look :
+         {&Search::unwritten, &Search::stale, &Search::own_bits, &Search::own_positions,
+          &Search::planes, &Search::anchors, &Search::heads, &Search::part, &Search::twice,
+          &Search::other_keys, &Search::others}) {
       if (std::optional<Name> name = (this->*look)()) return *std::move(name);
     }
     return {};

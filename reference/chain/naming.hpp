@@ -16,12 +16,12 @@
 namespace goldenrule::chain {
 
 struct Suspect {
-  const Block* x = nullptr;          ///< the wrong state
-  std::int64_t request = -1;         ///< to whom it was given
-  std::int64_t position = 0;         ///< that it should have
-  bool fresh = false;                ///< the request is new
-  bool restored = false;             ///< it was to start from an earlier state of `request`
-  bool after_call = false;           ///< the state is what its call left, not what it started from
+  const Block* x = nullptr;   ///< the wrong state
+  std::int64_t request = -1;  ///< to whom it was given
+  std::int64_t position = 0;  ///< that it should have
+  bool fresh = false;         ///< the request is new
+  bool restored = false;      ///< it was to start from an earlier state of `request`
+  bool after_call = false;    ///< the state is what its call left, not what it started from
   const call::Record* earlier = nullptr;  ///< after a call: the tokens of the call before it
   const Block* started = nullptr;         ///< after a call: what it had started from
   const Block* slot_held = nullptr;  ///< before a call: the slot after the last call, if stored

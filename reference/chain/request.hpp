@@ -62,7 +62,7 @@ struct Request {
   /// Digests of states that its calls have stored, by position: the last kBeen of them.
   std::deque<std::pair<std::int64_t, std::uint64_t>> been;
   std::uint64_t bytes = 0;  ///< that it holds, as Memory counts them
-  bool overflowed = false;                 ///< it was said that its o left its type
+  bool overflowed = false;  ///< it was said that its o left its type
 
   /// That of its last call.
   [[nodiscard]] std::optional<Way> way() const {

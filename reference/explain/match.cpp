@@ -230,7 +230,10 @@ Match Matcher::match(const Prediction& prediction) const {
   for (const ComparedOutput& output : outputs_) {
     Comparison(output, prediction.outputs.at(output.name)).add_to(sums);
   }
-  Match match{.ratio = sums.ratio, .failing = sums.failing, .guessed = sums.guessed, .excused = sums.excused};
+  Match match{.ratio = sums.ratio,
+              .failing = sums.failing,
+              .guessed = sums.guessed,
+              .excused = sums.excused};
   if (sums.compared > 0) {
     match.residual = std::sqrt(sums.square / static_cast<double>(sums.compared));
   }

@@ -8,9 +8,9 @@
 // and head at which a predicted value, with its spread, exceeds fp32, all that is written later may
 // be NaN or Inf. The chunk form multiplies all rows of a chunk with one masked matrix, and a masked
 // 0 times Inf is NaN: there the earlier tokens of the same chunk may be NaN as well. It also forms
-// numbers that no prediction has: powers of the decays of a chunk, logarithms of gates that a mistake
-// has made negative. So where a capture has NaN and Inf, the mistake is made with the emulated kernel
-// of the contract as well (`overflowed`), and what that gives may be NaN or Inf.
+// numbers that no prediction has: powers of the decays of a chunk, logarithms of gates that a
+// mistake has made negative. So where a capture has NaN and Inf, the mistake is made with the
+// emulated kernel of the contract as well (`overflowed`), and what that gives may be NaN or Inf.
 #pragma once
 
 #include "reference/explain/prediction.hpp"

@@ -94,8 +94,7 @@ std::size_t block_size(const call::Shape& shape, const std::string& name) {
   return static_cast<std::size_t>(std::max<std::int64_t>(block, 1));
 }
 
-Predictor::Predictor(const Capture& capture)
-    : capture_(capture), overflowed_(overflowed(capture)) {
+Predictor::Predictor(const Capture& capture) : capture_(capture), overflowed_(overflowed(capture)) {
   for (const auto& [name, e] : capture.expected.outputs) {
     Right& right = right_[name];
     right.spread = e.exact.radius;

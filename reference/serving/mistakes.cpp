@@ -348,10 +348,11 @@ constexpr std::array kTable{
                   "the bounds of a prompt are divided by the number of ranks, so that each reads "
                   "its beginning",
                   "ISEEKYAN/Megatron-LM #111", Named::kNone, bounds_divided},
-    ServerMistake{"parameters_bf16",
-                  "A_log and dt_bias are rounded to bf16 before decode calls, and before the others "
-                  "they are not",
-                  "Automodel #2484", Named::kParametersNarrowed, parameters_bf16},
+    ServerMistake{
+        "parameters_bf16",
+        "A_log and dt_bias are rounded to bf16 before decode calls, and before the others "
+        "they are not",
+        "Automodel #2484", Named::kParametersNarrowed, parameters_bf16},
     ServerMistake{"output_f16",
                   "o is stored in f16, whose range the outputs of the model leave while its state "
                   "grows",

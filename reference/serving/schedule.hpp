@@ -77,7 +77,7 @@ struct Step {
   bool compacted = false;  ///< rows have changed their place in the batch since the step before
   std::optional<call::DType> outputs = {};     ///< o is stored in this type
   std::optional<call::DType> parameters = {};  ///< those of the layer are rounded to this type
-  bool keys_of_last = false;  ///< the kernel reads the keys of the call before
+  bool keys_of_last = false;                   ///< the kernel reads the keys of the call before
 };
 
 }  // namespace goldenrule::serving

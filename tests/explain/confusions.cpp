@@ -60,8 +60,8 @@ bool equal(const Capture& capture, const Hypothesis& a, const Hypothesis& b,
 
 bool all_seen(const Capture& capture, const Hypothesis& made) {
   if (made.size() == 1) return !equal(capture, made, {}, 1.0);
-  return std::ranges::none_of(
-      made, [&](const Mistake* m) { return equal(capture, made, {m}, 1.0); });
+  return std::ranges::none_of(made,
+                              [&](const Mistake* m) { return equal(capture, made, {m}, 1.0); });
 }
 
 }  // namespace

@@ -23,9 +23,9 @@
 namespace goldenrule::explain::test {
 namespace {
 
-constexpr int kShown = 3;                        // refused calls of a bug, mode and way
-constexpr int kTried = 60;                       // calls until then
-constexpr std::int64_t kLargest = 1 << 20;       // tokens times elements of a state
+constexpr int kShown = 3;                   // refused calls of a bug, mode and way
+constexpr int kTried = 60;                  // calls until then
+constexpr std::int64_t kLargest = 1 << 20;  // tokens times elements of a state
 constexpr std::uint64_t kSeed = 0x6e616d6564;
 
 std::string trimmed(std::string text) {
@@ -47,7 +47,7 @@ std::vector<std::string> split(const std::string& text, char at) {
 }
 
 struct Bug {
-  std::vector<std::string> cells;   // of its row of the page
+  std::vector<std::string> cells;  // of its row of the page
   std::vector<call::Mode> modes;
   std::vector<Hypothesis> ways;
 };

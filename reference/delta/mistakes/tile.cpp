@@ -97,8 +97,8 @@ TensorMap gate_tail_read(const Record& r, const calls::Kernel& kernel) {
       r, outputs, [&](const call::Tensor&, const calls::OutputPlace& p, double x) {
         const call::Sequence& s = plan.sequences[static_cast<std::size_t>(p.sequence)];
         const std::int64_t token = p.is_state ? s.first_token + p.after - 1 : p.block;
-        const bool reached = token == last && p.head == plan.dims.HV - 1 &&
-                             (!p.is_state || p.after > 0);
+        const bool reached =
+            token == last && p.head == plan.dims.HV - 1 && (!p.is_state || p.after > 0);
         return reached ? std::numeric_limits<double>::quiet_NaN() : x;
       });
   return outputs;
