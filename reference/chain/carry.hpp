@@ -30,12 +30,12 @@ class Carry {
   [[nodiscard]] Known after(std::int64_t row, const Known& start, std::int64_t tokens) const;
 
  private:
-  struct RowErrors;
+  struct Work;
   struct Place;
   void run_tile(const delta::Lane<double>& lane, const double* v, const Place& at,
-                const Ledger& start, Ledger& ledger, RowErrors& errors) const;
-  void move_noise(const delta::Lane<double>& lane, const Place& at, const Ledger& start,
-                  Ledger& ledger) const;
+                const Ledger& start, Ledger& ledger, Work& work) const;
+  void move_noise(const delta::Lane<double>& lane, const Place& at, const Ledger& start, bool any,
+                  Ledger& ledger, Work& work) const;
 
   const contract::Contract& contract_;
   const Layout& layout_;

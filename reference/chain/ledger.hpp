@@ -34,6 +34,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -133,6 +134,36 @@ struct Added {
   std::span<const float> sigma, bias;  ///< that the contract grants
   bool given = true;                   ///< the contract says something of this state
 };
+/// What one call adds to elements of a state at random, as a deviation: what its contract grants
+/// and the rounding to the pool (half an ulp, uniform). `sigma` may be absent.
+class Deviations {
+ public:
+  explicit Deviations(call::DType pool);
+  void of(const double* state, const float* sigma, std::size_t count, double* to) const;
+
+ private:
+  double factor_, least_;  // half an ulp at x is max(2^floor(log2 |x|) factor, least)
+};
+
+/// The signs of the noise that one call adds to a state of `size` elements.
+class NoiseSigns {
+ public:
+  NoiseSigns(std::uint64_t seed, std::size_t size, std::size_t runs);
+  /// Of element i: its highest bit is that of the sign of a number.
+  [[nodiscard]] std::uint64_t operator()(std::size_t run, std::size_t i) const {
+    return ~words_[run * words_per_run_ + i / 64] << (63U - i % 64U);
+  }
+
+ private:
+  std::size_t words_per_run_;
+  std::vector<std::uint64_t> words_;  // bit i: the sign is +
+};
+/// x + deviation, or x - deviation.
+[[nodiscard]] inline double with_noise(double x, double deviation, std::uint64_t sign) {
+  constexpr std::uint64_t kSign = std::uint64_t{1} << 63U;
+  return x + std::bit_cast<double>(std::bit_cast<std::uint64_t>(deviation) ^ (sign & kSign));
+}
+
 /// Adds it, and the rounding to the pool, to a ledger that was moved by the tokens of the call.
 /// `seed` chooses the signs of the noise.
 void add_errors(const Layout& layout, const contract::Contract& contract, const Added& added,

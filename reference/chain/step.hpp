@@ -21,6 +21,10 @@ class Step {
        const call::Record& tokens, std::span<const Known> starts, std::uint64_t seed);
 
   [[nodiscard]] const call::Plan& plan() const { return plan_; }
+  /// The exact o of the call, as it lies.
+  [[nodiscard]] std::span<const double> outputs() const {
+    return expected_.outputs.at("o").exact.golden;
+  }
   /// After how many tokens states of `row` are known: ascending, without 0.
   [[nodiscard]] std::vector<std::int64_t> known(std::int64_t row) const;
   /// The ledger of `row` after that many of its tokens; 0: as it started.
