@@ -13,13 +13,7 @@ namespace {
 
 using verdict::Verdict;
 
-constexpr std::uint64_t kNoiseSeed = 0x6c65646765720000U;
-
 }  // namespace
-
-std::uint64_t CallWalk::noise_seed() const {
-  return kNoiseSeed + (static_cast<std::uint64_t>(call_.index) << 20U);
-}
 
 std::vector<CallWalk::LeftState> CallWalk::states_of(const Step& step, const RowWalk& row) const {
   std::vector<LeftState> states;
@@ -149,7 +143,7 @@ bool CallWalk::stores_states() const {
 // requests begin when nothing can be thrown any more.
 bool CallWalk::carry(std::vector<Request>& requests) {
   if (stores_states() || !Carry::serves(contract_, *tokens_)) return false;
-  const Carry way(contract_, layout_, *tokens_, dims_.rows, noise_seed());
+  const Carry way(contract_, layout_, *tokens_, dims_.rows);
   requests = begin_requests();
   parallel::for_each_index(std::ssize(rows_), [&](std::int64_t index) {
     const auto i = static_cast<std::size_t>(index);
@@ -167,7 +161,7 @@ bool CallWalk::carry(std::vector<Request>& requests) {
 void CallWalk::step(std::vector<Request>& requests) {
   std::vector<Known> starts(static_cast<std::size_t>(dims_.rows));
   for (const RowWalk& row : rows_) starts[static_cast<std::size_t>(row.row)] = row.ledger;
-  const Step step(slice_, contract_, layout_, *tokens_, starts, noise_seed());
+  const Step step(slice_, contract_, layout_, *tokens_, starts);
   if (requests.empty()) requests = begin_requests();
   parallel::for_each_index(std::ssize(rows_), [&](std::int64_t index) {
     const auto i = static_cast<std::size_t>(index);

@@ -115,11 +115,10 @@ bool Carry::serves(const contract::Contract& contract, const call::Record& token
 }
 
 Carry::Carry(const contract::Contract& contract, const Layout& layout, const call::Record& tokens,
-             std::int64_t rows, std::uint64_t seed)
+             std::int64_t rows)
     : contract_(contract),
       layout_(layout),
       tokens_(without_states(tokens, layout, rows)),
-      seed_(seed),
       plan_(call::make_plan(tokens_, false)),
       inputs_(tokens_) {}
 
@@ -192,7 +191,7 @@ Known Carry::after(std::int64_t row, const Known& start, std::int64_t tokens) co
                 .noise = std::vector<Block>(start->noise.size(), Block(layout_.size())),
                 .error = start->error,
                 .bias = start->bias};
-  Work work(layout_, contract_, seed_ + static_cast<std::uint64_t>(row));
+  Work work(layout_, contract_, content_of(tokens_, plan_.dims, sequence.first_token, tokens));
   const bool any_noise = !std::ranges::all_of(start->noise, is_zero);
   for (std::int64_t h = 0; h < layout_.HV; ++h) {
     const auto lane =

@@ -21,9 +21,9 @@ class Carry {
   /// each token continues the one before it.
   [[nodiscard]] static bool serves(const contract::Contract& contract, const call::Record& tokens);
 
-  /// Of a call of `rows` rows. `seed` chooses the signs of the noise, as that of Step does.
+  /// Of a call of `rows` rows.
   Carry(const contract::Contract& contract, const Layout& layout, const call::Record& tokens,
-        std::int64_t rows, std::uint64_t seed);
+        std::int64_t rows);
 
   /// The ledger of `row` after so many of its tokens, 0: as it started. nullptr where a NaN or Inf
   /// reaches the state: of these Step knows more.
@@ -40,7 +40,6 @@ class Carry {
   const contract::Contract& contract_;
   const Layout& layout_;
   call::Record tokens_;
-  std::uint64_t seed_;
   call::Plan plan_;
   delta::CallInputs inputs_;
 };

@@ -12,6 +12,7 @@
 #include "fixtures/call/integer_inputs.hpp"
 #include "fixtures/call/take.hpp"
 #include "fixtures/random/philox.hpp"
+#include "reference/delta/budget/noise_table.hpp"
 #include "reference/delta/budget/running.hpp"
 #include "reference/scalar/pack.hpp"
 #include "reference/verdict/budget.hpp"
@@ -94,16 +95,16 @@ void Deviations::of(const double* state, const float* sigma, std::size_t count, 
   deviations(factor_, least_, state, sigma, count, to);
 }
 
-NoiseSigns::NoiseSigns(std::uint64_t seed, std::size_t size, std::size_t runs)
+NoiseSigns::NoiseSigns(std::uint64_t content, std::size_t size, std::size_t runs)
     : words_per_run_((size + 63) / 64), words_(runs * words_per_run_) {
-  const random::Stream stream(seed, "ledger");
+  const random::Stream stream(content, "ledger");
   for (std::size_t i = 0; i < words_.size(); ++i) {
     words_[i] = stream.bits(static_cast<std::int64_t>(i));
   }
 }
 
 void add_errors(const Layout& layout, const contract::Contract& contract, const Added& added,
-                std::uint64_t seed, Ledger& ledger) {
+                std::uint64_t content, Ledger& ledger) {
   std::vector<double> error2(layout.columns(), 0.0);
   std::vector<double> bias2(layout.columns(), 0.0);
   add_squares(layout, added.radius, error2);
@@ -117,7 +118,7 @@ void add_errors(const Layout& layout, const contract::Contract& contract, const 
   Deviations(contract.state_dtype.value_or(layout.pool))
       .of(ledger.state.data(), added.sigma.empty() ? nullptr : added.sigma.data(), layout.size(),
           deviation.data());
-  const NoiseSigns sign(seed, layout.size(), ledger.noise.size());
+  const NoiseSigns sign(content, layout.size(), ledger.noise.size());
   for (std::size_t run = 0; run < ledger.noise.size(); ++run) {
     Block& noise = ledger.noise[run];
     for (std::size_t i = 0; i < noise.size(); ++i) {
@@ -235,6 +236,21 @@ call::Record tokens_of(const call::Record& record) {
     if (std::ranges::find(kStates, name) == kStates.end()) tokens.inputs.emplace(name, tensor);
   }
   return tokens;
+}
+
+std::uint64_t content_of(const call::Record& tokens, const call::Dims& dims, std::int64_t first,
+                         std::int64_t count) {
+  std::uint64_t hash = 0;
+  for (const auto& [name, tensor] : tokens.inputs) {
+    const call::TensorRow* row = call::find_row(tokens, call::Group::kInput, name);
+    // q only reads the state.
+    if (name == "q" || row == nullptr || !row->is_per_token() || dims.tokens == 0) continue;
+    const std::int64_t width = tensor.size() / dims.tokens;
+    std::vector<double> numbers(static_cast<std::size_t>(count * width));
+    tensor.read(first * width, count * width, numbers.data());
+    for (const double x : numbers) hash = delta::mixed(hash, x);
+  }
+  return hash;
 }
 
 call::Tensor pool_of(const call::Record& tokens, const Layout& layout, std::int64_t slots) {

@@ -94,7 +94,7 @@ class Search {
     }
     if (own_->given <= 1) return std::nullopt;
     const call::Record tokens = one_row(*own_->tokens, own_->row, offsets);
-    const Step step(slice_, *own_->contract, layout_, tokens, {&own_->before, 1}, 0);
+    const Step step(slice_, *own_->contract, layout_, tokens, {&own_->before, 1});
     for (const std::int64_t count : step.known(0)) {
       if (own_->kept == count || !matches(*s_.x, step.allowed(0, count))) continue;
       return rolled(count);
@@ -107,7 +107,7 @@ class Search {
     if (own_ == nullptr || !own_->planes) return std::nullopt;
     const Way& way = *own_->planes;
     const call::Record tokens = one_row(*way.tokens, way.row);
-    const Step step(slice_, *way.contract, layout_, tokens, {&way.before, 1}, 0);
+    const Step step(slice_, *way.contract, layout_, tokens, {&way.before, 1});
     for (const std::int64_t count : step.known(0)) {
       if (way.base + count == s_.position || !matches(*s_.x, step.allowed(0, count))) continue;
       return Name{Mistake::kWrongRollback,
@@ -202,7 +202,7 @@ class Search {
     for (const std::optional<Way>& way : {own_->way(), own_->planes}) {
       if (!way || way->kept == 0) continue;
       const call::Record tokens = one_row(*way->tokens, way->row);
-      const Step step(slice_, *way->contract, layout_, tokens, {&own_->now, 1}, 0);
+      const Step step(slice_, *way->contract, layout_, tokens, {&own_->now, 1});
       if (!matches(*s_.x, step.allowed(0, way->kept))) continue;
       return Name{Mistake::kReplayedTwice,
                   "its tokens from position " + std::to_string(way->base) + " to " +
@@ -229,7 +229,7 @@ class Search {
       return std::nullopt;
     }
     k = other;
-    const Step step(slice_, *own_->contract, layout_, tokens, {&own_->before, 1}, 0);
+    const Step step(slice_, *own_->contract, layout_, tokens, {&own_->before, 1});
     const std::int64_t after = s_.position - own_->base;
     if (after < 1 || after > own_->given || !matches(*s_.x, step.allowed(0, after))) {
       return std::nullopt;

@@ -16,9 +16,9 @@ namespace goldenrule::chain {
 /// One call, run from the ledgers of its rows.
 class Step {
  public:
-  /// starts[row]: nullptr where the row has no ledger. `seed` chooses the signs of the noise.
+  /// starts[row]: nullptr where the row has no ledger.
   Step(const verdict::Slice& slice, const contract::Contract& contract, const Layout& layout,
-       const call::Record& tokens, std::span<const Known> starts, std::uint64_t seed);
+       const call::Record& tokens, std::span<const Known> starts);
 
   [[nodiscard]] const call::Plan& plan() const { return plan_; }
   /// The exact o of the call, as it lies.
@@ -47,7 +47,6 @@ class Step {
   call::Record record_;
   call::Plan plan_;
   std::vector<Known> starts_;
-  std::uint64_t seed_;
   verdict::Expectations expected_;
   std::vector<verdict::Expectations> moved_;  // noise, one per run
 };

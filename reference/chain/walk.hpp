@@ -84,7 +84,6 @@ class CallWalk {
   };
   [[nodiscard]] std::vector<LeftState> states_of(const Step& step, const RowWalk& row) const;
   void judge_states(std::vector<LeftState> states, RowWalk& row, Request& request);
-  [[nodiscard]] std::uint64_t noise_seed() const;
   // layer.cpp
   void judge_parameters();
   void judge_range(const Step& step, const RowWalk& row, Request& request);

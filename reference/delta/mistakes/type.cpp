@@ -105,14 +105,8 @@ std::string_view output_bf16_permitted(const contract::Contract& c) {
 }
 // tf32 keeps 11 bits and truncates: an error of at most 2^-10, where rounding to 8 bits grants
 // 2^-9.
-// Token by token the state is no operand of its own: a product of it with a key of 8 bits is
-// granted 2^-9 of itself, and tf32 makes two factors of 2^-10 each.
 std::string_view tf32_permitted(const contract::Contract& c) {
-  if (!keeps_at_most(8, c, Activation::kQuery, Activation::kKey)) return {};
-  if (c.chunked() == nullptr) {
-    return "q and k are rounded to 8 bits, and with them every product that tf32 truncates to 11";
-  }
-  if (!keeps_at_most(8, c, Point::kStateOperand)) return {};
+  if (!keeps_at_most(8, c, Activation::kQuery, Activation::kKey, Point::kStateOperand)) return {};
   return "q, k and the state operand are rounded to 8 bits, tf32 keeps 11";
 }
 
