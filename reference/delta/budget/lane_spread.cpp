@@ -20,7 +20,7 @@ using Form = KeptForm<double>;
 Form zeros(const Form& like) {
   Form form{.o = Matrix<double>::Zero(like.o.rows(), like.o.cols()), .states = {}};
   for (const Matrix<double>& state : like.states) {
-    form.states.push_back(Matrix<double>::Zero(state.rows(), state.cols()));
+    form.states.emplace_back(Matrix<double>::Zero(state.rows(), state.cols()));
   }
   return form;
 }
