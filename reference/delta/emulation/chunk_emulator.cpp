@@ -177,14 +177,19 @@ class ChunkEmulator {
   Matrix<double> gate_factors(std::int64_t first, std::int64_t c) {
     Matrix<double> f = Matrix<double>::Ones(c, lane_.gates);
     if (!rounder_.rounds(contract::Point::kGateSum)) return f;
+    const double unit = rounder_.gate_unit();
     for (std::int64_t g = 0; g < lane_.gates; ++g) {
       double sum = 0.0;
-      double walk = 0.0;
+      double running = 0.0;  // of the kernel: a rounded sum goes into the next one
       for (std::int64_t i = 0; i < c; ++i) {
-        sum += lane_.log_alpha[static_cast<std::size_t>((first + i) * lane_.gates + g)];
+        const double gate =
+            lane_.log_alpha[static_cast<std::size_t>((first + i) * lane_.gates + g)];
+        sum += gate;
         if (!std::isfinite(sum)) continue;
-        walk += rounder_.error(contract::Point::kGateSum, sum);
-        f(i, g) = std::exp(walk + rounder_.error(contract::Point::kGateSum, sum));
+        running += unit * gate;
+        running += rounder_.error(contract::Point::kGateSum, running);
+        const double late = rounder_.error(contract::Point::kGateSum, running);
+        f(i, g) = std::exp((running + late) / unit - sum);
       }
     }
     return f;
