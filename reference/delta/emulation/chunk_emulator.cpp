@@ -160,7 +160,7 @@ class ChunkEmulator {
     FormResult<double> result{.o = Matrix<double>(lane_.tokens, v_.cols()), .state = {}};
     for (std::int64_t first = 0; first < lane_.tokens; first += chunk_) {
       const std::int64_t c = std::min(chunk_, lane_.tokens - first);
-      rounder_.begin(content_of(lane_, v_, first, first + c));
+      if (rounder_.draws()) rounder_.begin(content_of(lane_, v_, first, first + c));
       result.o.middleRows(first, c) = run_chunk(first, c);
     }
     result.state = std::move(state_);

@@ -73,10 +73,11 @@ class Rounder {
                 : 1.0),
         places_(start_) {}
 
-  /// What follows belongs to a chunk with this content (noise_table.hpp). Only what is drawn in the
-  /// place of an error depends on it: a kernel does the same for 2 v as for v.
+  /// Whether errors are drawn. Only these depend on the content of a chunk: a kernel does the same
+  /// for 2 v as for v.
+  [[nodiscard]] bool draws() const { return mode_ == RoundingMode::kRandom; }
+  /// What follows belongs to a chunk with this content (noise_table.hpp).
   void begin(std::uint64_t content) {
-    if (mode_ != RoundingMode::kRandom) return;
     block_ = content;
     left_ = 0;
     places_ = NoisePlaces(start_ ^ content);
