@@ -64,31 +64,72 @@ void CallWalk::enter_again(RowWalk& row, Request& request) {
   row.taken = true;
 }
 
+// The state that a request had at the position of the row, where it is remembered or can be
+// computed from its last tokens.
+bool CallWalk::take_state_of(std::int64_t id, RowWalk& row) {
+  const auto found = memory_.requests.find(id);
+  if (found == memory_.requests.end()) return false;
+  const Request& source = found->second;
+  const auto anchor = source.anchors.find(row.position);
+  if (anchor != source.anchors.end()) {
+    row.ledger = anchor->second.ledger;
+    row.expected = anchor->second.stored;
+  } else if (source.kept && source.position() == row.position) {
+    row.ledger = source.now;
+    if (const Stored* left = source.left_behind()) row.expected = *left;
+  } else {
+    const std::optional<Way> way = source.verify ? source.way() : source.planes;
+    const std::int64_t after = way ? row.position - way->base : 0;
+    if (after < 1 || after > way->kept) return false;
+    const call::Record tokens = one_row(*way->tokens, way->row);
+    const Step step(slice_, *way->contract, layout_, tokens, {&way->before, 1});
+    row.ledger = step.after(0, after);
+  }
+  return row.ledger != nullptr;
+}
+
 void CallWalk::restore(RowWalk& row) {
-  row.position = row.id.position.value_or(0);
+  if (!row.id.position) {
+    report(Check::kInput, row,
+           "restored_from " + std::to_string(*row.id.restored_from) +
+               ": expected positions, which say what of it is restored")
+        .verdict = verdict::Verdict::kError;
+    row.taken = true;
+    return;
+  }
+  row.position = *row.id.position;
   if (row.position == 0) {
     row.fresh = true;
     row.ledger = layout_.zero();
     return;
   }
-  const auto source = memory_.requests.find(*row.id.restored_from);
-  if (source == memory_.requests.end()) return;
-  const auto anchor = source->second.anchors.find(row.position);
-  if (anchor != source->second.anchors.end()) {
-    row.ledger = anchor->second.ledger;
-    row.expected = anchor->second.stored;
-  } else if (source->second.kept && source->second.position() == row.position) {
-    row.ledger = source->second.now;
-    if (const Stored* left = source->second.left_behind()) row.expected = *left;
-  } else {
-    const Request& request = source->second;
-    const std::optional<Way> way = request.verify ? request.way() : request.planes;
-    const std::int64_t after = way ? row.position - way->base : 0;
-    if (after < 1 || after > way->kept) return;
-    const call::Record tokens = one_row(*way->tokens, way->row);
-    const Step step(slice_, *way->contract, layout_, tokens, {&way->before, 1});
-    row.ledger = step.after(0, after);
+  if (take_state_of(*row.id.restored_from, row)) return;
+  // What is restored are tokens that both have in common: at a position where the request itself
+  // has been, its own ledger says what the state must be, wherever the copy comes from.
+  if (take_state_of(row.id.request, row)) row.expected.reset();
+}
+
+// A request that nobody knows and of which nothing says where it stands, on what another left in
+// its slot: it may be a stale slot, or the same conversation under a new id.
+void CallWalk::suspect_takeover(RowWalk& row) {
+  const auto writer = memory_.writers.find(row.slot);
+  if (!row.start || writer == memory_.writers.end() || is_zero(row.start->values)) return;
+  const auto other = memory_.requests.find(writer->second.owner);
+  if (other == memory_.requests.end() || other->first == row.id.request) return;
+  const Stored* left = other->second.left_behind();
+  if (left == nullptr || !continues(*left, *row.start)) return;
+  if (row.id.position == other->second.position()) {
+    row.ledger = other->second.now;
+    row.expected = *left;
+    return;
   }
+  report(Check::kInput, row,
+         "a request that is new to the chain starts from what request " +
+             std::to_string(other->first) + " left at position " +
+             std::to_string(other->second.position()) +
+             ": a stale slot, unless it goes on from there; expected " +
+             (row.id.position ? "that position" : "positions") + " or restored_from")
+      .verdict = verdict::Verdict::kMistrusted;
 }
 
 void CallWalk::enter(RowWalk& row) {
@@ -105,11 +146,14 @@ void CallWalk::enter(RowWalk& row) {
         row.start && std::ranges::all_of(row.start->values, [](double x) { return x == 0.0; });
     row.position = row.id.position.value_or(0);
     row.fresh = row.id.position ? row.position == 0 : flagged || zero;
-    if (row.fresh) row.ledger = layout_.zero();
+    if (row.fresh) {
+      row.ledger = layout_.zero();
+    } else {
+      suspect_takeover(row);
+    }
   }
   if (row.ledger || !row.start) return;
-  // Its first stored state is taken for right.
-  if (found == memory_.requests.end() && !row.id.restored_from) ++memory_.summary.began_before;
+  ++memory_.summary.taken;
   const bool finite =
       std::ranges::all_of(row.start->values, [](double x) { return std::isfinite(x); });
   if (finite) row.ledger = layout_.exact(row.start->values);

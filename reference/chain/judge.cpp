@@ -2,6 +2,7 @@
 #include "reference/chain/judge.hpp"
 
 #include <algorithm>
+#include <new>
 #include <set>
 
 #include "fixtures/call/error.hpp"
@@ -14,56 +15,12 @@ namespace {
 
 using verdict::Verdict;
 
-// With its share of the tokens of its last call, which all rows of that call hold together.
-std::uint64_t bytes_of(const Layout& layout, const Request& request) {
-  constexpr std::uint64_t kSmall = 1024;  // what is not a state
-  const auto ledgers = static_cast<std::uint64_t>(request.before != nullptr) +
-                       static_cast<std::uint64_t>(request.now != nullptr);
-  const std::uint64_t each = (1 + static_cast<std::uint64_t>(layout.runs)) * layout.size();
-  std::uint64_t tokens = 0;
-  if (request.tokens != nullptr && request.counts != nullptr && !request.counts->empty()) {
-    for (const auto& [name, tensor] : request.tokens->inputs) tokens += tensor.bytes().size();
-    tokens /= request.counts->size();
-  }
-  return kSmall + request.been.size() * sizeof(request.been.front()) + tokens +
-         (ledgers * each + request.left.size() * layout.size()) * sizeof(double);
+// Whether the call has states in the type of its pool.
+bool holds_pool(const call::Record& record) {
+  return record.find_input("initial_state") != nullptr && has_states(record);
 }
 
 }  // namespace
-
-void Memory::keep(std::int64_t id, Request request) {
-  request.bytes = bytes_of(*layout, request);
-  bytes += request.bytes;
-  const auto old = requests.find(id);
-  if (old != requests.end()) bytes -= old->second.bytes;
-  requests.insert_or_assign(id, std::move(request));
-}
-
-// Where there is too much, an eighth more than that is given up, so that a call in which nothing is
-// costs nothing, whatever rests.
-void Memory::trim(std::int64_t index) {
-  const std::uint64_t anchor = (2 + static_cast<std::uint64_t>(layout->runs)) * layout->size() * 8;
-  while (bytes + anchors.size() * anchor > options.most_bytes && !anchors.empty()) {
-    const auto [id, position] = anchors.front();
-    anchors.pop_front();
-    const auto found = requests.find(id);
-    if (found != requests.end()) found->second.anchors.erase(position);
-    ++summary.forgotten;
-  }
-  if (bytes <= options.most_bytes) return;
-  std::vector<std::pair<std::int64_t, std::int64_t>> oldest;  // call, request
-  for (const auto& [id, request] : requests) {
-    if (request.call != index) oldest.emplace_back(request.call, id);
-  }
-  std::ranges::sort(oldest);
-  for (const auto& [call, id] : oldest) {
-    if (bytes <= options.most_bytes - options.most_bytes / 8) return;
-    const auto found = requests.find(id);
-    bytes -= found->second.bytes;
-    requests.erase(found);
-    ++summary.forgotten;
-  }
-}
 
 struct Judge::State {
   const verdict::Slice& slice;
@@ -120,6 +77,7 @@ struct Judge::State {
       memory.kind.convention = record.convention;
       memory.dims = dims;
       memory.layout.emplace(record, dims);
+      memory.pool_known = holds_pool(record);
       return true;
     }
     std::string differs;
@@ -135,6 +93,16 @@ struct Judge::State {
     if (record.op != memory.kind.op) differs = "op: another than that of the first call";
     if (record.convention.state_layout != memory.kind.convention.state_layout) {
       differs = "state_layout: another than that of the first call";
+    }
+    if (differs.empty() && holds_pool(record)) {
+      const call::DType pool = record.inputs.at("initial_state").dtype();
+      if (!memory.pool_known) memory.layout->pool = pool;
+      memory.pool_known = true;
+      if (pool != memory.layout->pool) {
+        differs = "/inputs/initial_state: expected " +
+                  std::string(call::info(memory.layout->pool).name) +
+                  ", the type of the pool so far, actual " + std::string(call::info(pool).name);
+      }
     }
     if (differs.empty()) return true;
     findings.push_back(input(call.index, differs + "; the call is left out of the chain"));
@@ -201,6 +169,7 @@ struct Judge::State {
       return;
     }
     if (!is_same_kind(call, record, dims, findings)) return;
+    memory.refuse_beyond(record, dims);
     shared_slots(call, record, dims, findings);
     judge_alone(call, record, findings);
     const contract::Contract& contract =
@@ -227,6 +196,8 @@ std::vector<Finding> Judge::add(const Call& call) {
     if (state_->follows(call, findings)) state_->walk(call, findings);
   } catch (const Error& error) {
     findings.push_back(State::input(call.index, error.what()));
+  } catch (const std::bad_alloc&) {
+    findings.push_back(State::input(call.index, "expected memory for this call"));
   }
   return state_->say(std::move(findings));
 }

@@ -22,6 +22,7 @@
 // beyond Options::most_bytes are forgotten, the longest unused first, and counted.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -38,6 +39,8 @@ struct Options {
   std::optional<contract::Contract> contract{};       ///< absent: what each call implies
   bool only_chain = false;                            ///< calls are not judged by themselves
   std::uint64_t most_bytes = std::uint64_t{1} << 30;  ///< of ledgers of requests that rest
+  /// That the ledgers of one call may take: a call that needs more is a finding of Check::kInput.
+  double call_bytes = HUGE_VAL;
 };
 
 struct Summary {
@@ -48,8 +51,9 @@ struct Summary {
   std::int64_t judged = 0;          ///< of these: stored, and the request's history is known
   std::int64_t vacuous = 0;         ///< judged states whose ledger budget is as large as the state
   std::int64_t slots_compared = 0;  ///< slots that calls did not name
-  std::int64_t began_before = 0;    ///< requests whose history begins before the chain
-  std::int64_t forgotten = 0;       ///< ledgers that were given up for their memory
+  std::int64_t taken = 0;      ///< start states taken for right: of a request that began before
+                               ///< the chain, or is restored from a state that it does not know
+  std::int64_t forgotten = 0;  ///< ledgers that were given up for their memory
   std::int64_t findings = 0;
   std::optional<Finding> first;  ///< the first that is out of budget, else the first
 };

@@ -20,10 +20,15 @@ struct Writer {
   std::int64_t owner = -1;  ///< the last request that did
 };
 
+/// What the ledgers of a call take while it is judged, in bytes.
+[[nodiscard]] double bytes_of_call(const Layout& layout, const call::Record& record,
+                                   const call::Dims& dims);
+
 struct Memory {
   Options options;
   std::optional<Layout> layout;
-  call::Record kind;  ///< op and conventions of the first call; no tensors
+  bool pool_known = false;  ///< a call has held its pool: layout->pool is its type
+  call::Record kind;        ///< op and conventions of the first call; no tensors
   call::Dims dims;
   Requests requests;
   std::set<std::int64_t> seen;                     ///< requests that are counted
@@ -37,6 +42,8 @@ struct Memory {
 
   std::uint64_t bytes = 0;  ///< that requests hold
 
+  /// Throws Error where the ledgers of a call take more than Options::call_bytes.
+  void refuse_beyond(const call::Record& record, const call::Dims& of_call) const;
   /// Remembers a request; its anchors are counted apart.
   void keep(std::int64_t id, Request request);
   /// Gives up what rests beyond the limit; requests of call `index` stay.

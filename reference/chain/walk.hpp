@@ -59,7 +59,9 @@ class CallWalk {
   // entry.cpp
   void enter(RowWalk& row);
   void enter_again(RowWalk& row, Request& request);
+  [[nodiscard]] bool take_state_of(std::int64_t id, RowWalk& row);
   void restore(RowWalk& row);
+  void suspect_takeover(RowWalk& row);
   void settle(RowWalk& row, Request& request);
   // starts.cpp
   void compare_start(RowWalk& row) const;

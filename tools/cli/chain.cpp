@@ -107,7 +107,7 @@ class Reading {
     } catch (const Error& error) {
       ++last_;
       return judge(call::Op::kGatedDeltaRule).lost(error.in_file(file).what());
-    } catch (const std::bad_alloc&) {
+    } catch (const std::bad_alloc&) {  // while it was read
       ++last_;
       return judge(call::Op::kGatedDeltaRule).lost(file + ": expected memory for this call");
     }
@@ -118,7 +118,7 @@ class Reading {
  private:
   chain::Judge& judge(call::Op op) {
     if (!judge_) {
-      chain::Options options{.only_chain = options_.only_chain};
+      chain::Options options{.only_chain = options_.only_chain, .call_bytes = most_bytes()};
       if (!options_.contract.empty()) options.contract = named_contract(options_.contract);
       judge_.emplace(suites::slice_of(op), std::move(options));
     }
@@ -135,11 +135,11 @@ std::string summary_text(const chain::Summary& s) {
       "{} calls, {} requests, {} tokens: {} of {} states judged, {} slots that calls do not name "
       "compared\n",
       s.calls, s.requests, s.tokens, s.judged, s.states, s.slots_compared);
-  if (s.began_before > 0) {
+  if (s.taken > 0) {
     text += fmt::format(
-        "{} requests began before the chain: their first stored state is taken "
-        "for right\n",
-        s.began_before);
+        "{} start states are taken for right: of requests that began before the chain, or were "
+        "restored from what it does not know\n",
+        s.taken);
   }
   if (s.vacuous > 0) {
     text += fmt::format(
@@ -164,7 +164,7 @@ json summary_json(const chain::Summary& s) {
           {"judged", s.judged},
           {"vacuous", s.vacuous},
           {"slots_compared", s.slots_compared},
-          {"began_before", s.began_before},
+          {"taken", s.taken},
           {"forgotten", s.forgotten}};
 }
 

@@ -117,6 +117,8 @@ void trust_files() { trusted = true; }
 
 void limit_memory(std::uint64_t bytes) { given_limit = bytes; }
 
+double most_bytes() { return static_cast<double>(memory_limit()); }
+
 void admit(const verdict::Declared& call, bool explained) {
   refuse_beyond(memory_limit(), call, explained);
 }

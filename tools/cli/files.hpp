@@ -19,6 +19,7 @@ void trust_files();
 /// What a call may need from here on (--memory); before, three quarters of what the machine, or the
 /// control group of this process, has left.
 void limit_memory(std::uint64_t bytes);
+[[nodiscard]] double most_bytes();
 
 /// Refuses a call that needs more memory than there is: Error(kUnsafe) with both numbers.
 void admit(const verdict::Declared& call, bool explained);

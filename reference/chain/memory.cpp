@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/chain/memory.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "fixtures/call/error.hpp"
+
+namespace goldenrule::chain {
+namespace {
+
+// With its share of the tokens of its last call, which all rows of that call hold together.
+std::uint64_t bytes_of(const Layout& layout, const Request& request) {
+  constexpr std::uint64_t kSmall = 1024;  // what is not a state
+  const auto ledgers = static_cast<std::uint64_t>(request.before != nullptr) +
+                       static_cast<std::uint64_t>(request.now != nullptr);
+  const std::uint64_t each = (1 + static_cast<std::uint64_t>(layout.runs)) * layout.size();
+  std::uint64_t tokens = 0;
+  if (request.tokens != nullptr && request.counts != nullptr && !request.counts->empty()) {
+    for (const auto& [name, tensor] : request.tokens->inputs) tokens += tensor.bytes().size();
+    tokens /= request.counts->size();
+  }
+  return kSmall + request.been.size() * sizeof(request.been.front()) + tokens +
+         (ledgers * each + request.left.size() * layout.size()) * sizeof(double);
+}
+
+}  // namespace
+
+double bytes_of_call(const Layout& layout, const call::Record& record, const call::Dims& dims) {
+  const auto count = [](std::int64_t n) { return static_cast<double>(n); };
+  const double state = count(layout.HV) * count(layout.K) * count(layout.V) * sizeof(double);
+  const double ledger = (1.0 + layout.runs) * state;
+  // The ledger with which each row begins and the one with which it goes on; tiles of both.
+  double bytes = 2.0 * count(dims.rows) * ledger;
+  if (has_states(record) || dims.checkpoints > 0 || record.mode == call::Mode::kPrefill) {
+    // A Step has, of each state that the call leaves: the exact one with its radius and grant,
+    // the noise moved to it, and what is stored; beside the pools in which they start.
+    const double left =
+        count(dims.rows) *
+            (record.mode == call::Mode::kMtp ? 1.0 + count(std::max(dims.T, dims.steps)) : 1.0) +
+        count(dims.checkpoints);
+    bytes += 2.0 * count(dims.rows) * state + left * (4.0 + layout.runs) * state;
+  }
+  return bytes;
+}
+
+void Memory::refuse_beyond(const call::Record& record, const call::Dims& of_call) const {
+  const double needed = bytes_of_call(*layout, record, of_call);
+  if (needed <= options.call_bytes) return;
+  const auto text = [](double x) { return std::to_string(static_cast<std::uint64_t>(x)); };
+  throw Error(ErrorKind::kUnsafe, "",
+              "a call whose ledgers take at most " + text(options.call_bytes) + " bytes (--memory)",
+              needed < 1e18 ? text(needed) + " bytes" : "more than 10^18 bytes");
+}
+
+void Memory::keep(std::int64_t id, Request request) {
+  request.bytes = bytes_of(*layout, request);
+  bytes += request.bytes;
+  const auto old = requests.find(id);
+  if (old != requests.end()) bytes -= old->second.bytes;
+  requests.insert_or_assign(id, std::move(request));
+}
+
+// Where there is too much, an eighth more than that is given up, so that a call in which nothing is
+// costs nothing, whatever rests.
+void Memory::trim(std::int64_t index) {
+  const std::uint64_t anchor = (2 + static_cast<std::uint64_t>(layout->runs)) * layout->size() * 8;
+  while (bytes + anchors.size() * anchor > options.most_bytes && !anchors.empty()) {
+    const auto [id, position] = anchors.front();
+    anchors.pop_front();
+    const auto found = requests.find(id);
+    if (found != requests.end()) found->second.anchors.erase(position);
+    ++summary.forgotten;
+  }
+  if (bytes <= options.most_bytes) return;
+  std::vector<std::pair<std::int64_t, std::int64_t>> oldest;  // call, request
+  for (const auto& [id, request] : requests) {
+    if (request.call != index) oldest.emplace_back(request.call, id);
+  }
+  std::ranges::sort(oldest);
+  for (const auto& [call, id] : oldest) {
+    if (bytes <= options.most_bytes - options.most_bytes / 8) return;
+    const auto found = requests.find(id);
+    bytes -= found->second.bytes;
+    requests.erase(found);
+    ++summary.forgotten;
+  }
+}
+
+}  // namespace goldenrule::chain
