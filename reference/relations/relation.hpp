@@ -82,6 +82,11 @@ struct Options {
   bool batch_invariant = true;
   /// What the kernel serves: check_all leaves out relations whose calls have another mode.
   std::vector<call::Mode> modes = {call::Mode::kDecode, call::Mode::kMtp, call::Mode::kPrefill};
+  /// How often a stream makes its call again where repeats are compared.
+  int repeats = 1;
+  /// Calls in flight at once there. Above 1 the kernel is called from as many threads at the same
+  /// time, and should launch on a stream of each.
+  int streams = 1;
 };
 
 /// Tries one relation that applies. `kernel` is called with the record and with transformed ones:

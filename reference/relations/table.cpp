@@ -20,7 +20,7 @@ std::span<const Relation> table() {
   static const std::vector<Relation> relations = [] {
     std::vector<Relation> all;
     for (const auto group : {piece_relations(), placement_relations(), count_relations(),
-                             poison_relations(), linear_relations()}) {
+                             repeat_relations(), poison_relations(), linear_relations()}) {
       all.insert(all.end(), group.begin(), group.end());
     }
     return all;

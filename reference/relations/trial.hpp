@@ -56,6 +56,7 @@ class Trial {
 
   [[nodiscard]] const Run& base() const { return base_; }
   [[nodiscard]] const contract::Contract& contract() const { return *contract_; }
+  [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] Run run(call::Record record) const;
   /// Half an ulp of storage is taken where the run's own value lies if that is larger than the
   /// exact one: a kernel that is wrong by a factor must not look as if it rounded coarsely.

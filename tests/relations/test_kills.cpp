@@ -6,9 +6,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <barrier>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
+#include <stdexcept>
+#include <thread>
 
 #include "reference/calls/inputs.hpp"
 #include "reference/delta/mistakes/table.hpp"
@@ -68,6 +72,21 @@ bool has_log_gate(const call::Record& r) {
   return always(r) && r.convention.gate == call::Gate::kLog;
 }
 
+// The values of a head of the call before, as they still lie in a workspace that is filled too
+// late.
+call::TensorMap reads_workspace(const call::Record& r, const Kernel& kernel) {
+  static call::Tensor workspace;
+  call::Record changed = calls::without_outputs(r);
+  const call::Tensor values = changed.inputs.at("v");
+  if (workspace.shape() == values.shape()) {
+    calls::change_input(changed, "v", [](std::int64_t i, double x) {
+      return i < workspace.shape().back() ? workspace[i] : x;
+    });
+  }
+  workspace = values;
+  return kernel(changed);
+}
+
 std::vector<calls::Mistake> suspects() {
   std::vector<calls::Mistake> all(delta::mistakes().begin(), delta::mistakes().end());
   all.push_back(
@@ -76,6 +95,8 @@ std::vector<calls::Mistake> suspects() {
                  always, reads_neighbour});
   all.push_back({"(anchors_ahead)", "", "gates are rounded as differences from the last one",
                  has_log_gate, anchors_ahead});
+  all.push_back({"(reads_workspace)", "", "the first values are those of the call before", always,
+                 reads_workspace});
   return all;
 }
 
@@ -156,6 +177,7 @@ TEST_CASE("every relation sees mistakes, and the expected ones") {
       {"beta_ignored", "beta_zero"},
       {"tf32_operands", "linearity"},
       {"intermediate_shifted", "counts_changed"},
+      {"(reads_workspace)", "repeated"},
   };
   for (const auto& [mistake, relation] : kExpected) {
     CAPTURE(mistake);
@@ -204,4 +226,49 @@ TEST_CASE("a graph that replays slots, counts or lengths of its capture breaks a
       CHECK(check(relation, record, eager, contract).holds());
     }
   }
+}
+
+// Two streams share the memory in which a kernel keeps the values of its call between two steps;
+// neither goes on before both have written.
+TEST_CASE("streams that share a workspace break a relation") {
+  const call::Record record = record_of("op=gdn mode=decode B=3 H=2 HV=4 K=16 V=8");
+  const contract::Contract& contract = contract::find_contract("recurrent_f32");
+  const auto relation = std::ranges::find(table(), std::string_view("repeated"), &Relation::name);
+  REQUIRE(relation != table().end());
+  const Kernel own = [](const call::Record& r) {
+    return verdict::exact_outputs(delta::slice(), r);
+  };
+  const Outcome honest = check(*relation, record, own, contract, {.repeats = 20, .streams = 3});
+  CHECK_MESSAGE(honest.holds(), to_text(honest));
+  CHECK(!check(*relation, record, own, contract, {.repeats = 0}).holds());
+
+  const std::thread::id first = std::this_thread::get_id();
+  std::barrier both(2);
+  std::mutex mutex;
+  call::Tensor workspace;
+  const Kernel sharing = [&](const call::Record& r) {
+    const auto use_workspace = [&](auto&& f) {
+      const std::lock_guard lock(mutex);
+      f(workspace);
+    };
+    call::Record given = calls::without_outputs(r);
+    call::Tensor& values = given.inputs.at("v");
+    use_workspace([&](call::Tensor& w) { w = values; });
+    if (std::this_thread::get_id() != first) both.arrive_and_wait();
+    use_workspace([&](const call::Tensor& w) { values = w; });
+    if (std::this_thread::get_id() != first) both.arrive_and_wait();
+    return verdict::exact_outputs(delta::slice(), given);
+  };
+  const Options streams{.repeats = 3, .streams = 2};
+  const Outcome shared = check(*relation, record, sharing, contract, streams);
+  REQUIRE(shared.findings.size() == 2);
+  CHECK(shared.findings[0].violations + shared.findings[1].violations == shared.compared);
+  CHECK(check(*relation, record, sharing, contract, {.repeats = 3}).holds());
+
+  const Kernel failing = [&](const call::Record& r) {
+    if (std::this_thread::get_id() != first) throw std::runtime_error("the device is lost");
+    return own(r);
+  };
+  CHECK_THROWS_WITH(static_cast<void>(check(*relation, record, failing, contract, streams)),
+                    "the device is lost");
 }

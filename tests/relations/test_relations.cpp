@@ -82,7 +82,7 @@ TEST_CASE("a kernel is given no calls of modes that it does not serve") {
   const auto outcomes =
       check_all(record_of(kPools[0]), decode_only, contract::find_contract("ideal"),
                 {.modes = {call::Mode::kDecode}});
-  CHECK(outcomes.size() == 9);  // all but split, as_decode (it is one), the futures of one token
+  CHECK(outcomes.size() == 10);  // all but split, as_decode (it is one), the futures of one token
   for (const Outcome& outcome : outcomes) {
     CHECK(outcome.relation != "as_prefill");
     CHECK(outcome.relation != "as_mtp");
