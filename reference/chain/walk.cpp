@@ -11,16 +11,17 @@ namespace {
 
 using verdict::Verdict;
 
-std::int64_t slot_of(const call::Record& record, const call::Dims& dims, std::int64_t row) {
+std::int64_t slot_of(const call::Record& record, std::int64_t row) {
   if (const call::Tensor* slots = record.find_input("state_indices")) {
     return static_cast<std::int64_t>((*slots)[row]);
   }
   const call::Tensor* slots = record.find_input("ssm_state_indices");
   if (slots == nullptr) return row;
+  const std::int64_t steps = slots->shape().back();
   const call::Tensor* accepted = record.find_input("num_accepted_tokens");
   const auto last = accepted == nullptr ? 1 : static_cast<std::int64_t>((*accepted)[row]);
-  if (last < 1 || last > dims.T) return -1;
-  return static_cast<std::int64_t>((*slots)[row * dims.T + last - 1]);
+  if (last < 1 || last > steps) return -1;
+  return static_cast<std::int64_t>((*slots)[row * steps + last - 1]);
 }
 
 }  // namespace
@@ -70,9 +71,11 @@ std::optional<Stored> CallWalk::block(const char* group, const std::string& name
 }
 
 // Where the states are stored, the plan has asked for this already.
-void CallWalk::check_counts() const {
+void CallWalk::check_counts(std::span<const std::int64_t> bounds) const {
   const auto accepted = call::integers(record_, "accepted_tokens");
-  if (accepted) call::check_range(*accepted, "accepted_tokens", 0, dims_.T);
+  for (std::size_t i = 0; accepted && i < accepted->size(); ++i) {
+    call::check_value(*accepted, "accepted_tokens", i, 0, bounds[i + 1] - bounds[i]);
+  }
   const auto steps = record_.find_input("ssm_state_indices");
   const auto started = call::integers(record_, "num_accepted_tokens");
   if (started && steps != nullptr) {
@@ -82,14 +85,14 @@ void CallWalk::check_counts() const {
 
 void CallWalk::read_rows() {
   const std::vector<call::ChainRow> ids = call::chain_rows(record_, dims_);
-  const std::optional<call::Integers> bounds = call::integers(record_, "cu_seqlens");
-  if (!stored_) check_counts();
+  const std::vector<std::int64_t> bounds = call::token_bounds(record_, dims_);
+  if (!stored_) check_counts(bounds);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     RowWalk row;
     row.id = ids[i];
     row.row = static_cast<std::int64_t>(i);
-    row.slot = slot_of(record_, dims_, row.row);
-    row.tokens = bounds ? (*bounds)[i + 1] - (*bounds)[i] : dims_.T;
+    row.slot = slot_of(record_, row.row);
+    row.tokens = bounds[i + 1] - bounds[i];
     if (row.id.request == call::kNoRequest || row.slot == record_.convention.pad_slot) continue;
     memory_.summary.states += 2;
     memory_.summary.tokens += row.tokens;

@@ -90,7 +90,7 @@ class CallWalk {
   void judge_parameters();
   void judge_range(const Step& step, const RowWalk& row, Request& request);
   // walk.cpp
-  void check_counts() const;
+  void check_counts(std::span<const std::int64_t> bounds) const;
   void read_rows();
   void judge_frame();
   void remember_pool();

@@ -41,6 +41,7 @@ call::Tensor Server::draw(const std::string& name, call::Shape shape, double low
 chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
   const bool prefill = mode == call::Mode::kPrefill;
   const bool verify = mode == call::Mode::kMtp;
+  const bool packed = prefill || (verify && options_.packed);
   std::vector<std::int64_t> ids, slots, flags, at, restored, accepted, bounds{0}, kept, cu_kept{0};
   for (const ServedRow& row : rows) {
     ids.push_back(row.request);
@@ -59,7 +60,7 @@ chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
   }
   const std::int64_t B = std::ssize(rows);
   const call::Shape tokens =
-      prefill ? call::Shape{bounds.back()} : call::Shape{B, verify ? kDrafts : 1};
+      packed ? call::Shape{bounds.back()} : call::Shape{B, verify ? kDrafts : 1};
   const auto shape = [&](std::initializer_list<std::int64_t> more) {
     call::Shape all = tokens;
     all.insert(all.end(), more);
@@ -84,8 +85,8 @@ chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
   r.inputs["restored_from"] = integers(restored);
   if (!verify) r.inputs["has_initial_state"] = integers(flags);
   if (verify) r.inputs["accepted_tokens"] = r.inputs["accepted_counts"] = integers(accepted);
+  if (packed) r.inputs["cu_seqlens"] = integers(bounds);
   if (prefill) {
-    r.inputs["cu_seqlens"] = integers(bounds);
     r.inputs["checkpoint_offsets"] = integers(kept);
     r.inputs["cu_checkpoints"] = integers(cu_kept);
   }

@@ -15,7 +15,7 @@ namespace goldenrule::testing {
 
 struct ServedRow {
   std::int64_t request = 0, slot = 0;
-  std::int64_t tokens = 1;          ///< prefill
+  std::int64_t tokens = 1;          ///< prefill, packed verify
   std::int64_t accepted = 0;        ///< verify
   bool fresh = false;               ///< starts from zero, at position 0
   std::int64_t restored_from = -1;  ///< the position must be set
@@ -27,6 +27,7 @@ struct ServerOptions {
   std::uint64_t seed = 1;
   double fastest_decay = -0.1, slowest_decay = -0.01;
   bool repeats = false;  ///< every call has the tokens of the first of its kind
+  bool packed = false;   ///< the rows of a verify are packed, each of its own length
 };
 
 class Server {

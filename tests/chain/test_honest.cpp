@@ -153,6 +153,36 @@ TEST_CASE("without any stored state nothing is judged, and nothing passes") {
   CHECK(testing::judge({}).summary.verdict == verdict::Verdict::kSkipped);
 }
 
+TEST_CASE("rows of a packed verify have their own numbers of tokens") {
+  Server server({.seed = 21, .packed = true});
+  std::vector<chain::Call> calls;
+  calls.push_back(
+      server.serve(Mode::kPrefill, {{.request = 1, .slot = 3, .tokens = 9, .fresh = true},
+                                    {.request = 2, .slot = 0, .tokens = 5, .fresh = true}}));
+  for (const std::int64_t first : {1, 3, 4}) {  // its tokens and those of the other, all accepted
+    const std::int64_t second = 5 - first;
+    calls.push_back(server.serve(
+        Mode::kMtp, {{.request = 1, .slot = 3, .tokens = first, .accepted = first},
+                     {.request = 2, .slot = 0, .tokens = second, .accepted = second}}));
+  }
+  const testing::Judged judged = testing::judge(calls);
+  for (const chain::Finding& finding : judged.findings) MESSAGE(finding.text);
+  CHECK(judged.findings.empty());
+  CHECK(judged.summary.tokens == 14 + 3 * 5);
+  CHECK(judged.summary.judged == judged.summary.states);
+  // Without counts and without final states the next position says how many were kept.
+  for (chain::Call& call : calls) {
+    call.record.inputs.erase("accepted_counts");
+    if (call.record.mode != Mode::kMtp) continue;
+    call.record.inputs.erase("accepted_tokens");
+    call.record.outputs.erase("final_state");
+    call.record.convention.disable_state_update = 1;
+  }
+  CHECK(testing::judge(calls).findings.empty());
+  calls.back().record.inputs.at("positions").set(1, 13.0);  // 5 + 4 + 2 are there at most
+  CHECK(testing::judge(calls).summary.verdict == verdict::Verdict::kError);
+}
+
 TEST_CASE("requests that began before the chain are judged from their first stored state") {
   Server server({.seed = 4});
   server.positions[7] = 100;

@@ -6,6 +6,9 @@
 
 #include <string>
 
+#include "fixtures/call/integer_inputs.hpp"
+#include "fixtures/call/take.hpp"
+#include "fixtures/cases/case.hpp"
 #include "reference/delta/slice.hpp"
 #include "tests/chain/server.hpp"
 
@@ -137,6 +140,19 @@ TEST_CASE("calls of new requests cost the same, however many have been") {
     CHECK(judge.add(call).empty());
   }
   CHECK(judge.finish().forgotten > 1000);
+}
+
+// The slots of a row stand in a row of ssm_state_indices, however many tokens the row has.
+TEST_CASE("packed rows with a slot for each token are no padding") {
+  chain::Call call{.chain = "test", .index = 0, .record = {}};
+  call.record = cases::make_record(
+      cases::parse("op=gdn mode=mtp lens=3,0,1,8,5 H=1 HV=2 K=16 V=16 slots=scatter"));
+  const std::int64_t rows = call::validate(call.record).rows;
+  call.record.inputs["request_ids"] = call::integer_tensor(call::all_indices(rows));
+  const testing::Judged judged = testing::judge({call}, {.only_chain = true});
+  CHECK(judged.findings.empty());
+  CHECK(judged.summary.states == 2 * rows);
+  CHECK(judged.summary.taken == rows);
 }
 
 }  // namespace
