@@ -160,7 +160,20 @@ class MergeTest(CommandLineTest):
         del broken["rows"][0]["seen"]
         ideal.write_text(json.dumps(broken))
         self.assert_one_line(self.assert_run(2, "merge", shares[0], ideal).err, "seen")
-        self.assert_one_line(self.assert_run(2, "merge", ideal).err, "seen")
+        alone = self.assert_run(2, "merge", ideal)
+        self.assert_one_line(alone.err, "seen")
+        self.assertEqual(alone.out, "")
+
+    def test_mistakes_within_a_call_may_be_refused_alone(self):
+        line = "op=gdn requests=4 calls=24 H=1 HV=2 K=4 V=4 seed=2"
+        command = ("mutate", "--chains", "--suite", line, "--mutant", "key_buffer_reused",
+                   "--mutant", "bounds_divided")
+        whole = self.folder / "whole.json"
+        self.assert_run(0, *command, "--json", whole)
+        keys, bounds = json.loads(whole.read_text())["rows"][::-1]
+        self.assertGreater(keys["alone"], 0)
+        self.assertEqual(bounds["first_said"], "none")
+        self.assert_run(0, "merge", whole)
 
     def test_mutate_peers(self):
         """Peers take minutes: shares without any, to which rows are added by hand."""

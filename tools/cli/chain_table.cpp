@@ -7,6 +7,7 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/text.hpp"
+#include "tools/cli/merge_shares.hpp"
 
 namespace goldenrule::tools {
 namespace {
@@ -18,10 +19,6 @@ constexpr const char* kLines[] = {"unseen", "unnamed"};
 
 std::int64_t count_of(const ordered_json& json, const char* key) {
   return json.at(key).get<std::int64_t>();
-}
-
-std::string text_of(const ordered_json& json, const char* key) {
-  return call::printable(json.at(key).get<std::string>());
 }
 
 void add_count(ordered_json& to, const ordered_json& from, const char* key) {
@@ -36,6 +33,7 @@ ordered_json row_json(const suites::ChainRow& row) {
   return {{"mistake", row.mistake->name},
           {"meaning", row.mistake->meaning},
           {"first_said", call::name_of(row.mistake->named)},
+          {"in_call", row.mistake->in_call},
           {"made", row.made},
           {"seen", row.seen},
           {"named", row.named},
@@ -48,18 +46,19 @@ bool has_name(const ordered_json& row) {
   return row.at("first_said") != call::name_of(chain::Mistake::kNone);
 }
 
-void print_row(const ordered_json& row) {
-  fmt::print("| `{}` | {} | {} | {} | {} | {} | {} |\n", text_of(row, "mistake"),
-             text_of(row, "meaning"), count_of(row, "made"), count_of(row, "seen"),
-             has_name(row) ? std::to_string(count_of(row, "named")) : "-",
-             has_name(row) ? fmt::format("`{}`", text_of(row, "first_said")) : "seen, no name",
-             count_of(row, "alone"));
+std::string line_of(const ordered_json& row) {
+  return fmt::format(
+      "| `{}` | {} | {} | {} | {} | {} | {} |\n", text_of(row, "mistake"), text_of(row, "meaning"),
+      count_of(row, "made"), count_of(row, "seen"),
+      has_name(row) ? std::to_string(count_of(row, "named")) : "-",
+      has_name(row) ? fmt::format("`{}`", text_of(row, "first_said")) : "seen, no name",
+      count_of(row, "alone"));
 }
 
 bool is_right(const ordered_json& row, bool whole) {
   const std::int64_t made = count_of(row, "made");
   return count_of(row, "seen") == made && count_of(row, "named") == made &&
-         count_of(row, "alone") == 0 && (made > 0 || !whole);
+         (count_of(row, "alone") == 0 || row.at("in_call").get<bool>()) && (made > 0 || !whole);
 }
 
 }  // namespace
@@ -97,29 +96,34 @@ void join_chain_tables(ordered_json& to, const ordered_json& from) {
 }
 
 int show_chain_table(const ordered_json& table, bool whole) {
+  std::string text;
   const ordered_json& rows = table.at("rows");
-  fmt::print(
+  text += fmt::format(
       "| Mistake | The server | Chains | Seen | Named | First said | Calls refused alone |\n"
       "|---|---|---|---|---|---|---|\n");
-  for (const ordered_json& row : rows) print_row(row);
+  for (const ordered_json& row : rows) text += line_of(row);
   for (const ordered_json& row : rows) {
     const std::string name = text_of(row, "mistake");
     for (const ordered_json& line : row.at("unseen")) {
-      fmt::print("\n`{}` is not seen in `{}`\n", name, call::printable(line.get<std::string>()));
+      text += fmt::format("\n`{}` is not seen in `{}`\n", name,
+                          call::printable(line.get<std::string>()));
     }
     for (const ordered_json& line : row.at("unnamed")) {
-      fmt::print("\n`{}` has another name in {}\n", name, call::printable(line.get<std::string>()));
+      text += fmt::format("\n`{}` has another name in {}\n", name,
+                          call::printable(line.get<std::string>()));
     }
   }
   const ordered_json& alarms = table.at("false_alarms");
   for (const ordered_json& alarm : alarms) {
-    fmt::print("\nFALSE ALARM: an honest server at call {}: {}: {}\n", count_of(alarm, "call"),
-               text_of(alarm, "text"), text_of(alarm, "case"));
+    text += fmt::format("\nFALSE ALARM: an honest server at call {}: {}: {}\n",
+                        count_of(alarm, "call"), text_of(alarm, "text"), text_of(alarm, "case"));
   }
-  fmt::print("\n{} honest chains of {} calls in all, {} false alarms\n", count_of(table, "chains"),
-             count_of(table, "calls"), alarms.size());
+  text += fmt::format("\n{} honest chains of {} calls in all, {} false alarms\n",
+                      count_of(table, "chains"), count_of(table, "calls"), alarms.size());
   const auto right = [&](const ordered_json& row) { return is_right(row, whole); };
-  return alarms.empty() && std::ranges::all_of(rows, right) ? 0 : 1;
+  const bool all_right = alarms.empty() && std::ranges::all_of(rows, right);
+  fmt::print("{}", text);  // of a damaged report nothing is printed
+  return all_right ? 0 : 1;
 }
 
 }  // namespace goldenrule::tools

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/text.hpp"
 #include "reference/report/runs.hpp"
 
 namespace goldenrule::tools {
@@ -32,6 +33,10 @@ bool is_new(const std::string& file, const ordered_json& runs, const ordered_jso
 }
 
 }  // namespace
+
+std::string text_of(const ordered_json& json, const char* key) {
+  return call::printable(json.at(key).get<std::string>());
+}
 
 ordered_json merge_shares(const std::vector<report::ReportText>& reports,
                           const std::string& command,

@@ -19,6 +19,9 @@ constexpr const char* kMutate = "mutate";
 constexpr const char* kMutateChains = "mutate --chains";
 constexpr const char* kMutatePeers = "mutate --peers";
 
+/// A text of a report, fit for a terminal.
+[[nodiscard]] std::string text_of(const nlohmann::ordered_json& json, const char* key);
+
 /// Hands every report that brings new shares to `take`, and returns the runs of all. A share that
 /// is there twice counts once. Throws Error(kSchema) for reports of another command or run, and
 /// where `take` finds something else than it expects.

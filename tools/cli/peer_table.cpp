@@ -10,15 +10,12 @@
 #include <vector>
 
 #include "fixtures/call/text.hpp"
+#include "tools/cli/merge_shares.hpp"
 
 namespace goldenrule::tools {
 namespace {
 
 using nlohmann::ordered_json;
-
-std::string text_of(const ordered_json& json, const char* key) {
-  return call::printable(json.at(key).get<std::string>());
-}
 
 std::size_t number_of(const ordered_json& peer) { return peer.at("number").get<std::size_t>(); }
 
@@ -56,24 +53,28 @@ void join_peer_tables(ordered_json& to, const ordered_json& from) {
 }
 
 int show_peer_table(const ordered_json& table, bool /*whole*/) {
+  std::string text;
   const ordered_json& peers = table.at("peers");
-  fmt::print(
+  text += fmt::format(
       "| Test | Passes if | Inputs | Mistakes possible | Without effect | Missed | Missed by a "
       "budget |\n"
       "|---|---|---|---|---|---|---|\n");
   for (const ordered_json& peer : peers) {
-    fmt::print("| {} | {} | {} | {} | {} | {} | {} |\n", text_of(peer, "name"),
-               text_of(peer, "rule"), text_of(peer, "inputs"), peer.at("possible").size(),
-               peer.at("inert").get<std::int64_t>(), peer.at("missed").size(),
-               peer.at("missed_by_budget").size());
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", text_of(peer, "name"),
+                        text_of(peer, "rule"), text_of(peer, "inputs"), peer.at("possible").size(),
+                        peer.at("inert").get<std::int64_t>(), peer.at("missed").size(),
+                        peer.at("missed_by_budget").size());
   }
   for (const ordered_json& peer : peers) {
-    fmt::print("\n**{}** misses {}. A budget on the same inputs misses {}.", text_of(peer, "name"),
-               listed(peer.at("missed")), listed(peer.at("missed_by_budget")));
+    text += fmt::format("\n**{}** misses {}. A budget on the same inputs misses {}.",
+                        text_of(peer, "name"), listed(peer.at("missed")),
+                        listed(peer.at("missed_by_budget")));
     const std::string refuses = text_of(peer, "refuses");
-    if (!refuses.empty()) fmt::print(" It refuses the emulated right kernel of `{}`.", refuses);
-    fmt::print("\n");
+    if (!refuses.empty())
+      text += fmt::format(" It refuses the emulated right kernel of `{}`.", refuses);
+    text += "\n";
   }
+  fmt::print("{}", text);
   return 0;
 }
 
