@@ -8,6 +8,7 @@ describes: a newer library has more fields, which keep their defaults.
 """
 
 import ctypes
+import math
 import os
 import struct
 from collections.abc import Callable, Mapping
@@ -178,7 +179,9 @@ class _Call:
         if dtype is None:
             raise TypeError(f"{name}: expected one of {', '.join(map(str, self._dtypes))}, actual "
                             f"{tensor.dtype}")
-        stride = tensor.stride()
+        # Without an element the strides are what the maker of the tensor liked.
+        stride = tensor.stride() if 0 not in shape else [math.prod(shape[at + 1:]) or 1
+                                                         for at in range(len(shape))]
         if strided < len(shape) and stride[-1] != 1 and shape[-1] > 1:
             raise ValueError(f"{name}: expected a last axis of stride 1, actual stride {list(stride)}")
         place = self._at[name]
