@@ -261,21 +261,23 @@ def test_the_functions_of_sglang(device):
     a, b, A_log, dt_bias = normal(B, HV), normal(B, HV), normal(HV, dtype=f32), normal(HV, dtype=f32)
     before, slots = normal(9, HV, V, K, dtype=f32), torch.tensor([3, -1, 5, 0], dtype=torch.int32)
     pool, out = before.clone(), torch.empty(B, 1, HV, V, dtype=torch.bfloat16)
-    sglang.fused_recurrent_gated_delta_rule_packed_decode(mixed, a, b, A_log, dt_bias, K**-0.5, pool, out,
-                                                          slots, use_qk_l2norm_in_kernel=True)
-    q, k, v = (x.unflatten(-1, shape)[:, None] for x, shape in
+    name = "sglang.kernels.ops.attention."
+    judged(sglang.fused_recurrent_gated_delta_rule_packed_decode,
+           name + "fla.fused_recurrent.fused_recurrent_gated_delta_rule_packed_decode", mixed_qkv=mixed,
+           a=a, b=b, A_log=A_log, dt_bias=dt_bias, scale=K**-0.5, initial_state=pool, out=out,
+           ssm_state_indices=slots, use_qk_l2norm_in_kernel=True)
+    q, k, v = (x.unflatten(-1, shape)[None] for x, shape in
                zip(mixed.split([H * K, H * K, HV * V], -1), ((H, K), (H, K), (HV, V))))
-    report = goldenrule.judge(
-        op="gated_delta_rule", mode="decode", outputs=dict(o=out, final_state=pool),
-        inputs=dict(q=q, k=k, v=v, a=a[:, None], b=b[:, None], A_log=A_log, dt_bias=dt_bias,
-                    initial_state=before, state_indices=slots))
-    assert report.passed, str(report)
-    again = before.clone()
-    update = dict(A_log=A_log, a=a, dt_bias=dt_bias, softplus_beta=1.0, softplus_threshold=20.0,
-                  q=q.transpose(0, 1), k=k.transpose(0, 1), v=v.transpose(0, 1), b=b,
-                  initial_state_source=again, initial_state_indices=slots, use_qk_l2norm_in_kernel=True,
+    update = dict(A_log=A_log, a=a, dt_bias=dt_bias, softplus_beta=1.0, softplus_threshold=20.0, q=q, k=k,
+                  v=v, b=b, use_qk_l2norm_in_kernel=True,
                   cu_seqlens=torch.arange(B + 1, dtype=torch.int32))
-    o = sglang.fused_sigmoid_gating_delta_rule_update(**update)
+    again = before.clone()
+    o = sglang.fused_sigmoid_gating_delta_rule_update(
+        **update, initial_state_source=again, initial_state_indices=slots)
     assert torch.equal(o[0], out[:, 0]) and torch.equal(again, pool)
+    judged(sglang.fused_sigmoid_gating_delta_rule_update,
+           name + "linear.fused_sigmoid_gating_recurrent.fused_sigmoid_gating_delta_rule_update",
+           **update, initial_state_source=again, initial_state_indices=slots.abs())
     with pytest.raises(NotImplementedError, match="retrieve_parent_token"):
-        sglang.fused_sigmoid_gating_delta_rule_update(**update, retrieve_parent_token=slots)
+        sglang.fused_sigmoid_gating_delta_rule_update(
+            **update, initial_state_source=again, initial_state_indices=slots, retrieve_parent_token=slots)
