@@ -35,9 +35,14 @@ class Recorded:
 
 
 class Calls(list[Recorded]):
-    """The calls in their order. `function` is the wrapper, for whoever holds the function itself."""
+    """The calls in their order. `function` is the wrapper, for whoever holds the function itself;
+    `refusals`: why calls were not judged, also where the caller has caught what was raised."""
 
     function: Callable[..., Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusals: list[BaseException] = []
 
     @property
     def reports(self) -> list[Report]:
@@ -45,8 +50,9 @@ class Calls(list[Recorded]):
 
     @property
     def passed(self) -> bool:
-        """Whether there were calls, and all that were judged pass."""
-        return len(self) > 0 and all(report.passed for report in self.reports)
+        """Whether there were calls, none was refused, and all that were judged pass."""
+        return (len(self) > 0 and not self.refusals
+                and all(report.passed for report in self.reports))
 
 
 @contextmanager
@@ -75,8 +81,14 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
     @functools.wraps(function)
     def recorded_function(*args: Any, **kwargs: Any) -> Any:
         arguments = _arguments(function, args, kwargs)
-        before = {name: _copy(value) for name, value in arguments.items()}
+        with _noted(calls.refusals):
+            before = {name: _copy(value) for name, value in arguments.items()}
         result = function(*args, **kwargs)
+        with _noted(calls.refusals):
+            look_at(arguments, before, result)
+        return result
+
+    def look_at(arguments: Mapping[str, Any], before: Mapping[str, Any], result: Any) -> None:
         refusal = row.refuses(arguments)
         if refusal:
             raise ValueError(f"{row.function}: {refusal}: this call cannot be judged")
@@ -91,7 +103,6 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
             recorded.call.save(recorded.file)
         if judge:
             recorded.report = recorded.call.judge(**{"only": row.only(before), **options})
-        return result
 
     calls.function = recorded_function
     places = _places(function)
@@ -103,6 +114,16 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
         for namespace, name in places:
             if getattr(namespace, name, None) is recorded_function:
                 setattr(namespace, name, function)
+
+
+@contextmanager
+def _noted(refusals: list[BaseException]) -> Iterator[None]:
+    """An engine may catch what is raised here, and go on with another kernel."""
+    try:
+        yield
+    except BaseException as error:
+        refusals.append(error)
+        raise
 
 
 def _arguments(function: Callable[..., Any], args: tuple[Any, ...],
