@@ -89,11 +89,8 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
         return result
 
     def look_at(arguments: Mapping[str, Any], before: Mapping[str, Any], result: Any) -> None:
-        refusal = row.refuses(arguments)
-        if refusal:
-            raise ValueError(f"{row.function}: {refusal}: this call cannot be judged")
         after = {name: _copy(arguments.get(name)) for name in row.written}
-        recorded = Recorded(row.call(before, _copied_result(result), after))
+        recorded = Recorded(_described(row, arguments, before, result, after))
         with lock:
             calls.append(recorded)
             number = len(calls)
@@ -114,6 +111,17 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
         for namespace, name in places:
             if getattr(namespace, name, None) is recorded_function:
                 setattr(namespace, name, function)
+
+
+def _described(row: Row, arguments: Mapping[str, Any], before: Mapping[str, Any], result: Any,
+               after: Mapping[str, Any]) -> Call:
+    try:
+        refusal = row.refuses(arguments)
+        if not refusal:
+            return row.call(before, _copied_result(result), after)
+    except (AttributeError, IndexError, KeyError) as error:  # tensors in a form that the row has not
+        refusal = f"{type(error).__name__}: {error}"
+    raise ValueError(f"{row.function}: {refusal}: this call cannot be judged")
 
 
 @contextmanager
