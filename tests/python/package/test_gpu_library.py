@@ -63,6 +63,9 @@ BAD = {
     "shared": (lambda given, options: given.update(o=given["v"]), ValueError, "memory that nothing else"),
     "name": (option("gate_kind", "sofplus"), ValueError, "gate_kind: expected one of softplus, bounded"),
     "eps": (option("l2_eps", -1.0), ValueError, "l2_eps: expected"),
+    "number": (option("pad_slot", 0.5), ValueError, "pad_slot: expected a number of type i64, actual 0.5"),
+    "range": (option("pad_slot", 1 << 70), ValueError, "pad_slot: expected a number of type i64"),
+    "infinite": (option("scale", 10**400), ValueError, "scale: expected a number of type f64"),
     "missing": (lambda given, options: given.update(A_log=None), ValueError, "A_log"),
 }
 
