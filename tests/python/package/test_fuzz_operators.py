@@ -21,8 +21,8 @@ CASES = [goldenrule.fixture(line) for line in (
 FORMS = [lambda x: x[:1], lambda x: x[..., ::-1], np.asfortranarray, lambda x: x.reshape(-1),
          lambda x: np.broadcast_to(x[:1], x.shape), lambda x: np.concatenate([x, x])[::2],
          lambda x: x[..., :0]]
-OPTIONS = ["scale", "l2_eps", "softplus_beta", "softplus_threshold", "lower_bound", "pad_slot", "gate",
-           "beta", "qk_l2norm", "head_map", "gate_head", "state_layout", "disable_state_update"]
+NUMBERS = ["scale", "l2_eps", "softplus_beta", "softplus_threshold", "lower_bound", "pad_slot"]
+NAMES = ["gate", "beta", "qk_l2norm", "head_map", "gate_head", "state_layout", "disable_state_update"]
 types = some.sampled_from(["f4", "f2", "f8", "i4", "i8", "u1"])
 
 
@@ -33,7 +33,8 @@ def calls(draw):
     call, tensors = case.call(), case.inputs
     for _ in range(draw(some.integers(1, 3))):
         name = draw(some.sampled_from(sorted(tensors)))
-        change = draw(some.sampled_from(["form", "type", "zeros", "another", "values", "option"]))
+        change = draw(some.sampled_from(["form", "type", "zeros", "another", "values", "number",
+                                           "name"]))
         if change == "form":
             tensors[name] = draw(some.sampled_from(FORMS))(np.atleast_1d(tensors[name]))
         elif change == "type":
@@ -45,9 +46,11 @@ def calls(draw):
         elif change == "values" and tensors[name].dtype.kind == "i":
             value = draw(some.sampled_from([-1, 0, 1, 7, 1 << 20, 1 << 31, -1 << 40, 1 << 62]))
             tensors[name] = np.full_like(tensors[name], value, dtype="i8")
+        elif change == "number":
+            call.convention = {**call.convention, draw(some.sampled_from(NUMBERS)): draw(numbers)}
         else:
             value = draw(some.one_of(numbers, texts, some.none(), some.booleans()))
-            call.convention = {**call.convention, draw(some.sampled_from(OPTIONS)): value}
+            call.convention = {**call.convention, draw(some.sampled_from(NUMBERS + NAMES)): value}
     return call, {name: operators.Array(x) for name, x in tensors.items()}
 
 
