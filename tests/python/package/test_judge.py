@@ -279,16 +279,6 @@ def test_import_needs_nothing_else():
     assert not {"numpy", "torch", "h5py", "ml_dtypes", "pytest", "goldenrule._core"} & set(loaded)
 
 
-def test_torch_tensors_are_taken_as_they_are(case, right):
-    torch = pytest.importorskip("torch")
-    inputs = case.tensors()
-    inputs["q"].requires_grad_()
-    inputs["k"] = inputs["k"].transpose(1, 2).contiguous().transpose(1, 2)
-    call = described(case, {"o": torch.from_numpy(right["o"].view(np.int16)).view(torch.bfloat16),
-                            "final_state": torch.from_numpy(right["final_state"])})
-    assert goldenrule.judge(**{**call, "inputs": inputs}).verdict == "EXACT"
-
-
 def test_a_fixture_is_made_anew_for_every_use(case):
     case.inputs["q"][:] = ml_dtypes.bfloat16(0)
     assert np.any(case.inputs["q"].astype("f4") != 0)

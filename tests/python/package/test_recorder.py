@@ -111,3 +111,17 @@ def test_a_refusal_that_the_engine_catches_is_no_pass(engine, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             careful("plain")
     assert len(calls) == 2 and len(calls.reports) == 1 and not calls.passed
+
+
+def test_a_compiled_caller_is_recorded(engine):
+    torch = pytest.importorskip("torch")
+    state, tensors = arguments(engine)
+
+    @torch.compile(backend="eager")
+    def model(x):
+        o = engine.step(1, state, **tensors)
+        return x * 2 + float(o.shape[0])
+
+    with goldenrule.record(engine.step, row=row_for(engine.step), only="o", explain=False) as calls:
+        assert model(torch.ones(2)).tolist() == [5.0, 5.0]
+    assert calls.passed and len(calls) == 1

@@ -161,7 +161,10 @@ def packed(call: Call, bf16: str | Iterable[str] = (), wants_outputs: bool = Tru
 
 def _bytes(tensor: Any) -> float:
     """Of all elements, which an expanded tensor has not: it is put into one piece."""
-    size = getattr(tensor, "nbytes", 0)
+    try:
+        size = getattr(tensor, "nbytes", 0)
+    except RuntimeError:  # of a sparse tensor, which is refused by its name
+        return 0.0
     return float(size) if isinstance(size, (int, np.integer)) else 0.0
 
 

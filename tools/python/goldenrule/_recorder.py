@@ -101,6 +101,9 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
         if judge:
             recorded.report = recorded.call.judge(**{"only": row.only(before), **options})
 
+    compiler = getattr(sys.modules.get("torch"), "compiler", None)
+    if compiler is not None:  # a compiled caller leaves its graph for the call
+        recorded_function = compiler.disable(recorded_function)
     calls.function = recorded_function
     places = _places(function)
     for namespace, name in places:
