@@ -238,3 +238,14 @@ def test_a_safe_gate_of_cudnn_without_amplitude_has_the_amplitude_one(monkeypatc
     (seen,) = recorded(monkeypatch, C_GDN, given, case)
     assert not seen.report.passed  # the case has others
     assert not seen.call.inputs["A_log"].any()
+
+
+def test_without_counts_a_row_starts_from_its_first_slot(monkeypatch):
+    case = goldenrule.fixture(LINE_OF[V_GATING])
+    expected = []
+    for accepted in (np.ones(3, "i8"), None):
+        given = arguments(V_GATING, case) | {"num_accepted_tokens": accepted}
+        (seen,) = recorded(monkeypatch, V_GATING, given, case)
+        expected.append(seen.call.expected().outputs)
+    for name, output in expected[0].items():
+        np.testing.assert_array_equal(expected[1][name].golden, output.golden)
