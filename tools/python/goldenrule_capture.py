@@ -435,6 +435,7 @@ def _to_array(what, tensor, as_bf16):
         if hasattr(tensor, "detach") and hasattr(tensor, "cpu"):  # a torch tensor
             import torch
 
+            _require_storage(tensor)
             values = tensor.detach().cpu().contiguous()
             if values.dtype == torch.bfloat16:
                 return values.view(torch.int16).numpy().view(np.uint16), True
@@ -458,6 +459,18 @@ def _to_array(what, tensor, as_bf16):
     if stored is None:
         raise ValueError(f"{what}: expected {_TYPES}, actual {array.dtype}")
     return array.astype(stored, copy=False), False
+
+
+def _require_storage(tensor):
+    """A tensor whose storage was freed or made smaller since (as sharded training does with parameters)
+    still has its shape, and reading it is reading what lies there now."""
+    if not hasattr(tensor, "untyped_storage") or tensor.device.type == "meta" or not tensor.numel():
+        return
+    last = tensor.storage_offset() + sum((n - 1) * step
+                                         for n, step in zip(tensor.shape, tensor.stride()))
+    stored = tensor.untyped_storage().nbytes()
+    if stored < (last + 1) * tensor.element_size():
+        raise ValueError(f"its storage has {stored} bytes")
 
 
 class _Addresses:

@@ -51,6 +51,9 @@ class Array:
     def __len__(self):
         return len(self.array)
 
+    def __array__(self, dtype=None, copy=None):
+        return self.array if dtype is None else self.array.astype(dtype)
+
 
 class OfArrays:
     """goldenrule.ops for Arrays: the functions of a library without torch."""
@@ -72,6 +75,9 @@ class OfArrays:
                                 "o": v.new_zeros(v.shape), **rest})
 
     verify = decode
+
+    def commit(self, k, v, gate, beta, state, **rest):
+        self._recurrent({"q": k, "k": k, "v": v, "gate": gate, "beta": beta, "state": state, **rest})
 
     def prefill(self, q, k, v, gate, beta, cu_seqlens, **rest):
         given = {"q": q, "k": k, "v": v, "gate": gate, "beta": beta, "cu_seqlens": cu_seqlens,
@@ -103,10 +109,13 @@ def arguments(call, tensors):
     return operator, positional, {**options, **given}
 
 
-def run(ops, call, tensors, wrap=lambda function: function):
+def run(ops, call, tensors, wrap=lambda function: function, commit=False):
     """The outputs of a call. wrap: what makes another function of that of an operator, as torch.compile
-    does."""
+    does; commit: of a verification, the states alone."""
     operator, positional, options = arguments(call, tensors)
+    if commit:
+        ops.commit(*positional[1:], **options)
+        return {"final_state": positional[-1]}
     q, _, v, _, _, last = positional
     if operator == "prefill":
         if "state" not in options:

@@ -37,7 +37,7 @@ shapes = some.lists(some.sampled_from([0, 1, 2, 3, 4]), max_size=5).map(tuple)
 def arrays(draw):
     array = np.zeros(draw(shapes), draw(dtypes))
     if array.dtype.kind in "fiu" and draw(some.booleans()):
-        array = array + np.array(draw(some.sampled_from([-1, 1, 2, 100]))).astype(array.dtype)
+        array = np.asarray(array + np.array(draw(some.sampled_from([-1, 1, 2, 100]))).astype(array.dtype))
     change = draw(some.sampled_from(["none", "reverse", "transpose", "broadcast", "read-only"]))
     if change == "reverse":
         array = array[..., ::-1] if array.ndim else array

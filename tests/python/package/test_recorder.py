@@ -84,3 +84,44 @@ def test_what_a_function_raises_is_passed_on(engine):
         with pytest.raises(TypeError):
             engine.step(1, None)
     assert not calls
+
+
+def test_a_refusal_that_the_engine_catches_is_no_pass(engine, monkeypatch):
+    def careful(mode):
+        state, tensors = arguments(engine)
+        try:
+            return engine.step(1, state, mode=mode, **tensors)
+        except ValueError:
+            return "another kernel"
+
+    with goldenrule.record(engine.step, row=row_for(engine.step), only="o", explain=False) as calls:
+        careful("plain")
+        assert calls.passed
+        assert careful("fast") == "another kernel"
+    assert [str(refusal) for refusal in calls.refusals] == [
+        "engine.step: mode='fast' is not in its row: this call cannot be judged"]
+    assert all(report.passed for report in calls.reports) and not calls.passed
+
+    def interrupted(self, **_):
+        raise KeyboardInterrupt
+
+    with goldenrule.record(engine.step, row=row_for(engine.step), only="o", explain=False) as calls:
+        careful("plain")
+        monkeypatch.setattr(goldenrule.Call, "judge", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            careful("plain")
+    assert len(calls) == 2 and len(calls.reports) == 1 and not calls.passed
+
+
+def test_a_compiled_caller_is_recorded(engine):
+    torch = pytest.importorskip("torch")
+    state, tensors = arguments(engine)
+
+    @torch.compile(backend="eager")
+    def model(x):
+        o = engine.step(1, state, **tensors)
+        return x * 2 + float(o.shape[0])
+
+    with goldenrule.record(engine.step, row=row_for(engine.step), only="o", explain=False) as calls:
+        assert model(torch.ones(2)).tolist() == [5.0, 5.0]
+    assert calls.passed and len(calls) == 1

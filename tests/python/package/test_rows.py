@@ -1,21 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the recorder for functions that need a GPU, on functions in their place: of the same
-name and parameters, with arguments and states in the forms of that library, computing by what the
-library expects of the case. Whether a row says the same as the kernel is seen on a GPU alone."""
-
-import ast
-import importlib.metadata
-import importlib.util
-import sys
-import types
-from pathlib import Path
+"""The rows of the recorder for the kernels of flash-linear-attention and FlashInfer, on functions in their
+place (stand_ins.py)."""
 
 import ml_dtypes
 import numpy as np
 import pytest
+import stand_ins
 
 import goldenrule
-from goldenrule._rows import ROWS
 
 GDN, KDA, FI = "fla.ops.gated_delta_rule.", "fla.ops.kda.", "flashinfer.gdn_"
 FLA_RECURRENT = (GDN + "fused_recurrent.fused_recurrent_gated_delta_rule",
@@ -24,22 +16,10 @@ FLA_CHUNK = GDN + "chunk.chunk_gated_delta_rule", KDA + "chunk.chunk_kda"
 DECODE = FI + "decode.gated_delta_rule_decode_pretranspose"
 MTP = FI + "decode.gated_delta_rule_mtp"
 PREFILL = FI + "prefill.chunk_gated_delta_rule"
-# Parameters with these defaults; all others have None where they may be left out.
-DEFAULTS = {
-    "output_final_state": False, "use_qk_l2norm_in_kernel": False, "use_gate_in_kernel": False,
-    "use_beta_sigmoid_in_kernel": False, "allow_neg_eigval": False, "state_v_first": False,
-    "safe_gate": False, "disable_recompute": False, "return_intermediate_states": False,
-    "use_graph": False, "use_qk_l2norm": True, "cache_replayssm": False, "backend": "auto",
-    "checkpoint_every_n_tokens": 0, "use_cp": "auto"}
 HEADS = "H=1 HV=2 K=16 V=8"
 ONE, LENGTHS = "mode=decode B=3", "mode=prefill lens=5,0,7"
 RAW = "gate=softplus beta=sigmoid state_layout=vk"
 GIVEN = "gate=log beta=direct qk_l2norm=none state_layout=kv h0=1"
-
-
-def row(function):
-    (found,) = [row for row in ROWS if row.function == function]
-    return found
 
 
 def fla(case):
@@ -88,35 +68,18 @@ def flashinfer(case):
     return x
 
 
-def stand_in(function, case, spoil=lambda outputs: None):
-    """A function of that name and those parameters; returns it with its module."""
-    module, _, name = function.rpartition(".")
-    optional = [p for p in row(function).parameters[3:] if p != "kwargs"]
-
-    def compute(arguments):
-        outputs = {n: e.golden.astype(np.float32) for n, e in case.expected().outputs.items()}
-        outputs["o"] = outputs["o"].astype(ml_dtypes.bfloat16)
-        spoil(outputs)
-        if arguments.get("cu_seqlens") is not None and arguments["q"].ndim == 4:
-            outputs["o"] = outputs["o"][None]
-        buffer = arguments.get("intermediate_states_buffer")
-        if buffer is not None:
-            buffer[:] = outputs["intermediate_states"]
-        pool = arguments.get("initial_state")
-        pool = arguments.get("state") if pool is None else pool
-        if function.startswith("flashinfer") and pool is not None:
-            pool[:] = outputs.get("final_state", pool)
-            return outputs["o"], pool
-        return outputs["o"], outputs["final_state"] if arguments["output_final_state"] else None
-
-    parameters = ["q", "k", "v", *(f"{p}={DEFAULTS.get(p)!r}" for p in optional)]
-    parameters += ["**kwargs"] if "kwargs" in row(function).parameters else []
-    scope = {"compute": compute}
-    exec(f"def {name}({', '.join(parameters)}):\n    return compute(locals())", scope)
-    made = types.ModuleType(module)
-    setattr(made, name, scope[name])
-    scope[name].__module__ = module
-    return made, scope[name]
+def results(function, arguments, outputs):
+    if arguments.get("cu_seqlens") is not None and arguments["q"].ndim == 4:
+        outputs["o"] = outputs["o"][None]
+    buffer = arguments.get("intermediate_states_buffer")
+    if buffer is not None:
+        buffer[:] = outputs["intermediate_states"]
+    pool = arguments.get("initial_state")
+    pool = arguments.get("state") if pool is None else pool
+    if function.startswith("flashinfer") and pool is not None:
+        pool[:] = outputs.get("final_state", pool)
+        return outputs["o"], pool
+    return outputs["o"], outputs["final_state"] if arguments["output_final_state"] else None
 
 
 CALLS = [
@@ -140,11 +103,7 @@ CALLS = [
 
 
 def recorded(monkeypatch, function, arguments, case, **more):
-    module, made = stand_in(function, case, **more)
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    with goldenrule.record(made, explain=False) as calls:
-        getattr(module, made.__name__)(**arguments)
-    return calls
+    return stand_ins.recorded(monkeypatch, function, arguments, case, results, **more)
 
 
 @pytest.mark.parametrize("function, form, line", CALLS)
@@ -170,43 +129,9 @@ def test_another_convention_is_another_call(monkeypatch, function, form, line):
     """The flag for the norm says the opposite of what was computed."""
     case = goldenrule.fixture(line)
     arguments = form(case)
-    flag = row(function).norm
+    flag = stand_ins.row(function).norm
     arguments[flag] = not arguments[flag]
     assert not recorded(monkeypatch, function, arguments, case).passed
-
-
-GPU = [row for row in ROWS if row.function.startswith(("flashinfer", *FLA_RECURRENT, *FLA_CHUNK))]
-
-
-@pytest.mark.parametrize("known", GPU, ids=lambda known: known.function)
-def test_another_signature_is_refused_with_the_release(known):
-    case = goldenrule.fixture(CALLS[0][2])
-    _, made = stand_in(known.function, case)
-    known.check(made)
-    scope = {}
-    exec(f"def {made.__name__}({', '.join([*known.parameters, 'added'])}): pass", scope)
-    changed = scope[made.__name__]
-    changed.__module__ = made.__module__
-    with pytest.raises(ValueError, match=f"expected the parameters of {known.release} .*added"):
-        with goldenrule.record(changed):
-            pass
-
-
-@pytest.mark.parametrize("known", GPU, ids=lambda known: known.function)
-def test_parameters_are_those_of_the_package(known):
-    """Read in its source, where that release is installed: importing it may need a GPU."""
-    module, _, name = known.function.rpartition(".")
-    package, *path = module.split(".")
-    found = importlib.util.find_spec(package)
-    distribution, version = {"fla": ("fla-core", "0.6."),
-                             "flashinfer": ("flashinfer-python", "0.7.2")}[package]
-    if found is None or not importlib.metadata.version(distribution).startswith(version):
-        pytest.skip(f"{known.release} is not installed")
-    source = Path(found.submodule_search_locations[0], *path).with_suffix(".py").read_text()
-    (given,) = [node.args for node in ast.parse(source).body
-                if isinstance(node, ast.FunctionDef) and node.name == name]
-    names = [each.arg for each in given.posonlyargs + given.args + given.kwonlyargs]
-    assert (*names, *([given.kwarg.arg] if given.kwarg else [])) == known.parameters
 
 
 def test_states_that_are_not_asked_for_are_not_judged(monkeypatch):

@@ -121,7 +121,7 @@ def capture(path: str | os.PathLike[str], *, op: str, mode: str, inputs: Mapping
 
 def read(path: str | os.PathLike[str]) -> Call:
     """A capture or fixture, read as strangers' files are: in a child process with limits."""
-    call, golden = _core.read(os.fsencode(path))
+    call, golden = _core.read(_encoded(path))
     result = unpacked(call)
     result.golden = {name: (_array(*value), radius) for name, (value, radius) in golden.items()}
     return result
@@ -161,7 +161,10 @@ def packed(call: Call, bf16: str | Iterable[str] = (), wants_outputs: bool = Tru
 
 def _bytes(tensor: Any) -> float:
     """Of all elements, which an expanded tensor has not: it is put into one piece."""
-    size = getattr(tensor, "nbytes", 0)
+    try:
+        size = getattr(tensor, "nbytes", 0)
+    except RuntimeError:  # of a sparse tensor, which is refused by its name
+        return 0.0
     return float(size) if isinstance(size, (int, np.integer)) else 0.0
 
 
@@ -219,9 +222,11 @@ def _seconds(seconds: Any) -> float:
 
 
 def text_of(what: str, text: Any) -> str:
-    """Text that the library can take: a str that has a form in UTF-8."""
+    """Text that the library can take: a str that has a form in UTF-8, all of which it reads."""
     if not isinstance(text, str):
         raise TypeError(f"{what}: expected a text, actual {type(text).__name__}")
+    if "\0" in text:
+        raise ValueError(f"{what}: expected a text without null characters, actual {text!r}")
     text.encode()  # UnicodeEncodeError is a ValueError
     return text
 
@@ -231,4 +236,12 @@ def _replaceable(path: str | os.PathLike[str]) -> bytes:
     if os.path.exists(path) and not os.path.isfile(path):
         raise OSError(f"{os.fsdecode(path)}: expected a file or nothing at this path, actual another "
                       "kind of thing")
-    return os.fsencode(path)
+    return _encoded(path)
+
+
+def _encoded(path: str | os.PathLike[str]) -> bytes:
+    """The system reads a path up to its first null byte: that would be another file."""
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise ValueError(f"{path!r}: expected a path without null bytes")
+    return encoded

@@ -8,6 +8,7 @@ describes: a newer library has more fields, which keep their defaults.
 """
 
 import ctypes
+import math
 import os
 import struct
 from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ class Layout:
     def __init__(self, text: str) -> None:
         head, *lines = text.split("\n")
         self.at: dict[str, int] = {}  # field -> the place of its first number
+        self.kinds: dict[str, str] = {}
         form, count = "@", 0
         for line in lines:
             name, kind, offset = line.split(" ")
@@ -41,6 +43,7 @@ class Layout:
             if struct.calcsize(form + letters[0]) - struct.calcsize(letters[0]) != int(offset):
                 raise RuntimeError(f"{head}: expected {name} at {struct.calcsize(form)}, actual {offset}")
             self.at[name] = count
+            self.kinds[name] = kind
             form += letters
             count += _TENSOR if kind == "tensor" else 1
         self.packer = struct.Struct(form + "0q")
@@ -178,7 +181,9 @@ class _Call:
         if dtype is None:
             raise TypeError(f"{name}: expected one of {', '.join(map(str, self._dtypes))}, actual "
                             f"{tensor.dtype}")
-        stride = tensor.stride()
+        # Without an element the strides are what the maker of the tensor liked.
+        stride = tensor.stride() if 0 not in shape else [math.prod(shape[at + 1:]) or 1
+                                                         for at in range(len(shape))]
         if strided < len(shape) and stride[-1] != 1 and shape[-1] > 1:
             raise ValueError(f"{name}: expected a last axis of stride 1, actual stride {list(stride)}")
         place = self._at[name]
@@ -227,7 +232,20 @@ class _Call:
         self._flat[self._at["stream"]] = stream
 
     def packed(self) -> bytes:
-        return self._layout.packer.pack(*self._flat)
+        try:
+            return self._layout.packer.pack(*self._flat)
+        except (struct.error, OverflowError):
+            self._refuse_options()
+            raise
+
+    def _refuse_options(self) -> None:
+        for name in self._options:
+            kind = self._layout.kinds.get(name, "")
+            value = self._flat[self._at[name]] if kind else 0
+            try:
+                struct.pack(_FORMATS.get(kind, "q"), value)
+            except (struct.error, OverflowError) as error:
+                raise ValueError(f"{name}: expected a number of type {kind}, actual {value!r}") from error
 
 
 _NOWHERE = 256  # a tensor of no elements has no address, and is there all the same

@@ -20,6 +20,7 @@ class When:
     convention: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)  # instead of those of the row
     attribute: str = ""  # of the convention, which the last of the arguments gives
+    op: str = ""  # instead of that of the row
 
     def holds(self, arguments: Mapping[str, Any]) -> bool:
         return all(_has(arguments.get(name), value) for name, value in self.arguments.items())
@@ -48,8 +49,9 @@ class Row:
     unscaled: tuple[float, ...] = ()  # its values that mean K^-0.5, as None does
     when: tuple[When, ...] = ()  # later ones count
     written: Mapping[str, str] = field(default_factory=dict)  # parameter -> output that it holds after
-    asks: Mapping[str, str] = field(default_factory=dict)  # output -> the flag that asks for it
+    asks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # output -> flags that ask for it
     modes: tuple[str, str] = ("decode", "prefill")  # of one token per sequence, and of more
+    arranged: Callable[[Mapping[str, Any]], dict[str, Any]] = dict  # arguments in the schema's shapes
     refuses: Callable[[Mapping[str, Any]], str] = _anything  # why a call cannot be judged
     fixed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # the values it may have
     ignored: tuple[str, ...] = ()
@@ -67,9 +69,11 @@ class Row:
              after: Mapping[str, Any] | None = None) -> Call:
         """The call that these arguments and results are; `after`: what it has written into."""
         self._refuse_others(arguments)
-        convention, names = dict(self.convention), dict(self.inputs)
+        arguments = self.arranged(arguments)
+        op, convention, names = self.op, dict(self.convention), dict(self.inputs)
         for when in self.when:
             if when.holds(arguments):
+                op = when.op or op
                 convention.update(when.convention)
                 names.update(when.inputs)
                 if when.attribute:
@@ -81,25 +85,33 @@ class Row:
             convention["scale"] = float(scale)
         inputs = {name: arguments[parameter] for parameter, name in names.items()
                   if arguments.get(parameter) is not None}
-        outputs = {name: value for name, value in zip(self.outputs, results) if value is not None}
+        unasked = self._unasked(arguments)
+        outputs = {name: value for name, value in zip(self.outputs, results)
+                   if value is not None and name not in unasked}
         outputs |= {self.written[name]: value for name, value in (after or {}).items()
-                    if value is not None}
-        if "intermediate_states" in outputs:  # a buffer may have more rows and steps than the call
+                    if value is not None and self.written[name] not in unasked}
+        # By row, a buffer may have more rows and steps than the call.
+        if "intermediate_states" in outputs and "intermediate_state_indices" not in inputs:
             rows, steps = inputs["q"].shape[:2]
             outputs["intermediate_states"] = outputs["intermediate_states"][:rows, :steps]
         one = inputs["q"].shape[1] == 1 and "cu_seqlens" not in inputs
-        return Call(op=self.op, mode=self.modes[0 if one else 1], convention=convention,
+        return Call(op=op, mode=self.modes[0 if one else 1], convention=convention,
                     inputs=inputs, outputs=outputs, contract=self.contract,
                     source=f"{self.function}{f', {self.release}' if self.release else ''}")
 
     def only(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """The outputs that the call asks for, where it asks for fewer than there are."""
-        unasked = {output for output, flag in self.asks.items() if not arguments.get(flag)}
-        return tuple(name for name in self.outputs if name not in unasked) if unasked else ()
+        unasked = self._unasked(arguments)
+        outputs = (*self.outputs, *self.written.values())
+        return tuple(name for name in outputs if name not in unasked) if unasked else ()
+
+    def _unasked(self, arguments: Mapping[str, Any]) -> set[str]:
+        return {output for output, flags in self.asks.items()
+                if not any(arguments.get(flag) for flag in flags)}
 
     def _refuse_others(self, arguments: Mapping[str, Any]) -> None:
-        known = {*self.inputs, *self.ignored, *self.written, *self.asks.values(), self.norm,
-                 self.scale}
+        known = {*self.inputs, *self.ignored, *self.written, self.norm, self.scale,
+                 *(flag for flags in self.asks.values() for flag in flags)}
         for when in self.when:
             known |= {*when.arguments, *when.inputs}
         for name, value in arguments.items():

@@ -35,9 +35,14 @@ class Recorded:
 
 
 class Calls(list[Recorded]):
-    """The calls in their order. `function` is the wrapper, for whoever holds the function itself."""
+    """The calls in their order. `function` is the wrapper, for whoever holds the function itself;
+    `refusals`: why calls were not judged, also where the caller has caught what was raised."""
 
     function: Callable[..., Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusals: list[BaseException] = []
 
     @property
     def reports(self) -> list[Report]:
@@ -45,8 +50,9 @@ class Calls(list[Recorded]):
 
     @property
     def passed(self) -> bool:
-        """Whether there were calls, and all that were judged pass."""
-        return len(self) > 0 and all(report.passed for report in self.reports)
+        """Whether there were calls, none was refused, and all that were judged pass."""
+        return (len(self) > 0 and not self.refusals
+                and all(report.passed for report in self.reports))
 
 
 @contextmanager
@@ -75,13 +81,16 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
     @functools.wraps(function)
     def recorded_function(*args: Any, **kwargs: Any) -> Any:
         arguments = _arguments(function, args, kwargs)
-        before = {name: _copy(value) for name, value in arguments.items()}
+        with _noted(calls.refusals):
+            before = {name: _copy(value) for name, value in arguments.items()}
         result = function(*args, **kwargs)
-        refusal = row.refuses(arguments)
-        if refusal:
-            raise ValueError(f"{row.function}: {refusal}: this call cannot be judged")
+        with _noted(calls.refusals):
+            look_at(arguments, before, result)
+        return result
+
+    def look_at(arguments: Mapping[str, Any], before: Mapping[str, Any], result: Any) -> None:
         after = {name: _copy(arguments.get(name)) for name in row.written}
-        recorded = Recorded(row.call(before, _copied_result(result), after))
+        recorded = Recorded(_described(row, arguments, before, result, after))
         with lock:
             calls.append(recorded)
             number = len(calls)
@@ -91,8 +100,10 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
             recorded.call.save(recorded.file)
         if judge:
             recorded.report = recorded.call.judge(**{"only": row.only(before), **options})
-        return result
 
+    compiler = getattr(sys.modules.get("torch"), "compiler", None)
+    if compiler is not None:  # a compiled caller leaves its graph for the call
+        recorded_function = compiler.disable(recorded_function)
     calls.function = recorded_function
     places = _places(function)
     for namespace, name in places:
@@ -103,6 +114,27 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
         for namespace, name in places:
             if getattr(namespace, name, None) is recorded_function:
                 setattr(namespace, name, function)
+
+
+def _described(row: Row, arguments: Mapping[str, Any], before: Mapping[str, Any], result: Any,
+               after: Mapping[str, Any]) -> Call:
+    try:
+        refusal = row.refuses(arguments)
+        if not refusal:
+            return row.call(before, _copied_result(result), after)
+    except (AttributeError, IndexError, KeyError) as error:  # tensors in a form that the row has not
+        refusal = f"{type(error).__name__}: {error}"
+    raise ValueError(f"{row.function}: {refusal}: this call cannot be judged")
+
+
+@contextmanager
+def _noted(refusals: list[BaseException]) -> Iterator[None]:
+    """An engine may catch what is raised here, and go on with another kernel."""
+    try:
+        yield
+    except BaseException as error:
+        refusals.append(error)
+        raise
 
 
 def _arguments(function: Callable[..., Any], args: tuple[Any, ...],

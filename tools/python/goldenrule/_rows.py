@@ -4,6 +4,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ._engine_rows import ENGINE_ROWS
 from ._recorded import GIVEN, Row, When
 
 # Beta and the gate are what the model has computed from its projections: beta itself, and log alpha.
@@ -16,11 +17,11 @@ _CHUNKS = dict(contract="chunk64_f32", fixed={"chunk_size": (16, 32, 64)})
 _TRANSFORMERS = dict(
     inputs=_QKV, outputs=("o", "final_state"), norm="use_qk_l2norm_in_kernel",
     convention={**_GIVEN, "qk_l2norm": "rsqrt_sum_eps", "l2_eps": 1e-6},
-    asks={"final_state": "output_final_state"}, release="transformers 5.23")
+    asks={"final_state": ("output_final_state",)}, release="transformers 5.23")
 _FLA = dict(
     inputs={name: name for name in ("q", "k", "v", "g", "beta", "initial_state")},
     outputs=("o", "final_state"), convention={**_GIVEN, "qk_l2norm": "none"}, scale="scale",
-    asks={"final_state": "output_final_state"}, release="fla-core 0.6")
+    asks={"final_state": ("output_final_state",)}, release="fla-core 0.6")
 _MODELS = "transformers.models.*"
 
 # The kernels of flash-linear-attention: gate, beta and layout of the state by flags, some of which
@@ -36,7 +37,7 @@ _FLA_BOUNDED = When({"use_gate_in_kernel": True, "lower_bound": GIVEN}, {"gate":
 _FLA_UNGATED = When({"g": None}, {"gate": "none"})
 _FLA_KERNEL = dict(
     inputs={name: name for name in ("q", "k", "v", "g", "beta", "initial_state", "cu_seqlens")},
-    outputs=("o", "final_state"), asks={"final_state": "output_final_state"}, scale="scale",
+    outputs=("o", "final_state"), asks={"final_state": ("output_final_state",)}, scale="scale",
     convention={**_GIVEN, "qk_l2norm": "rsqrt_sum_eps", "l2_eps": 1e-6},
     norm="use_qk_l2norm_in_kernel", release="fla-core 0.6")
 # Only how it is computed, or a copy of what another argument says. A_log and dt_bias count with
@@ -126,6 +127,13 @@ ROWS = (
         **_FLA_KERNEL, when=(*_FLA_FLAGS, _FLA_BOUNDED), modes=("prefill", "prefill"),
         ignored=_FLA_HOW, fixed={"chunk_size": (64,), "return_intermediate_states": (False,),
                                  "use_graph": (False,)}),
+    Row("flash_qla.ops.gated_delta_rule.chunk.chunk_gated_delta_rule", "gated_delta_rule",
+        ("q", "k", "v", "g", "beta", "scale", "initial_state", "output_final_state",
+         "use_qk_l2norm_in_kernel", "cu_seqlens", "head_first", "state_v_first", "auto_cp",
+         "enable_fwd_cp_cache", "cp_context", "force_intra_cp"),
+        **{**_FLA_KERNEL, "release": "flash-qla 0.1.3"}, when=_FLA_FLAGS[:1],
+        modes=("prefill", "prefill"), ignored=("auto_cp", "enable_fwd_cp_cache", "force_intra_cp"),
+        fixed={"head_first": (False,)}),
     Row("flashinfer.gdn_decode.gated_delta_rule_decode_pretranspose", "gated_delta_rule",
         ("q", "k", "v", "state", "A_log", "a", "dt_bias", "b", "scale", "output", "use_qk_l2norm",
          "initial_state", "initial_state_indices", "output_state_indices",
@@ -157,11 +165,12 @@ ROWS = (
          "_cp_chunk_len", "backend", "max_seqlen"),
         inputs={name: name for name in ("q", "k", "v", "g", "beta", "initial_state", "cu_seqlens",
                                         "state_indices")},
-        outputs=("o", "final_state"), asks={"final_state": "output_final_state"},
+        outputs=("o", "final_state"), asks={"final_state": ("output_final_state",)},
         convention={"state_layout": "vk", "gate": "linear", "beta": "direct", "l2_eps": 1e-6,
                     "qk_l2norm": "rsqrt_sum_eps"},
         norm="use_qk_l2norm_in_kernel", scale="scale", unscaled=(0.0,),
         when=(When({"g": None}, {"gate": "none"}),), modes=("prefill", "prefill"),
         ignored=("output", "output_state", "use_cp", "_cp_chunk_len", "backend", "max_seqlen"),
         fixed={"checkpoint_every_n_tokens": (0,)}, refuses=_two_pools, release="flashinfer 0.7.2"),
+    *ENGINE_ROWS,
 )
