@@ -86,6 +86,7 @@ template <class F>
 void at_once(int count, F&& f) {
   std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(count));
   std::vector<std::thread> threads;
+  threads.reserve(thrown.size());
   for (int i = 0; i < count; ++i) {
     threads.emplace_back([&, i] {
       try {
