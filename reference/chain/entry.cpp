@@ -50,10 +50,16 @@ void CallWalk::enter_again(RowWalk& row, Request& request) {
   const std::string seen = request.kept ? std::to_string(request.position())
                                         : std::to_string(request.base) + " to " +
                                               std::to_string(request.base + request.given);
-  report(Check::kInput, row,
-         "the request is at position " + seen + " after call " + std::to_string(request.call) +
-             ", and this call says " + std::to_string(row.position))
-      .verdict = verdict::Verdict::kError;
+  Finding& finding =
+      report(Check::kInput, row,
+             "the request is at position " + seen + " after call " + std::to_string(request.call) +
+                 ", and this call says " + std::to_string(row.position));
+  finding.verdict = verdict::Verdict::kError;
+  // Where no call is missing, the server has counted tokens that it gave to none.
+  const bool whole = !memory_.gap || *memory_.gap <= request.call;
+  if (whole && row.position > request.base + request.kept.value_or(request.given)) {
+    finding.mistake = Mistake::kTokensMissing;
+  }
   // A state that is what the last call left is the request's, whatever the position says.
   const Stored* left = request.left_behind();
   if (row.start && left != nullptr && row.start->values == left->values) {

@@ -44,6 +44,7 @@ enum class Mistake : std::uint8_t {
   kParametersNarrowed,  ///< a parameter of the layer, rounded in some calls
   kOverflowed,          ///< a right result beyond the range of the type in which it is stored
   kOtherKeys,           ///< the tokens of the call with the keys of the call before
+  kTokensMissing,       ///< positions that no call has the tokens of
 };
 
 }  // namespace goldenrule::chain
@@ -59,7 +60,7 @@ struct EnumNames<chain::Check> {
 template <>
 struct EnumNames<chain::Mistake> {
   static constexpr std::string_view kWhat = "chain mistake";
-  static constexpr std::array<std::string_view, 16> kNames{"none",
+  static constexpr std::array<std::string_view, 17> kNames{"none",
                                                            "stale_slot",
                                                            "wrong_column",
                                                            "counts_of_another_row",
@@ -74,7 +75,8 @@ struct EnumNames<chain::Mistake> {
                                                            "slot_overwritten",
                                                            "parameters_narrowed",
                                                            "output_overflowed",
-                                                           "keys_of_another_call"};
+                                                           "keys_of_another_call",
+                                                           "tokens_missing"};
 };
 
 }  // namespace goldenrule::call

@@ -65,6 +65,7 @@ struct Judge::State {
     } else if (call.index != *last + 1) {
       findings.push_back(input(call.index, "a gap: expected call " + std::to_string(*last + 1) +
                                                ", actual " + std::to_string(call.index)));
+      memory.gap = call.index;
     }
     last = call.index;
     return true;
@@ -151,8 +152,9 @@ struct Judge::State {
     }
   }
 
-  // Throws Error for a call that makes no sense.
-  void walk(const Call& call, std::vector<Finding>& findings) {
+  // Whether the tokens of the call have come to their requests. Throws Error for a call that makes
+  // no sense.
+  bool walk(const Call& call, std::vector<Finding>& findings) {
     call::Record record = call.record;
     call::undo_widening(record);
     const call::Dims dims = call::validate(record);
@@ -160,15 +162,15 @@ struct Judge::State {
       findings.push_back(
           input(call.index, "/inputs/request_ids: expected the request of each row"));
       judge_alone(call, record, findings);
-      return;
+      return false;
     }
     if (!call::has_pool(record)) {
       findings.push_back(input(call.index,
                                "/inputs/state_indices: expected the slot of each "
                                "sequence; a chain goes on in a pool"));
-      return;
+      return false;
     }
-    if (!is_same_kind(call, record, dims, findings)) return;
+    if (!is_same_kind(call, record, dims, findings)) return false;
     memory.refuse_beyond(record, dims);
     shared_slots(call, record, dims, findings);
     judge_alone(call, record, findings);
@@ -178,6 +180,7 @@ struct Judge::State {
         memory.contracts.insert_or_assign(contract.name, contract).first->second;
     std::vector<Finding> more = CallWalk(slice, memory, call, record, dims, kept).run();
     std::ranges::move(more, std::back_inserter(findings));
+    return true;
   }
 };
 
@@ -192,13 +195,15 @@ Judge::~Judge() = default;
 std::vector<Finding> Judge::add(const Call& call) {
   ++state_->memory.summary.calls;
   std::vector<Finding> findings;
+  bool walked = false;
   try {
-    if (state_->follows(call, findings)) state_->walk(call, findings);
+    walked = state_->follows(call, findings) && state_->walk(call, findings);
   } catch (const Error& error) {
     findings.push_back(State::input(call.index, error.what()));
   } catch (const std::bad_alloc&) {
     findings.push_back(State::input(call.index, "expected memory for this call"));
   }
+  if (!walked) state_->memory.gap = state_->last.value_or(call.index) + 1;
   return state_->say(std::move(findings));
 }
 

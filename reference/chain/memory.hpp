@@ -27,8 +27,9 @@ struct Writer {
 struct Memory {
   Options options;
   std::optional<Layout> layout;
-  bool pool_known = false;  ///< a call has held its pool: layout->pool is its type
-  call::Record kind;        ///< op and conventions of the first call; no tensors
+  std::optional<std::int64_t> gap;  ///< the first call behind the last one whose tokens are lost
+  bool pool_known = false;          ///< a call has held its pool: layout->pool is its type
+  call::Record kind;                ///< op and conventions of the first call; no tensors
   call::Dims dims;
   Requests requests;
   std::set<std::int64_t> seen;                     ///< requests that are counted

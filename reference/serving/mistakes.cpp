@@ -347,7 +347,7 @@ constexpr std::array kTable{
     ServerMistake{"bounds_divided",
                   "the bounds of a prompt are divided by the number of ranks, so that each reads "
                   "its beginning",
-                  "ISEEKYAN/Megatron-LM #111", Named::kNone, bounds_divided},
+                  "ISEEKYAN/Megatron-LM #111", Named::kTokensMissing, bounds_divided},
     ServerMistake{
         "parameters_bf16",
         "A_log and dt_bias are rounded to bf16 before decode calls, and before the others "

@@ -52,6 +52,7 @@ TEST_CASE("a gap is said, and requests whose tokens are lost with it") {
   CHECK(judged.findings[1].request == 1);
   CHECK(judged.findings[1].slot == 3);
   CHECK(judged.findings[1].text.find("position 11 after call 1") != std::string::npos);
+  CHECK(judged.findings[1].mistake == chain::Mistake::kNone);  // of the server
   CHECK(judged.findings[2].request == 2);
   CHECK(judged.summary.judged > 4);
 }
@@ -72,6 +73,9 @@ TEST_CASE("positions that disagree with what was seen") {
   const testing::Judged judged = testing::judge(calls);
   expect_input(judged, 2, "the request is at position 11 after call 1, and this call says 12");
   CHECK(judged.findings[0].request == 1);
+  CHECK(judged.findings[0].mistake == chain::Mistake::kTokensMissing);
+  calls[2].record.inputs.at("positions").set(0, 10.0);
+  CHECK(testing::judge(calls).findings[0].mistake == chain::Mistake::kNone);
 }
 
 TEST_CASE("requests that share a slot at once") {
@@ -112,6 +116,10 @@ TEST_CASE("mixed shapes, ids of two rows and calls without ids") {
   std::vector<chain::Call> changed = calls;
   changed[2].record.convention.state_layout = call::StateLayout::kKV;
   expect_input(testing::judge(changed), 2, "state_layout");
+  // What the judge leaves out is no mistake of the server.
+  for (const chain::Finding& finding : testing::judge(changed).findings) {
+    CHECK(finding.mistake == chain::Mistake::kNone);
+  }
   changed = calls;
   changed[2].record.inputs.at("request_ids").set(1, 1.0);
   expect_input(testing::judge(changed), 2, "one row for each request");

@@ -172,7 +172,7 @@ class MergeTest(CommandLineTest):
         self.assert_run(0, *command, "--json", whole)
         keys, bounds = json.loads(whole.read_text())["rows"][::-1]
         self.assertGreater(keys["alone"], 0)
-        self.assertEqual(bounds["first_said"], "none")
+        self.assertEqual(bounds["first_said"], "tokens_missing")
         self.assert_run(0, "merge", whole)
 
     def test_mutate_peers(self):
