@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "fixtures/call/operation.hpp"
+
 namespace goldenrule::delta {
 namespace {
 
@@ -25,6 +27,9 @@ bool holds_bf16_numbers(const call::Tensor& t) {
 
 const contract::Contract& implied_contract(const call::Record& record) {
   const bool narrow_state = is_narrow(record.find_input("initial_state"));
+  if (call::has_ring(record) && is_narrow(record.find_input("k"))) {
+    return contract::find_contract("replay_bf16");
+  }
   if (record.mode != call::Mode::kPrefill) {
     return contract::find_contract(narrow_state ? "recurrent_bf16_state" : "recurrent_f32");
   }

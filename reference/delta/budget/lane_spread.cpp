@@ -17,16 +17,18 @@ using Form = KeptForm<double>;
 
 Form zeros(const Form& like) {
   Form form{.o = Matrix<double>::Zero(like.o.rows(), like.o.cols()), .states = {}};
+  form.d = Matrix<double>::Zero(like.d.rows(), like.d.cols());
   for (const Matrix<double>& state : like.states) {
     form.states.push_back(Matrix<double>::Zero(state.rows(), state.cols()));
   }
   return form;
 }
 
-// f(matrix of a, matrix of b) for o and each state.
+// f(matrix of a, matrix of b) for o, each state and, where they are asked for, the corrections.
 template <class F>
 void for_each_matrix(Form& a, const Form& b, F&& f) {
   f(a.o, b.o);
+  if (a.d.size() > 0 && b.d.size() > 0) f(a.d, b.d);
   for (std::size_t i = 0; i < a.states.size(); ++i) f(a.states[i], b.states[i]);
 }
 

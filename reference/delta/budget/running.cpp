@@ -138,7 +138,8 @@ RunningError::RunningError(const contract::Contract& contract, const Lane<double
 
 void RunningError::advance(std::int64_t t, const ColumnNorms<double>& norms,
                            const RecurrentTile<double>& tile) {
-  // The elements first: they need the column's sigma and bias of the token before.
+  // These first: they need the column's sigma and bias of the token before.
+  correct(t, norms);
   advance_elements(t, norms, tile);
   const TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
   const contract::FunctionErrors& f = contract_->functions;
@@ -167,6 +168,27 @@ void RunningError::advance(std::int64_t t, const ColumnNorms<double>& norms,
     norm_[c] = std::sqrt(norms.state2[c]);
   }
   clip_elements();
+}
+
+void RunningError::correct(std::int64_t t, const ColumnNorms<double>& norms) {
+  const TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
+  const TokenErrors errors = token_errors(*contract_, b);
+  const auto n = static_cast<double>(lane_->K);
+  const double u2 = squared(contract_->unit_roundoff()) / 3.0;
+  const double key2 = squared(contract::unit_of(contract_->at(contract::Activation::kKey))) / 3.0;
+  const double reach = b.beta * b.k_norm;
+  const double carried = reach * errors.largest_alpha;
+  for (std::size_t c = 0; c < norm_.size(); ++c) {
+    const double p = norms.predicted[c];
+    const double d = std::fabs(norms.delta[c]);
+    const double of_products = squared(b.beta) * norms.predicted2[c];
+    const double of_sum = squared(b.beta) * n / 3 * p * p + (n / 6 + 3) * of_products + 2 * d * d;
+    correction_[c] = {
+        .sigma = std::sqrt(times(squared(carried), variance_[c]) + u2 * of_sum +
+                           key2 * of_products),
+        .bias = times(carried, bias_[c]) + times(reach * errors.alpha, norm_[c]) +
+                contract_->functions.norm * b.beta * std::fabs(p) + errors.beta * d};
+  }
 }
 
 void RunningError::advance_elements(std::int64_t t, const ColumnNorms<double>& norms,

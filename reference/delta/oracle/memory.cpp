@@ -80,7 +80,8 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
   const bool prefill = call.mode == call::Mode::kPrefill;
   double states = 0.0;
   double largest = e.tokens * e.HV * e.V;
-  for (const char* name : {"final_state", "intermediate_states", "checkpoints"}) {
+  for (const char* name :
+       {"final_state", "intermediate_states", "checkpoints", "ring_d", "ring_k", "ring_g"}) {
     const call::Shape* shape = find(call.outputs, name);
     if (shape == nullptr) continue;
     states += elements(*shape);
