@@ -19,10 +19,10 @@ double gate_error(const contract::Contract& c, const call::Convention& conventio
                   const TokenBounds& b, double log_alpha) {
   const contract::FunctionErrors& f = c.functions;
   const double size = std::fabs(log_alpha);
-  if (convention.gate == call::Gate::kLinear) return f.log + c.unit_roundoff() * size;
-  const double relative =
-      f.log_alpha + contract::unit_of(c.at(contract::Activation::kGate)) + c.unit_roundoff();
-  return relative * size + softplus_error(f, b.softplus_slope, size) + f.logit * b.log_by_logit;
+  const double relative = f.log_alpha + c.unit_roundoff();
+  const double rounded = contract::unit_of(c.at(contract::Activation::kGate));
+  if (convention.gate == call::Gate::kLinear) return f.log + rounded + relative * size;
+  return (relative + rounded) * size + softplus_error(f, b.softplus_slope, size) + f.logit * b.log_by_logit;
 }
 
 }  // namespace

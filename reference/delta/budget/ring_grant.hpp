@@ -7,7 +7,8 @@
 //   ring_k   (E_norm + u_k + u) |k^|, of the norm, of its rounding as an activation and of the
 //            product with it; without a norm u_k |k|.
 //   ring_g   (E_log_alpha + u_g + u) |log alpha| + E_softplus exp(A_log) + E_logit |d log alpha|,
-//            as alpha takes them in running.hpp; of a given alpha E_log + u |log alpha|.
+//            as alpha takes them in running.hpp; of a given alpha
+//            E_log + u_g + (E_log_alpha + u) |log alpha|.
 //
 // E_.. are the function errors of the contract, u_k and u_g the unit roundoffs of its activations, u
 // that of its arithmetic.
