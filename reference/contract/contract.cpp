@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: the table of contracts with the rounding points of each.
 #include "reference/contract/contract.hpp"
 
 #include <array>
@@ -171,13 +173,13 @@ const std::vector<Contract>& built_in() {
       in_segments(direct64_bf16),
       in_segments(direct32_bf16),
       {.name = "replay_bf16",
-       .meaning = "pending tokens of a ring and those of the call as one chunk of up to 32 with bf16 "
-                  "operands, the state as two bf16 terms; states keep the type of the pool",
+       .meaning =
+           "pending tokens of a ring and those of the call as one chunk of up to 32 with bf16 "
+           "operands, the state as two bf16 terms; states keep the type of the pool",
        .functions = kFastFp32,
-       .model = Chunked{.unit_roundoff = kFp32,
-                        .chunk = 32,
-                        .form = Form::kDirect,
-                        .rounding = kReplay}},
+       .model =
+           Chunked{
+               .unit_roundoff = kFp32, .chunk = 32, .form = Form::kDirect, .rounding = kReplay}},
       chunked("chunk64_bf16", "chunks of 64 tokens with bf16 operands, fp32 state between chunks",
               64, Form::kWY, DType::kF32, operands(Format::kBF16)),
       chunked("chunk64_16bit",

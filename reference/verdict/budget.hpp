@@ -20,8 +20,8 @@ namespace goldenrule::verdict {
 class Budget {
  public:
   /// `stored` is the type of output `name`. The contract's storage type holds for states; others
-  /// are rounded to the type that they have, and what nobody writes keeps its own. States on the way are
-  /// copies of a state in a buffer of their own: rounded to its type where that is coarser.
+  /// are rounded to the type that they have, and what nobody writes keeps its own. States on the
+  /// way are copies of a state in a buffer of their own: rounded to its type where that is coarser.
   Budget(const std::string& name, call::DType stored, const Expected& expected,
          const contract::Contract& contract)
       : expected_(&expected),

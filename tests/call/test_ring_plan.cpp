@@ -20,8 +20,8 @@ Record ringed(std::initializer_list<double> start, std::initializer_list<double>
   Record r = mtp(op);
   r.inputs["initial_ring_d"] = floats({kRings, kHV, kPlaces, kV});
   r.inputs["initial_ring_k"] = floats({kRings, kH, kPlaces, kK});
-  r.inputs["initial_ring_g"] = op == Op::kKda ? floats({kRings, kHV, kPlaces, kK})
-                                              : floats({kRings, kHV, kPlaces});
+  r.inputs["initial_ring_g"] =
+      op == Op::kKda ? floats({kRings, kHV, kPlaces, kK}) : floats({kRings, kHV, kPlaces});
   r.inputs["ring_start"] = integers(start);
   r.inputs["ring_count"] = integers(count);
   return r;
@@ -110,10 +110,9 @@ TEST_CASE("rings: what is missing and what does not belong there is said") {
   Record states = r;
   states.inputs.erase("initial_ring_d");
   CHECK(error_of([&] { (void)make_plan(states, true); }));
-  for (const char* name : {"accepted_tokens", "checkpoint_state_indices"}) {
+  for (const char* name : {"accepted_tokens", "checkpoint_state_indices", "request_ids"}) {
     CAPTURE(name);
-    const auto error =
-        error_of([&] { (void)make_plan(with(r, name, integers({0, 0, 0})), true); });
+    const auto error = error_of([&] { (void)make_plan(with(r, name, integers({0, 0, 0})), true); });
     REQUIRE(error);
     CHECK(error->where() == "/inputs/" + std::string(name));
     CHECK(error->actual().find("without rings") != std::string::npos);

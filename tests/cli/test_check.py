@@ -69,6 +69,26 @@ class CheckTest(CommandLineTest):
         self.assertIn("where: 1 of 3: sequence 1 (1 of 128 elements)", result.out)
         self.assertEqual(result.err, "")
 
+    # A kernel that takes the accepted tokens into the state and returns no o.
+    def test_a_commit_without_o(self):
+        line = MTP_PADDED + " accepted=mixed"
+
+        def commit(file):
+            del file["outputs/o"], file["outputs/intermediate_states"]
+        result = self.assert_run(2, "check", self.capture(line, commit))
+        self.assertIn("--only", result.out)
+        self.assert_run(0, "check", self.capture(line, commit), "--only", "final_state")
+
+        def one_token_too_few(file):
+            states = file["outputs/final_state"][()]
+            slot = file["inputs/state_indices"][1]  # row 1 accepts all of its 3 tokens
+            states[slot] = file["outputs/intermediate_states"][1, 1]
+            put(file, "outputs/final_state", states)
+            commit(file)
+        result = self.assert_run(1, "check", self.capture(line, one_token_too_few), "--only",
+                                 "final_state")
+        self.assertRegex(result.out, "final_state +OUT_OF_BUDGET")
+
     def test_packed_coordinates_name_the_sequence(self):
         wrong = self.capture(PREFILL, spoil_o((6, 1, 3), math.inf))
         result = self.assert_run(1, "check", wrong, "--contract", "ideal")

@@ -399,6 +399,19 @@ def replay(case, sequence, j, S, reach, peak):
             peak[c] = max(peak[c], reach[c])
 
 
+def ring_entries(case, t, j, k, alpha, where):
+    """k^ and log alpha of token t as they go to a place of a ring."""
+    ring, place = where
+    if case.convention["gate"] == "linear":
+        gates = [mp.log(a) for a in alpha[:1 if case.op != "kda" else case.K]]
+    else:
+        gates = log_alpha(case, t, j)
+    entries = {("ring_k", ring, qk_head(case, j), place, i): Exact(x, abs(x))
+               for i, x in enumerate(k)}
+    entries.update({("ring_g", ring, j, place, i): Exact(g, abs(g)) for i, g in enumerate(gates)})
+    return entries
+
+
 def largest(values):
     return max((abs(x) for x in values), default=mpf(0))
 
@@ -454,18 +467,11 @@ def run_lane(case, sequence, j, columns):
             peak[c] = max(peak[c], reach[c], k_max * abs(beta * v))
             results["o", t, j, c] = Exact(o, peak[c] * q_sum)
             if sequence.places:
-                ring, place = sequence.places[n]
-                k_sum = mp.fsum(k, absolute=True)
-                size = abs(beta) * (abs(v) + peak[c] * k_sum)
-                results["ring_d", ring, j, place, c] = Exact(d, size)
+                size = abs(beta) * (abs(v) + peak[c] * mp.fsum(k, absolute=True))
+                results[("ring_d", sequence.places[n][0], j, sequence.places[n][1], c)] = Exact(
+                    d, size)
         if sequence.places:
-            ring, place = sequence.places[n]
-            results.update({("ring_k", ring, h, place, i): Exact(x, abs(x))
-                            for i, x in enumerate(k)})
-            gates = ([mp.log(a) for a in alpha[:1 if case.op != "kda" else case.K]]
-                     if case.convention["gate"] == "linear" else log_alpha(case, t, j))
-            results.update({("ring_g", ring, j, place, i): Exact(g, abs(g))
-                            for i, g in enumerate(gates)})
+            results.update(ring_entries(case, t, j, k, alpha, sequence.places[n]))
         after[n] = S
         if not sequence.places:
             take_snapshots(n + 1)

@@ -108,7 +108,7 @@ CONTRACTS = ("ideal", "recurrent_f32", "chunk64_f32", "recurrent_f32_bf16_activa
              "chunk64_bf16_direct_bf16_state", "chunk32_bf16_direct_bf16_state",
              "chunk64_bf16_direct_segments", "chunk32_bf16_direct_segments",
              "chunk64_bf16_direct_bf16_state_segments", "chunk32_bf16_direct_bf16_state_segments",
-             "chunk64_bf16", "chunk64_16bit", "chunk16_bf16_state")
+             "replay_bf16", "chunk64_bf16", "chunk64_16bit", "chunk16_bf16_state")
 # Attribute of /convention -> the names that it may have, or the type of its number.
 CONVENTION = {
     "state_layout": ("vk", "kv"),
@@ -172,7 +172,9 @@ INPUTS = {
          "state_indices", "output_state_indices", "ssm_state_indices", "num_accepted_tokens",
          "accepted_tokens", "parent_tokens", "initial_intermediate_states",
          "intermediate_state_indices", "checkpoint_state_indices", "checkpoint_tokens",
-         "request_ids", "positions", "restored_from", "accepted_counts"),
+         "initial_ring_d", "initial_ring_k", "initial_ring_g", "ring_indices", "ring_start",
+         "ring_count", "ring_flush", "request_ids", "positions", "restored_from",
+         "accepted_counts"),
     "prefill": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "cu_seqlens",
          "state_indices", "output_state_indices", "has_initial_state", "checkpoint_offsets",
          "cu_checkpoints", "request_ids", "positions", "restored_from"),
@@ -180,7 +182,7 @@ INPUTS = {
 _SLOTS = ("state_indices", "output_state_indices", "ssm_state_indices", "checkpoint_state_indices")
 OUTPUTS = {
     "decode": ("o", "final_state"),
-    "mtp": ("o", "final_state", "intermediate_states"),
+    "mtp": ("o", "final_state", "intermediate_states", "ring_d", "ring_k", "ring_g"),
     "prefill": ("o", "final_state", "checkpoints"),
 }
 # --- End of what is generated.

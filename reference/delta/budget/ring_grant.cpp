@@ -22,7 +22,8 @@ double gate_error(const contract::Contract& c, const call::Convention& conventio
   const double relative = f.log_alpha + c.unit_roundoff();
   const double rounded = contract::unit_of(c.at(contract::Activation::kGate));
   if (convention.gate == call::Gate::kLinear) return f.log + rounded + relative * size;
-  return (relative + rounded) * size + softplus_error(f, b.softplus_slope, size) + f.logit * b.log_by_logit;
+  return (relative + rounded) * size + softplus_error(f, b.softplus_slope, size) +
+         f.logit * b.log_by_logit;
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 //            as alpha takes them in running.hpp; of a given alpha
 //            E_log + u_g + (E_log_alpha + u) |log alpha|.
 //
-// E_.. are the function errors of the contract, u_k and u_g the unit roundoffs of its activations, u
-// that of its arithmetic.
+// E_.. are the function errors of the contract, u_k and u_g the unit roundoffs of its activations,
+// u that of its arithmetic.
 #pragma once
 
 #include "fixtures/call/plan.hpp"

@@ -183,11 +183,10 @@ void RunningError::correct(std::int64_t t, const ColumnNorms<double>& norms) {
     const double d = std::fabs(norms.delta[c]);
     const double of_products = squared(b.beta) * norms.predicted2[c];
     const double of_sum = squared(b.beta) * n / 3 * p * p + (n / 6 + 3) * of_products + 2 * d * d;
-    correction_[c] = {
-        .sigma = std::sqrt(times(squared(carried), variance_[c]) + u2 * of_sum +
-                           key2 * of_products),
-        .bias = times(carried, bias_[c]) + times(reach * errors.alpha, norm_[c]) +
-                contract_->functions.norm * b.beta * std::fabs(p) + errors.beta * d};
+    correction_[c] = {.sigma = std::sqrt(times(squared(carried), variance_[c]) + u2 * of_sum +
+                                         key2 * of_products),
+                      .bias = times(carried, bias_[c]) + times(reach * errors.alpha, norm_[c]) +
+                              contract_->functions.norm * b.beta * std::fabs(p) + errors.beta * d};
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/delta/emulation/chunk_f32_emulator.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -140,7 +141,6 @@ class ChunkKernel {
     const auto beta = [&](std::int64_t i) {
       return lane_.beta[static_cast<std::size_t>(first + i)];
     };
-    // Of a given correction v is what beta (v - ..) is of others.
     const auto is_given = [&](std::int64_t i) { return first + i < lane_.given; };
     Matrix<float> A = Matrix<float>::Zero(c, c);
     Matrix<float> P = Matrix<float>::Zero(c, c);
@@ -173,12 +173,10 @@ class ChunkKernel {
     if (choices_.direct) {
       Matrix<float> X = add(v, -1.0F, k_in, state_);
       for (std::int64_t i = 0; i < c; ++i) {
-        if (is_given(i)) {
-          X.row(i) = v.row(i);
-        } else {
-          X.row(i) *= beta(i);
-        }
+        if (!is_given(i)) X.row(i) *= beta(i);
       }
+      const std::int64_t given = std::clamp<std::int64_t>(lane_.given - first, 0, c);
+      X.topRows(given) = v.topRows(given);
       v_new = product(T, X);
     } else {
       Matrix<float> beta_v = v;

@@ -294,8 +294,7 @@ class Chunk {
 
 Advance chunk_variant(const ChunkVariant& variant) {
   return [variant](const Lane<double>& lane, const Matrix<double>& v, std::int64_t begin,
-                   std::int64_t end, Matrix<double>& state, Matrix<double>& o,
-                   Matrix<double>& d) {
+                   std::int64_t end, Matrix<double>& state, Matrix<double>& o, Matrix<double>& d) {
     for (std::int64_t first = begin; first < end; first += variant.chunk) {
       Chunk(variant, lane, first, std::min(variant.chunk, end - first)).run(v, state, o, d);
     }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Mistakes with rings of pending tokens: cursors, what is folded into the state and when, and what
-// is kept. Each is the right kernel asked for something else, or its outputs changed where it writes
-// to the rings.
+// is kept. Each is the right kernel asked for something else, or its outputs changed where it
+// writes to the rings.
+//
+// Length: a function for each mistake.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -58,8 +60,8 @@ Record with_cursors(const Record& r, const char* name, F&& f) {
 // --- where the pending tokens lie and how many they are
 
 TensorMap start_late(const Record& r, const calls::Kernel& kernel) {
-  return kernel(with_cursors(r, "ring_start",
-                             [](const call::Sequence& s) { return s.replay.place(1); }));
+  return kernel(
+      with_cursors(r, "ring_start", [](const call::Sequence& s) { return s.replay.place(1); }));
 }
 
 std::int64_t most_pending(const call::Sequence& s) { return s.replay.places - s.token_count; }
@@ -103,7 +105,8 @@ void for_each_written(const Record& r, const call::Tensor& ring, F&& f) {
   const call::Plan plan = call::make_plan(r, false);
   const std::int64_t heads = ring.shape()[1];
   const std::int64_t places = ring.shape()[2];
-  const std::int64_t width = ring.size() / std::max<std::int64_t>(1, ring.shape()[0] * heads * places);
+  const std::int64_t width =
+      ring.size() / std::max<std::int64_t>(1, ring.shape()[0] * heads * places);
   for (const call::Sequence& s : plan.sequences) {
     if (s.padded) continue;
     for (std::int64_t t = s.replay.count; t < s.lane_tokens(); ++t) {
@@ -147,7 +150,8 @@ Record with_pending(const Record& r, F&& f) {
         for (std::int64_t h = 0; h < heads; ++h) {
           const std::int64_t head = s.replay.ring * heads + h;
           const std::int64_t to = (head * s.replay.places + s.replay.place(t)) * width;
-          for (std::int64_t i = 0; i < width; ++i) after.set(to + i, f(name, before, s, head, t, i));
+          for (std::int64_t i = 0; i < width; ++i)
+            after.set(to + i, f(name, before, s, head, t, i));
         }
       }
     }
@@ -157,9 +161,8 @@ Record with_pending(const Record& r, F&& f) {
 }
 
 bool wraps(const Record& r) {
-  return some_row(r, [](const call::Sequence& s) {
-    return s.replay.start + s.replay.count > s.replay.places;
-  });
+  return some_row(
+      r, [](const call::Sequence& s) { return s.replay.start + s.replay.count > s.replay.places; });
 }
 TensorMap wrap_missing(const Record& r, const calls::Kernel& kernel) {
   const auto beyond = [](const char*, const call::Tensor& ring, const call::Sequence& s,
@@ -227,16 +230,16 @@ TensorMap folded_twice(const Record& r, const calls::Kernel& kernel) {
 // The call that adds nothing to the rings `rings`, whose cursors say that the tokens of `r` were
 // all accepted.
 Record after_all(const Record& r, const TensorMap& rings) {
-  Record next = with_cursors(r, "ring_count",
-                             [](const call::Sequence& s) { return s.lane_tokens(); });
+  Record next =
+      with_cursors(r, "ring_count", [](const call::Sequence& s) { return s.lane_tokens(); });
   const call::Dims d = call::validate(r);
   call::for_each_input(r, d, [&](const auto& row, const auto& axes, const call::Tensor& tensor) {
     if (!row.has(call::Extent::kTokens)) return;
     const bool packed = axes.front() == call::Axis::kPackedToken;
     next.inputs[std::string(row.name)] = call::take(tensor, packed ? 0 : 1, Integers());
   });
-  if (call::Tensor* bounds = next.inputs.contains("cu_seqlens") ? &next.inputs.at("cu_seqlens")
-                                                                 : nullptr) {
+  if (call::Tensor* bounds =
+          next.inputs.contains("cu_seqlens") ? &next.inputs.at("cu_seqlens") : nullptr) {
     *bounds = integers_like(*bounds, Integers(static_cast<std::size_t>(bounds->size()), 0));
   }
   for (const char* name : kRings) next.inputs["initial_" + std::string(name)] = rings.at(name);
@@ -281,12 +284,12 @@ bool has_norm(const Record& r) {
 TensorMap raw_keys(const Record& r, const calls::Kernel& kernel) {
   const call::Dims d = call::validate(r);
   const call::Tensor& k = r.inputs.at("k");
-  return with_written(r, kernel, "ring_k",
-                      [&](const call::Sequence& s, std::int64_t t, std::int64_t h, std::int64_t i,
-                          double) {
-                        const std::int64_t token = s.first_token + t - s.replay.count;
-                        return k[(token * d.H + h) * d.K + i];
-                      });
+  return with_written(
+      r, kernel, "ring_k",
+      [&](const call::Sequence& s, std::int64_t t, std::int64_t h, std::int64_t i, double) {
+        const std::int64_t token = s.first_token + t - s.replay.count;
+        return k[(token * d.H + h) * d.K + i];
+      });
 }
 TensorMap alpha_kept(const Record& r, const calls::Kernel& kernel) {
   return with_written(r, kernel, "ring_g",
@@ -296,12 +299,12 @@ TensorMap alpha_kept(const Record& r, const calls::Kernel& kernel) {
 TensorMap value_kept(const Record& r, const calls::Kernel& kernel) {
   const call::Dims d = call::validate(r);
   const call::Tensor& v = r.inputs.at("v");
-  return with_written(r, kernel, "ring_d",
-                      [&](const call::Sequence& s, std::int64_t t, std::int64_t h, std::int64_t i,
-                          double) {
-                        const std::int64_t token = s.first_token + t - s.replay.count;
-                        return v[(token * d.HV + h) * d.V + i];
-                      });
+  return with_written(
+      r, kernel, "ring_d",
+      [&](const call::Sequence& s, std::int64_t t, std::int64_t h, std::int64_t i, double) {
+        const std::int64_t token = s.first_token + t - s.replay.count;
+        return v[(token * d.HV + h) * d.V + i];
+      });
 }
 
 constexpr std::string_view kGroup = "Rings";
@@ -311,13 +314,13 @@ constexpr std::array kTable{
                    "ring_start is taken for the place before the oldest pending token: every place "
                    "is one too far",
                    has_pending, start_late},
-    calls::Mistake{"ring_by_row", kGroup,
-                   "row b uses ring b, whatever ring_indices says", has_other_ring, ring_by_row},
+    calls::Mistake{"ring_by_row", kGroup, "row b uses ring b, whatever ring_indices says",
+                   has_other_ring, ring_by_row},
     calls::Mistake{"ring_rejected_replayed", kGroup,
                    "one more token than was accepted is read from the ring", has_rejected,
                    rejected_replayed},
-    calls::Mistake{"ring_last_unread", kGroup,
-                   "the last accepted token is not read from the ring", has_pending, last_unread},
+    calls::Mistake{"ring_last_unread", kGroup, "the last accepted token is not read from the ring",
+                   has_pending, last_unread},
     calls::Mistake{"ring_wrap_missing", kGroup,
                    "pending tokens behind the last place of a ring are read behind it, in the ring "
                    "of the next head, and not from its first place on",

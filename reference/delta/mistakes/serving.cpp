@@ -21,9 +21,7 @@ using call::Record;
 using call::TensorMap;
 
 // MTP with the states of its own tokens.
-bool leaves_states(const Record& r) {
-  return r.mode == call::Mode::kMtp && !call::has_ring(r);
-}
+bool leaves_states(const Record& r) { return r.mode == call::Mode::kMtp && !call::has_ring(r); }
 
 // Some sequence is new and its block of initial_state holds something else than zeros.
 bool has_stale_state(const Record& r) {
@@ -232,12 +230,13 @@ constexpr std::array kTable{
         "last one of the row before",
         accepts_nothing,
         [](const Record& r, const calls::Kernel& kernel) { return zero_wraps(r, kernel, false); }},
-    calls::Mistake{"intermediate_unwritten", kGroup,
-                   "of the states on the way of a row only the first is written",
-                   [](const Record& r) { return leaves_states(r) && calls::longest_sequence(r) > 1; },
-                   [](const Record& r, const calls::Kernel& kernel) {
-                     return intermediate_unwritten(r, kernel, 1);
-                   }},
+    calls::Mistake{
+        "intermediate_unwritten", kGroup,
+        "of the states on the way of a row only the first is written",
+        [](const Record& r) { return leaves_states(r) && calls::longest_sequence(r) > 1; },
+        [](const Record& r, const calls::Kernel& kernel) {
+          return intermediate_unwritten(r, kernel, 1);
+        }},
     calls::Mistake{"intermediate_unwritten", kGroup, "intermediate_states is not written",
                    [](const Record& r) { return leaves_states(r) && call::validate(r).tokens > 0; },
                    [](const Record& r, const calls::Kernel& kernel) {

@@ -77,8 +77,7 @@ void step(const StepVariant& variant, const Lane<double>& lane, const Matrix<dou
 
 Advance step_variant(const StepVariant& variant) {
   return [variant](const Lane<double>& lane, const Matrix<double>& v, std::int64_t begin,
-                   std::int64_t end, Matrix<double>& state, Matrix<double>& o,
-                   Matrix<double>& d) {
+                   std::int64_t end, Matrix<double>& state, Matrix<double>& o, Matrix<double>& d) {
     for (std::int64_t t = begin; t < end; ++t) step(variant, lane, v, t, state, o, d);
   };
 }

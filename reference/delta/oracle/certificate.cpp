@@ -39,10 +39,10 @@ void Certificate<S>::advance(std::int64_t t, const ColumnNorms<S>& norms) {
     const double norm = std::sqrt(norms.state2[c]) * grow;
     const double reached = b.alpha_max == 0.0 ? 0.0 : b.alpha_max * error_[c];
     const double predicted = reached + from_prediction * norm_[c] * kSecondOrder;
-    correction_[c] = ((b.beta == 0.0 ? 0.0 : b.beta * b.k_norm * predicted) +
-                      (b.beta_error + 3.0 * u) * std::fabs(norms.delta[c]) * kSecondOrder +
-                      underflow) *
-                     kBoundArithmetic;
+    correction_[c] =
+        ((b.beta == 0.0 ? 0.0 : b.beta * b.k_norm * predicted) +
+         (b.beta_error + 3.0 * u) * std::fabs(norms.delta[c]) * kSecondOrder + underflow) *
+        kBoundArithmetic;
     const double local = from_state * norm_[c] + from_delta * std::fabs(norms.delta[c]) + u * norm;
     // An erased state carries no error, not even one without bound.
     const double carried = b.alpha_max == 0.0 ? 0.0 : b.spectral * b.alpha_max * error_[c];

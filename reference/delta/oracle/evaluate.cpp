@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: the outputs of a call and what a tile stores in them, which are read together.
 #include "reference/delta/oracle/evaluate.hpp"
 
 #include <algorithm>
@@ -177,9 +179,9 @@ class ExactTile {
       certificate_->advance(t, norms);
       if (!replayed) reach2.push_back(reach_squared(bounds.q_norm, norms, tile.columns()));
       if (!replayed && outputs_->corrections() != nullptr) {
-        correction2.push_back(bounds.beta * bounds.beta *
-                              (values_squared(t) +
-                               reach_squared(bounds.k_norm, norms, tile.columns())));
+        correction2.push_back(
+            bounds.beta * bounds.beta *
+            (values_squared(t) + reach_squared(bounds.k_norm, norms, tile.columns())));
       }
     }
     if (replayed) return;

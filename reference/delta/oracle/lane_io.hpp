@@ -58,8 +58,8 @@ inline constexpr bool kAlsoEmpty = true;
                                                 const call::Sequence& sequence, std::int64_t head,
                                                 std::int64_t first, std::int64_t columns);
 
-/// v of token `t` of a lane, [first, first + columns), to `to`: where it is replayed from a ring its
-/// correction, else where o has it.
+/// v of token `t` of a lane, [first, first + columns), to `to`: where it is replayed from a ring
+/// its correction, else where o has it.
 void read_values(const CallInputs& inputs, const OutputIndex& index, const LaneJob& job,
                  std::int64_t t, std::int64_t first, std::int64_t columns, double* to);
 

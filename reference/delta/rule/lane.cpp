@@ -168,8 +168,8 @@ Lane<S> empty_lane(const call::Record& record, std::int64_t K, std::int64_t coun
 // Token t of a lane as it stands at a place of a ring: its key is normalised, its gate is log
 // alpha, and its correction is given.
 template <class S>
-void prepare_given(const call::Convention& c, const double* k, const double* log_alpha, Lane<S>& lane,
-                   std::int64_t t) {
+void prepare_given(const call::Convention& c, const double* k, const double* log_alpha,
+                   Lane<S>& lane, std::int64_t t) {
   call::Convention stored = c;
   stored.qk_l2norm = call::QkNorm::kNone;
   stored.gate = call::Gate::kLog;
@@ -182,6 +182,21 @@ void prepare_given(const call::Convention& c, const double* k, const double* log
   lane.beta[static_cast<std::size_t>(t)] = S(0);
   if (lane.first_nonfinite == lane.tokens && !is_finite_token(k, k, gates, lane, 0.0)) {
     lane.first_nonfinite = t;
+  }
+}
+
+// The tokens that a sequence replays from its ring.
+template <class S>
+void prepare_replayed(const call::Record& record, const call::Dims& dims, const CallInputs& inputs,
+                      const call::Replay& replay, std::int64_t head, Lane<S>& lane) {
+  const RingIndex ring(record, dims);
+  const std::int64_t qk_head = dims.qk_head(record.convention.head_map, head);
+  std::vector<double> k_row, gate_row;
+  for (std::int64_t t = 0; t < replay.count; ++t) {
+    const std::int64_t place = replay.place(t);
+    const double* k = inputs.ring_k.read(ring.k(replay.ring, qk_head, place), lane.K, k_row);
+    const double* g = inputs.ring_g.read(ring.g(replay.ring, head, place), lane.gates, gate_row);
+    prepare_given(record.convention, k, g, lane, t);
   }
 }
 
@@ -220,13 +235,7 @@ Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims, const C
   const double* A_log = read_if_given(inputs.A_log, gate_head, 1, amplitude);
   const double* dt_bias =
       read_if_given(inputs.dt_bias, gate_head * lane.gates, lane.gates, bias_row);
-  const RingIndex ring(record, dims);
-  for (std::int64_t t = 0; t < replay.count; ++t) {
-    const std::int64_t place = replay.place(t);
-    const double* k = inputs.ring_k.read(ring.k(replay.ring, qk_head, place), K, k_row);
-    const double* g = inputs.ring_g.read(ring.g(replay.ring, head, place), lane.gates, gate_row);
-    prepare_given(c, k, g, lane, t);
-  }
+  prepare_replayed(record, dims, inputs, replay, head, lane);
   for (std::int64_t t = replay.count; t < count; ++t) {
     const std::int64_t token = sequence.first_token + t - replay.count;
     const auto row = static_cast<std::size_t>(t * K);

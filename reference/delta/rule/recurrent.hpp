@@ -79,8 +79,8 @@ class RecurrentTile {
   const double* v_;
   std::int64_t v_stride_, first_column_;
   int columns_;
-  std::vector<Vector> state_;   // [K][kTileVectors]
-  std::vector<Vector> output_;  // [tokens][kTileVectors]
+  std::vector<Vector> state_;       // [K][kTileVectors]
+  std::vector<Vector> output_;      // [tokens][kTileVectors]
   std::vector<Vector> correction_;  // the same
   std::vector<ColumnNorms<S>> norms_;
 };

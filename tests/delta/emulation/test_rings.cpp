@@ -65,8 +65,8 @@ TEST_CASE("rings: emulated kernels pass under their contracts") {
         "head_map=tiled gate=linear"}) {
     CAPTURE(line);
     call::Record record = record_of(line);
-    for (const char* name : {"recurrent_f32", "recurrent_f32_bf16_activations", "chunk64_f32",
-                             "replay_bf16"}) {
+    for (const char* name :
+         {"recurrent_f32", "recurrent_f32_bf16_activations", "chunk64_f32", "replay_bf16"}) {
       CAPTURE(name);
       const contract::Contract& contract = contract::find_contract(name);
       for (const std::uint64_t seed : {3U, 4U, 5U, 6U, 7U, 8U}) {
@@ -84,7 +84,8 @@ TEST_CASE("rings: emulated kernels pass under their contracts") {
   }
 }
 
-// A chunk of all tokens in fp32 is another honest kernel of the contract that counts token by token.
+// A chunk of all tokens in fp32 is another honest kernel of the contract that counts token by
+// token.
 TEST_CASE("rings: a kernel of one chunk in fp32 passes as one that goes token by token") {
   for (const char* line : kVerify) {
     CAPTURE(line);
@@ -137,10 +138,10 @@ class FoldError {
       const std::int64_t qk_head = d_.qk_head(record_.convention.head_map, head);
       const Entry k = entry("ring_k", index_.k(s.replay.ring, qk_head, place) + i);
       const Entry d = entry("ring_d", index_.d(s.replay.ring, head, place) + v);
-      const Entry g = entry("ring_g", index_.g(s.replay.ring, head, place) +
-                                          (index_.gates == 1 ? 0 : i));
-      const double changed = std::fabs(k.value) * d.error + k.error * std::fabs(d.value) +
-                             k.error * d.error;
+      const Entry g =
+          entry("ring_g", index_.g(s.replay.ring, head, place) + (index_.gates == 1 ? 0 : i));
+      const double changed =
+          std::fabs(k.value) * d.error + k.error * std::fabs(d.value) + k.error * d.error;
       error += std::exp(log + of_log) * changed +
                std::exp(log) * std::expm1(of_log) * std::fabs(k.value * d.value);
       log += g.value;
@@ -221,8 +222,8 @@ TEST_CASE("rings: a folded state is the kept one within the budgets of both") {
               for (std::int64_t v = 0; v < d.V; ++v) {
                 const std::size_t to = index(s.start_block, head, i, v);
                 const std::size_t from = index(s.first_token + n - 1, head, i, v);
-                const double start = pair.ringed.inputs.at("initial_state")[
-                    static_cast<std::int64_t>(to)];
+                const double start =
+                    pair.ringed.inputs.at("initial_state")[static_cast<std::int64_t>(to)];
                 const double allowed = of_fold(to) + of_kept(from) +
                                        fold_error.at(s, n, head, i, v, start) +
                                        fold.outputs.at("final_state").exact.radius[to] +
