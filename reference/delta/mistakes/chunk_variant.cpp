@@ -45,7 +45,8 @@ class Chunk {
     cumulate();
   }
 
-  void run(const Matrix<double>& v, Matrix<double>& state, Matrix<double>& o, Matrix<double>& d) {
+  void run(const Matrix<double>& v, Matrix<double>& state, Matrix<double>& o,
+           Matrix<double>& corrections) {
     const std::int64_t K = lane_.K;
     Matrix<double> A = Matrix<double>::Zero(c_, c_);
     Matrix<double> QK = Matrix<double>::Zero(c_, c_);
@@ -70,7 +71,7 @@ class Chunk {
     const Matrix<double> start = operand(state);
     Matrix<double> v_new = T * beta_v - w * start;
     poison_behind(first_growth(variant_.mask_inverse_late), v_new);
-    d.middleRows(first_, c_) = v_new;
+    corrections.middleRows(first_, c_) = v_new;
     o.middleRows(first_, c_) =
         q_in * (reads_transposed() ? read_transposed(start) : start) + QK * v_new;
     if (variant_.mask_attention_late) poison_attention(o);
