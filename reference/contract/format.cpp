@@ -30,13 +30,13 @@ std::optional<Format> parse_format(std::string_view name) {
 double unit_roundoff(Format format) { return std::ldexp(1.0, -info(format).significand_bits); }
 
 double round_to(Format format, double x) {
+  if (format == Format::kF32) return static_cast<double>(static_cast<float>(x));
   if (!std::isfinite(x) || x == 0.0) return x;
   const FormatInfo& f = info(format);
-  const double spacing = 2.0 * half_ulp(f, x);
-  // x / spacing < 2^53 and spacing is a power of two: both operations are exact but nearbyint.
-  const double rounded = std::nearbyint(x / spacing) * spacing;
-  const double largest = std::ldexp(2.0 - std::ldexp(1.0, 1 - f.significand_bits), f.max_exponent);
-  if (std::fabs(rounded) > largest) {
+  // Numbers near 1.5 2^52 spacings are spaced by one: the sum rounds, the difference is exact.
+  const double shift = 0x1.8p53 * half_ulp(f, x);
+  const double rounded = (x + shift) - shift;
+  if (std::fabs(rounded) > f.largest()) {
     return std::copysign(std::numeric_limits<double>::infinity(), x);
   }
   return std::copysign(rounded, x);

@@ -23,6 +23,13 @@ struct FormatInfo {
   int significand_bits;   ///< the hidden one counted
   int min_exponent;       ///< of the smallest normal number
   int max_exponent;
+
+  [[nodiscard]] double largest() const {
+    const auto power = static_cast<std::uint64_t>(max_exponent + 1023) << 52;
+    return (2.0 -
+            std::bit_cast<double>(static_cast<std::uint64_t>(1024 - significand_bits) << 52)) *
+           std::bit_cast<double>(power);
+  }
 };
 
 [[nodiscard]] const FormatInfo& info(Format format);

@@ -28,9 +28,7 @@ inline void check_cases(const std::string& name, const std::vector<LiveCase>& li
 }
 
 /// A list of case_lists.hpp.
-inline void check_list(const char* name) {
-  check_cases(name, parse_list(case_list(name).lines));
-}
+inline void check_list(const char* name) { check_cases(name, parse_list(case_list(name).lines)); }
 
 /// Whether the kernels refuse the case for the type of its states.
 inline bool has_f16_state(const call::Record& record) {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "fixtures/random/philox.hpp"
+#include "reference/delta/budget/nearest_recurrence.hpp"
 #include "reference/delta/budget/perturbed_recurrence.hpp"
 #include "reference/delta/budget/spread.hpp"
 #include "reference/delta/emulation/chunk_emulator.hpp"
@@ -70,25 +72,54 @@ std::vector<SystematicError> systematic_errors_of(const contract::Contract& cont
   return errors;
 }
 
+// The call with every column of v, of corrections that are given, and of the state, and q,
+// multiplied by a number on (1/2, 1). The rule is linear in each of these, so the exact result is
+// that of the call, multiplied alike.
+class Rescaled {
+ public:
+  Rescaled(const LaneCall& call, std::uint64_t seed, std::uint64_t stream)
+      : lane_(call.lane), v_(call.v), start_(call.start), scales_(1, v_.cols()) {
+    const random::Stream numbers(seed, "scales/" + std::to_string(stream));
+    for (Eigen::Index x = 0; x < scales_.cols(); ++x) {
+      scales_(x) = std::exp2(-numbers.uniform(x));
+      v_.col(x) *= scales_(x);
+      start_.col(x) *= scales_(x);
+    }
+    query_ = std::exp2(-numbers.uniform(scales_.cols()));
+    for (double& q : lane_.q) q *= query_;
+  }
+
+  [[nodiscard]] const Lane<double>& lane() const { return lane_; }
+  [[nodiscard]] const Matrix<double>& v() const { return v_; }
+  [[nodiscard]] const Matrix<double>& start() const { return start_; }
+
+  [[nodiscard]] Form undone(Form result) const {
+    result.o = result.o.array().rowwise() / (query_ * scales_);
+    if (result.d.size() > 0) result.d = result.d.array().rowwise() / scales_;
+    for (Matrix<double>& state : result.states) state = state.array().rowwise() / scales_;
+    return result;
+  }
+
+ private:
+  Lane<double> lane_;
+  Matrix<double> v_, start_;
+  Eigen::Array<double, 1, Eigen::Dynamic> scales_;
+  double query_ = 1.0;
+};
+
 class LaneSpread {
  public:
-  LaneSpread(const LaneCall& call, const contract::Contract& contract, int runs, ChunkEnds ends,
-             bool cuts)
-      : call_(call), contract_(contract), runs_(runs), ends_(ends), cuts_(cuts) {}
+  LaneSpread(const LaneCall& call, const contract::Contract& contract, ChunkEnds ends, bool cuts)
+      : call_(call), contract_(contract), ends_(ends), cuts_(cuts) {}
 
-  [[nodiscard]] Form random_errors(std::int64_t lane_index) const {
-    Form squares = zeros(call_.exact);
-    for (int run = 0; run < runs_; ++run) {
-      Form result = random_run(run, static_cast<std::uint64_t>(lane_index * kMostRuns + run));
-      for_each_matrix(result, call_.exact, [](Matrix<double>& x, const Matrix<double>& exact) {
-        x = (x - exact).cwiseAbs2().eval();
-      });
-      for_each_matrix(squares, result,
-                      [](Matrix<double>& sum, const Matrix<double>& x) { sum += x; });
-    }
-    for_each_matrix(squares, squares,
-                    [&](Matrix<double>& x, const Matrix<double>&) { to_sigma(x, runs_); });
-    return squares;
+  /// The root mean square error of random runs and of nearest runs, the larger of every element.
+  [[nodiscard]] Form random_errors(const Runs& runs, std::int64_t lane_index) const {
+    const auto stream = [&](int run) {
+      return static_cast<std::uint64_t>(lane_index * 2 * kSamples + run);
+    };
+    Form sigma = mean_errors(runs.random, [&](int run) { return random_run(run, stream(run)); });
+    raise_to(sigma, mean_errors(runs.nearest, [&](int run) { return nearest_run(stream(run)); }));
+    return sigma;
   }
 
   [[nodiscard]] Form systematic_errors() const {
@@ -114,24 +145,46 @@ class LaneSpread {
   }
 
  private:
+  template <class F>
+  [[nodiscard]] Form mean_errors(int runs, F&& run_of) const {
+    Form squares = zeros(call_.exact);
+    for (int run = 0; run < runs; ++run) {
+      Form result = run_of(run);
+      for_each_matrix(result, call_.exact, [](Matrix<double>& x, const Matrix<double>& exact) {
+        x = (x - exact).cwiseAbs2().eval();
+      });
+      for_each_matrix(squares, result,
+                      [](Matrix<double>& sum, const Matrix<double>& x) { sum += x; });
+    }
+    for_each_matrix(squares, squares,
+                    [&](Matrix<double>& x, const Matrix<double>&) { to_sigma(x, runs); });
+    return squares;
+  }
+
+  // The call, perturbed, by the kernel that the contract declares.
   [[nodiscard]] Form run_kernel(const Perturbation& p, RoundingMode mode) const {
-    const contract::Chunked* chunked = contract_.chunked();
-    if (chunked == nullptr) {
+    if (contract_.chunked() == nullptr) {
       return perturbed_recurrence(call_.lane, call_.v, call_.start, call_.positions, contract_, p);
     }
-    Rounder rounder(*chunked, mode, p.seed, p.stream);
-    const auto walk = [&](const Lane<double>& lane, const Matrix<double>& v,
-                          const Matrix<double>& start) {
-      return emulate_chunks(lane, v, start, *chunked, rounder);
+    return run_chunks(perturbed_lane(call_.lane, contract_, p), call_.v, call_.start, mode,
+                      p.stream);
+  }
+
+  [[nodiscard]] Form run_chunks(const Lane<double>& of, const Matrix<double>& values,
+                                const Matrix<double>& initial, RoundingMode mode,
+                                std::uint64_t stream) const {
+    const contract::Chunked& chunked = *contract_.chunked();
+    Rounder rounder(chunked, mode, kSpreadSeed, stream);
+    const auto walk = [&](const auto&... piece) {
+      return emulate_chunks(piece..., chunked, rounder);
     };
     const auto round = [&](Matrix<double>& x) { rounder.apply(contract::Point::kSegmentMap, x); };
     const auto run = [&](const Lane<double>& lane, const Matrix<double>& v,
                          const Matrix<double>& start) {
-      return run_in_segments<double>(lane, v, start, cuts_ ? chunked->segment : lane.tokens, walk,
+      return run_in_segments<double>(lane, v, start, cuts_ ? chunked.segment : lane.tokens, walk,
                                      round);
     };
-    return run_in_pieces<double>(perturbed_lane(call_.lane, contract_, p), call_.v, call_.start,
-                                 call_.positions, chunked->chunk, ends_, run);
+    return run_in_pieces<double>(of, values, initial, call_.positions, chunked.chunk, ends_, run);
   }
 
   // Beside operands that are rounded further, alpha is wrong by the full amount throughout a run,
@@ -148,20 +201,27 @@ class LaneSpread {
                       RoundingMode::kRandom);
   }
 
+  [[nodiscard]] Form nearest_run(std::uint64_t stream) const {
+    const Rescaled call(call_, kSpreadSeed, stream);
+    return call.undone(
+        contract_.chunked() == nullptr
+            ? nearest_recurrence(call.lane(), call.v(), call.start(), call_.positions, contract_)
+            : run_chunks(call.lane(), call.v(), call.start(), RoundingMode::kNearest, stream));
+  }
+
   const LaneCall& call_;
   const contract::Contract& contract_;
-  const int runs_;
   const ChunkEnds ends_;
   const bool cuts_;
 };
 
 }  // namespace
 
-LaneErrors lane_errors(const LaneCall& call, const contract::Contract& contract, int runs,
+LaneErrors lane_errors(const LaneCall& call, const contract::Contract& contract, const Runs& runs,
                        std::int64_t lane_index) {
   const auto of = [&](ChunkEnds ends, bool cuts) -> LaneErrors {
-    const LaneSpread spread(call, contract, runs, ends, cuts);
-    return {.sigma = spread.random_errors(lane_index), .bias = spread.systematic_errors()};
+    const LaneSpread spread(call, contract, ends, cuts);
+    return {.sigma = spread.random_errors(runs, lane_index), .bias = spread.systematic_errors()};
   };
   LaneErrors errors = of(ChunkEnds::kKeep, false);
   const auto raise_to_those_of = [&](ChunkEnds ends, bool cuts) {

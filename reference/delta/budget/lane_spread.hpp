@@ -29,8 +29,13 @@ struct LaneErrors {
   KeptForm<double> sigma, bias;
 };
 
+/// How often a lane is run with either kind of roundings (spread.hpp).
+struct Runs {
+  int random, nearest;
+};
+
 /// `lane_index` names the lane: its random roundings are a function of it.
 [[nodiscard]] LaneErrors lane_errors(const LaneCall& call, const contract::Contract& contract,
-                                     int runs, std::int64_t lane_index);
+                                     const Runs& runs, std::int64_t lane_index);
 
 }  // namespace goldenrule::delta

@@ -2,6 +2,7 @@
 #include "reference/delta/budget/noise_table.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "fixtures/random/philox.hpp"
@@ -20,6 +21,21 @@ const double* noise_table() {
     return x;
   }();
   return table.data();
+}
+
+std::uint64_t content_of(const Lane<double>& lane, const Matrix<double>& v, std::int64_t begin,
+                         std::int64_t end) {
+  std::uint64_t hash = 0;
+  const auto add = [&](const double* x, std::int64_t width) {
+    for (std::int64_t i = begin * width; i < end * width; ++i) {
+      hash = (std::rotl(hash, 5) ^ std::bit_cast<std::uint64_t>(x[i])) * 0x9e3779b97f4a7c15U;
+    }
+  };
+  add(lane.k.data(), lane.K);
+  add(v.data(), v.cols());
+  add(lane.alpha.data(), lane.gates);
+  add(lane.beta.data(), 1);
+  return hash;
 }
 
 }  // namespace goldenrule::delta

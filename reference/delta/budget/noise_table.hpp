@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 
+#include "reference/delta/rule/forms.hpp"
 #include "reference/scalar/pack.hpp"
 
 namespace goldenrule::delta {
@@ -20,6 +21,11 @@ inline constexpr std::int64_t kNoiseRun = 256;
 
 /// kNoiseTable + kNoiseRun numbers on (-1, 1).
 [[nodiscard]] const double* noise_table();
+
+/// A hash of what tokens [begin, end) bring to the state: k^, v, alpha and beta. The same tokens
+/// err the same way wherever they come (spread.hpp), so noise is drawn by it. `v` is [tokens,V].
+[[nodiscard]] std::uint64_t content_of(const Lane<double>& lane, const Matrix<double>& v,
+                                       std::int64_t begin, std::int64_t end);
 
 /// Places in the table: the finalizer of MurmurHash3 over a counter.
 class NoisePlaces {

@@ -28,7 +28,9 @@ struct Tile {
   const Matrix<double>* v;
   std::int64_t first;  // column
   int columns;
-  double u;  // unit roundoff, 0: no roundings
+  double u;                      // unit roundoff, 0: no roundings
+  std::uint64_t start;           // of the noise of this run
+  const std::uint64_t* content;  // of each token
   Pack* state;
   Matrix<double>* o;
 };
@@ -113,14 +115,14 @@ GOLDENRULE_INLINE Sums update(const Tile& tile, std::int64_t t, const double* d,
   return sum;
 }
 
-// Tokens [begin, end). Returns the places that come next.
-GOLDENRULE_VECTOR_CLONES NoisePlaces run_tile(const Tile& tile, std::int64_t begin,
-                                              std::int64_t end, NoisePlaces places) {
+// Tokens [begin, end).
+GOLDENRULE_VECTOR_CLONES void run_tile(const Tile& tile, std::int64_t begin, std::int64_t end) {
   const Lane<double>& lane = *tile.lane;
   const auto n = static_cast<double>(lane.K);
   const double* table = noise_table();
   alignas(64) double d[kColumns];
   for (std::int64_t t = begin; t < end; ++t) {
+    NoisePlaces places(tile.start ^ tile.content[t]);
     const Sums predicted = decay(tile, t, table, places);
     const auto of_delta = places.three(table);
     const double beta = lane.beta[static_cast<std::size_t>(t)];
@@ -147,7 +149,6 @@ GOLDENRULE_VECTOR_CLONES NoisePlaces run_tile(const Tile& tile, std::int64_t beg
           x + rounding(tile.u, of_sum + early * d[c] * d[c], of_output[0][c]);
     });
   }
-  return places;
 }
 
 // The columns of the tile.
@@ -170,6 +171,11 @@ delta::KeptForm<double> perturbed_recurrence(const Lane<double>& lane, const Mat
   KeptForm<double> result{.o = Matrix<double>(lane.tokens, v.cols()),
                           .states = {positions.size(), initial}};
   std::vector<Pack> state(static_cast<std::size_t>(lane.K * kPacks));
+  std::vector<std::uint64_t> content(static_cast<std::size_t>(lane.tokens));
+  for (std::int64_t t = 0; t < lane.tokens; ++t) {
+    content[static_cast<std::size_t>(t)] = content_of(lane, v, t, t + 1);
+  }
+  const random::Stream starts(perturbation.seed, "places");
   for (std::int64_t first = 0; first < v.cols(); first += kColumns) {
     const auto columns = static_cast<int>(std::min<std::int64_t>(kColumns, v.cols() - first));
     for (std::int64_t i = 0; i < lane.K; ++i) {
@@ -178,23 +184,23 @@ delta::KeptForm<double> perturbed_recurrence(const Lane<double>& lane, const Mat
             c % kPackWidth, c < columns ? initial(i, first + c) : 0.0);
       }
     }
-    const Tile tile{.lane = &moved,
-                    .v = &v,
-                    .first = first,
-                    .columns = columns,
-                    .u = perturbation.random ? contract.unit_roundoff() : 0.0,
-                    .state = state.data(),
-                    .o = &result.o};
-    const random::Stream starts(perturbation.seed, "places");
-    NoisePlaces places(
-        starts.bits(static_cast<std::int64_t>(perturbation.stream) * v.cols() + first));
+    const Tile tile{
+        .lane = &moved,
+        .v = &v,
+        .first = first,
+        .columns = columns,
+        .u = perturbation.random ? contract.unit_roundoff() : 0.0,
+        .start = starts.bits(static_cast<std::int64_t>(perturbation.stream) * v.cols() + first),
+        .content = content.data(),
+        .state = state.data(),
+        .o = &result.o};
     std::int64_t begin = 0;
     for (std::size_t n = 0; n < positions.size(); ++n) {
-      places = run_tile(tile, begin, positions[n], places);
+      run_tile(tile, begin, positions[n]);
       begin = positions[n];
       copy_state(tile, result.states[n]);
     }
-    places = run_tile(tile, begin, lane.tokens, places);
+    run_tile(tile, begin, lane.tokens);
   }
   return result;
 }

@@ -18,9 +18,15 @@
 namespace goldenrule::delta {
 namespace {
 
-int runs_for(const call::Dims& dims) {
-  const std::int64_t steps = std::max<std::int64_t>(dims.tokens * dims.HV * dims.state_size(), 1);
-  return static_cast<int>(std::clamp<std::int64_t>(kSpreadSteps / steps, kFewestRuns, kMostRuns));
+Runs runs_for(const call::Plan& plan) {
+  const call::Dims& dims = plan.dims;
+  const std::int64_t lanes = std::ssize(plan.sequences) * dims.HV;
+  const std::int64_t steps =
+      std::max<std::int64_t>(dims.tokens * dims.HV * dims.state_size() + lanes * kLaneSteps, 1);
+  const std::int64_t wanted =
+      std::max(kUsualRuns, 2 * kSamples / std::max<std::int64_t>(dims.V, 1));
+  const auto runs = static_cast<int>(std::clamp(kSpreadSteps / steps, kFewestRuns, wanted));
+  return {.random = runs / 2, .nearest = runs - runs / 2};
 }
 
 double multiple_for(std::int64_t n, int runs) {
@@ -37,7 +43,7 @@ class SpreadEmulation {
       : record_(record),
         dims_(plan.dims),
         contract_(contract),
-        runs_(runs_for(plan.dims)),
+        runs_(runs_for(plan)),
         inputs_(record),
         index_(record, plan.dims),
         outputs_(expected.outputs) {}
@@ -121,7 +127,7 @@ class SpreadEmulation {
   const call::Record& record_;
   const call::Dims& dims_;
   const contract::Contract& contract_;
-  const int runs_;
+  const Runs runs_;
   const CallInputs inputs_;
   const OutputIndex index_;
   std::map<std::string, verdict::Expected>& outputs_;
@@ -135,7 +141,7 @@ void grant_by_emulation(const call::Record& record, const call::Plan& plan,
   for (auto& [name, e] : expected.outputs) {
     if (name == "intermediate_states") continue;
     const auto n = std::ssize(e.exact.golden);
-    e.grant = empty_grant(e.exact, multiple_for(n, runs_for(plan.dims)), detail);
+    e.grant = empty_grant(e.exact, multiple_for(n, runs_for(plan).random), detail);
   }
   SpreadEmulation emulation(record, plan, contract, expected);
   const parallel::Phase phase("budget");

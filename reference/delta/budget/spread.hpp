@@ -1,17 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The budget of a whole sequence by emulation. Each lane is run R times with random roundings, at
-// the points of a chunked contract (bounds/chunk_emulator.hpp) or throughout an fp32 recurrence
-// (bounds/perturbed_recurrence.hpp), and sigma of an element is the root mean square of
-// (run - exact), averaged half and half with the mean over its row (the V values of an output
-// token, of a key of a state), which has V times the samples.
+// The budget of a whole sequence by emulation. Each lane is run R times as the contract declares
+// its kernel, and sigma of an element is the root mean square of (run - exact), averaged half and
+// half with the mean over its row (the V values of an output token, of a key of a state), which has
+// V times the samples.
+//
+// Errors that repeat. A rounding error is a function of the number that is rounded. Where numbers
+// hardly repeat, errors are as good as fresh ones and add up by their squares. Where they do, they
+// add up by their amounts: the same token over and over, a state that moves by less than its last
+// bit, residuals X = v - S^T k of one large S that the tokens of a chunk erase. With alpha = .999
+// that is a factor of sqrt((1 + alpha) / (1 - alpha)) = 45. So there are two kinds of runs, of each
+// element the larger sigma counts, and what an honest kernel computes is at home in one of them:
+//
+//   random   Each rounding error is drawn, uniform over half an ulp to either side, as a function
+//            of what the token (the chunk) brings to the state, k, v, alpha and beta, and of the
+//            place. Tokens that are alike err alike, and only those. At the points of a chunked
+//            contract (emulation/chunk_emulator.hpp) or throughout an fp32 recurrence
+//            (perturbed_recurrence.hpp).
+//   nearest  Every rounding goes to the nearest number, as in a kernel (nearest_recurrence.hpp for
+//            a recurrence). The rule is linear in (v, S), column by column, and o in q: each run
+//            multiplies every column, and q, by a number on (1/2, 1), so that other bits are lost
+//            in each, and divides the results by it. So whatever correlation comes from rounded
+//            numbers that are alike is there, whichever kernel order made them.
+//
+// Neither contains the other. Nearest runs alone would grant nothing where two equal numbers cancel
+// and err alike nearly always, but not at a tie; nor would a few of them find the rare column in
+// which a kernel comes to rest next to the value that it tries to store and then drifts, by the
+// same last bit at every token.
 //
 // Number of sigmas. To first order the error of an element is a linear form in independent uniform
 // roundings; it is sub-Gaussian with proxy sigma^2, so lambda = sqrt(2 ln(2n / (p/2))) covers n
-// elements with probability 1 - p/2. sigma itself is estimated: with r = the quantile p/(2n) of
-// chi^2 with R degrees of freedom, over R, an estimate below sqrt(r) sigma occurs anywhere
-// with probability below p/2; averaged with a row of the same variance it is at least
-// sqrt((1 + r)/2) sigma. Hence
+// elements with probability 1 - p/2. sigma itself is estimated from the R runs of a kind: with r =
+// the quantile p/(2n) of chi^2 with R degrees of freedom, over R, an estimate below sqrt(r) sigma
+// occurs anywhere with probability below p/2; averaged with a row of the same variance it is at
+// least sqrt((1 + r)/2) sigma. Hence
 //
 //   multiple = lambda / sqrt((1 + r) / 2).
 //
@@ -36,13 +58,17 @@
 
 namespace goldenrule::delta {
 
-/// Random runs per lane: kMostRuns, fewer for large calls, never below kFewestRuns. With few runs
-/// nearly all of the information comes from the row (V samples a run) and `multiple` says so: it is
-/// lambda times 1.35 with 24 runs and 1.41 with 2.
-inline constexpr int kMostRuns = 24;
-inline constexpr int kFewestRuns = 2;
-/// State elements visited by all random runs together that a check may cost: some seconds.
+/// Runs per lane, of both kinds in equal parts: kUsualRuns, more where a row of few values is no
+/// sample (kSamples numbers of either kind are), fewer for large calls, but one random run and two
+/// nearest ones. With few runs nearly all of the information comes from the row (V samples a run),
+/// and `multiple` says so: it is lambda times 1.40 to 1.41.
+inline constexpr std::int64_t kUsualRuns = 24;
+inline constexpr std::int64_t kFewestRuns = 3;
+inline constexpr std::int64_t kSamples = 256;
+/// State elements visited by all runs together that a check may cost: some seconds.
 inline constexpr std::int64_t kSpreadSteps = std::int64_t{8} << 30;
+/// As many of them take as long as to begin with a lane.
+inline constexpr std::int64_t kLaneSteps = 8192;
 
 /// The seed of the random roundings; fixed, so that a verdict can be repeated.
 inline constexpr std::uint64_t kSpreadSeed = 0x676f6c64656e7275U;

@@ -32,19 +32,20 @@ class Products {
   [[nodiscard]] Matrix<double> product(const Matrix<double>& a, const Matrix<double>& b,
                                        Shape shape = Shape::kDense) const {
     Matrix<double> p = Matrix<double>::Zero(a.rows(), b.cols());
+    if (rounder_.rounds_sums()) {
+      add_rounded(1.0, a, b, p);
+      return p;
+    }
     multiply_add(1.0, a, b, p);
     if (u_ > 0.0) add_errors(a, b, shape, nullptr, p);
-    round_sums(p);
     return p;
   }
 
   /// c += sign a b, by a kernel that may accumulate onto c.
   void add_product(double sign, const Matrix<double>& a, const Matrix<double>& b, Matrix<double>& c,
                    Shape shape = Shape::kDense) const {
-    if (u_ == 0.0) {
-      multiply_add(sign, a, b, c);
-      return round_sums(c);
-    }
+    if (rounder_.rounds_sums()) return add_rounded(sign, a, b, c);
+    if (u_ == 0.0) return multiply_add(sign, a, b, c);
     Matrix<double> p = Matrix<double>::Zero(a.rows(), b.cols());
     multiply_add(sign, a, b, p);
     add_errors(a, b, shape, &c, p);
@@ -97,8 +98,18 @@ class Products {
   [[nodiscard]] double u() const { return u_; }
 
  private:
-  void round_sums(Matrix<double>& x) const {
-    if (rounder_.rounds_sums()) x = x.cast<float>().cast<double>().eval();
+  // c += sign a b in fp32, term by term.
+  static void add_rounded(double sign, const Matrix<double>& a, const Matrix<double>& b,
+                          Matrix<double>& c) {
+    const Matrix<float> left = (sign * a).cast<float>();
+    const Matrix<float> right = b.cast<float>();
+    Matrix<float> sum = c.cast<float>();
+    for (Eigen::Index i = 0; i < left.rows(); ++i) {
+      for (Eigen::Index l = 0; l < left.cols(); ++l) {
+        if (left(i, l) != 0.0F) sum.row(i) += left(i, l) * right.row(l);
+      }
+    }
+    c = sum.cast<double>();
   }
 
   // By the sums of squares, or by their bound after Cauchy and Schwarz.
@@ -150,6 +161,7 @@ class ChunkEmulator {
     FormResult<double> result{.o = Matrix<double>(lane_.tokens, v_.cols()), .state = {}};
     for (std::int64_t first = 0; first < lane_.tokens; first += chunk_) {
       const std::int64_t c = std::min(chunk_, lane_.tokens - first);
+      rounder_.begin(content_of(lane_, v_, first, first + c));
       result.o.middleRows(first, c) = run_chunk(first, c);
     }
     result.state = std::move(state_);

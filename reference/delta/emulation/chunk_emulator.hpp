@@ -7,15 +7,16 @@
 // in fp32.
 //
 // Modes. kNearest rounds to nearest as hardware does and so reproduces what an honest kernel
-// computes; before each rounding the number is moved by up to four units of 2^-24, since the fp32
-// sum that a kernel rounds depends on its order of summation; other numbers are rounded to fp32.
-// kRandom replaces each rounding error
-// by a fresh one, uniform over half an ulp to either side of the value: the spread of the results
+// computes: sums are rounded to fp32 at every term, other numbers at every operation; before each
+// rounding to fewer bits the number is moved by up to four units of 2^-24, since the fp32 sum that
+// a kernel rounds depends on its order of summation. kRandom replaces each rounding error by one
+// that is drawn, uniform over half an ulp to either side of the value: the spread of the results
 // over runs is the spread that the declared roundings cause, including every correlation that the
-// algorithm introduces (one rounded key reaches all value columns and all later tokens).
-// kTruncated moves every operand that is rounded to tf32 half an ulp towards zero, the mean of what
-// truncation does to it, and nothing else: tensor cores drop the bits that tf32 does not have, so
-// this error is no random one. kExact rounds nothing.
+// algorithm introduces (one rounded key reaches all value columns and all later tokens). What is
+// drawn is a function of what the chunk brings: chunks that are alike err alike
+// (budget/spread.hpp). kTruncated moves every operand that is rounded to tf32 half an ulp towards
+// zero, the mean of what truncation does to it, and nothing else: tensor cores drop the bits that
+// tf32 does not have, so this error is no random one. kExact rounds nothing.
 //
 // Sums. A product of n terms x_i with sum p takes, in any order of summation and on top of a number
 // c in the accumulator, errors of the variance (running.hpp)
@@ -52,7 +53,7 @@ namespace goldenrule::delta {
 enum class RoundingMode : std::uint8_t { kNearest, kRandom, kTruncated, kExact };
 
 /// The roundings of one run. Random ones come from a counter-based generator: the k-th rounding of
-/// a run is a function of (seed, stream, k).
+/// a chunk is a function of (seed, stream, content of the chunk, k).
 class Rounder {
  public:
   Rounder(const contract::Chunked& chunked, RoundingMode mode, std::uint64_t seed,
@@ -61,7 +62,15 @@ class Rounder {
         mode_(mode),
         seed_(seed),
         stream_(stream),
-        places_(random::Stream(seed, "arithmetic").bits(static_cast<std::int64_t>(stream))) {}
+        start_(random::Stream(seed, "arithmetic").bits(static_cast<std::int64_t>(stream))),
+        places_(start_) {}
+
+  /// What follows belongs to a chunk with this content (noise_table.hpp).
+  void begin(std::uint64_t content) {
+    block_ = content;
+    left_ = 0;
+    places_ = NoisePlaces(start_ ^ content);
+  }
 
   /// Rounds numbers in place as the contract does at `point`, a Point or an Activation.
   template <class P>
@@ -100,7 +109,7 @@ class Rounder {
 
   const contract::Chunked* chunked_;
   RoundingMode mode_;
-  std::uint64_t seed_, stream_;
+  std::uint64_t seed_, stream_, start_;
   std::uint64_t block_ = 0;
   std::array<std::uint32_t, 4> bits_{};
   int left_ = 0;        // bytes that remain in bits_

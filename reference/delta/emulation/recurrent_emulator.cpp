@@ -19,7 +19,7 @@ class RecurrentEmulator {
       : choices_(seed),
         lane_(kernel_lane(lane, contract, choices_)),
         state_(initial.cast<float>()),
-        shuffle_(seed, "order/" + std::to_string(stream)) {}
+        order_(random_order(random::Stream(seed, "order/" + std::to_string(stream)), lane.K, 0)) {}
 
   FormResult<float> run(const Matrix<double>& v, const StateSink& sink) {
     FormResult<float> result{.o = MatrixF(lane_.q.rows(), v.cols()), .state = {}};
@@ -38,7 +38,6 @@ class RecurrentEmulator {
   void step(std::int64_t t, const Row& v, FormResult<float>& result) {
     MatrixF& o = result.o;
     const std::int64_t K = lane_.q.cols();
-    order_ = random_order(shuffle_, K, t);
     const float* k = lane_.k.row(t).data();
     const float* q = lane_.q.row(t).data();
     const bool one_gate = lane_.alpha.cols() == 1;
@@ -89,8 +88,7 @@ class RecurrentEmulator {
   const KernelChoices choices_;
   const KernelLane lane_;
   MatrixF state_;
-  std::vector<std::int64_t> order_;
-  const random::Stream shuffle_;
+  const std::vector<std::int64_t> order_;
 };
 
 }  // namespace

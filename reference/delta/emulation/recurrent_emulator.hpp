@@ -3,7 +3,8 @@
 // An honest recurrent kernel: fp32 arithmetic, token by token, with the freedoms that a contract
 // leaves to a kernel drawn from a seed:
 //
-//   - the order of each sum over K: a random permutation, added up sequentially or in a tree;
+//   - the order of the sums over K: a random permutation, the same at every token, added up
+//   sequentially or in a tree;
 //   - products and sums fused or separate;
 //   - with one gate per head, the decay applied to the state or to the finished prediction;
 //   - the output from the updated state, or as alpha S^T q + (k q) d from the state before;

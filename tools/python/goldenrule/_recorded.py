@@ -84,6 +84,9 @@ class Row:
         outputs = {name: value for name, value in zip(self.outputs, results) if value is not None}
         outputs |= {self.written[name]: value for name, value in (after or {}).items()
                     if value is not None}
+        if "intermediate_states" in outputs:  # a buffer may have more rows and steps than the call
+            rows, steps = inputs["q"].shape[:2]
+            outputs["intermediate_states"] = outputs["intermediate_states"][:rows, :steps]
         one = inputs["q"].shape[1] == 1 and "cu_seqlens" not in inputs
         return Call(op=self.op, mode=self.modes[0 if one else 1], convention=convention,
                     inputs=inputs, outputs=outputs, contract=self.contract,

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls in which numbers repeat, so that rounding errors add up by their amounts: honest kernels
+// keep their budget there (budget/spread.hpp), and wrong ones leave it.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "fixtures/cases/case.hpp"
+#include "reference/delta/emulation/emulate.hpp"
+#include "reference/delta/slice.hpp"
+#include "reference/verdict/verdict.hpp"
+
+using namespace goldenrule;
+
+namespace {
+
+struct Repeats {
+  std::string line;
+  int period;          // of tokens; 0: none is like another
+  double alpha, beta;  // of every token
+  double early;        // multiplies v of the first half
+  std::string contract;
+  std::string coarser;  // what a kernel of this contract does is refused
+};
+
+// Beside each its largest ratio of error to budget while every rounding error was a fresh one.
+const Repeats kRepeats[] = {
+    // 3.9
+    {"gdn mode=prefill lens=2048", 1, .999, .5, 1, "recurrent_f32", "chunk64_tf32"},
+    // 7.7
+    {"gdn mode=prefill lens=4096", 0, 1 - 0x1p-20, .001, 1, "recurrent_f32", "chunk64_tf32"},
+    // 2.0
+    {"gdn mode=prefill lens=2048", 2, .999, .5, 1, "chunk16_bf16_state", ""},
+    // 7.1
+    {"gdn mode=prefill lens=1024", 1, 1, .5, 1e4, "chunk64_bf16_direct", "chunk16_bf16_state"},
+    // 3.5
+    {"kda mode=prefill lens=2048", 1, .999, .5, 1, "recurrent_f32", "chunk64_tf32"},
+};
+
+call::Record call_of(const Repeats& r) {
+  call::Record record = cases::make_record(
+      cases::parse("op=" + r.line + " H=1 HV=1 K=32 V=8 gate=linear beta=direct h0=1"));
+  const std::int64_t tokens = record.inputs.at("beta").size();
+  for (const char* name : {"q", "k", "v"}) {
+    call::Tensor& x = record.inputs.at(name);
+    for (std::int64_t i = 0; r.period > 0 && i < x.size(); ++i) {
+      x.set(i, x[i % (x.size() / tokens * r.period)]);
+    }
+  }
+  const auto fill = [&](const char* name, double value) {
+    call::Tensor& x = record.inputs.at(name);
+    for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, value);
+  };
+  fill("g", r.alpha);
+  fill("beta", r.beta);
+  call::Tensor& v = record.inputs.at("v");
+  for (std::int64_t i = 0; i < v.size() / 2; ++i) v.set(i, v[i] * r.early);
+  return record;
+}
+
+verdict::CaseReport judged(const call::Record& record, const contract::Contract& contract) {
+  return verdict::judge_record(delta::slice(), record, {.contract = contract});
+}
+
+}  // namespace
+
+TEST_CASE("honest kernels keep their budget where numbers repeat") {
+  for (const Repeats& r : kRepeats) {
+    CAPTURE(r.line);
+    CAPTURE(r.contract);
+    const contract::Contract& contract = contract::find_contract(r.contract);
+    call::Record record = call_of(r);
+    for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+      CAPTURE(seed);
+      record.outputs = delta::emulate(record, contract, seed);
+      for (const verdict::TensorReport& tensor : judged(record, contract).tensors) {
+        CAPTURE(tensor.name);
+        CHECK(tensor.max_ratio <= 1);
+        CHECK(tensor.out_of_budget == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("coarser kernels do not, where numbers repeat") {
+  for (const Repeats& r : kRepeats) {
+    if (r.coarser.empty()) continue;
+    CAPTURE(r.line);
+    CAPTURE(r.coarser);
+    call::Record record = call_of(r);
+    record.outputs = delta::emulate(record, contract::find_contract(r.coarser), 1);
+    const verdict::CaseReport report = judged(record, contract::find_contract(r.contract));
+    CHECK(report.verdict == verdict::Verdict::kOutOfBudget);
+  }
+}

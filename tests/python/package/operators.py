@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cases of the suites as calls of the operators (goldenrule.ops), here and on a device; the kernels on the
+CPU as their library; and NumPy arrays in the place of tensors, for whoever has no torch."""
+
+import numpy as np
+
+from goldenrule import _gpu
+
+OPTION_OF = {"gate": "gate_kind", "beta": "beta_kind", "qk_l2norm": "qk_norm"}  # else the same
+TENSOR_OF = {"initial_state": "state", "a": "gate", "g": "gate", "b": "beta"}
+# Inputs that no kernel takes (gpu/README.md).
+NOT_TAKEN = {"parent_tokens", "checkpoint_tokens", "initial_intermediate_states", "has_initial_state",
+             "intermediate_state_indices"}
+
+
+class Host(_gpu.Library):
+    """The library of the kernels on the CPU (tests/gpu_host), and what goldenrule.ops has for a device.
+    There a kernel runs when somebody waits for it."""
+
+    def _call(self, function, *given):
+        super()._call(function, *given)
+        assert self._functions.cudaDeviceSynchronize() == 0, "a kernel failed: see stderr"
+
+    def run(self, index, launch):
+        launch(self, 0)
+
+
+class Array:
+    """A NumPy array with what _gpu asks of a tensor."""
+
+    def __init__(self, array):
+        self.array = array
+        self.shape = array.shape
+        self.dtype = array.dtype.name
+
+    def stride(self):
+        return tuple(step // self.array.itemsize for step in self.array.strides)
+
+    def data_ptr(self):
+        return self.array.ctypes.data
+
+    def get_device(self):
+        return -1
+
+    def new_zeros(self, shape):
+        return Array(np.zeros(shape, self.array.dtype))
+
+    def float(self):
+        return Array(self.array.astype(np.float32))
+
+    def __len__(self):
+        return len(self.array)
+
+
+class OfArrays:
+    """goldenrule.ops for Arrays: the functions of a library without torch."""
+
+    def __init__(self, library):
+        self.library = library
+
+    def _recurrent(self, given):
+        self.library.recurrent(*self._split(given), _gpu.DTYPES, 0)
+        return given.get("o")
+
+    @staticmethod
+    def _split(given):
+        tensors = {name: x for name, x in given.items() if x is None or isinstance(x, Array)}
+        return tensors, {name: x for name, x in given.items() if name not in tensors}
+
+    def decode(self, q, k, v, gate, beta, state, **rest):
+        return self._recurrent({"q": q, "k": k, "v": v, "gate": gate, "beta": beta, "state": state,
+                                "o": v.new_zeros(v.shape), **rest})
+
+    verify = decode
+
+    def prefill(self, q, k, v, gate, beta, cu_seqlens, **rest):
+        given = {"q": q, "k": k, "v": v, "gate": gate, "beta": beta, "cu_seqlens": cu_seqlens,
+                 "o": v.new_zeros(v.shape), **rest}
+        self.library.prefill(*self._split(given), _gpu.DTYPES, 0,
+                             lambda size: Array(np.zeros(size, np.uint8)))
+        return given["o"]
+
+
+def taken(call):
+    """Whether the kernels take the call."""
+    names = {x.dtype.name for x in call.inputs.values()}
+    state = call.inputs.get("initial_state")
+    packed = call.mode == "mtp" and "cu_seqlens" in call.inputs
+    return not (packed or "float64" in names or NOT_TAKEN & set(call.inputs)
+                or (state is not None and state.dtype.name == "float16"))
+
+
+def arguments(call, tensors):
+    """(operator, positional tensors, options) of a call; tensors: its inputs."""
+    options = {OPTION_OF.get(name, name): value for name, value in call.convention.items()}
+    options["disable_state_update"] = bool(options.get("disable_state_update", 0))
+    options["op"] = call.op
+    given = {TENSOR_OF.get(name, name): value for name, value in tensors.items()}
+    given.setdefault("gate", None)
+    last = "cu_seqlens" if call.mode == "prefill" else "state"
+    positional = [given.pop(name) for name in ("q", "k", "v", "gate", "beta", last)]
+    operator = {"decode": "decode", "mtp": "verify", "prefill": "prefill"}[call.mode]
+    return operator, positional, {**options, **given}
+
+
+def run(ops, call, tensors, wrap=lambda function: function):
+    """The outputs of a call. wrap: what makes another function of that of an operator, as torch.compile
+    does."""
+    operator, positional, options = arguments(call, tensors)
+    q, _, v, _, _, last = positional
+    if operator == "prefill":
+        if "state" not in options:
+            K, V = q.shape[-1], v.shape[-1]
+            state = (K, V) if call.convention.get("state_layout") == "kv" else (V, K)
+            options["final_state"] = v.new_zeros((len(last) - 1, v.shape[1], *state)).float()
+        pool = options.get("final_state", options.get("state"))
+        if "checkpoint_offsets" in options:
+            options["checkpoints"] = pool.new_zeros((len(options["checkpoint_offsets"]), *pool.shape[1:]))
+    else:
+        pool = last
+        if operator == "verify" and "ssm_state_indices" not in options:
+            options["intermediate_states"] = pool.new_zeros((*q.shape[:2], *pool.shape[1:]))
+    outputs = {"o": wrap(getattr(ops, operator))(*positional, **options), "final_state": pool,
+               "intermediate_states": options.get("intermediate_states"),
+               "checkpoints": options.get("checkpoints")}
+    return {name: x for name, x in outputs.items() if x is not None}
