@@ -93,6 +93,15 @@ TEST_CASE("rings: cursors that make no sense are refused") {
   refuses(with(r, "ring_flush", integers({0, 2, 0})), kValue, "ring_flush[1]", "0 to 1", "2");
   refuses(with(r, "initial_ring_d", floats({2, kHV, kPlaces, kV})), kShape, "initial_ring_k",
           "[2,2,8,5]", "[5,2,8,5]");
+  // A ring of no places costs nothing, so there may be any number of them: 2^40 rings of 0 bytes.
+  Record none = r;
+  for (const char* name : {"initial_ring_d", "initial_ring_k", "initial_ring_g"}) {
+    Shape shape = none.inputs.at(name).shape();
+    shape[0] = std::int64_t{1} << 40;
+    shape[2] = 0;
+    none.inputs[name] = Tensor(DType::kF32, shape);
+  }
+  refuses(none, kShape, "initial_ring_d", "rings of at least one place", "0");
 }
 
 TEST_CASE("rings: what is missing and what does not belong there is said") {
