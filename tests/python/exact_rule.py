@@ -23,7 +23,8 @@ A caller may evaluate any subset of lanes; every token of a chosen lane is run.
 How: mpmath `mpf`, PRECISION_BITS significand bits and an unbounded exponent, so that nothing
 overflows, and exp(-2661) is a number like any other. Inputs (f64, f32, f16, bf16) convert exactly.
 
-Letters: J rings of W places, B rows, N sequences, T tokens, H query/key heads, HV value heads, K, V, P pool slots.
+Letters: J rings of W places, B rows, N sequences, T tokens, H query/key heads, HV value heads, K,
+V, P pool slots.
 Token axes are flattened everywhere: token t of row b is b * T + t, and so is the row [b,t] of
 intermediate_states; a "block" is one such row, or one slot of final_state.
 """
