@@ -41,6 +41,7 @@ bool some_row(const Record& r, F&& f) {
 bool has_pending(const Record& r) {
   return some_row(r, [](const call::Sequence& s) { return s.replay.count > 0; });
 }
+bool has_decay(const Record& r) { return has_pending(r) && r.convention.gate != call::Gate::kNone; }
 bool flushes(const call::Sequence& s) { return !s.snapshots.empty(); }
 
 // The call with other cursors: f(row) for every row that is no padding.
@@ -59,6 +60,10 @@ Record with_cursors(const Record& r, const char* name, F&& f) {
 
 // --- where the pending tokens lie and how many they are
 
+bool has_other_place(const Record& r) {
+  return some_row(
+      r, [](const call::Sequence& s) { return s.replay.count > 0 && s.replay.places > 1; });
+}
 TensorMap start_late(const Record& r, const calls::Kernel& kernel) {
   return kernel(
       with_cursors(r, "ring_start", [](const call::Sequence& s) { return s.replay.place(1); }));
@@ -313,7 +318,7 @@ constexpr std::array kTable{
     calls::Mistake{"ring_cursor_late", kGroup,
                    "ring_start is taken for the place before the oldest pending token: every place "
                    "is one too far",
-                   has_pending, start_late},
+                   has_other_place, start_late},
     calls::Mistake{"ring_by_row", kGroup, "row b uses ring b, whatever ring_indices says",
                    has_other_ring, ring_by_row},
     calls::Mistake{"ring_rejected_replayed", kGroup,
@@ -326,7 +331,7 @@ constexpr std::array kTable{
                    "of the next head, and not from its first place on",
                    wraps, wrap_missing},
     calls::Mistake{"ring_gate_missing", kGroup,
-                   "the last pending token does not decay what came before it", has_pending,
+                   "the last pending token does not decay what came before it", has_decay,
                    gate_missing},
     calls::Mistake{"ring_never_flushed", kGroup,
                    "pending tokens are never folded into the state, whatever ring_flush says",
