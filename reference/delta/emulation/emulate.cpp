@@ -11,6 +11,7 @@
 #include "reference/delta/emulation/segments.hpp"
 #include "reference/delta/oracle/evaluate.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
+#include "reference/delta/oracle/ring.hpp"
 #include "reference/delta/oracle/tree.hpp"
 
 namespace goldenrule::delta {
@@ -121,12 +122,12 @@ class Emulation {
     }
   }
 
-  // Keys and gates as the kernel has them. The heads that share keys write the same ones.
+  // Keys and gates as the kernel has them.
   void store_rows(const call::Sequence& sequence, std::int64_t head, const KernelLane& kernel) {
     const call::Replay& replay = sequence.replay;
     const std::int64_t qk_head = dims_.qk_head(record_.convention.head_map, head);
     const RingIndex& ring = index_.ring;
-    if (head == 0 || dims_.qk_head(record_.convention.head_map, head - 1) != qk_head) {
+    if (stores_keys(record_, dims_, head)) {
       store_row("ring_k", ring.k(replay.ring, qk_head, 0), replay, kernel.k);
     }
     store_row("ring_g", ring.g(replay.ring, head, 0), replay, kernel.log_alpha);

@@ -7,6 +7,7 @@
 #include "reference/calls/outputs.hpp"
 #include "reference/delta/mistakes/variant.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
+#include "reference/delta/oracle/ring.hpp"
 #include "reference/delta/oracle/tree.hpp"
 
 namespace goldenrule::delta {
@@ -48,8 +49,7 @@ void store_ring(const call::Record& record, const call::Dims& dims, const Output
                        std::vector<double>& to) {
     std::copy_n(from, count, to.begin() + static_cast<std::ptrdiff_t>(at));
   };
-  const bool has_keys =
-      job.head == 0 || dims.qk_head(record.convention.head_map, job.head - 1) != qk_head;
+  const bool has_keys = stores_keys(record, dims, job.head);
   for (std::int64_t t = replay.count; t < lane.tokens; ++t) {
     const std::int64_t place = replay.place(t);
     copy(d.row(t).data(), dims.V, index.ring.d(replay.ring, job.head, place), values.at("ring_d"));

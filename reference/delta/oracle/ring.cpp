@@ -44,16 +44,15 @@ void store(Exact& to, std::size_t at, double value, double error, bool may_be_in
   to.radius[at] = call::f32_not_below(known && !std::isnan(radius) ? radius : kUnbounded);
 }
 
-// The first value head that reads a query/key head.
-bool is_first_of_its_keys(const call::Record& record, const call::Dims& d, std::int64_t head) {
+}  // namespace
+
+bool stores_keys(const call::Record& record, const call::Dims& d, std::int64_t head) {
   const auto of = [&](std::int64_t j) { return d.qk_head(record.convention.head_map, j); };
   for (std::int64_t j = 0; j < head; ++j) {
     if (of(j) == of(head)) return false;
   }
   return true;
 }
-
-}  // namespace
 
 Exact* add_rings(const call::Record& record, const call::Plan& plan, bool certify,
                  verdict::Expectations& expected) {
@@ -91,7 +90,7 @@ void evaluate_rings(const call::Record& record, const call::Plan& plan, const Ca
     const call::Sequence& s = *job.sequence;
     const auto lane = prepare_lane<S>(record, d, inputs, s, job.head);
     const std::int64_t qk_head = d.qk_head(record.convention.head_map, job.head);
-    const bool has_keys = is_first_of_its_keys(record, d, job.head);
+    const bool has_keys = stores_keys(record, d, job.head);
     for_each_place(s, [&](std::int64_t t, std::int64_t place) {
       const bool met_nonfinite = t >= lane.first_nonfinite;
       const TokenBounds& b = lane.bounds[static_cast<std::size_t>(t)];

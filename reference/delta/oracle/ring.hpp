@@ -16,6 +16,10 @@
 
 namespace goldenrule::delta {
 
+/// Whether `head` is the first value head that reads its keys, and so the one that stores them.
+[[nodiscard]] bool stores_keys(const call::Record& record, const call::Dims& dims,
+                               std::int64_t head);
+
 /// Adds ring_d, ring_k and ring_g as they were before the call, with the places marked that it
 /// writes. Returns ring_d.
 verdict::Exact* add_rings(const call::Record& record, const call::Plan& plan, bool certify,
