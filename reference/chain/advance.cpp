@@ -13,29 +13,32 @@ namespace {
 
 using verdict::Verdict;
 
-constexpr std::uint64_t kNoiseSeed = 0x6c65646765720000U;
-
 }  // namespace
 
-std::uint64_t CallWalk::noise_seed() const {
-  return kNoiseSeed + (static_cast<std::uint64_t>(call_.index) << 20U);
+std::vector<CallWalk::LeftState> CallWalk::states_of(const Step& step, const RowWalk& row) const {
+  std::vector<LeftState> states;
+  if (!stored_ || record_.outputs.empty()) return states;
+  for (const call::Snapshot& s : plan_->sequences[static_cast<std::size_t>(row.row)].snapshots) {
+    std::optional<Stored> x = block("outputs", std::string(call::name_of(s.target)), s.block);
+    if (!x) continue;
+    LeftState state{.snapshot = &s, .stored = *std::move(x), .judged = {}};
+    if (row.ledger) state.judged = judged(state.stored.values, step.allowed(row.row, s.after));
+    states.push_back(std::move(state));
+  }
+  return states;
 }
 
-void CallWalk::judge_states(const Step& step, RowWalk& row, Request& request) {
-  if (!stored_ || record_.outputs.empty()) return;
-  const call::Sequence& sequence = plan_->sequences[static_cast<std::size_t>(row.row)];
+void CallWalk::judge_states(std::vector<LeftState> states, RowWalk& row, Request& request) {
   bool counted = false;
-  for (const call::Snapshot& s : sequence.snapshots) {
+  for (LeftState& state : states) {
+    const call::Snapshot& s = *state.snapshot;
     const std::string name(call::name_of(s.target));
-    std::optional<Stored> x = block("outputs", name, s.block);
-    if (!x) continue;
-    request.left.insert_or_assign(s.after, *x);
-    if (!row.ledger) continue;
-    const Allowed allowed = step.allowed(row.row, s.after);
-    const Fit found = fit(x->values, allowed);
+    request.left.insert_or_assign(s.after, state.stored);
+    if (!state.judged) continue;
+    const Fit& found = state.judged->fit;
     if (!counted) ++memory_.summary.judged;
     counted = true;
-    if (allowed.vacuous) ++memory_.summary.vacuous;
+    if (state.judged->vacuous) ++memory_.summary.vacuous;
     if (found.passes()) continue;
     Finding& finding =
         report(Check::kLedger, row,
@@ -48,7 +51,7 @@ void CallWalk::judge_states(const Step& step, RowWalk& row, Request& request) {
     }
     if (s.target == call::Target::kFinalState) finding.slot = s.block;
     wrong_.push_back({findings_.size() - 1, static_cast<std::size_t>(&row - rows_.data()),
-                      std::move(x->values), row.position + s.after});
+                      std::move(state.stored.values), row.position + s.after});
   }
 }
 
@@ -66,6 +69,8 @@ std::vector<Request> CallWalk::begin_requests() {
     if (old != memory_.requests.end()) {
       request.anchors = std::move(old->second.anchors);
       request.planes = old->second.verify ? old->second.way() : std::move(old->second.planes);
+      request.overflowed = old->second.overflowed && row.position > 0;
+      request.been = std::move(old->second.been);
     }
     request.call = call_.index;
     request.row = row.row;
@@ -98,8 +103,13 @@ void CallWalk::remember_requests(std::vector<Request> requests) {
       }
       anchor->second.stored = stored;
     }
+    if (const Stored* left = requests[i].left_behind()) {
+      auto& been = requests[i].been;
+      been.emplace_back(requests[i].position(), digest_of(left->values));
+      if (been.size() > kBeen) been.pop_front();
+    }
     requests[i].before = std::move(row.ledger);
-    memory_.requests.insert_or_assign(row.id.request, std::move(requests[i]));
+    memory_.keep(row.id.request, std::move(requests[i]));
   }
 }
 
@@ -112,6 +122,7 @@ void CallWalk::name_states() {
                                .request = row.id.request,
                                .position = wrong.position,
                                .after_call = true,
+                               .earlier = memory_.tokens.get(),
                                .started = row.start ? &row.start->values : nullptr});
     Finding& finding = findings_[wrong.finding];
     finding.mistake = name.mistake;
@@ -132,7 +143,7 @@ bool CallWalk::stores_states() const {
 // requests begin when nothing can be thrown any more.
 bool CallWalk::carry(std::vector<Request>& requests) {
   if (stores_states() || !Carry::serves(contract_, *tokens_)) return false;
-  const Carry way(contract_, layout_, *tokens_, dims_.rows, noise_seed());
+  const Carry way(contract_, layout_, *tokens_, dims_.rows);
   requests = begin_requests();
   parallel::for_each_index(std::ssize(rows_), [&](std::int64_t index) {
     const auto i = static_cast<std::size_t>(index);
@@ -150,7 +161,7 @@ bool CallWalk::carry(std::vector<Request>& requests) {
 void CallWalk::step(std::vector<Request>& requests) {
   std::vector<Known> starts(static_cast<std::size_t>(dims_.rows));
   for (const RowWalk& row : rows_) starts[static_cast<std::size_t>(row.row)] = row.ledger;
-  const Step step(slice_, contract_, layout_, *tokens_, starts, noise_seed());
+  const Step step(slice_, contract_, layout_, *tokens_, starts);
   if (requests.empty()) requests = begin_requests();
   parallel::for_each_index(std::ssize(rows_), [&](std::int64_t index) {
     const auto i = static_cast<std::size_t>(index);
@@ -165,7 +176,15 @@ void CallWalk::step(std::vector<Request>& requests) {
                                            Anchor{step.after(row.row, at), std::nullopt});
     }
   });
-  for (std::size_t i = 0; i < rows_.size(); ++i) judge_states(step, rows_[i], requests[i]);
+  std::vector<std::vector<LeftState>> left(rows_.size());
+  parallel::for_each_index(std::ssize(rows_), [&](std::int64_t index) {
+    const auto i = static_cast<std::size_t>(index);
+    left[i] = states_of(step, rows_[i]);
+  });
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    judge_states(std::move(left[i]), rows_[i], requests[i]);
+    judge_range(step, rows_[i], requests[i]);
+  }
 }
 
 void CallWalk::advance() {

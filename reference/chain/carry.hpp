@@ -21,26 +21,25 @@ class Carry {
   /// each token continues the one before it.
   [[nodiscard]] static bool serves(const contract::Contract& contract, const call::Record& tokens);
 
-  /// Of a call of `rows` rows. `seed` chooses the signs of the noise, as that of Step does.
+  /// Of a call of `rows` rows.
   Carry(const contract::Contract& contract, const Layout& layout, const call::Record& tokens,
-        std::int64_t rows, std::uint64_t seed);
+        std::int64_t rows);
 
   /// The ledger of `row` after so many of its tokens, 0: as it started. nullptr where a NaN or Inf
   /// reaches the state: of these Step knows more.
   [[nodiscard]] Known after(std::int64_t row, const Known& start, std::int64_t tokens) const;
 
  private:
-  struct RowErrors;
+  struct Work;
   struct Place;
   void run_tile(const delta::Lane<double>& lane, const double* v, const Place& at,
-                const Ledger& start, Ledger& ledger, RowErrors& errors) const;
-  void move_noise(const delta::Lane<double>& lane, const Place& at, const Ledger& start,
-                  Ledger& ledger) const;
+                const Ledger& start, Ledger& ledger, Work& work) const;
+  void move_noise(const delta::Lane<double>& lane, const Place& at, const Ledger& start, bool any,
+                  Ledger& ledger, Work& work) const;
 
   const contract::Contract& contract_;
   const Layout& layout_;
   call::Record tokens_;
-  std::uint64_t seed_;
   call::Plan plan_;
   delta::CallInputs inputs_;
 };

@@ -29,7 +29,7 @@ void CallWalk::settle(RowWalk& row, Request& request) {
     request.now = request.before;
   } else if (request.before && request.tokens != nullptr) {
     const Step step(slice_, *request.contract, layout_, one_row(*request.tokens, request.row),
-                    {&request.before, 1}, static_cast<std::uint64_t>(request.call));
+                    {&request.before, 1});
     request.now = step.after(0, kept);
   }
 }
@@ -86,7 +86,7 @@ void CallWalk::restore(RowWalk& row) {
     const std::int64_t after = way ? row.position - way->base : 0;
     if (after < 1 || after > way->kept) return;
     const call::Record tokens = one_row(*way->tokens, way->row);
-    const Step step(slice_, *way->contract, layout_, tokens, {&way->before, 1}, 0);
+    const Step step(slice_, *way->contract, layout_, tokens, {&way->before, 1});
     row.ledger = step.after(0, after);
   }
 }

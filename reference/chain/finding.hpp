@@ -22,23 +22,28 @@ enum class Check : std::uint8_t {
   kLedger,      ///< a stored state is the rule applied to the request's own tokens
   kFrame,       ///< a slot that the call does not name keeps its bits
   kFreshness,   ///< a new request starts from zero
+  kParameters,  ///< A_log and dt_bias are those of one layer
+  kRange,       ///< what is stored is finite
 };
 
 /// What was done to a state, each found by comparing it with the state that the mistake gives.
 enum class Mistake : std::uint8_t {
-  kNone,            ///< no candidate within its budget
-  kStaleSlot,       ///< a new request starts from what its slot held
-  kWrongColumn,     ///< after a verify: row 0 of it, whatever was accepted
-  kOtherRowsCount,  ///< after a verify: the state after the accepted count of another row
-  kWrongRollback,   ///< after a verify: the state after another number of tokens
-  kOffBoundary,     ///< the state of the same request at another position
-  kReplayedTwice,   ///< the tokens of a call are applied twice
-  kNotWritten,      ///< the state from before the call, or zero
-  kOtherRequest,    ///< the state of another request
-  kNarrowed,        ///< the right state, rounded once more than its pool rounds
-  kHeadsMoved,      ///< the right state, its value heads rolled
-  kCopiedInPart,    ///< the right state at first, then what the slot held
-  kOverwritten,     ///< the slot was written by a call that does not own it
+  kNone,                ///< no candidate within its budget
+  kStaleSlot,           ///< a new request starts from what its slot held
+  kWrongColumn,         ///< after a verify: row 0 of it, whatever was accepted
+  kOtherRowsCount,      ///< after a verify: the state after the accepted count of another row
+  kWrongRollback,       ///< after a verify: the state after another number of tokens
+  kOffBoundary,         ///< the state of the same request at another position
+  kReplayedTwice,       ///< the tokens of a call are applied twice
+  kNotWritten,          ///< the state from before the call, or zero
+  kOtherRequest,        ///< the state of another request
+  kNarrowed,            ///< the right state, rounded once more than its pool rounds
+  kHeadsMoved,          ///< the right state, its value heads rolled
+  kCopiedInPart,        ///< the right state at first, then what the slot held
+  kOverwritten,         ///< the slot was written by a call that does not own it
+  kParametersNarrowed,  ///< a parameter of the layer, rounded in some calls
+  kOverflowed,          ///< a right result beyond the range of the type in which it is stored
+  kOtherKeys,           ///< the tokens of the call with the keys of the call before
 };
 
 }  // namespace goldenrule::chain
@@ -48,13 +53,13 @@ namespace goldenrule::call {
 template <>
 struct EnumNames<chain::Check> {
   static constexpr std::string_view kWhat = "check";
-  static constexpr std::array<std::string_view, 6> kNames{"input",  "call",  "continuity",
-                                                          "ledger", "frame", "freshness"};
+  static constexpr std::array<std::string_view, 8> kNames{
+      "input", "call", "continuity", "ledger", "frame", "freshness", "parameters", "range"};
 };
 template <>
 struct EnumNames<chain::Mistake> {
   static constexpr std::string_view kWhat = "chain mistake";
-  static constexpr std::array<std::string_view, 13> kNames{"none",
+  static constexpr std::array<std::string_view, 16> kNames{"none",
                                                            "stale_slot",
                                                            "wrong_column",
                                                            "counts_of_another_row",
@@ -66,7 +71,10 @@ struct EnumNames<chain::Mistake> {
                                                            "state_narrowed",
                                                            "heads_moved",
                                                            "state_copied_in_part",
-                                                           "slot_overwritten"};
+                                                           "slot_overwritten",
+                                                           "parameters_narrowed",
+                                                           "output_overflowed",
+                                                           "keys_of_another_call"};
 };
 
 }  // namespace goldenrule::call

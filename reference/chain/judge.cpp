@@ -14,33 +14,53 @@ namespace {
 
 using verdict::Verdict;
 
+// With its share of the tokens of its last call, which all rows of that call hold together.
 std::uint64_t bytes_of(const Layout& layout, const Request& request) {
+  constexpr std::uint64_t kSmall = 1024;  // what is not a state
   const auto ledgers = static_cast<std::uint64_t>(request.before != nullptr) +
                        static_cast<std::uint64_t>(request.now != nullptr);
   const std::uint64_t each = (1 + static_cast<std::uint64_t>(layout.runs)) * layout.size();
-  return (ledgers * each + request.left.size() * layout.size()) * sizeof(double);
+  std::uint64_t tokens = 0;
+  if (request.tokens != nullptr && request.counts != nullptr && !request.counts->empty()) {
+    for (const auto& [name, tensor] : request.tokens->inputs) tokens += tensor.bytes().size();
+    tokens /= request.counts->size();
+  }
+  return kSmall + request.been.size() * sizeof(request.been.front()) + tokens +
+         (ledgers * each + request.left.size() * layout.size()) * sizeof(double);
 }
 
 }  // namespace
 
+void Memory::keep(std::int64_t id, Request request) {
+  request.bytes = bytes_of(*layout, request);
+  bytes += request.bytes;
+  const auto old = requests.find(id);
+  if (old != requests.end()) bytes -= old->second.bytes;
+  requests.insert_or_assign(id, std::move(request));
+}
+
+// Where there is too much, an eighth more than that is given up, so that a call in which nothing is
+// costs nothing, whatever rests.
 void Memory::trim(std::int64_t index) {
   const std::uint64_t anchor = (2 + static_cast<std::uint64_t>(layout->runs)) * layout->size() * 8;
-  std::uint64_t bytes = anchors.size() * anchor;
-  for (const auto& [id, request] : requests) bytes += bytes_of(*layout, request);
-  while (bytes > options.most_bytes && !anchors.empty()) {
+  while (bytes + anchors.size() * anchor > options.most_bytes && !anchors.empty()) {
     const auto [id, position] = anchors.front();
     anchors.pop_front();
     const auto found = requests.find(id);
     if (found != requests.end()) found->second.anchors.erase(position);
-    bytes -= anchor;
     ++summary.forgotten;
   }
-  while (bytes > options.most_bytes) {
-    const auto oldest =
-        std::ranges::min_element(requests, {}, [](const auto& entry) { return entry.second.call; });
-    if (oldest == requests.end() || oldest->second.call == index) return;
-    bytes -= bytes_of(*layout, oldest->second);
-    requests.erase(oldest);
+  if (bytes <= options.most_bytes) return;
+  std::vector<std::pair<std::int64_t, std::int64_t>> oldest;  // call, request
+  for (const auto& [id, request] : requests) {
+    if (request.call != index) oldest.emplace_back(request.call, id);
+  }
+  std::ranges::sort(oldest);
+  for (const auto& [call, id] : oldest) {
+    if (bytes <= options.most_bytes - options.most_bytes / 8) return;
+    const auto found = requests.find(id);
+    bytes -= found->second.bytes;
+    requests.erase(found);
     ++summary.forgotten;
   }
 }

@@ -12,6 +12,9 @@
 //   frame       a slot that a call does not name keeps its bits in it. Between calls a server
 //               may do what it likes with slots; what it did shows when a request goes on from one.
 //   freshness   a new request starts from zero
+//   parameters  A_log and dt_bias are not rounded in some calls and kept in others
+//   range       o is finite where the exact o is: an infinity that its type makes of a right result
+//               is said of the request, once (MISTRUSTED; the call by itself is refused)
 //
 // After a finding the request goes on from the state that is stored, so that each departure is said
 // once. What is not stored is not judged, and Summary says how much that was. Memory depends on the

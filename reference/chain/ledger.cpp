@@ -12,6 +12,7 @@
 #include "fixtures/call/integer_inputs.hpp"
 #include "fixtures/call/take.hpp"
 #include "fixtures/random/philox.hpp"
+#include "reference/delta/budget/noise_table.hpp"
 #include "reference/delta/budget/running.hpp"
 #include "reference/scalar/pack.hpp"
 #include "reference/verdict/budget.hpp"
@@ -24,21 +25,12 @@ constexpr std::int64_t kSamples = 64;  // of one row of the noise
 // 0 times a bound that is infinite is 0: what is erased carries no error.
 double times(double x, double bound) { return x == 0.0 ? 0.0 : x * bound; }
 
-// Of `count` elements that one call leaves: what it adds to each at random, the rounding to the
-// pool (half an ulp, uniform) included. `sigma` may be absent.
-struct Deviations {
-  explicit Deviations(call::DType pool)
-      : factor(std::ldexp(1.0, -call::info(pool).significand_bits)),
-        least(0.5 * call::ulp(pool, 0.0)) {}
-
-  double factor, least;  // half an ulp at x is max(2^floor(log2 |x|) factor, least)
-};
-GOLDENRULE_VECTOR_CLONES void deviations(const Deviations& pool, const double* state,
+GOLDENRULE_VECTOR_CLONES void deviations(double factor, double least, const double* state,
                                          const float* sigma, std::size_t count, double* to) {
   constexpr std::uint64_t kExponent = std::uint64_t{0x7ff} << 52U;
   for (std::size_t i = 0; i < count; ++i) {
     const auto power = std::bit_cast<double>(std::bit_cast<std::uint64_t>(state[i]) & kExponent);
-    const double half = std::max(power * pool.factor, pool.least);
+    const double half = std::max(power * factor, least);
     const double s = sigma == nullptr ? 0.0 : static_cast<double>(sigma[i]);
     to[i] = std::sqrt(s * s + half * half / 3.0);
   }
@@ -95,8 +87,24 @@ void transport(const Layout& layout, std::int64_t head, double rho, Ledger& ledg
   }
 }
 
+Deviations::Deviations(call::DType pool)
+    : factor_(std::ldexp(1.0, -call::info(pool).significand_bits)),
+      least_(0.5 * call::ulp(pool, 0.0)) {}
+
+void Deviations::of(const double* state, const float* sigma, std::size_t count, double* to) const {
+  deviations(factor_, least_, state, sigma, count, to);
+}
+
+NoiseSigns::NoiseSigns(std::uint64_t content, std::size_t size, std::size_t runs)
+    : words_per_run_((size + 63) / 64), words_(runs * words_per_run_) {
+  const random::Stream stream(content, "ledger");
+  for (std::size_t i = 0; i < words_.size(); ++i) {
+    words_[i] = stream.bits(static_cast<std::int64_t>(i));
+  }
+}
+
 void add_errors(const Layout& layout, const contract::Contract& contract, const Added& added,
-                std::uint64_t seed, Ledger& ledger) {
+                std::uint64_t content, Ledger& ledger) {
   std::vector<double> error2(layout.columns(), 0.0);
   std::vector<double> bias2(layout.columns(), 0.0);
   add_squares(layout, added.radius, error2);
@@ -107,17 +115,15 @@ void add_errors(const Layout& layout, const contract::Contract& contract, const 
     ledger.bias[c] += added.given ? std::sqrt(bias2[c]) : HUGE_VAL;
   }
   std::vector<double> deviation(layout.size());
-  deviations(Deviations(contract.state_dtype.value_or(layout.pool)), ledger.state.data(),
-             added.sigma.empty() ? nullptr : added.sigma.data(), layout.size(), deviation.data());
-  constexpr std::array kSigns{-1.0, 1.0};  // a branch would be guessed wrongly half of the time
-  const random::Stream stream(seed, "ledger");
-  std::int64_t word = 0;
-  for (Block& noise : ledger.noise) {
-    std::uint64_t signs = 0;
+  Deviations(contract.state_dtype.value_or(layout.pool))
+      .of(ledger.state.data(), added.sigma.empty() ? nullptr : added.sigma.data(), layout.size(),
+          deviation.data());
+  const NoiseSigns sign(content, layout.size(), ledger.noise.size());
+  for (std::size_t run = 0; run < ledger.noise.size(); ++run) {
+    Block& noise = ledger.noise[run];
     for (std::size_t i = 0; i < noise.size(); ++i) {
-      if (i % 64 == 0) signs = stream.bits(word++);  // of the next 64
       if (!std::isfinite(ledger.state[i])) continue;
-      noise[i] += kSigns[(signs >> (i % 64)) & 1U] * deviation[i];
+      noise[i] = with_noise(noise[i], deviation[i], sign(run, i));
     }
   }
 }
@@ -232,6 +238,21 @@ call::Record tokens_of(const call::Record& record) {
   return tokens;
 }
 
+std::uint64_t content_of(const call::Record& tokens, const call::Dims& dims, std::int64_t first,
+                         std::int64_t count) {
+  std::uint64_t hash = 0;
+  for (const auto& [name, tensor] : tokens.inputs) {
+    const call::TensorRow* row = call::find_row(tokens, call::Group::kInput, name);
+    // q only reads the state.
+    if (name == "q" || row == nullptr || !row->is_per_token() || dims.tokens == 0) continue;
+    const std::int64_t width = tensor.size() / dims.tokens;
+    std::vector<double> numbers(static_cast<std::size_t>(count * width));
+    tensor.read(first * width, count * width, numbers.data());
+    for (const double x : numbers) hash = delta::mixed(hash, x);
+  }
+  return hash;
+}
+
 call::Tensor pool_of(const call::Record& tokens, const Layout& layout, std::int64_t slots) {
   call::Dims dims;
   dims.slots = dims.rows = slots;
@@ -248,7 +269,7 @@ call::Record one_row(const call::Record& tokens, std::int64_t row,
   one.inputs.erase("checkpoint_offsets");
   one.inputs.erase("cu_checkpoints");
   std::vector<std::int64_t> indices{row};
-  if (tokens.mode == call::Mode::kPrefill) {
+  if (tokens.find_input("cu_seqlens") != nullptr) {
     const std::vector<std::int64_t> bounds = tokens.inputs.at("cu_seqlens").to_integers();
     indices.clear();
     for (std::int64_t t = bounds[static_cast<std::size_t>(row)];

@@ -20,20 +20,24 @@
 // it. The norm of a column would say too much (sqrt(K) per element, which no bf16 prefill
 // survives); so one server in error is run instead: `noise` starts at 0, is moved by the rule
 // itself (v = 0, the noise as start state: exactly M), and each call adds +- sqrt(sigma_i^2 +
-// h^2/3) to it, h half an ulp of the pool, signs from a counter. The elements of one row of the
-// state (one key channel, V value columns, R runs so that R V >= 64) are taken to have one
-// variance, estimated by their mean square; with q the quantile p/(2n) of chi^2 with R V degrees of
-// freedom, over R V, and lambda of n elements as everywhere,
+// h^2/3) to it, h half an ulp of the pool. The signs are a function of what the tokens of the call
+// bring to the state: a request that is served the same token over and over is rounded the same way
+// over and over. The elements of one row of the state (one key channel, V value columns, R runs so
+// that R V >= 64) are taken to have one variance, estimated by their mean square; with q the
+// quantile p/(2n) of chi^2 with R V degrees of freedom, over R V, and lambda of n elements as
+// everywhere,
 //
 //     budget_i = lambda / sqrt(q) rms(row of M noise) + rho bias + grant of this call + half an
 //     ulp.
 //
-// Premises beside those of delta/budget/spread.hpp: roundings of different calls are independent,
-// and those of one call are independent between elements when a later call moves them. Systematic
-// parts add linearly in the norm of the column, bias <- rho bias + ||bias of the call||.
+// Premises beside those of delta/budget/spread.hpp: roundings of calls with different tokens
+// are independent, and those of one call are independent between elements when a later call moves
+// them. Systematic parts add linearly in the norm of the column, bias <- rho bias + ||bias of the
+// call||.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -127,16 +131,50 @@ void for_each_element(const Layout& layout, F&& f) {
   }
 }
 
+/// A hash of what `count` tokens of a call from `first` on bring to the state.
+[[nodiscard]] std::uint64_t content_of(const call::Record& tokens, const call::Dims& dims,
+                                       std::int64_t first, std::int64_t count);
+
 /// What one call adds to the errors of a ledger, by element; without a span nothing.
 struct Added {
   std::span<const float> radius;       ///< of the exact state
   std::span<const float> sigma, bias;  ///< that the contract grants
   bool given = true;                   ///< the contract says something of this state
 };
+/// What one call adds to elements of a state at random, as a deviation: what its contract grants
+/// and the rounding to the pool (half an ulp, uniform). `sigma` may be absent.
+class Deviations {
+ public:
+  explicit Deviations(call::DType pool);
+  void of(const double* state, const float* sigma, std::size_t count, double* to) const;
+
+ private:
+  double factor_, least_;  // half an ulp at x is max(2^floor(log2 |x|) factor, least)
+};
+
+/// The signs of the noise that one call adds to a state of `size` elements.
+class NoiseSigns {
+ public:
+  NoiseSigns(std::uint64_t content, std::size_t size, std::size_t runs);
+  /// Of element i: its highest bit is that of the sign of a number.
+  [[nodiscard]] std::uint64_t operator()(std::size_t run, std::size_t i) const {
+    return ~words_[run * words_per_run_ + i / 64] << (63U - i % 64U);
+  }
+
+ private:
+  std::size_t words_per_run_;
+  std::vector<std::uint64_t> words_;  // bit i: the sign is +
+};
+/// x + deviation, or x - deviation.
+[[nodiscard]] inline double with_noise(double x, double deviation, std::uint64_t sign) {
+  constexpr std::uint64_t kSign = std::uint64_t{1} << 63U;
+  return x + std::bit_cast<double>(std::bit_cast<std::uint64_t>(deviation) ^ (sign & kSign));
+}
+
 /// Adds it, and the rounding to the pool, to a ledger that was moved by the tokens of the call.
-/// `seed` chooses the signs of the noise.
+/// `content`, that of the tokens, chooses the signs of the noise.
 void add_errors(const Layout& layout, const contract::Contract& contract, const Added& added,
-                std::uint64_t seed, Ledger& ledger);
+                std::uint64_t content, Ledger& ledger);
 
 /// By how much the tokens of a lane can make an error larger: rho.
 [[nodiscard]] double transport_of(const contract::Contract& contract,

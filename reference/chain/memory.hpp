@@ -26,13 +26,19 @@ struct Memory {
   call::Record kind;  ///< op and conventions of the first call; no tensors
   call::Dims dims;
   Requests requests;
-  std::set<std::int64_t> seen;             ///< requests that are counted
-  std::map<std::int64_t, Writer> writers;  ///< of slots, the last ones
-  std::optional<call::Tensor> pool;        ///< as the last call with states left it
+  std::set<std::int64_t> seen;                     ///< requests that are counted
+  std::map<std::int64_t, Writer> writers;          ///< of slots, the last ones
+  std::optional<call::Tensor> pool;                ///< as the last call with states left it
+  std::map<std::string, call::Tensor> parameters;  ///< of the layer, as the last call had them
+  std::shared_ptr<const call::Record> tokens;      ///< of the last call
   std::deque<std::pair<std::int64_t, std::int64_t>> anchors;  ///< request, position; oldest first
   std::map<std::string, contract::Contract> contracts;        ///< in use, by name
   Summary summary;
 
+  std::uint64_t bytes = 0;  ///< that requests hold
+
+  /// Remembers a request; its anchors are counted apart.
+  void keep(std::int64_t id, Request request);
   /// Gives up what rests beyond the limit; requests of call `index` stay.
   void trim(std::int64_t index);
 };

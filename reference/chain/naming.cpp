@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "fixtures/call/take.hpp"
+
 namespace goldenrule::chain {
 namespace {
 
@@ -28,9 +30,10 @@ class Search {
   }
 
   Name run() {
-    for (const auto look : {&Search::unwritten, &Search::stale, &Search::own_bits,
-                            &Search::own_positions, &Search::planes, &Search::anchors,
-                            &Search::heads, &Search::part, &Search::twice, &Search::others}) {
+    for (const auto look :
+         {&Search::unwritten, &Search::stale, &Search::own_bits, &Search::own_positions,
+          &Search::planes, &Search::anchors, &Search::heads, &Search::part, &Search::twice,
+          &Search::other_keys, &Search::others}) {
       if (std::optional<Name> name = (this->*look)()) return *std::move(name);
     }
     return {};
@@ -91,7 +94,7 @@ class Search {
     }
     if (own_->given <= 1) return std::nullopt;
     const call::Record tokens = one_row(*own_->tokens, own_->row, offsets);
-    const Step step(slice_, *own_->contract, layout_, tokens, {&own_->before, 1}, 0);
+    const Step step(slice_, *own_->contract, layout_, tokens, {&own_->before, 1});
     for (const std::int64_t count : step.known(0)) {
       if (own_->kept == count || !matches(*s_.x, step.allowed(0, count))) continue;
       return rolled(count);
@@ -104,7 +107,7 @@ class Search {
     if (own_ == nullptr || !own_->planes) return std::nullopt;
     const Way& way = *own_->planes;
     const call::Record tokens = one_row(*way.tokens, way.row);
-    const Step step(slice_, *way.contract, layout_, tokens, {&way.before, 1}, 0);
+    const Step step(slice_, *way.contract, layout_, tokens, {&way.before, 1});
     for (const std::int64_t count : step.known(0)) {
       if (way.base + count == s_.position || !matches(*s_.x, step.allowed(0, count))) continue;
       return Name{Mistake::kWrongRollback,
@@ -117,6 +120,13 @@ class Search {
 
   std::optional<Name> anchors() {
     if (own_ == nullptr) return std::nullopt;
+    const std::uint64_t here = digest_of(*s_.x);
+    for (const auto& [position, digest] : own_->been) {
+      if (s_.fresh || position == s_.position || digest != here) continue;
+      return Name{Mistake::kOffBoundary,
+                  "it is the state of this request at position " + std::to_string(position),
+                  {}};
+    }
     for (const auto& [position, anchor] : own_->anchors) {
       if (position == s_.position || own_->contract == nullptr) continue;
       if (!matches(*s_.x, allowed_now(layout_, *own_->contract, *anchor.ledger))) continue;
@@ -186,17 +196,48 @@ class Search {
                 {}};
   }
 
+  // The tokens of its last call, or those of its last verify before that.
   std::optional<Name> twice() {
-    if (own_ == nullptr || !own_->now || own_->tokens == nullptr) return std::nullopt;
-    if (own_->verify && own_->kept.value_or(0) == 0) return std::nullopt;
-    const std::int64_t again = own_->kept.value_or(own_->given);
-    const call::Record tokens = one_row(*own_->tokens, own_->row);
-    const Step step(slice_, *own_->contract, layout_, tokens, {&own_->now, 1}, 0);
-    if (!matches(*s_.x, step.allowed(0, again))) return std::nullopt;
-    return Name{
-        Mistake::kReplayedTwice,
-        "the tokens of call " + std::to_string(own_->call) + " are applied to it a second time",
-        {}};
+    if (own_ == nullptr || !own_->now) return std::nullopt;
+    for (const std::optional<Way>& way : {own_->way(), own_->planes}) {
+      if (!way || way->kept == 0) continue;
+      const call::Record tokens = one_row(*way->tokens, way->row);
+      const Step step(slice_, *way->contract, layout_, tokens, {&own_->now, 1});
+      if (!matches(*s_.x, step.allowed(0, way->kept))) continue;
+      return Name{Mistake::kReplayedTwice,
+                  "its tokens from position " + std::to_string(way->base) + " to " +
+                      std::to_string(way->base + way->kept) + " are applied to it a second time",
+                  {}};
+    }
+    return std::nullopt;
+  }
+
+  // A buffer of normalised keys is filled for every call. Where nobody waits for it, a call reads
+  // what the one before it has left there, in the same rows.
+  std::optional<Name> other_keys() {
+    if (!s_.after_call || s_.earlier == nullptr || own_ == nullptr || !own_->before ||
+        own_->tokens == nullptr || own_->tokens->mode != s_.earlier->mode ||
+        own_->tokens->mode == call::Mode::kPrefill) {
+      return std::nullopt;
+    }
+    const call::Tensor& keys = s_.earlier->inputs.at("k");
+    call::Record tokens = one_row(*own_->tokens, own_->row);
+    call::Tensor& k = tokens.inputs.at("k");
+    if (own_->row >= keys.shape().front()) return std::nullopt;
+    const call::Tensor other = call::take(keys, 0, std::vector<std::int64_t>{own_->row});
+    if (other.shape() != k.shape() || std::ranges::equal(other.bytes(), k.bytes())) {
+      return std::nullopt;
+    }
+    k = other;
+    const Step step(slice_, *own_->contract, layout_, tokens, {&own_->before, 1});
+    const std::int64_t after = s_.position - own_->base;
+    if (after < 1 || after > own_->given || !matches(*s_.x, step.allowed(0, after))) {
+      return std::nullopt;
+    }
+    return Name{Mistake::kOtherKeys,
+                "it is what the tokens of the call make with the keys of row " +
+                    std::to_string(own_->row) + " of the call before",
+                {}};
   }
 
   std::optional<Name> others() {
@@ -239,41 +280,6 @@ class Search {
 Name name_of(const verdict::Slice& slice, const Layout& layout, const Requests& requests,
              const Suspect& suspect) {
   return Search(slice, layout, requests, suspect).run();
-}
-
-Mistake name_of(const std::vector<Rolled>& rows, const std::vector<std::int64_t>& counts,
-                bool plain_decode) {
-  const auto count_of = [&](std::int64_t row) {
-    return row >= 0 && row < std::ssize(counts) ? counts[static_cast<std::size_t>(row)] : -1;
-  };
-  const bool first_column = std::ranges::all_of(rows, [](const Rolled& r) { return r.found == 1; });
-  if (plain_decode && first_column) return Mistake::kWrongColumn;
-  // The counts of the verify stand by its rows; read by those of this call, or by a shifted one.
-  const bool by_new_row =
-      std::ranges::all_of(rows, [&](const Rolled& r) { return count_of(r.row) == r.found; });
-  if (by_new_row) return Mistake::kOtherRowsCount;
-  for (std::int64_t shift = 1; shift < std::ssize(counts); ++shift) {
-    const auto size = std::ssize(counts);
-    const bool shifted = rows.size() > 1 && std::ranges::all_of(rows, [&](const Rolled& r) {
-                           return count_of((r.last_row + shift) % size) == r.found;
-                         });
-    if (shifted) return Mistake::kOtherRowsCount;
-  }
-  if (first_column) return Mistake::kWrongColumn;
-  const Rolled* wrong = nullptr;
-  bool one_step = true;  // off by the same number in every row that is wrong
-  bool all_borrowed = true;
-  for (const Rolled& r : rows) {
-    if (r.found == r.kept) continue;
-    if (wrong != nullptr && wrong->found - wrong->kept != r.found - r.kept) one_step = false;
-    wrong = &r;
-    bool borrowed = false;
-    for (std::int64_t row = 0; row < std::ssize(counts); ++row) {
-      borrowed = borrowed || (row != r.last_row && count_of(row) == r.found);
-    }
-    all_borrowed = all_borrowed && borrowed;
-  }
-  return all_borrowed && !one_step ? Mistake::kOtherRowsCount : Mistake::kWrongRollback;
 }
 
 }  // namespace goldenrule::chain

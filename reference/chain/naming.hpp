@@ -16,13 +16,14 @@
 namespace goldenrule::chain {
 
 struct Suspect {
-  const Block* x = nullptr;          ///< the wrong state
-  std::int64_t request = -1;         ///< to whom it was given
-  std::int64_t position = 0;         ///< that it should have
-  bool fresh = false;                ///< the request is new
-  bool restored = false;             ///< it was to start from an earlier state of `request`
-  bool after_call = false;           ///< the state is what its call left, not what it started from
-  const Block* started = nullptr;    ///< after a call: what it had started from
+  const Block* x = nullptr;   ///< the wrong state
+  std::int64_t request = -1;  ///< to whom it was given
+  std::int64_t position = 0;  ///< that it should have
+  bool fresh = false;         ///< the request is new
+  bool restored = false;      ///< it was to start from an earlier state of `request`
+  bool after_call = false;    ///< the state is what its call left, not what it started from
+  const call::Record* earlier = nullptr;  ///< after a call: the tokens of the call before it
+  const Block* started = nullptr;         ///< after a call: what it had started from
   const Block* slot_held = nullptr;  ///< before a call: the slot after the last call, if stored
   std::int64_t slot_owner = -1;      ///< who had it
 };
@@ -37,12 +38,13 @@ struct Name {
                            const Requests& requests, const Suspect& suspect);
 
 /// A row that starts from the state after `found` tokens of its last verify.
+inline constexpr std::int64_t kAtRest = -1;
 struct Rolled {
-  std::int64_t row = 0;       ///< of this call
+  std::int64_t row = 0;       ///< of this call; kAtRest: its state lies in its slot
   std::int64_t last_row = 0;  ///< of the verify
   std::int64_t kept = 0, found = 0;
 };
-/// One name for the rows of a call that follow the same verify, those that are right included.
+/// One name for the requests that follow the same verify, those that are right included.
 [[nodiscard]] Mistake name_of(const std::vector<Rolled>& rows,
                               const std::vector<std::int64_t>& counts, bool plain_decode);
 

@@ -3,10 +3,13 @@
 // What the judge remembers of a request between its calls.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "reference/chain/ledger.hpp"
@@ -34,6 +37,14 @@ struct Way {
   const contract::Contract* contract = nullptr;
 };
 
+inline constexpr std::size_t kBeen = 256;
+/// Of its bits, by the steps of fnv1a for eight bytes at once.
+[[nodiscard]] inline std::uint64_t digest_of(const Block& block) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const double x : block) hash = (hash ^ std::bit_cast<std::uint64_t>(x)) * 0x100000001b3U;
+  return hash;
+}
+
 struct Request {
   std::int64_t call = 0, row = 0, slot = -1;  ///< where it was last
   std::int64_t base = 0;                      ///< its position before that call
@@ -48,6 +59,10 @@ struct Request {
   std::map<std::int64_t, Stored> left;     ///< what that call stored, by tokens of it
   std::map<std::int64_t, Anchor> anchors;  ///< by position
   std::optional<Way> planes;               ///< of its last verify before that call
+  /// Digests of states that its calls have stored, by position: the last kBeen of them.
+  std::deque<std::pair<std::int64_t, std::uint64_t>> been;
+  std::uint64_t bytes = 0;  ///< that it holds, as Memory counts them
+  bool overflowed = false;  ///< it was said that its o left its type
 
   /// That of its last call.
   [[nodiscard]] std::optional<Way> way() const {

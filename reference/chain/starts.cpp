@@ -13,13 +13,13 @@ namespace goldenrule::chain {
 
 using verdict::Verdict;
 
-namespace {
-
 std::string number(double x) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.4g", x);
   return text.data();
 }
+
+namespace {
 
 // What was left, rounded to a type that is narrower than its pool.
 std::string_view narrowed_to(const Stored& left, const Stored& start) {
@@ -64,14 +64,18 @@ const Writer* CallWalk::other_writer(const RowWalk& row) const {
   return since && writer->second.request != row.id.request ? &writer->second : nullptr;
 }
 
+void CallWalk::compare_start(RowWalk& row) const {
+  if (!row.start || row.taken || !row.ledger) return;
+  if (row.expected && !row.fresh && continues(*row.expected, *row.start)) return;
+  row.judged = judged(row.start->values, allowed_now(layout_, contract_, *row.ledger));
+}
+
 void CallWalk::judge_start(RowWalk& row) {
   if (!row.start || row.taken || !row.ledger) return;
   ++memory_.summary.judged;
-  const bool continuous = row.expected && !row.fresh && continues(*row.expected, *row.start);
-  if (continuous) return;
-  const Allowed allowed = allowed_now(layout_, contract_, *row.ledger);
-  const Fit found = fit(row.start->values, allowed);
-  if (allowed.vacuous) ++memory_.summary.vacuous;
+  if (!row.judged) return;
+  const Fit& found = row.judged->fit;
+  if (row.judged->vacuous) ++memory_.summary.vacuous;
   const bool breaks = row.expected && !row.fresh;
   if (!breaks && found.passes()) return;
   row.departed = true;
@@ -119,34 +123,6 @@ void CallWalk::judge_start(RowWalk& row) {
   departures_.push_back(
       {findings_.size() - 1, static_cast<std::size_t>(&row - rows_.data()), std::move(name)});
   row.ledger = layout_.exact(row.start->values);
-}
-
-// One wrong count seen in several rows says more than in one.
-void CallWalk::name_departures() {
-  std::map<std::int64_t, std::vector<Rolled>> by_call;
-  const std::vector<std::int64_t>* counts = nullptr;
-  for (const RowWalk& row : rows_) {
-    const auto found = memory_.requests.find(row.id.request);
-    if (found == memory_.requests.end() || row.fresh || row.id.restored_from) continue;
-    const Request& request = found->second;
-    if (!request.verify || !request.kept || !row.start) continue;
-    Rolled rolled{row.row, request.row, *request.kept, *request.kept};
-    const auto departure = std::ranges::find(
-        departures_, static_cast<std::size_t>(&row - rows_.data()), &Departure::row);
-    if (departure != departures_.end()) {
-      if (!departure->name.rolled_to) continue;
-      rolled.found = *departure->name.rolled_to;
-    }
-    by_call[request.call].push_back(rolled);
-    counts = request.counts.get();
-  }
-  for (const Departure& departure : departures_) {
-    if (!departure.name.rolled_to || counts == nullptr) continue;
-    const RowWalk& row = rows_[departure.row];
-    const Request& request = memory_.requests.at(row.id.request);
-    findings_[departure.finding].mistake =
-        name_of(by_call[request.call], *request.counts, record_.mode == call::Mode::kDecode);
-  }
 }
 
 }  // namespace goldenrule::chain

@@ -21,12 +21,11 @@ void put(const Block& block, std::int64_t row, call::Tensor& tensor) {
 }  // namespace
 
 Step::Step(const verdict::Slice& slice, const contract::Contract& contract, const Layout& layout,
-           const call::Record& tokens, std::span<const Known> starts, std::uint64_t seed)
+           const call::Record& tokens, std::span<const Known> starts)
     : contract_(&contract),
       layout_(layout),
       record_(tokens),
-      starts_(starts.begin(), starts.end()),
-      seed_(seed) {
+      starts_(starts.begin(), starts.end()) {
   const std::int64_t rows = std::ssize(starts_);
   std::vector<std::int64_t> slots;
   call::Tensor pool = pool_of(record_, layout, rows);
@@ -101,6 +100,7 @@ Ledger Step::carried(const Place& at, std::int64_t row, std::int64_t tokens) con
 
 Known Step::after(std::int64_t row, std::int64_t tokens) const {
   if (tokens == 0) return starts_[static_cast<std::size_t>(row)];
+  const call::Sequence& sequence = plan_.sequences[static_cast<std::size_t>(row)];
   const Place at = place(row, tokens);
   Ledger ledger = carried(at, row, tokens);
   const verdict::Expected& e = *at.expected;
@@ -113,7 +113,7 @@ Known Step::after(std::int64_t row, std::int64_t tokens) const {
               .sigma = of_row(e.grant.sigma),
               .bias = of_row(e.grant.bias),
               .given = e.grant.given},
-             seed_ + static_cast<std::uint64_t>(row), ledger);
+             content_of(record_, plan_.dims, sequence.first_token, tokens), ledger);
   return std::make_shared<Ledger>(std::move(ledger));
 }
 

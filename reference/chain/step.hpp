@@ -16,11 +16,15 @@ namespace goldenrule::chain {
 /// One call, run from the ledgers of its rows.
 class Step {
  public:
-  /// starts[row]: nullptr where the row has no ledger. `seed` chooses the signs of the noise.
+  /// starts[row]: nullptr where the row has no ledger.
   Step(const verdict::Slice& slice, const contract::Contract& contract, const Layout& layout,
-       const call::Record& tokens, std::span<const Known> starts, std::uint64_t seed);
+       const call::Record& tokens, std::span<const Known> starts);
 
   [[nodiscard]] const call::Plan& plan() const { return plan_; }
+  /// The exact o of the call, as it lies.
+  [[nodiscard]] std::span<const double> outputs() const {
+    return expected_.outputs.at("o").exact.golden;
+  }
   /// After how many tokens states of `row` are known: ascending, without 0.
   [[nodiscard]] std::vector<std::int64_t> known(std::int64_t row) const;
   /// The ledger of `row` after that many of its tokens; 0: as it started.
@@ -43,7 +47,6 @@ class Step {
   call::Record record_;
   call::Plan plan_;
   std::vector<Known> starts_;
-  std::uint64_t seed_;
   verdict::Expectations expected_;
   std::vector<verdict::Expectations> moved_;  // noise, one per run
 };

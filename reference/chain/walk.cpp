@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "fixtures/call/integer_inputs.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
+
 namespace goldenrule::chain {
 namespace {
 
@@ -66,17 +69,27 @@ std::optional<Stored> CallWalk::block(const char* group, const std::string& name
   return stored;
 }
 
+// Where the states are stored, the plan has asked for this already.
+void CallWalk::check_counts() const {
+  const auto accepted = call::integers(record_, "accepted_tokens");
+  if (accepted) call::check_range(*accepted, "accepted_tokens", 0, dims_.T);
+  const auto steps = record_.find_input("ssm_state_indices");
+  const auto started = call::integers(record_, "num_accepted_tokens");
+  if (started && steps != nullptr) {
+    call::check_range(*started, "num_accepted_tokens", 1, steps->shape().back());
+  }
+}
+
 void CallWalk::read_rows() {
   const std::vector<call::ChainRow> ids = call::chain_rows(record_, dims_);
-  const bool prefill = record_.mode == call::Mode::kPrefill;
-  const std::vector<std::int64_t> bounds =
-      prefill ? record_.inputs.at("cu_seqlens").to_integers() : std::vector<std::int64_t>();
+  const std::optional<call::Integers> bounds = call::integers(record_, "cu_seqlens");
+  if (!stored_) check_counts();
   for (std::size_t i = 0; i < ids.size(); ++i) {
     RowWalk row;
     row.id = ids[i];
     row.row = static_cast<std::int64_t>(i);
     row.slot = slot_of(record_, dims_, row.row);
-    row.tokens = prefill ? bounds[i + 1] - bounds[i] : dims_.T;
+    row.tokens = bounds ? (*bounds)[i + 1] - (*bounds)[i] : dims_.T;
     if (row.id.request == call::kNoRequest || row.slot == record_.convention.pad_slot) continue;
     memory_.summary.states += 2;
     memory_.summary.tokens += row.tokens;
@@ -140,14 +153,17 @@ void CallWalk::remember_pool() {
 
 std::vector<Finding> CallWalk::run() {
   read_rows();
-  for (RowWalk& row : rows_) {
-    enter(row);
-    judge_start(row);
-  }
+  judge_parameters();
+  for (RowWalk& row : rows_) enter(row);
+  parallel::for_each_index(std::ssize(rows_), [&](std::int64_t i) {
+    compare_start(rows_[static_cast<std::size_t>(i)]);
+  });
+  for (RowWalk& row : rows_) judge_start(row);
   name_departures();
   advance();
   judge_frame();
   remember_pool();
+  memory_.tokens = tokens_;
   memory_.trim(call_.index);
   return std::move(findings_);
 }

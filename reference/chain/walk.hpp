@@ -13,6 +13,15 @@
 
 namespace goldenrule::chain {
 
+/// A stored state beside what it may be.
+struct Judged {
+  Fit fit;
+  bool vacuous = false;
+};
+[[nodiscard]] inline Judged judged(const Block& x, const Allowed& allowed) {
+  return {fit(x, allowed), allowed.vacuous};
+}
+
 /// One row while its call is walked through.
 struct RowWalk {
   call::ChainRow id;
@@ -26,10 +35,15 @@ struct RowWalk {
   std::optional<Stored> expected;  ///< what its last call, or the checkpoint, left
   std::optional<Stored> start;     ///< as stored
   bool departed = false;           ///< its start is a finding
+  /// How the start lies in what the ledger allows; absent where it is what was left, bit for bit.
+  std::optional<Judged> judged;
 };
 
 /// Bit for bit, or rounded once more where the type of `start` is narrower; a NaN is a NaN.
 [[nodiscard]] bool continues(const Stored& left, const Stored& start);
+
+/// Four digits.
+[[nodiscard]] std::string number(double x);
 
 /// How far a state is from what it may be.
 [[nodiscard]] std::string words_of(const Fit& fit, std::size_t elements);
@@ -48,9 +62,13 @@ class CallWalk {
   void restore(RowWalk& row);
   void settle(RowWalk& row, Request& request);
   // starts.cpp
+  void compare_start(RowWalk& row) const;
   void judge_start(RowWalk& row);
   [[nodiscard]] const Writer* other_writer(const RowWalk& row) const;
   void name_departures();
+  [[nodiscard]] std::vector<Rolled> rolled_at_rest(std::int64_t verify) const;
+  [[nodiscard]] bool counts_of_next_row() const;
+  [[nodiscard]] std::optional<Rolled> rolled(const RowWalk& row) const;
   // advance.cpp
   [[nodiscard]] bool stores_states() const;
   void advance();
@@ -59,9 +77,18 @@ class CallWalk {
   [[nodiscard]] std::vector<Request> begin_requests();
   void remember_requests(std::vector<Request> requests);
   void name_states();
-  void judge_states(const Step& step, RowWalk& row, Request& request);
-  [[nodiscard]] std::uint64_t noise_seed() const;
+  struct LeftState {
+    const call::Snapshot* snapshot;
+    Stored stored;
+    std::optional<Judged> judged;  ///< absent: the row has no ledger
+  };
+  [[nodiscard]] std::vector<LeftState> states_of(const Step& step, const RowWalk& row) const;
+  void judge_states(std::vector<LeftState> states, RowWalk& row, Request& request);
+  // layer.cpp
+  void judge_parameters();
+  void judge_range(const Step& step, const RowWalk& row, Request& request);
   // walk.cpp
+  void check_counts() const;
   void read_rows();
   void judge_frame();
   void remember_pool();

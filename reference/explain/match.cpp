@@ -57,7 +57,7 @@ struct Block {
 struct Sums {
   double ratio = 0.0;
   double square = 0.0;
-  std::int64_t compared = 0, failing = 0, guessed = 0;
+  std::int64_t compared = 0, failing = 0, guessed = 0, excused = 0;
   double accounted = 0.0;  // over the blocks that fail
   std::int64_t blocks = 0;
 
@@ -67,6 +67,7 @@ struct Sums {
     compared += other.compared;
     failing += other.failing;
     guessed += other.guessed;
+    excused += other.excused;
     accounted += other.accounted;
     blocks += other.blocks;
   }
@@ -144,6 +145,7 @@ class Comparison {
       const double largest = std::fabs(p) + static_cast<double>(predicted_.spread[i]);
       reproduced = (!predicted_.may_overflow.empty() && predicted_.may_overflow[i]) ||
                    !std::isfinite(call::round_to(output_.type, largest));
+      sums.excused += reproduced ? 1 : 0;
     } else if (!std::isfinite(y)) {
       reproduced = true;
     } else if (std::isnan(p)) {
@@ -228,7 +230,10 @@ Match Matcher::match(const Prediction& prediction) const {
   for (const ComparedOutput& output : outputs_) {
     Comparison(output, prediction.outputs.at(output.name)).add_to(sums);
   }
-  Match match{.ratio = sums.ratio, .failing = sums.failing, .guessed = sums.guessed};
+  Match match{.ratio = sums.ratio,
+              .failing = sums.failing,
+              .guessed = sums.guessed,
+              .excused = sums.excused};
   if (sums.compared > 0) {
     match.residual = std::sqrt(sums.square / static_cast<double>(sums.compared));
   }

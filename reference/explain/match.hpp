@@ -40,6 +40,7 @@ struct Match {
   double accounted = 0.0;
   std::int64_t failing = 0;  ///< elements that are not reproduced
   std::int64_t guessed = 0;  ///< reproduced elements, predicted as unwritten, that hold a number
+  std::int64_t excused = 0;  ///< NaN and Inf where a number is predicted that may have overflowed
 };
 
 /// One output of a capture as all predictions are compared with it.

@@ -105,4 +105,34 @@ void mark_overflows(const Capture& capture, Prediction& prediction) {
   }
 }
 
+void mark_overflows(const call::TensorMap& emulated, Prediction& prediction) {
+  for (auto& [name, output] : prediction.outputs) {
+    const call::Tensor& made = emulated.at(name);
+    for (std::size_t i = 0; i < output.value.size(); ++i) {
+      if (std::isfinite(output.value[i]) && !std::isfinite(made[static_cast<std::int64_t>(i)])) {
+        mark(output, i, 1);
+      }
+    }
+  }
+}
+
+bool overflowed(const Capture& capture) {
+  constexpr std::int64_t kSteps = std::int64_t{1} << 23;  // of one emulated call, 0.1 s
+  const call::Dims d = call::validate(capture.call);
+  if (capture.contract->chunked() == nullptr || d.tokens * d.HV * d.state_size() > kSteps) {
+    return false;
+  }
+  return std::ranges::any_of(capture.outputs, [&](const auto& entry) {
+    const auto& exact = capture.expected.outputs.at(entry.first).exact;
+    for (std::int64_t i = 0; i < entry.second.size(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (exact.is_defined(at) && std::isfinite(exact.golden[at]) &&
+          !std::isfinite(entry.second[i])) {
+        return true;
+      }
+    }
+    return false;
+  });
+}
+
 }  // namespace goldenrule::explain

@@ -94,7 +94,7 @@ std::size_t block_size(const call::Shape& shape, const std::string& name) {
   return static_cast<std::size_t>(std::max<std::int64_t>(block, 1));
 }
 
-Predictor::Predictor(const Capture& capture) : capture_(capture) {
+Predictor::Predictor(const Capture& capture) : capture_(capture), overflowed_(overflowed(capture)) {
   for (const auto& [name, e] : capture.expected.outputs) {
     Right& right = right_[name];
     right.spread = e.exact.radius;
@@ -142,6 +142,14 @@ std::optional<Prediction> Predictor::predict(const Hypothesis& hypothesis, Sprea
     }
   }
   mark_overflows(capture_, prediction);
+  if (overflowed_ && prediction.called_kernel) {
+    constexpr std::uint64_t kSeed = 1;
+    const auto emulated =
+        commit_all(capture_, hypothesis, capture_.call, [&](const call::Record& changed) {
+          return capture_.slice->emulate(changed, *capture_.contract, kSeed);
+        });
+    if (emulated) mark_overflows(*emulated, prediction);
+  }
   return prediction;
 }
 

@@ -77,6 +77,7 @@ class Predictor {
   void add_scaled_spread(Prediction& prediction) const;
 
   const Capture& capture_;
+  const bool overflowed_;
   std::map<std::string, Right> right_;
 };
 

@@ -46,7 +46,7 @@ struct Candidate {
   }
   // What an explanation takes for granted.
   [[nodiscard]] int assumptions() const {
-    return (match.guessed > 0 ? 1 : 0) + (only_ties_left ? 2 : 0);
+    return (match.guessed > 0 ? 1 : 0) + (match.excused > 0 ? 1 : 0) + (only_ties_left ? 2 : 0);
   }
 };
 

@@ -19,8 +19,8 @@ Outcome outcome_of(const Relation& relation, Trial& trial) {
 std::span<const Relation> table() {
   static const std::vector<Relation> relations = [] {
     std::vector<Relation> all;
-    for (const auto group :
-         {piece_relations(), placement_relations(), poison_relations(), linear_relations()}) {
+    for (const auto group : {piece_relations(), placement_relations(), count_relations(),
+                             poison_relations(), linear_relations()}) {
       all.insert(all.end(), group.begin(), group.end());
     }
     return all;

@@ -11,6 +11,7 @@ namespace goldenrule::relations {
 
 [[nodiscard]] std::span<const Relation> piece_relations();      ///< the same tokens, other calls
 [[nodiscard]] std::span<const Relation> placement_relations();  ///< other rows, heads, slots
+[[nodiscard]] std::span<const Relation> count_relations();      ///< other accepted counts
 [[nodiscard]] std::span<const Relation> poison_relations();     ///< what must not be read
 [[nodiscard]] std::span<const Relation> linear_relations();     ///< scaled and summed (v, S)
 

@@ -262,6 +262,28 @@ bool bounds_divided(Step& step, const Past&) {
   });
 }
 
+bool parameters_bf16(Step& step, const Past& past) {
+  const call::Gate gate = past.scenario->convention.gate;
+  if (step.mode != Mode::kDecode) return false;
+  if (gate != call::Gate::kSoftplus && gate != call::Gate::kBounded) return false;
+  step.parameters = call::DType::kBF16;
+  return true;
+}
+
+// Where the outputs of a model are that large.
+bool output_f16(Step& step, const Past& past) {
+  constexpr double kLargeScale = 1e4;
+  if (past.scenario->convention.scale < kLargeScale) return false;
+  step.outputs = call::DType::kF16;
+  return true;
+}
+
+bool key_buffer_reused(Step& step, const Past& past) {
+  step.keys_of_last = step.mode == Mode::kDecode && past.last.mode == Mode::kDecode &&
+                      past.last.rows.size() >= step.rows.size();
+  return step.keys_of_last;
+}
+
 constexpr std::array kTable{
     ServerMistake{"verify_column_zero",
                   "after a verify that accepted two tokens or more, a plain decode starts from the "
@@ -326,12 +348,27 @@ constexpr std::array kTable{
                   "the bounds of a prompt are divided by the number of ranks, so that each reads "
                   "its beginning",
                   "ISEEKYAN/Megatron-LM #111", Named::kNone, bounds_divided},
+    ServerMistake{
+        "parameters_bf16",
+        "A_log and dt_bias are rounded to bf16 before decode calls, and before the others "
+        "they are not",
+        "Automodel #2484", Named::kParametersNarrowed, parameters_bf16},
+    ServerMistake{"output_f16",
+                  "o is stored in f16, whose range the outputs of the model leave while its state "
+                  "grows",
+                  "vLLM #54146", Named::kOverflowed, output_f16, Named::kOverflowed, true},
+    ServerMistake{"key_buffer_reused",
+                  "a decode reads its keys from a buffer in which those of the decode before it "
+                  "still lie",
+                  "pegainfer #411, ik_llama.cpp #1649, sparkinfer #665", Named::kOtherKeys,
+                  key_buffer_reused, Named::kOtherKeys, true},
 };
 
 }  // namespace
 
 void Past::add(const Step& meant) {
   if (meant.mode == Mode::kPrefill) prefill = meant;
+  last = meant;
   if (meant.mode == Mode::kDecode) first_decode.emplace(meant.rows.size(), meant);
   for (const Move& move : meant.moves) {
     if (move.replay) replayed[move.replay->request] = *move.replay;

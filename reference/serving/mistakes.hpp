@@ -18,6 +18,7 @@ struct Past {
   const cases::Scenario* scenario = nullptr;
   const Scheduler* scheduler = nullptr;
   Step prefill = {};  ///< the last one, as it was meant
+  Step last = {};     ///< of any mode, as it was meant
   /// By the number of rows: what a graph was captured with.
   std::map<std::size_t, Step> first_decode = {};
   std::map<std::int64_t, std::int64_t> owner =
@@ -38,6 +39,8 @@ struct ServerMistake {
   bool (*change)(Step& step, const Past& past);
   /// A name that is as good where the states are the same ones: one token short of two is one.
   chain::Mistake also = named;
+  /// It strikes within a call, which is then refused by itself as well.
+  bool in_call = false;
 };
 
 [[nodiscard]] std::span<const ServerMistake> server_mistakes();

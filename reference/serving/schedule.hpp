@@ -75,6 +75,9 @@ struct Step {
   call::Mode mode = call::Mode::kDecode;
   std::vector<Row> rows;
   bool compacted = false;  ///< rows have changed their place in the batch since the step before
+  std::optional<call::DType> outputs = {};     ///< o is stored in this type
+  std::optional<call::DType> parameters = {};  ///< those of the layer are rounded to this type
+  bool keys_of_last = false;                   ///< the kernel reads the keys of the call before
 };
 
 }  // namespace goldenrule::serving

@@ -44,7 +44,9 @@ class Server {
     add_slots(step, record);
     add_chain(step, record);
     record.inputs["initial_state"] = pool_;
-    record.outputs = outputs_of(record);
+    if (step.parameters) round_parameters(*step.parameters, record);
+    record.outputs = outputs_of(record, step);
+    last_keys_ = record.inputs.at("k");
     const auto after = record.outputs.find("final_state");
     if (after != record.outputs.end()) pool_ = after->second;
     for (const char* kept : {"intermediate_states", "checkpoints"}) {
@@ -63,12 +65,28 @@ class Server {
   }
   [[nodiscard]] std::int64_t block() const { return scenario_.HV * scenario_.K * scenario_.V; }
 
+  static void round_parameters(call::DType type, Record& record) {
+    for (const char* name : {"A_log", "dt_bias"}) {
+      const auto found = record.inputs.find(name);
+      if (found == record.inputs.end()) continue;
+      Tensor& tensor = found->second;
+      const Tensor rounded(type, tensor.shape(), tensor.to_doubles());
+      tensor = Tensor(tensor.dtype(), tensor.shape(), rounded.to_doubles());
+    }
+  }
+
   // States in the type of the pool, whatever type the contract would store them in.
-  call::TensorMap outputs_of(const Record& record) const {
+  call::TensorMap outputs_of(const Record& record, const Step& step) const {
+    Record given = record;
+    if (step.keys_of_last) {
+      given.inputs["k"] =
+          call::take(last_keys_, 0, call::all_indices(record.inputs.at("k").shape().front()));
+    }
     call::TensorMap outputs;
     for (const auto& [name, tensor] :
-         slice_.emulate(record, slice_.default_contract(record), kKernelSeed)) {
-      const call::DType type = name == "o" ? record.inputs.at("v").dtype() : scenario_.state;
+         slice_.emulate(given, slice_.default_contract(record), kKernelSeed)) {
+      const call::DType type =
+          name == "o" ? step.outputs.value_or(record.inputs.at("v").dtype()) : scenario_.state;
       outputs.emplace(name, Tensor(type, tensor.shape(), tensor.to_doubles()));
     }
     return outputs;
@@ -179,7 +197,7 @@ class Server {
     row.count = row.accepted = s.count;
     Record record = tokens_.call_of(Mode::kMtp, {row});
     record.inputs["initial_state"] = state;
-    return outputs_of(record).at("final_state");
+    return outputs_of(record, {}).at("final_state");
   }
 
   const cases::Scenario& scenario_;
@@ -189,6 +207,7 @@ class Server {
   Tensor pool_;
   std::map<std::string, Tensor> kept_;  // what the last calls that have them left
   std::map<Place, Tensor> store_;
+  Tensor last_keys_;  // of the last call
 };
 
 // Calls f(step, index) for every step, with the mistake of the scenario in it, until it is false.

@@ -33,18 +33,20 @@ struct Judged {
   int alone = 0;                        // calls that are refused by themselves
 };
 
-Judged judge(const cases::Scenario& scenario) {
+Judged judge(const cases::Scenario& scenario, const ChainMatrixOptions& options) {
   Judged judged;
-  chain::Judge judge(slice_of(scenario.op));
+  chain::Judge judge(slice_of(scenario.op), {.contract = options.contract});
   judged.simulated = serving::simulate(scenario, [&](chain::Call&& call) {
     judged.digests.push_back(digest(call.record));
+    bool refused = false;  // by itself
     for (chain::Finding& found : judge.add(call)) {
       if (found.check == chain::Check::kCall) {
-        ++judged.alone;
+        refused = true;
       } else if (!judged.first) {
         judged.first = std::move(found);
       }
     }
+    judged.alone += refused ? 1 : 0;
     return !judged.first;
   });
   return judged;
@@ -73,7 +75,8 @@ void add(ChainRow& row, const cases::Scenario& scenario, const Judged& judged) {
 
 bool ChainMatrix::holds() const {
   return false_alarms.empty() && std::ranges::all_of(rows, [](const ChainRow& row) {
-           return row.made > 0 && row.seen == row.made && row.named == row.made && row.alone == 0;
+           return row.made > 0 && row.seen == row.made && row.named == row.made &&
+                  (row.alone == 0 || row.mistake->in_call);
          });
 }
 
@@ -110,7 +113,7 @@ ChainMatrix chain_matrix(const ChainMatrixOptions& options) {
   const auto judged = [&](const cases::Scenario& scenario) {
     if (options.begin_chain) options.begin_chain(number, chains, cases::canonical(scenario));
     ++number;
-    return judge(scenario);
+    return judge(scenario, options);
   };
   for (const cases::Scenario& honest : options.scenarios) {
     const Judged right = judged(honest);

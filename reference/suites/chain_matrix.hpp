@@ -46,8 +46,9 @@ struct ChainMatrix {
 };
 
 struct ChainMatrixOptions {
-  std::vector<cases::Scenario> scenarios;  ///< honest
-  std::vector<std::string> mistakes;       ///< empty: all
+  std::vector<cases::Scenario> scenarios;        ///< honest
+  std::vector<std::string> mistakes;             ///< empty: all
+  std::optional<contract::Contract> contract{};  ///< absent: what each call implies
   /// Called before each chain: its number from 0, how many there are, its line.
   std::function<void(std::size_t, std::size_t, const std::string&)> begin_chain{};
 };

@@ -31,7 +31,8 @@ Server::Server(const ServerOptions& options)
 }
 
 call::Tensor Server::draw(const std::string& name, call::Shape shape, double low, double high) {
-  const random::Stream stream(options_.seed, name + " " + std::to_string(index));
+  const std::int64_t call = options_.repeats ? 0 : index;
+  const random::Stream stream(options_.seed, name + " " + std::to_string(call));
   call::Tensor tensor(call::DType::kF32, std::move(shape));
   for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.set(i, stream.uniform(i, low, high));
   return tensor;
@@ -73,8 +74,8 @@ chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
   r.inputs["q"] = draw("q", shape({kH, kK}), -1, 1);
   r.inputs["k"] = draw("k", shape({kH, kK}), -1, 1);
   r.inputs["v"] = draw("v", shape({kHV, kV}), -1, 1);
-  r.inputs["g"] = draw("g", r.op == call::Op::kKda ? shape({kHV, kK}) : shape({kHV}), -0.1,
-                       options_.slowest_decay);
+  r.inputs["g"] = draw("g", r.op == call::Op::kKda ? shape({kHV, kK}) : shape({kHV}),
+                       options_.fastest_decay, options_.slowest_decay);
   r.inputs["beta"] = draw("beta", shape({kHV}), 0.2, 1.0);
   r.inputs["initial_state"] = pool_;
   r.inputs["state_indices"] = integers(slots);

@@ -25,7 +25,8 @@ struct ServerOptions {
   call::Op op = call::Op::kGatedDeltaRule;
   call::DType pool = call::DType::kF32;
   std::uint64_t seed = 1;
-  double slowest_decay = -0.01;
+  double fastest_decay = -0.1, slowest_decay = -0.01;
+  bool repeats = false;  ///< every call has the tokens of the first of its kind
 };
 
 class Server {

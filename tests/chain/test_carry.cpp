@@ -18,8 +18,6 @@ using call::Mode;
 using chain::Carry;
 using testing::Server;
 
-constexpr std::uint64_t kSeed = 77;
-
 // Two rows of a decode or MTP call.
 call::Record call_of(Server& server, Mode mode) {
   return server
@@ -50,8 +48,8 @@ void check_calls(const call::Record& first, const call::Record& second,
   const std::vector<chain::Known> starts(2, some_ledger(layout));
   const call::Record tokens = chain::tokens_of(first);
   REQUIRE(Carry::serves(contract, tokens));
-  const chain::Step step(delta::slice(), contract, layout, tokens, starts, kSeed);
-  const Carry carry(contract, layout, tokens, 2, kSeed);
+  const chain::Step step(delta::slice(), contract, layout, tokens, starts);
+  const Carry carry(contract, layout, tokens, 2);
   const call::Record more = chain::tokens_of(second);
   for (std::int64_t row = 0; row < 2; ++row) {
     for (const std::int64_t after : step.known(row)) {
@@ -62,9 +60,9 @@ void check_calls(const call::Record& first, const call::Record& second,
       CHECK(ledger->noise.front().front() != 0.0);
       // And once more, from a ledger with errors.
       const std::vector<chain::Known> from(2, ledger);
-      const chain::Step again(delta::slice(), contract, layout, more, from, kSeed + 5);
+      const chain::Step again(delta::slice(), contract, layout, more, from);
       const std::int64_t last = again.known(row).back();
-      check_same(*Carry(contract, layout, more, 2, kSeed + 5).after(row, ledger, last),
+      check_same(*Carry(contract, layout, more, 2).after(row, ledger, last),
                  *again.after(row, last));
     }
     CHECK(carry.after(row, starts[0], 0) == starts[0]);
@@ -95,7 +93,7 @@ TEST_CASE("where a NaN reaches the state, or tokens are no chain, a Step is need
   const chain::Layout layout(record, call::validate(record));
   call::Record tokens = chain::tokens_of(record);
   tokens.inputs.at("v").set(0, std::numeric_limits<double>::quiet_NaN());
-  const Carry carry(contract, layout, tokens, 2, kSeed);
+  const Carry carry(contract, layout, tokens, 2);
   CHECK(carry.after(0, some_ledger(layout), 1) == nullptr);
   CHECK(carry.after(1, some_ledger(layout), 1) != nullptr);
   CHECK_FALSE(Carry::serves(contract::find_contract("chunk64_bf16"), tokens));

@@ -67,23 +67,53 @@ TEST_CASE("honest chains have no finding, of every operation and pool") {
   }
 }
 
-TEST_CASE("a long chain keeps its budget and says something") {
-  Server server({.pool = call::DType::kBF16, .seed = 3});
+namespace {
+
+// 200 calls of one request, of which every 50th has its states: the ledger alone leads from one to
+// the next.
+testing::Judged long_chain(const testing::ServerOptions& options) {
+  Server server(options);
   std::vector<chain::Call> calls;
   calls.push_back(
       server.serve(Mode::kPrefill, {{.request = 1, .slot = 2, .tokens = 8, .fresh = true}}));
   for (int i = 0; i < 200; ++i) {
     calls.push_back(server.serve(Mode::kDecode, {{.request = 1, .slot = 2}}));
-    // Only each 50th has its states: the ledger alone leads from one to the next.
     if (i % 50 != 49) calls.back() = testing::without_states(std::move(calls.back()));
   }
-  const testing::Judged judged = testing::judge(calls, {.only_chain = true});
+  return testing::judge(calls, {.only_chain = true});
+}
+
+}  // namespace
+
+TEST_CASE("a long chain keeps its budget and says something") {
+  const testing::Judged judged = long_chain({.pool = call::DType::kBF16, .seed = 3});
   for (const chain::Finding& finding : judged.findings) MESSAGE(finding.text);
   CHECK(judged.findings.empty());
   CHECK(judged.summary.vacuous == 0);
   CHECK(judged.summary.states == 2 * 201);
   CHECK(judged.summary.judged == 2 * 5);
   CHECK(judged.summary.verdict == verdict::Verdict::kWithinBudget);
+}
+
+// The pool rounds the same state the same way at every call: what it loses adds up, up to half an
+// ulp over 1 - alpha, and with seven deviations of that a bf16 pool is granted as much as it holds.
+TEST_CASE("a chain of the same token over and over is not refused") {
+  for (const call::DType pool : {call::DType::kF32, call::DType::kBF16}) {
+    for (const double decay : {-1e-2, -1e-3}) {
+      CAPTURE(pool);
+      CAPTURE(decay);
+      const testing::Judged judged = long_chain({.pool = pool,
+                                                 .seed = 3,
+                                                 .fastest_decay = decay,
+                                                 .slowest_decay = decay,
+                                                 .repeats = true});
+      for (const chain::Finding& finding : judged.findings) MESSAGE(finding.text);
+      CHECK(judged.findings.empty());
+      CHECK(judged.summary.judged == 2 * 5);
+      CHECK(judged.summary.verdict == (pool == call::DType::kF32 ? verdict::Verdict::kWithinBudget
+                                                                 : verdict::Verdict::kMistrusted));
+    }
+  }
 }
 
 TEST_CASE("a second slot, and a buffer of intermediate states that one row does without") {

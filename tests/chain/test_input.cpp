@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "reference/delta/slice.hpp"
 #include "tests/chain/server.hpp"
 
 namespace {
@@ -92,6 +93,17 @@ TEST_CASE("accepted counts that are missing are read off the next position, or s
   expect_input(testing::judge(calls), 2, "nothing says how many tokens of call 1 were kept");
 }
 
+TEST_CASE("a count that no call can have is said where no state is stored, too") {
+  for (const double count : {-1.0, 1e6, 9007199254740992.0}) {
+    std::vector<chain::Call> calls = good_chain(8);
+    calls[2] = testing::without_states(std::move(calls[2]));
+    calls[2].record.inputs.erase("accepted_counts");
+    calls[2].record.inputs["accepted_tokens"] =
+        call::Tensor(call::DType::kI64, {2}, std::vector<double>{count, 1.0});
+    expect_input(testing::judge(calls), 2, "accepted_tokens[0]");
+  }
+}
+
 TEST_CASE("mixed shapes, ids of two rows and calls without ids") {
   std::vector<chain::Call> calls = good_chain(6);
   std::vector<chain::Call> changed = calls;
@@ -112,6 +124,19 @@ TEST_CASE("what rests beyond the limit of memory is forgotten and counted") {
   const testing::Judged judged = testing::judge(calls, {.most_bytes = 1});
   CHECK(judged.findings.empty());
   CHECK(judged.summary.forgotten > 0);
+}
+
+TEST_CASE("calls of new requests cost the same, however many have been") {
+  Server server({.seed = 13});
+  chain::Judge judge(delta::slice(), {.only_chain = true, .most_bytes = 1 << 20});
+  chain::Call call =
+      server.serve(Mode::kPrefill, {{.request = 0, .slot = 3, .tokens = 1, .fresh = true}});
+  for (std::int64_t n = 0; n < 2000; ++n) {
+    call.index = n;
+    call.record.inputs.at("request_ids").set(0, static_cast<double>(n));
+    CHECK(judge.add(call).empty());
+  }
+  CHECK(judge.finish().forgotten > 1000);
 }
 
 }  // namespace

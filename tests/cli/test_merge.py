@@ -12,6 +12,7 @@ from support import (DECODE, KDA, MTP, PREFILL, PROGRAM, REPOSITORY, CommandLine
                      put)
 
 SUITE = "op=gdn mode=decode B={1,2,3} H=1 HV=2 K=16 V={4,8}"
+CHAINS = "op=gdn requests=4 calls=24 H=1 HV=2 K=4 V={4,8} T=3 verify=scatter preempt=zero seed=2"
 
 # The recipe of the documentation: each test judges its captures, each worker leaves its reports.
 WORKERS = """
@@ -133,6 +134,53 @@ class MergeTest(CommandLineTest):
         self.assertEqual(merged, expected)
         self.assertIn("SURVIVE; 1 apply to no case. 6 cases", result.out)
         self.assertIn("missing: 1 of 3 shares", self.merged(2, shares[0], shares[2])[0].out)
+
+    def test_mutate_chains(self):
+        command = ("mutate", "--chains", "--suite", CHAINS, "--mutant", "verify_column_zero",
+                   "--mutant", "replay_applied_again")
+        whole = self.folder / "whole.json"
+        text = self.assert_run(1, *command, "--json", whole).out
+        # A mistake that a share has no occasion for is not held against it.
+        shares = self.shares(2, lambda i: 0, *command)
+        result, merged = self.merged(1, *shares, shares[0])
+        self.assertEqual(result.out, text)
+        expected = json.loads(whole.read_text())
+        del merged["runs"], expected["runs"]
+        self.assertEqual(merged, expected)
+        self.assertEqual([(row["made"] > 0, row["seen"] == row["made"]) for row in merged["rows"]],
+                         [(True, True), (False, True)])
+        self.assertIn("missing: 1 of 2 shares of mutate --chains", self.merged(2, shares[0])[0].out)
+        # A contract is part of the run, and the judge uses it.
+        ideal = self.folder / "ideal.json"
+        alarm = self.assert_run(1, *command, "--contract", "ideal", "--shard", "2/2", "--json", ideal)
+        self.assertIn("FALSE ALARM: an honest server", alarm.out)
+        self.assert_one_line(self.assert_run(2, "merge", shares[0], ideal).err, "another run")
+        self.assert_run(2, *command, "--contract", "none")
+        broken = json.loads(shares[1].read_text())
+        del broken["rows"][0]["seen"]
+        ideal.write_text(json.dumps(broken))
+        self.assert_one_line(self.assert_run(2, "merge", shares[0], ideal).err, "seen")
+        self.assert_one_line(self.assert_run(2, "merge", ideal).err, "seen")
+
+    def test_mutate_peers(self):
+        """Peers take minutes: shares without any, to which rows are added by hand."""
+        shares = [self.folder / "late.json", self.folder / "early.json"]
+        for number, share in ((5, shares[0]), (0, shares[1])):
+            self.assert_run(0, "mutate", "--peers", "--shard", f"{100 - number}/100", "--json", share)
+            report = json.loads(share.read_text())
+            self.assertEqual(report["peers"], [])
+            report["peers"] = [{"number": number, "name": f"peer{number}", "rule": "r", "inputs": "i",
+                                "possible": ["no_delta", "gate_bf16"], "inert": 0,
+                                "missed": ["gate_bf16", "gate_bf16"], "missed_by_budget": [],
+                                "refuses": ""}]
+            share.write_text(json.dumps(report))
+        result, merged = self.merged(2, *shares)
+        self.assertEqual([peer["number"] for peer in merged["peers"]], [0, 5])
+        self.assertIn("| peer0 | r | i | 2 | 0 | 2 | 0 |\n| peer5 |", result.out)
+        self.assertIn("**peer5** misses `gate_bf16`. A budget on the same inputs misses none.",
+                      result.out)
+        self.assertIn("missing: 98 of 100 shares of mutate --peers", result.out)
+        self.assert_one_line(self.assert_run(2, "merge", shares[0], "--html", shares[1]).err, "--html")
 
     def test_shares_of_the_campaign(self):
         """False alarms against real kernels: each machine makes and judges every N-th call."""

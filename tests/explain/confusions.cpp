@@ -20,7 +20,7 @@ namespace goldenrule::explain::test {
 namespace {
 
 // Storage types as a kernel under the contract has them.
-Record capture_of(const Calls::Call& call, const Hypothesis& made) {
+Record capture_of(const Call& call, const Hypothesis& made) {
   Kernel kernel = verdict::emulated_kernel(delta::slice(), *call.contract, 3);
   for (auto m = made.rbegin(); m != made.rend(); ++m) {
     kernel = [mistake = *m, inner = kernel](const Record& r) {
@@ -59,12 +59,14 @@ bool equal(const Capture& capture, const Hypothesis& a, const Hypothesis& b,
 }
 
 bool all_seen(const Capture& capture, const Hypothesis& made) {
-  return made.size() == 1 || std::ranges::none_of(made, [&](const Mistake* m) {
-           return equal(capture, made, {m}, 1.0);
-         });
+  if (made.size() == 1) return !equal(capture, made, {}, 1.0);
+  return std::ranges::none_of(made,
+                              [&](const Mistake* m) { return equal(capture, made, {m}, 1.0); });
 }
 
-Outcome diagnosed(const Calls::Call& call, const Hypothesis& made) {
+}  // namespace
+
+Outcome diagnosed(const Call& call, const Hypothesis& made) {
   const verdict::Judgement judged{.slice = &delta::slice(),
                                   .record = capture_of(call, made),
                                   .contract = *call.contract,
@@ -96,8 +98,6 @@ std::string name_of(const Hypothesis& made) {
   for (const Mistake* m : made) name += (name.empty() ? "" : " + ") + std::string(m->name);
   return name;
 }
-
-}  // namespace
 
 const std::vector<std::string>& various_calls() {
   static const std::vector<std::string> lines{
@@ -146,15 +146,16 @@ std::vector<std::string> calls_of_families() {
   return lines;
 }
 
+Call expected_call(const std::string& line) {
+  Call call{.line = line, .record = make_call(line), .contract = nullptr, .expected = {}};
+  call.contract = &delta::default_contract(call.record);
+  call.expected =
+      verdict::expect(delta::slice(), call.record, *call.contract, scalar::Precision::kDouble);
+  return call;
+}
+
 Calls::Calls(const std::vector<std::string>& lines) {
-  for (const std::string& line : lines) {
-    Call call{.line = line, .record = make_call(line), .contract = nullptr, .expected = {}};
-    const bool prefill = call.record.mode == call::Mode::kPrefill;
-    call.contract = &contract::find_contract(prefill ? "chunk64_bf16" : "recurrent_f32");
-    call.expected =
-        verdict::expect(delta::slice(), call.record, *call.contract, scalar::Precision::kDouble);
-    calls_.push_back(std::move(call));
-  }
+  for (const std::string& line : lines) calls_.push_back(expected_call(line));
 }
 
 std::vector<Outcome> diagnose_all(const Calls& calls, const std::vector<Attempt>& attempts) {

@@ -6,8 +6,9 @@
 // A name is right when the first explanation is the hypothesis that was made or one that is
 // provably equal to it in this call: around the exact kernel both give the same outputs to a
 // thousandth of the budget (Matcher::same_outputs). Mistakes that leave a call within its budget
-// need no explanation and are not counted. Neither are pairs of which one mistake cannot be seen:
-// those whose exact outputs are everywhere within a budget of what one mistake alone makes of them.
+// need no explanation and are not counted. Neither are those of which one cannot be seen: whose
+// exact outputs are everywhere within a budget of what the call makes without it (where such a call
+// is refused, the last straw was a rounding, and no mistake accounts for half of the error).
 #pragma once
 
 #include <string>
@@ -25,17 +26,19 @@ namespace goldenrule::explain::test {
 /// One call of each mode under every input family that it can express.
 [[nodiscard]] std::vector<std::string> calls_of_families();
 
-/// Calls and what is expected of them.
+/// A call and what is expected of it, under the contract that it implies.
+struct Call {
+  std::string line;
+  call::Record record;  ///< without outputs
+  const contract::Contract* contract = nullptr;
+  verdict::Expectations expected;
+};
+[[nodiscard]] Call expected_call(const std::string& line);
+
 class Calls {
  public:
   explicit Calls(const std::vector<std::string>& lines);
 
-  struct Call {
-    std::string line;
-    call::Record record;  ///< without outputs
-    const contract::Contract* contract = nullptr;
-    verdict::Expectations expected;
-  };
   [[nodiscard]] std::size_t size() const { return calls_.size(); }
   [[nodiscard]] const Call& operator[](std::size_t i) const { return calls_[i]; }
 
@@ -55,6 +58,11 @@ struct Outcome {
   std::string named;    ///< the first explanation; "none"
   std::string details;  ///< of all explanations, where it is not right
 };
+
+[[nodiscard]] Outcome diagnosed(const Call& call, const Hypothesis& made);
+
+/// "scale_missing + head_tiled"
+[[nodiscard]] std::string name_of(const Hypothesis& made);
 
 /// Diagnoses all attempts, in parallel. Outcomes do not depend on the number of threads.
 [[nodiscard]] std::vector<Outcome> diagnose_all(const Calls& calls,

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "reference/calls/inputs.hpp"
@@ -154,6 +155,7 @@ TEST_CASE("every relation sees mistakes, and the expected ones") {
       {"fp16_bits_as_bf16", "power_of_two"},
       {"beta_ignored", "beta_zero"},
       {"tf32_operands", "linearity"},
+      {"intermediate_shifted", "counts_changed"},
   };
   for (const auto& [mistake, relation] : kExpected) {
     CAPTURE(mistake);
@@ -164,5 +166,42 @@ TEST_CASE("every relation sees mistakes, and the expected ones") {
   for (const char* mistake : {"gate_log2", "scale_missing", "no_delta", "read_before_update"}) {
     CAPTURE(mistake);
     CHECK(kills.at(mistake).empty());
+  }
+}
+
+// A captured graph: what it was first called with is what it goes on with, whatever stands in the
+// tensors now (vllm-ascend #13277).
+TEST_CASE("a graph that replays slots, counts or lengths of its capture breaks a relation") {
+  struct Captured {
+    const char *input, *line, *relation;
+  };
+  constexpr Captured kCaptured[] = {
+      {"state_indices", "op=gdn mode=decode B=5 H=2 HV=4 K=16 V=8 slots=permuted",
+       "slots_permuted"},
+      {"accepted_tokens", "op=kda mode=mtp B=5 T=6 H=2 HV=4 K=16 V=8 slots=padded accepted=mixed",
+       "counts_changed"},
+      {"cu_seqlens", "op=gdn mode=prefill lens=20,0,7,33 H=2 HV=4 K=16 V=8 gate=log h0=1",
+       "rows_reversed"},
+  };
+  const contract::Contract& contract = contract::find_contract("recurrent_f32");
+  for (const Captured& c : kCaptured) {
+    CAPTURE(c.input);
+    std::optional<call::Tensor> first;
+    const Kernel graph = [&](const call::Record& r) {
+      call::Record given = calls::without_outputs(r);
+      call::Tensor& now = given.inputs.at(c.input);
+      if (!first) first = now;
+      if (first->shape() == now.shape()) now = *first;
+      return verdict::exact_outputs(delta::slice(), given);
+    };
+    const Kernel eager = [](const call::Record& r) {
+      return verdict::exact_outputs(delta::slice(), r);
+    };
+    const call::Record record = record_of(c.line);
+    for (const Relation& relation : table()) {
+      if (relation.name != c.relation) continue;
+      CHECK(!check(relation, record, graph, contract).findings.empty());
+      CHECK(check(relation, record, eager, contract).holds());
+    }
   }
 }

@@ -95,10 +95,10 @@ struct MutateOptions {
 /// share only the latter, since what it does not see another may.
 int mutate(const MutateOptions& options);
 /// Which mistakes the rules of other projects miss on their own inputs, as a markdown table.
-int mutate_peers();
+int mutate_peers(const std::string& shard, const std::string& json);
 /// Which mistakes of servers the judge of chains sees on these suites of chains or scenario lines,
 /// as a markdown table. 1: not all of them, or an honest server is refused.
-int mutate_chains(const std::vector<std::string>& suites, const std::vector<std::string>& mistakes);
+int mutate_chains(const MutateOptions& options);
 
 struct VerifyOptions {
   std::string directory;  ///< or a file

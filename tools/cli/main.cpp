@@ -201,9 +201,10 @@ void add_mutate(CLI::App& app, Options& all) {
       matrix.suites = all.chains ? std::vector<std::string>{"chains_smoke"}
                                  : std::vector<std::string>{"boundary", "stress", "drafts"};
     }
-    all.command = [&all, &matrix] {
-      if (all.chains) return tools::mutate_chains(matrix.suites, matrix.mutants);
-      return all.peers ? tools::mutate_peers() : tools::mutate(all.mutate);
+    all.command = [&all] {
+      if (all.chains) return tools::mutate_chains(all.mutate);
+      if (all.peers) return tools::mutate_peers(all.mutate.shard, all.mutate.json);
+      return tools::mutate(all.mutate);
     };
   });
 }

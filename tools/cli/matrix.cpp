@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/matrix.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
+#include <utility>
 
 #include "fixtures/call/error.hpp"
 #include "reference/report/runs.hpp"
+#include "tools/cli/merge_shares.hpp"
 
 namespace goldenrule::tools {
 namespace {
@@ -113,24 +113,6 @@ GivenMatrix matrix_of(const ordered_json& json) {
   return given;
 }
 
-// Shares of one run count its cases once: a report brings shares that are all new, or none.
-bool is_new(const std::string& file, const ordered_json& runs, const ordered_json& own) {
-  if (own.size() != 1 || own.front().at("digest") != runs.front().at("digest") ||
-      own.front().at("shards") != runs.front().at("shards")) {
-    throw Error(ErrorKind::kSchema, file, "runs", "a share of the run of the other reports",
-                "another run: other suites, options or version");
-  }
-  const auto have = runs.front().at("have").get<std::set<std::int64_t>>();
-  const auto more = own.front().at("have").get<std::set<std::int64_t>>();
-  const auto known =
-      std::ranges::count_if(more, [&](std::int64_t share) { return have.contains(share); });
-  if (known != 0 && known != std::ssize(more)) {
-    throw Error(ErrorKind::kSchema, file, "runs/have", "shares that no other report has",
-                "some that another has and some that none has");
-  }
-  return known == 0;
-}
-
 }  // namespace
 
 std::string state_of(const MatrixRow& row) {
@@ -147,27 +129,14 @@ std::string matrix_json(const GivenMatrix& given, ordered_json runs) {
 
 MergedMatrix merge_matrices(const std::vector<report::ReportText>& reports) {
   std::optional<GivenMatrix> merged;
-  ordered_json runs;
-  for (const report::ReportText& report : reports) {
-    const ordered_json json = report::parse_report(report.file, report.text);
-    const std::string command = report::command_of(report.file, json);
-    if (command != "mutate") {
-      throw Error(ErrorKind::kSchema, report.file, "runs", "reports of mutate", "of " + command);
+  ordered_json runs = merge_shares(reports, kMutate, [&](const ordered_json& report) {
+    GivenMatrix given = matrix_of(report);
+    if (merged) {
+      suites::join(merged->matrix, given.matrix);
+    } else {
+      merged = std::move(given);
     }
-    try {
-      if (!merged) {
-        runs = json.at("runs");
-        (void)is_new(report.file, runs, runs);
-        merged = matrix_of(json);
-      } else if (is_new(report.file, runs, json.at("runs"))) {
-        report::join_runs(runs, json.at("runs"));
-        suites::join(merged->matrix, matrix_of(json).matrix);
-      }
-    } catch (const ordered_json::exception& error) {
-      throw Error(ErrorKind::kSchema, report.file, "", "a JSON report of mutate", error.what());
-    }
-  }
-  if (!merged) throw Error(ErrorKind::kArgument, "merge", "reports", "none");
+  });
   std::vector<std::string> problems = report::missing_shares(runs);
   std::string json = matrix_json(*merged, std::move(runs));
   return {.given = std::move(*merged), .json = std::move(json), .problems = std::move(problems)};

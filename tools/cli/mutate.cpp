@@ -8,6 +8,7 @@
 #include "tools/cli/commands.hpp"
 #include "tools/cli/judging.hpp"
 #include "tools/cli/matrix.hpp"
+#include "tools/cli/merge_shares.hpp"
 #include "tools/cli/progress.hpp"
 #include "tools/cli/share.hpp"
 
@@ -95,7 +96,7 @@ int mutate(const MutateOptions& given) {
                                  .all = options.all,
                                  .kills = options.kills};
   progress.reset();
-  const report::Run run = run_of("mutate", options.suites, settings_of(given), share);
+  const report::Run run = run_of(kMutate, options.suites, settings_of(given), share);
   if (!given.json.empty()) {
     nlohmann::ordered_json runs = nlohmann::ordered_json::array({report::run_json(run)});
     write_text(given.json, matrix_json(given_matrix, std::move(runs)));

@@ -52,11 +52,16 @@ report::Run run_of(const std::string& command, const std::vector<std::string>& i
           .parts = share.parts};
 }
 
+void write_covered(const std::string& path, const nlohmann::ordered_json& body,
+                   const report::Run& run) {
+  nlohmann::ordered_json json{{"runs", nlohmann::ordered_json::array({report::run_json(run)})}};
+  json.update(body);
+  write_text(path, json.dump(1) + "\n");
+}
+
 void write_items(const std::string& path, const char* key, const nlohmann::ordered_json& items,
                  const report::Run& run) {
-  const nlohmann::ordered_json json{
-      {"runs", nlohmann::ordered_json::array({report::run_json(run)})}, {key, items}};
-  write_text(path, json.dump(1) + "\n");
+  write_covered(path, nlohmann::ordered_json{{key, items}}, run);
 }
 
 }  // namespace goldenrule::tools

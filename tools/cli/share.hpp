@@ -34,6 +34,10 @@ template <class T>
 [[nodiscard]] report::Run run_of(const std::string& command, const std::vector<std::string>& items,
                                  const std::vector<std::string>& options, const Share& share);
 
+/// Writes a JSON report: what it covers, then the keys of `body`.
+void write_covered(const std::string& path, const nlohmann::ordered_json& body,
+                   const report::Run& run);
+
 /// Writes the JSON report of a command that lists one answer for each item under `key`.
 void write_items(const std::string& path, const char* key, const nlohmann::ordered_json& items,
                  const report::Run& run);

@@ -2,7 +2,6 @@
 #include "reference/delta/budget/noise_table.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <vector>
 
 #include "fixtures/random/philox.hpp"
@@ -28,7 +27,7 @@ std::uint64_t content_of(const Lane<double>& lane, const Matrix<double>& v, std:
   std::uint64_t hash = 0;
   const auto add = [&](const double* x, std::int64_t width) {
     for (std::int64_t i = begin * width; i < end * width; ++i) {
-      hash = (std::rotl(hash, 5) ^ std::bit_cast<std::uint64_t>(x[i])) * 0x9e3779b97f4a7c15U;
+      hash = mixed(hash, x[i]);
     }
   };
   add(lane.k.data(), lane.K);

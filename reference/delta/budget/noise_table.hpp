@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 
 #include "reference/delta/rule/forms.hpp"
@@ -21,6 +22,11 @@ inline constexpr std::int64_t kNoiseRun = 256;
 
 /// kNoiseTable + kNoiseRun numbers on (-1, 1).
 [[nodiscard]] const double* noise_table();
+
+/// A hash of numbers with one more of them.
+[[nodiscard]] inline std::uint64_t mixed(std::uint64_t hash, double x) {
+  return (std::rotl(hash, 5) ^ std::bit_cast<std::uint64_t>(x)) * 0x9e3779b97f4a7c15U;
+}
 
 /// A hash of what tokens [begin, end) bring to the state: k^, v, alpha and beta. The same tokens
 /// err the same way wherever they come (spread.hpp), so noise is drawn by it. `v` is [tokens,V].

@@ -2,6 +2,7 @@
 #include "reference/delta/budget/running.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "reference/delta/budget/perturbed_lane.hpp"
@@ -103,6 +104,24 @@ GOLDENRULE_VECTOR_CLONES void advance_row(const KeyTerms& key, const ColumnTerms
                   key.alpha_error * (std::fabs(before) + key.reach * column.norm[c]) +
                   key.k * column.along_bias[c];
     row.state[c] = z;
+  }
+}
+
+GOLDENRULE_VECTOR_CLONES void clip(const double* column, std::size_t count, double* elements) {
+  constexpr std::size_t kColumns = kTileColumns<double>;
+  for (std::size_t first = 0; first < count; first += kColumns) {
+    for (std::size_t c = 0; c < kColumns; ++c) {
+      elements[first + c] = std::min(elements[first + c], column[c]);
+    }
+  }
+}
+
+// call::f32_bound of numbers that are not negative.
+GOLDENRULE_VECTOR_CLONES void round_up(const double* x, std::size_t count, float* to) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto nearest = static_cast<float>(x[i]);
+    const std::uint32_t below = static_cast<double>(nearest) < x[i] ? 1 : 0;
+    to[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(nearest) + below);
   }
 }
 
@@ -237,14 +256,13 @@ void RunningError::advance_elements(std::int64_t t, const ColumnNorms<double>& n
 void RunningError::clip_elements() {
   Row sigma{};
   for (std::size_t c = 0; c < sigma.size(); ++c) sigma[c] = std::sqrt(variance_[c]);
-  for (std::size_t first = 0; first < element_sigma_.size(); first += sigma.size()) {
-    for (std::size_t c = 0; c < sigma.size(); ++c) {
-      double& element = element_sigma_[first + c];
-      double& bias = element_bias_[first + c];
-      element = std::min(element, sigma[c]);
-      bias = std::min(bias, bias_[c]);
-    }
-  }
+  clip(sigma.data(), element_sigma_.size(), element_sigma_.data());
+  clip(bias_.data(), element_bias_.size(), element_bias_.data());
+}
+
+void RunningError::read(float* sigma, float* bias) const {
+  round_up(element_sigma_.data(), element_sigma_.size(), sigma);
+  round_up(element_bias_.data(), element_bias_.size(), bias);
 }
 
 }  // namespace goldenrule::delta

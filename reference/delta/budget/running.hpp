@@ -106,6 +106,8 @@ class RunningError {
     const auto at = static_cast<std::size_t>(i * kColumns + column);
     return {.sigma = element_sigma_[at], .bias = element_bias_[at]};
   }
+  /// Those of all elements, [K][kTileColumns], as bounds in f32.
+  void read(float* sigma, float* bias) const;
   [[nodiscard]] Spread output(int column) const {
     return output_[static_cast<std::size_t>(column)];
   }

@@ -65,8 +65,10 @@ class Rounder {
         start_(random::Stream(seed, "arithmetic").bits(static_cast<std::int64_t>(stream))),
         places_(start_) {}
 
-  /// What follows belongs to a chunk with this content (noise_table.hpp).
+  /// What follows belongs to a chunk with this content (noise_table.hpp). Only what is drawn in the
+  /// place of an error depends on it: a kernel does the same for 2 v as for v.
   void begin(std::uint64_t content) {
+    if (mode_ != RoundingMode::kRandom) return;
     block_ = content;
     left_ = 0;
     places_ = NoisePlaces(start_ ^ content);

@@ -58,6 +58,7 @@ constexpr std::array kReports{
     Report{"k_is_v", "MNN #4659"},
     Report{"tail_rows_permuted", "aiter #4523"},
     Report{"v_tail_overrun", "fla-npu #510"},
+    Report{"gate_tail_read", "FLA #1134, #1135"},
     Report{"intermediate_unwritten", "llama.cpp #23149, #23174"},
     Report{"accepted_zero_wraps", "vLLM #50021"},
     Report{"chunk_size_mixed", "FLA #876"},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 
 #include "reference/calls/inputs.hpp"
 #include "reference/calls/outputs.hpp"
@@ -77,6 +78,30 @@ TensorMap k_tail_ignored(const Record& r, const calls::Kernel& kernel) {
                         [&](std::int64_t i, double x) { return i % K >= tail_begin(K) ? 0.0 : x; });
   }
   return kernel(changed);
+}
+
+// The gates of a head are loaded as a power of two of channels. What lies behind them are those of
+// the next head, which meet rows of zeros in the state; behind the last ones lies anything. If the
+// exponential of that is no number, or infinite, it is 0 * inf in every sum over the channels.
+bool reads_past_gates(const Record& r) {
+  const call::Dims d = call::validate(r);
+  return r.op == call::Op::kKda && r.convention.gate != call::Gate::kNone &&
+         r.convention.gate_head == call::GateHead::kV && !call::has_tree(r) && d.tokens > 0 &&
+         !std::has_single_bit(static_cast<std::uint64_t>(d.K));
+}
+TensorMap gate_tail_read(const Record& r, const calls::Kernel& kernel) {
+  const call::Plan plan = call::make_plan(r, false);
+  const std::int64_t last = plan.dims.tokens - 1;
+  TensorMap outputs = kernel(r);
+  calls::change_outputs(
+      r, outputs, [&](const call::Tensor&, const calls::OutputPlace& p, double x) {
+        const call::Sequence& s = plan.sequences[static_cast<std::size_t>(p.sequence)];
+        const std::int64_t token = p.is_state ? s.first_token + p.after - 1 : p.block;
+        const bool reached =
+            token == last && p.head == plan.dims.HV - 1 && (!p.is_state || p.after > 0);
+        return reached ? std::numeric_limits<double>::quiet_NaN() : x;
+      });
+  return outputs;
 }
 
 // (row, head) tiles that a grid of equal shares leaves over: 132 blocks (the multiprocessors of an
@@ -176,6 +201,10 @@ constexpr std::array kTable{
         "key channels beyond the last full tile (128, or the power of two below K) are not "
         "summed",
         has_key_tail, k_tail_ignored},
+    calls::Mistake{"gate_tail_read", kGroup,
+                   "the gates of a head are read up to a power of two of channels: behind the last "
+                   "ones lies what is no number",
+                   reads_past_gates, gate_tail_read},
     calls::Mistake{
         "remainder_tiles_dropped", kGroup,
         "blocks take equal shares of the (row, head) tiles and nobody takes the remainder",

@@ -3,6 +3,10 @@
 That the interpreter lives is what the test shows by ending; a failing example is printed by
 hypothesis, and derandomize makes every run the same."""
 
+import copy
+import json
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 from hypothesis import HealthCheck, given, settings
@@ -105,5 +109,47 @@ def test_a_case_line_is_a_case_or_refused(line):
         case = goldenrule.fixture(line)
         if case.golden_bytes < 1 << 16:
             case.call()
+    except REFUSALS as refusal:
+        assert str(refusal)
+
+
+SET = Path(__file__).resolve().parent / "trace_set"
+DEFINITION = json.loads(next((SET / "definitions" / "gdn").glob("*.json")).read_text())
+ROW = json.loads(next((SET / "workloads" / "gdn").glob("*.jsonl")).read_text().splitlines()[0])
+values = some.recursive(some.one_of(some.none(), some.booleans(), some.integers(-2, 5), some.floats(),
+                                    some.sampled_from([10 ** 12, "random", "float32", "../x", ""]),
+                                    texts),
+                        lambda inner: some.one_of(some.lists(inner, max_size=2),
+                                                  some.dictionaries(texts, inner, max_size=2)),
+                        max_leaves=3)
+
+
+@some.composite
+def damaged(draw, tree):
+    """A JSON tree with one or two of its values replaced, left out or added."""
+    tree = copy.deepcopy(tree)
+    for _ in range(draw(some.integers(1, 2))):
+        node = tree
+        while isinstance(node, dict) and node:
+            key = draw(some.sampled_from(sorted(node)))
+            if not isinstance(node[key], dict) or draw(some.integers(0, 3)) == 0:
+                break
+            node = node[key]
+        change = draw(some.sampled_from(["replace", "drop", "add"]))
+        if not isinstance(node, dict) or not node:
+            continue
+        if change == "drop":
+            del node[key]
+        else:
+            node[key if change == "replace" else draw(texts)] = draw(values)
+    return tree
+
+
+@settings(max_examples=100, **PROFILE)
+@given(some.one_of(some.just(DEFINITION), damaged(DEFINITION)), damaged(ROW))
+def test_a_workload_is_read_or_refused(definition, row):
+    try:
+        for workload in goldenrule.trace.read(definition, [row], root=SET):
+            repr(workload), workload.call()
     except REFUSALS as refusal:
         assert str(refusal)

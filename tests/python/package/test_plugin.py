@@ -91,7 +91,7 @@ def test_the_examples(pytester):
     for file in EXAMPLES.glob("*.py"):
         shutil.copy(file, pytester.path)
     done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n", "2")
-    done.assert_outcomes(passed=39, failed=1)
+    done.assert_outcomes(passed=40, failed=1)
     done.stdout.fnmatch_lines(["*explained by gate_ignored:*"])
 
 

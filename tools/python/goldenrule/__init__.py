@@ -22,6 +22,7 @@ first call.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from . import trace as trace
     from ._assertion import assert_delta_rule as assert_delta_rule
     from ._calls import Call as Call
     from ._calls import Expected as Expected
@@ -58,18 +59,21 @@ _MODULE_OF = {
     "schema": "_tables", "suites": "_tables",
     "__version__": "_core",
 }
-__all__ = [name for name in _MODULE_OF if not name.startswith("_")]  # noqa: PLE0604
+_MODULES = ("trace",)
+__all__ = [*(name for name in _MODULE_OF if not name.startswith("_")), *_MODULES]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'goldenrule' has no attribute {name!r}")
     import importlib
 
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'goldenrule' has no attribute {name!r}")
     value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULE_OF})
+    return sorted({*globals(), *_MODULE_OF, *_MODULES})

@@ -68,7 +68,7 @@ class Call:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a capture that `goldenrule check` judges."""
-        _core.write(_replaceable(path), _packed(self))
+        _core.write(_replaceable(path), packed(self))
 
 
 def judge(*, op: str, mode: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any],
@@ -116,7 +116,7 @@ def capture(path: str | os.PathLike[str], *, op: str, mode: str, inputs: Mapping
     call = Call(op=op, mode=mode, convention=_mapping("convention", convention or {}),
                 inputs=_mapping("inputs", inputs), outputs=_mapping("outputs", outputs),
                 source=source, contract=contract, case=case)
-    _core.write(_replaceable(path), _packed(call, bf16=bf16))
+    _core.write(_replaceable(path), packed(call, bf16=bf16))
 
 
 def read(path: str | os.PathLike[str]) -> Call:
@@ -143,7 +143,7 @@ def _array(dtype: str, shape: tuple[int, ...], data: np.ndarray) -> np.ndarray:
     return data.view(_TYPE_OF[dtype]).reshape(shape)
 
 
-def _packed(call: Call, bf16: str | Iterable[str] = (), wants_outputs: bool = True) -> dict[str, Any]:
+def packed(call: Call, bf16: str | Iterable[str] = (), wants_outputs: bool = True) -> dict[str, Any]:
     """The call as the library takes it."""
     _core.admit_tensors(sum(_bytes(tensor) for group in (call.inputs, call.outputs)
                             if isinstance(group, Mapping) for tensor in group.values()))
@@ -169,7 +169,7 @@ def _judged(call: Call, *, contract: str | Mapping[str, Any] | None = None,
             only: str | Iterable[str] = (), precision: str = "auto", explain: bool = True,
             explain_seconds: float | None = None, blind: bool = False, terms: str | Iterable[str] = (),
             name: str = "", bf16: str | Iterable[str] = ()) -> Report:
-    packed = _packed(call, bf16)
+    taken = packed(call, bf16)
     asked = _core.Asked()
     asked.name = text_of("name", name) or call.case or call.source or f"{call.op} {call.mode}"
     asked.contract = _contract(contract)
@@ -177,7 +177,7 @@ def _judged(call: Call, *, contract: str | Mapping[str, Any] | None = None,
     asked.only, asked.terms = _names("only", only), _names("terms", terms)
     asked.explain, asked.blind = bool(explain), bool(blind)
     asked.explain_seconds = None if explain_seconds is None else _seconds(explain_seconds)
-    return Report(*_core.judge(packed, asked))
+    return Report(*_core.judge(taken, asked))
 
 
 def _expected(call: Call, *, contract: str | Mapping[str, Any] | None = None,
@@ -185,7 +185,7 @@ def _expected(call: Call, *, contract: str | Mapping[str, Any] | None = None,
     asked = _core.Asked()
     asked.contract = _contract(contract)
     asked.precision = text_of("precision", precision)
-    name, bits, outputs = _core.expected(_packed(call, bf16, wants_outputs=False), asked)
+    name, bits, outputs = _core.expected(packed(call, bf16, wants_outputs=False), asked)
     return ExpectedCall(name, bits, {
         output: Expected(golden.reshape(shape), radius.reshape(shape),
                          None if budget is None else budget.reshape(shape))

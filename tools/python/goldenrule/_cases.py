@@ -10,6 +10,21 @@ from ._calls import Call, ExpectedCall, text_of, unpacked
 from ._report import Report
 
 
+def as_torch(arrays: Mapping[str, Any], device: Any) -> dict[str, Any]:
+    """Arrays as torch tensors; bfloat16 has the type of ml_dtypes, which torch does not know."""
+    import numpy as np
+    import torch
+
+    def tensor(array: Any) -> Any:
+        if array.dtype.name == "bfloat16":
+            made = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        else:
+            made = torch.from_numpy(array)
+        return made if device is None else made.to(device)
+
+    return {name: tensor(array) for name, array in arrays.items()}
+
+
 class Case:
     """One case. Its tensors are made when they are asked for."""
 
@@ -37,17 +52,7 @@ class Case:
 
     def tensors(self, device: Any = None) -> dict[str, Any]:
         """The inputs as torch tensors."""
-        import numpy as np
-        import torch
-
-        def tensor(array: Any) -> Any:
-            if array.dtype.name == "bfloat16":
-                made = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-            else:
-                made = torch.from_numpy(array)
-            return made if device is None else made.to(device)
-
-        return {name: tensor(array) for name, array in self.inputs.items()}
+        return as_torch(self.inputs, device)
 
     def judge(self, outputs: Mapping[str, Any], **options: Any) -> Report:
         """Judges a kernel's outputs; the options are those of goldenrule.judge."""
