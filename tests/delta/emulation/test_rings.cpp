@@ -224,10 +224,10 @@ TEST_CASE("rings: a folded state is the kept one within the budgets of both") {
                 const std::size_t from = index(s.first_token + n - 1, head, i, v);
                 const double start =
                     pair.ringed.inputs.at("initial_state")[static_cast<std::int64_t>(to)];
-                const double allowed = of_fold(to) + of_kept(from) +
-                                       fold_error.at(s, n, head, i, v, start) +
-                                       fold.outputs.at("final_state").exact.radius[to] +
-                                       kept.outputs.at("intermediate_states").exact.radius[from];
+                const float radius = fold.outputs.at("final_state").exact.radius[to] +
+                                     kept.outputs.at("intermediate_states").exact.radius[from];
+                const double allowed = of_fold(to) + of_kept(from) + static_cast<double>(radius) +
+                                       fold_error.at(s, n, head, i, v, start);
                 const double error =
                     std::fabs(folded.at("final_state")[static_cast<std::int64_t>(to)] -
                               states.at("intermediate_states")[static_cast<std::int64_t>(from)]);
