@@ -122,6 +122,7 @@ std::vector<std::string> lines_for(const std::string& name, call::Mode mode) {
   }
   std::ranges::sort(drawn, {}, &Drawn::at);
   std::vector<std::string> lines;
+  lines.reserve(drawn.size());
   for (Drawn& d : drawn) lines.push_back(std::move(d.line));
   return lines;
 }

@@ -21,7 +21,7 @@ Form zeros(const Form& like) {
   Form form{.o = Matrix<double>::Zero(like.o.rows(), like.o.cols()), .states = {}};
   form.d = Matrix<double>::Zero(like.d.rows(), like.d.cols());
   for (const Matrix<double>& state : like.states) {
-    form.states.push_back(Matrix<double>::Zero(state.rows(), state.cols()));
+    form.states.emplace_back(Matrix<double>::Zero(state.rows(), state.cols()));
   }
   return form;
 }
