@@ -9,11 +9,8 @@
 #include "reference/chain/walk.hpp"
 
 namespace goldenrule::chain {
-namespace {
 
 using verdict::Verdict;
-
-}  // namespace
 
 std::vector<CallWalk::LeftState> CallWalk::states_of(const Step& step, const RowWalk& row) const {
   std::vector<LeftState> states;

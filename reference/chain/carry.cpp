@@ -92,13 +92,13 @@ struct Carry::Place {
 // One row on its way through the call: a tile of it, what the call adds to that, and the squares of
 // what it adds to each column.
 struct Carry::Work {
-  Work(const Layout& layout, const contract::Contract& contract, std::uint64_t seed)
+  Work(const Layout& layout, const contract::Contract& contract, std::uint64_t content)
       : rows(static_cast<std::size_t>(layout.K * kColumns)),
         added(rows.size()),
         sigma(rows.size()),
         bias(rows.size()),
         deviations(contract.state_dtype.value_or(layout.pool)),
-        sign(seed, layout.size(), static_cast<std::size_t>(layout.runs)),
+        sign(content, layout.size(), static_cast<std::size_t>(layout.runs)),
         error2(layout.columns()),
         bias2(layout.columns()) {}
 

@@ -325,14 +325,14 @@ def _write_file(path, attributes, conventions, groups):
 
     partial = path + ".partial"
     try:
-        with h5py.File(partial, "w", libver=("v110", "v110")) as file:
+        with _new_file(partial) as file:
             for name, text in attributes.items():
                 file.attrs[name] = text
-            group = file.create_group("convention")
+            group = _new_group(file, "convention")
             for name, value in conventions.items():
                 group.attrs[name] = value
             for group_name, tensors in groups.items():
-                group = file.create_group(group_name)
+                group = _new_group(file, group_name)
                 for name, (array, is_bf16) in sorted(tensors.items()):
                     _write_dataset(group, name, array, is_bf16)
         with open(partial, "rb") as written:
@@ -819,6 +819,26 @@ def _bf16_type():
     file_type.set_size(2)
     file_type.set_ebias(127)
     return file_type
+
+
+def _new_file(path):
+    """An empty file in the format of HDF5 1.10 whose root, as everything here, has no times: the
+    same call gives the same bytes tomorrow."""
+    import h5py
+
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110)
+    properties = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    properties.set_obj_track_times(False)
+    return h5py.File(h5py.h5f.create(os.fsencode(path), h5py.h5f.ACC_TRUNC, properties, access))
+
+
+def _new_group(file, name):
+    import h5py
+
+    properties = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
+    properties.set_obj_track_times(False)
+    return h5py.Group(h5py.h5g.create(file.id, name.encode(), gcpl=properties))
 
 
 def _write_dataset(group, name, array, is_bf16):

@@ -7,6 +7,7 @@
 
 #include "fixtures/random/philox.hpp"
 #include "reference/delta/budget/nearest_recurrence.hpp"
+#include "reference/delta/budget/noise_table.hpp"
 #include "reference/delta/budget/perturbed_recurrence.hpp"
 #include "reference/delta/budget/spread.hpp"
 #include "reference/delta/emulation/chunk_emulator.hpp"
@@ -110,7 +111,11 @@ class Rescaled {
 class LaneSpread {
  public:
   LaneSpread(const LaneCall& call, const contract::Contract& contract, ChunkEnds ends, bool cuts)
-      : call_(call), contract_(contract), ends_(ends), cuts_(cuts) {}
+      : call_(call), contract_(contract), ends_(ends), cuts_(cuts) {
+    for (std::int64_t t = 0; contract.chunked() == nullptr && t < call.lane.tokens; ++t) {
+      content_.push_back(content_of(call.lane, call.v, t, t + 1));
+    }
+  }
 
   /// The root mean square error of random runs and of nearest runs, the larger of every element.
   [[nodiscard]] Form random_errors(const Runs& runs, std::int64_t lane_index) const {
@@ -164,7 +169,8 @@ class LaneSpread {
   // The call, perturbed, by the kernel that the contract declares.
   [[nodiscard]] Form run_kernel(const Perturbation& p, RoundingMode mode) const {
     if (contract_.chunked() == nullptr) {
-      return perturbed_recurrence(call_.lane, call_.v, call_.start, call_.positions, contract_, p);
+      return perturbed_recurrence(call_.lane, call_.v, call_.start, call_.positions, contract_, p,
+                                  content_);
     }
     return run_chunks(perturbed_lane(call_.lane, contract_, p), call_.v, call_.start, mode,
                       p.stream);
@@ -213,6 +219,7 @@ class LaneSpread {
   const contract::Contract& contract_;
   const ChunkEnds ends_;
   const bool cuts_;
+  std::vector<std::uint64_t> content_;  // of each token of a recurrence
 };
 
 }  // namespace

@@ -166,15 +166,12 @@ delta::KeptForm<double> perturbed_recurrence(const Lane<double>& lane, const Mat
                                              const Matrix<double>& initial,
                                              std::span<const std::int64_t> positions,
                                              const contract::Contract& contract,
-                                             const Perturbation& perturbation) {
+                                             const Perturbation& perturbation,
+                                             std::span<const std::uint64_t> content) {
   const Lane<double> moved = perturbed_lane(lane, contract, perturbation);
   KeptForm<double> result{.o = Matrix<double>(lane.tokens, v.cols()),
                           .states = {positions.size(), initial}};
   std::vector<Pack> state(static_cast<std::size_t>(lane.K * kPacks));
-  std::vector<std::uint64_t> content(static_cast<std::size_t>(lane.tokens));
-  for (std::int64_t t = 0; t < lane.tokens; ++t) {
-    content[static_cast<std::size_t>(t)] = content_of(lane, v, t, t + 1);
-  }
   const random::Stream starts(perturbation.seed, "places");
   for (std::int64_t first = 0; first < v.cols(); first += kColumns) {
     const auto columns = static_cast<int>(std::min<std::int64_t>(kColumns, v.cols() - first));

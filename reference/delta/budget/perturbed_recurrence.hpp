@@ -21,12 +21,11 @@
 
 namespace goldenrule::delta {
 
-/// Runs one lane. `v` is [tokens,V], `initial` [K,V]; `positions` ascend and lie in (0, tokens].
-[[nodiscard]] KeptForm<double> perturbed_recurrence(const Lane<double>& lane,
-                                                    const Matrix<double>& v,
-                                                    const Matrix<double>& initial,
-                                                    std::span<const std::int64_t> positions,
-                                                    const contract::Contract& contract,
-                                                    const Perturbation& perturbation);
+/// Runs one lane. `v` is [tokens,V], `initial` [K,V]; `positions` ascend and lie in (0, tokens];
+/// `content` is that of each token (noise_table.hpp).
+[[nodiscard]] KeptForm<double> perturbed_recurrence(
+    const Lane<double>& lane, const Matrix<double>& v, const Matrix<double>& initial,
+    std::span<const std::int64_t> positions, const contract::Contract& contract,
+    const Perturbation& perturbation, std::span<const std::uint64_t> content);
 
 }  // namespace goldenrule::delta

@@ -161,7 +161,7 @@ class ChunkEmulator {
     FormResult<double> result{.o = Matrix<double>(lane_.tokens, v_.cols()), .state = {}};
     for (std::int64_t first = 0; first < lane_.tokens; first += chunk_) {
       const std::int64_t c = std::min(chunk_, lane_.tokens - first);
-      rounder_.begin(content_of(lane_, v_, first, first + c));
+      if (rounder_.draws()) rounder_.begin(content_of(lane_, v_, first, first + c));
       result.o.middleRows(first, c) = run_chunk(first, c);
     }
     result.state = std::move(state_);
@@ -185,14 +185,19 @@ class ChunkEmulator {
   Matrix<double> gate_factors(std::int64_t first, std::int64_t c) {
     Matrix<double> f = Matrix<double>::Ones(c, lane_.gates);
     if (!rounder_.rounds(contract::Point::kGateSum)) return f;
+    const double unit = rounder_.gate_unit();
     for (std::int64_t g = 0; g < lane_.gates; ++g) {
       double sum = 0.0;
-      double walk = 0.0;
+      double running = 0.0;  // of the kernel: a rounded sum goes into the next one
       for (std::int64_t i = 0; i < c; ++i) {
-        sum += lane_.log_alpha[static_cast<std::size_t>((first + i) * lane_.gates + g)];
+        const double gate =
+            lane_.log_alpha[static_cast<std::size_t>((first + i) * lane_.gates + g)];
+        sum += gate;
         if (!std::isfinite(sum)) continue;
-        walk += rounder_.error(contract::Point::kGateSum, sum);
-        f(i, g) = std::exp(walk + rounder_.error(contract::Point::kGateSum, sum));
+        running += unit * gate;
+        running += rounder_.error(contract::Point::kGateSum, running);
+        const double late = rounder_.error(contract::Point::kGateSum, running);
+        f(i, g) = std::exp((running + late) / unit - sum);
       }
     }
     return f;

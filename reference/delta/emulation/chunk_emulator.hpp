@@ -36,11 +36,14 @@
 // for decays between later tokens. Summed in sequence, G takes a rounding at each token, and these
 // add up; summed in a tree, or in fp64 and rounded once, each G has an error of its own. Both are
 // there: token i carries the factor f_i = exp(sum_{l<=i} e_l + e'_i), and D_ij becomes
-// D_ij f_i / f_j.
+// D_ij f_i / f_j. Behind one hard gate a run of equal gates is rounded the same way at every token,
+// so nearest sums are really summed up; kernels cumulate ln or log2 of decays, whose last bits are
+// others, so in a unit of their own.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 
 #include "fixtures/random/philox.hpp"
@@ -63,12 +66,18 @@ class Rounder {
         seed_(seed),
         stream_(stream),
         start_(random::Stream(seed, "arithmetic").bits(static_cast<std::int64_t>(stream))),
+        gate_unit_(
+            mode == RoundingMode::kNearest
+                ? std::exp2(
+                      -random::Stream(seed, "gate unit").uniform(static_cast<std::int64_t>(stream)))
+                : 1.0),
         places_(start_) {}
 
-  /// What follows belongs to a chunk with this content (noise_table.hpp). Only what is drawn in the
-  /// place of an error depends on it: a kernel does the same for 2 v as for v.
+  /// Whether errors are drawn. Only these depend on the content of a chunk: a kernel does the same
+  /// for 2 v as for v.
+  [[nodiscard]] bool draws() const { return mode_ == RoundingMode::kRandom; }
+  /// What follows belongs to a chunk with this content (noise_table.hpp).
   void begin(std::uint64_t content) {
-    if (mode_ != RoundingMode::kRandom) return;
     block_ = content;
     left_ = 0;
     places_ = NoisePlaces(start_ ^ content);
@@ -80,6 +89,8 @@ class Rounder {
     apply(chunked_->at(point), x.data(), x.size());
   }
 
+  /// What the cumulated gate is counted in.
+  [[nodiscard]] double gate_unit() const { return gate_unit_; }
   /// An error of a sum of magnitude `magnitude` stored at `point`.
   [[nodiscard]] double error(contract::Point point, double magnitude);
 
@@ -112,6 +123,7 @@ class Rounder {
   const contract::Chunked* chunked_;
   RoundingMode mode_;
   std::uint64_t seed_, stream_, start_;
+  double gate_unit_;
   std::uint64_t block_ = 0;
   std::array<std::uint32_t, 4> bits_{};
   int left_ = 0;        // bytes that remain in bits_
