@@ -22,7 +22,7 @@ double gate_error(const contract::Contract& c, const call::Convention& conventio
   const double relative = f.log_alpha + c.unit_roundoff();
   const double rounded = contract::unit_of(c.at(contract::Activation::kGate));
   if (convention.gate == call::Gate::kLinear) return f.log + rounded + relative * size;
-  return (relative + rounded) * size + softplus_error(f, b.softplus_slope, size) +
+  return (relative + rounded) * size + softplus_error(f, b.log_by_softplus, size) +
          f.logit * b.log_by_logit;
 }
 
@@ -40,7 +40,8 @@ void grant_ring_rows(const call::Record& record, const call::Plan& plan,
   gates.grant = empty_grant(gates.exact, 0.0, detail);
   const auto store = [](verdict::Expected& to, std::int64_t at, double bias) {
     const auto i = static_cast<std::size_t>(at);
-    if (std::isfinite(to.exact.golden[i])) store_grant(to.grant, i, 0.0, bias);
+    const bool has_value = to.exact.is_defined(i) && std::isfinite(to.exact.golden[i]);
+    if (has_value) store_grant(to.grant, i, 0.0, bias);
   };
   for (const LaneJob& job : lanes_of(plan)) {
     const call::Sequence& s = *job.sequence;

@@ -10,6 +10,9 @@
 //            as alpha takes them in running.hpp; of a given alpha
 //            E_log + u_g + (E_log_alpha + u) |log alpha|.
 //
+// A kernel forms log alpha before alpha, so all of that holds where alpha underflows too: there
+// alpha has no error left, and log alpha has those of its softplus times exp(A_log).
+//
 // E_.. are the function errors of the contract, u_k and u_g the unit roundoffs of its activations,
 // u that of its arithmetic.
 #pragma once

@@ -48,7 +48,13 @@
 //   bias_d    = beta ||k|| ( a bias_{t-1} + E_alpha ||z_{t-1}|| ) + E_norm beta |p| + E_beta |d|.
 //
 // Where d is given nothing is predicted and beta is 0: what is left of the recursion is the decay
-// and k d^T. E_norm counts though the key is given too.
+// and k d^T. E_norm counts though the key is given too. A ring may hold many tokens, and where they
+// are alike their roundings are no fresh errors (spread.hpp): 124 equal ones that move the state by
+// less than its last bits took an honest kernel to twice such a budget. Each element takes four
+// roundings there and no sum, so they are granted by their amounts, in bias:
+//
+//   sigma_t^2 = (phi a)^2 sigma_{t-1}^2
+//   bias_t    = .. + u ( a ||z_{t-1}|| + ||z_t|| ) + (2u + u_k) ||k|| |d|,   alike for an element.
 //
 // Activations that the contract rounds: beta and log alpha (alpha, where the call gives that) are
 // rounded as functions are evaluated, always the same way, and add to E_beta and E_alpha; elements

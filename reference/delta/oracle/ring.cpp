@@ -35,8 +35,15 @@ void for_each_place(const call::Sequence& s, F&& f) {
   for (std::int64_t t = s.replay.count; t < s.lane_tokens(); ++t) f(t, s.replay.place(t));
 }
 
+// Whether fp32 has a logarithm of the given gate: of 0, of negative numbers and, where they are
+// flushed, of subnormal ones it has none that a sum can take.
+template <class S>
+bool has_logarithm(const call::Convention& c, const S& alpha) {
+  return c.gate != call::Gate::kLinear || !(scalar::to_double(alpha) < 0x1p-126);
+}
+
 // A number whose exact value is within `error` of `value`. One that is not finite is so exactly
-// where an input is not, or where it is the logarithm of 0.
+// where an input is not, or where log alpha leaves the range of double.
 void store(Exact& to, std::size_t at, double value, double error, bool may_be_infinite) {
   to.golden[at] = value;
   const bool known = std::isfinite(value) || may_be_infinite || std::isinf(value);
@@ -99,9 +106,12 @@ void evaluate_rings(const call::Record& record, const call::Plan& plan, const Ca
       if (certify) gates.reach2[at / gates.block] = static_cast<double>(index.gates);
       for (std::int64_t i = 0; i < index.gates; ++i, ++at) {
         const auto gate = static_cast<std::size_t>(t * index.gates + i);
-        const bool has_logarithm = !(lane.alpha[gate] < S(0));
-        const double g = has_logarithm ? lane.log_alpha[gate] : -kUnbounded;
-        store(gates, at, g, bound(b.log_alpha_error), met_nonfinite);
+        if (has_logarithm(record.convention, lane.alpha[gate])) {
+          store(gates, at, lane.log_alpha[gate], bound(b.log_alpha_error), met_nonfinite);
+        } else {
+          gates.undefined.resize(gates.golden.size());
+          gates.undefined[at] = true;
+        }
       }
       at = static_cast<std::size_t>(index.k(s.replay.ring, qk_head, place));
       for (std::int64_t i = 0; has_keys && i < d.K; ++i, ++at) {

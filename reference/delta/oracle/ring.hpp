@@ -5,7 +5,8 @@
 //
 //   d      the correction beta (v - S'^T k^), which the walk over the tiles stores,
 //   k      k^, once per query/key head,
-//   g      log alpha, whatever form the gate is given in.
+//   g      log alpha, whatever form the gate is given in. It is not defined of a linear gate below
+//          2^-126: 0, negative and subnormal numbers. Kernels have -inf or NaN there, or clamp.
 //
 // Every other place keeps its content bit for bit.
 #pragma once

@@ -83,6 +83,7 @@ void prepare_gates(const call::Convention& c, const GateHeadInputs& in, Lane<S>&
     raise(bounds.alpha_error, error);
     raise(bounds.log_alpha_error, value.exact ? 0.0 : value.log_error);
     raise(bounds.log_by_logit, value.logit_slope);
+    raise(bounds.log_by_softplus, value.softplus_slope);
     // weighted: alpha = 0 silences even an infinite log alpha, since it erases the state.
     if (value.exact) {
       raise(bounds.alpha_max, alpha);

@@ -57,6 +57,7 @@ struct TokenBounds {
   double softplus_slope = 0.0;   ///< max_i exp(A_log) where alpha_i > 0: |d log alpha| per softplus
   double log_alpha_max = 0.0;    ///< max_i |log alpha_i| where alpha_i > 0
   double log_alpha_error = 0.0;  ///< max_i |computed - exact log alpha_i|
+  double log_by_softplus = 0.0;  ///< max_i exp(A_log), where alpha_i is 0 as well
   double log_by_logit = 0.0;     ///< max_i |d log alpha_i| per relative error of a + dt_bias
   double beta_logit = 0.0;       ///< |d ln beta / d ln b| = |b| sigmoid(-b) of a sigmoid, else 0
   bool beta_computed = false;    ///< a sigmoid of b, not an input
