@@ -99,7 +99,7 @@ class CheckTest(CommandLineTest):
             for name in ("ring_d", "ring_k", "ring_g"):
                 put(file, f"outputs/{name}", file[f"inputs/initial_{name}"][()])
         result = self.assert_run(1, "check", self.capture(RINGS, nothing_written))
-        self.assertRegex(result.out, r"worst: ring \d, head 0, place in the ring \d, value \d")
+        self.assertRegex(result.out, r"worst: ring \d, head \d, place in the ring \d, value \d")
         self.assertRegex(result.out, r"worst: ring \d, query/key head 0, place in the ring \d, key \d+")
 
         def spoil_another_place(file):

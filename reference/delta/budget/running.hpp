@@ -50,7 +50,7 @@
 // Where d is given nothing is predicted and beta is 0: what is left of the recursion is the decay
 // and k d^T. E_norm counts though the key is given too. A ring may hold many tokens, and where they
 // are alike their roundings are no fresh errors (spread.hpp): 124 equal ones that move the state by
-// less than its last bits took an honest kernel to twice such a budget. Each element takes four
+// less than its last bits took an honest kernel to 1.23 such budgets. Each element takes four
 // roundings there and no sum, so they are granted by their amounts, in bias:
 //
 //   sigma_t^2 = (phi a)^2 sigma_{t-1}^2

@@ -136,7 +136,7 @@ call::Record ring_of_repeats(const std::string& op) {
 
 }  // namespace
 
-// The largest ratio was 1.8 while the roundings of replayed tokens were taken for fresh ones.
+// The largest ratio was 1.23 while the roundings of replayed tokens were taken for fresh ones.
 TEST_CASE("honest kernels keep their budget where the tokens of a ring repeat") {
   for (const char* op : {"gdn", "kda"}) {
     CAPTURE(op);
