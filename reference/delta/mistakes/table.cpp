@@ -12,8 +12,9 @@ std::span<const calls::Mistake> mistakes() {
     std::vector<calls::Mistake> joined;
     for (const auto part :
          {gate_mistakes(), delta_mistakes(), norm_mistakes(), layout_mistakes(), head_mistakes(),
-          sequence_mistakes(), stage_mistakes(), pool_mistakes(), serving_mistakes(),
-          checkpoint_mistakes(), draft_mistakes(), ring_mistakes(), tile_mistakes(),
+          // Before those of sequences, which some of them are in calls without rings.
+          ring_mistakes(), sequence_mistakes(), stage_mistakes(), pool_mistakes(),
+          serving_mistakes(), checkpoint_mistakes(), draft_mistakes(), tile_mistakes(),
           type_mistakes(), miscall_mistakes()}) {
       joined.insert(joined.end(), part.begin(), part.end());
     }
