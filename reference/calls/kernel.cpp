@@ -6,8 +6,8 @@ namespace goldenrule::calls {
 call::DType stored_type(const call::Record& record, const contract::Contract& contract,
                         const std::string& output) {
   if (output == "o") return record.inputs.at("v").dtype();
-  const call::Tensor* buffer = record.find_input("initial_intermediate_states");
-  if (output == "intermediate_states" && buffer != nullptr) return buffer->dtype();
+  const call::Tensor* before = record.find_input("initial_" + output);  // a buffer, a ring
+  if (before != nullptr) return before->dtype();
   const call::Tensor* initial = record.find_input("initial_state");
   return contract.state_dtype.value_or(initial == nullptr ? call::DType::kF32 : initial->dtype());
 }

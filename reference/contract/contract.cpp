@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: the table of contracts with the rounding points of each.
 #include "reference/contract/contract.hpp"
 
 #include <array>
@@ -85,6 +87,15 @@ constexpr ChunkRoundings kDirectPerChannel = table({{Point::kIntra, Format::kBF1
                                                     {Point::kQueryIn, Format::kBF16}},
                                                    kDirect);
 
+// Kernels that replay pending tokens from a ring, on tensor cores: the pending tokens and those of
+// the call are one chunk whose operands are bf16, among them the pending corrections with their
+// decays and the products of keys; the state enters as two bf16 terms, or in the 16 bits that it
+// has. SGLang's and vLLM's ReplaySSM, FlashInfer's gated_delta_rule_mtp_ucache_flush.
+constexpr ChunkRoundings kReplay = table({{Activation::kQuery, Format::kBF16},
+                                          {Activation::kKey, Format::kBF16},
+                                          {Point::kStateOperand, Format::kTwoBF16}},
+                                         kDirectPerChannel);
+
 constexpr std::array<Rounding, kActivations> kBF16Activations{Format::kBF16, Format::kBF16,
                                                               Format::kBF16, Format::kBF16};
 
@@ -161,6 +172,14 @@ const std::vector<Contract>& built_in() {
       in_segments(direct32),
       in_segments(direct64_bf16),
       in_segments(direct32_bf16),
+      {.name = "replay_bf16",
+       .meaning =
+           "pending tokens of a ring and those of the call as one chunk of up to 32 with bf16 "
+           "operands, the state as two bf16 terms; states keep the type of the pool",
+       .functions = kFastFp32,
+       .model =
+           Chunked{
+               .unit_roundoff = kFp32, .chunk = 32, .form = Form::kDirect, .rounding = kReplay}},
       chunked("chunk64_bf16", "chunks of 64 tokens with bf16 operands, fp32 state between chunks",
               64, Form::kWY, DType::kF32, operands(Format::kBF16)),
       chunked("chunk64_16bit",

@@ -83,8 +83,10 @@ class AfterCall {
     bool fails = false;
     for (const call::Sequence& sequence : plan_.sequences) {
       for (const call::Snapshot& s : sequence.snapshots) {
-        if (s.target != call::Target::kFinalState || s.after == 0 || sequence.padded) continue;
-        const std::int64_t token = sequence.first_token + s.after - 1;
+        const std::int64_t replayed = sequence.replay.count;  // which have no o
+        if (s.target != call::Target::kFinalState || s.after <= replayed || sequence.padded)
+          continue;
+        const std::int64_t token = sequence.first_token + s.after - replayed - 1;
         for (std::int64_t head = 0; head < d.HV; ++head) {
           const auto lane = prepare_lane<double>(record_, d, inputs, token, 1, head);
           for (std::int64_t v = 0; v < d.V; ++v) {

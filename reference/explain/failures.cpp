@@ -17,6 +17,17 @@ Grid::Grid(const call::Record& record, const call::Dims& dims, const std::string
   keys = strides.key > 0 ? dims.K : 1;
   key_stride = std::max<std::int64_t>(strides.key, 1);
   value_stride = strides.value;
+  if (axes.front() == call::Axis::kRing) {
+    const call::Shape shape = call::shape_of(record, dims, row);
+    rings = true;
+    heads = shape[1];
+    keys = shape[2];
+    values = shape.size() > 3 ? shape[3] : 1;
+    key_stride = values;
+    value_stride = 1;
+    for (std::int64_t r = 0; r < shape[0]; ++r) rows.push_back({r, -1});
+    return;
+  }
   slots = axes.front() == call::Axis::kSlot;
   checkpoints = axes.front() == call::Axis::kCheckpoint;
   buffer = axes.front() == call::Axis::kKeptRow;

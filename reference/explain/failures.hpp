@@ -30,8 +30,9 @@ struct Grid {
   bool slots = false;        ///< rows are slots of a pool, not sequences
   bool checkpoints = false;  ///< rows are checkpoints, not sequences
   bool buffer = false;       ///< rows are places of a buffer of intermediate states
+  bool rings = false;        ///< rows are rings, keys their places and values what stands there
 
-  [[nodiscard]] bool by_sequence() const { return !slots && !checkpoints && !buffer; }
+  [[nodiscard]] bool by_sequence() const { return !slots && !checkpoints && !buffer && !rings; }
   [[nodiscard]] std::int64_t head_stride() const { return keys * values; }
   [[nodiscard]] std::int64_t row_stride() const { return heads * keys * values; }
   [[nodiscard]] std::int64_t row_of(std::int64_t i) const { return i / row_stride(); }

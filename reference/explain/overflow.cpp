@@ -90,7 +90,9 @@ class Lane {
 }  // namespace
 
 void mark_overflows(const Capture& capture, Prediction& prediction) {
-  if (call::has_tree(capture.call)) return;  // what follows a token is not what stands behind it
+  // What follows a token is not what stands behind it, and a flushed state has no token of the
+  // call.
+  if (call::has_tree(capture.call) || call::has_ring(capture.call)) return;
   const call::Plan plan = call::make_plan(capture.call, true);
   const std::int64_t chunk = capture.contract->tokens_together();
   for (const call::Sequence& sequence : plan.sequences) {

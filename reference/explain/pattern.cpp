@@ -92,9 +92,13 @@ class TensorPattern {
   }
 
   [[nodiscard]] std::string located() const {
-    std::vector<std::string> parts{sequence_words(), head_words(), tokens(),
-                                   axis_words({"key channel", "key channels", "k"}, keys_),
-                                   axis_words({"value channel", "value channels", "v"}, values_)};
+    const bool rings = grid_.rings;
+    std::vector<std::string> parts{
+        sequence_words(), head_words(), tokens(),
+        rings ? axis_words({"place of the ring", "places of the ring", "w"}, keys_)
+              : axis_words({"key channel", "key channels", "k"}, keys_),
+        rings ? axis_words({"element", "elements", "i"}, values_)
+              : axis_words({"value channel", "value channels", "v"}, values_)};
     std::erase(parts, "");
     const std::string share =
         std::to_string(failures_.count) + " of " + std::to_string(failures_.compared) + " elements";
@@ -121,6 +125,7 @@ class TensorPattern {
     if (grid_.slots) return axis_words({"slot", "slots", "p"}, rows_);
     if (grid_.checkpoints) return axis_words({"checkpoint", "checkpoints", "r"}, rows_);
     if (grid_.buffer) return axis_words({"place", "places", "i"}, rows_);
+    if (grid_.rings) return axis_words({"ring", "rings", "j"}, rows_);
     std::vector<TokenMask> masks = token_masks();
     std::int64_t first = std::ssize(rows_);
     for (const TokenMask& mask : masks) {

@@ -125,7 +125,15 @@ std::vector<Line> lines_of(const Capture& capture, const std::string& output) {
       case call::Axis::kValue:
         lines.push_back({"value", a, all});
         break;
+      case call::Axis::kRing:
+        lines.push_back({"ring", a, all});
+        break;
+      case call::Axis::kPlace:
+        lines.push_back({"place of the ring", a, all});
+        break;
       case call::Axis::kQkHead:
+        lines.push_back({"query/key head", a, all});
+        break;
       case call::Axis::kBound:
       case call::Axis::kStep:
         break;  // of no output

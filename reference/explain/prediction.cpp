@@ -88,7 +88,7 @@ std::optional<call::TensorMap> commit_all(const Capture& capture, const Hypothes
 }
 
 std::size_t block_size(const call::Shape& shape, const std::string& name) {
-  const std::size_t inner = name == "o" ? 1 : 2;
+  const std::size_t inner = call::has_states(name) ? 2 : 1;
   std::int64_t block = 1;
   for (std::size_t i = shape.size() - inner; i < shape.size(); ++i) block *= shape[i];
   return static_cast<std::size_t>(std::max<std::int64_t>(block, 1));

@@ -58,6 +58,7 @@ std::vector<Capture> screening_cuts(const Capture& capture, std::span<const Fail
   for (std::int64_t v = 0; v < d.V; ++v) by_channel.emplace_back(0, v);
   for (const Failures& f : failures) {
     const Grid grid(capture.call, d, f.name);
+    if (grid.rings) continue;  // what stands in a ring need not be a value channel
     for (std::int64_t i = 0; i < std::ssize(f.failing); ++i) {
       by_channel[static_cast<std::size_t>(grid.value_of(i))].first +=
           f.failing[static_cast<std::size_t>(i)];

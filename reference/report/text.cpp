@@ -52,8 +52,11 @@ std::string tensor_lines(const TensorReport& t) {
       ratio(t.max_ratio), ratio(t.median_ratio), t.nan, t.inf, t.unwritten);
   if (!t.reason.empty()) text += fmt::format("      {}\n", t.reason);
   if (t.undefined > 0) {
-    text += fmt::format("      {} elements belong to padded requests and are not compared\n",
-                        t.undefined);
+    text += fmt::format(
+        "      {} elements have no right value (padded requests, gates without a logarithm) and "
+        "are "
+        "not compared\n",
+        t.undefined);
   }
   if (t.worst && t.verdict != Verdict::kExact) text += worst_line(t);
   if (t.out_of_budget > 0) {

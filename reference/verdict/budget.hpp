@@ -10,6 +10,7 @@
 #include <limits>
 #include <string>
 
+#include "fixtures/call/plan.hpp"
 #include "reference/contract/contract.hpp"
 #include "reference/verdict/expectation.hpp"
 
@@ -18,15 +19,15 @@ namespace goldenrule::verdict {
 /// What `contract` grants the elements of one tensor. Refers to what it was made from.
 class Budget {
  public:
-  /// `stored` is the type of output `name`. The contract's storage type holds for states; o is
-  /// rounded to the type that it has, and what nobody writes keeps its own. States on the way are
-  /// copies of a state in a buffer of their own: rounded to its type where that is coarser.
+  /// `stored` is the type of output `name`. The contract's storage type holds for states; others
+  /// are rounded to the type that they have, and what nobody writes keeps its own. States on the
+  /// way are copies of a state in a buffer of their own: rounded to its type where that is coarser.
   Budget(const std::string& name, call::DType stored, const Expected& expected,
          const contract::Contract& contract)
       : expected_(&expected),
         stored_(stored),
-        storage_(name == "o" ? stored : contract.state_dtype.value_or(stored)) {
-    if (name != "o" && name != "final_state") storage_ = coarser(stored, storage_);
+        storage_(call::has_states(name) ? contract.state_dtype.value_or(stored) : stored) {
+    if (name != call::name_of(call::Target::kFinalState)) storage_ = coarser(stored, storage_);
   }
 
   /// False where the contract gives no budget for this tensor.

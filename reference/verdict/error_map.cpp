@@ -287,6 +287,9 @@ class MapMaker {
 
 std::vector<ErrorMap> error_maps(const Judgement& judgement, const TensorReport& report) {
   if (report.verdict != Verdict::kOutOfBudget || !report.worst) return {};
+  // A place of a ring is no token and no state: there is no plane to show.
+  const call::TensorRow& row = *call::find_row(judgement.record, call::Group::kOutput, report.name);
+  if (row.has(call::Extent::kRings)) return {};
   const MapMaker maker(judgement, report);
   return {maker.overview(), maker.nearby()};
 }

@@ -33,18 +33,19 @@ enum class Touch : std::uint8_t {
 /// overflowed, golden is not finite and radius is infinite.
 struct Exact {
   call::Shape shape;
-  std::vector<double> golden;   ///< the exact result rounded to double
-  std::vector<float> radius;    ///< rounded up
-  std::vector<bool> undefined;  ///< elements that no kernel writes; empty: all are defined
-  std::size_t block = 1;        ///< elements of one row and value head, which are contiguous
-  std::vector<Touch> touched;   ///< per block
+  std::vector<double> golden;  ///< the exact result rounded to double
+  std::vector<float> radius;   ///< rounded up
+  /// Elements that no kernel writes, or that have no right value; empty: all are defined.
+  std::vector<bool> undefined;
+  std::size_t block = 1;       ///< elements of one row and value head, which are contiguous
+  std::vector<Touch> touched;  ///< per block
   /// Of o, with a certificate, per block: the squared size that the elements have for a q of the
   /// same length in a random direction, summed over the block. Empty: the values themselves say how
   /// large they are.
   std::vector<double> reach2;
 
   [[nodiscard]] bool is_defined(std::size_t i) const { return undefined.empty() || !undefined[i]; }
-  /// Hands over the golden values as an output has them: NaN in elements that no kernel writes.
+  /// Hands over the golden values as an output has them: NaN in undefined elements.
   [[nodiscard]] std::vector<double> take_output() {
     for (std::size_t i = 0; i < undefined.size(); ++i) {
       if (undefined[i]) golden[i] = calls::kUnwritten;

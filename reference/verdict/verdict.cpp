@@ -121,11 +121,10 @@ CaseReport judge_all(const call::Record& record, const contract::Contract& contr
 const char* row_word(call::Axis axis) {
   switch (axis) {
     case call::Axis::kPackedToken:
-      return "packed token";
     case call::Axis::kSlot:
-      return "slot";
+    case call::Axis::kRing:
     case call::Axis::kCheckpoint:
-      return "checkpoint";
+      return call::name_of(axis).data();
     default:  // a row of a decode or MTP call is a sequence, as in coordinates
       return "sequence";
   }

@@ -83,7 +83,7 @@ struct TensorReport {
   call::Shape shape;
   std::int64_t compared = 0;       ///< elements with a finite expectation
   std::int64_t nonfinite = 0;      ///< elements whose exact result is not finite, as inputs are not
-  std::int64_t undefined = 0;      ///< elements that no kernel writes (rows of padded requests)
+  std::int64_t undefined = 0;      ///< elements that are not compared: Exact::undefined
   std::int64_t out_of_budget = 0;  ///< elements beyond radius + budget, NaN and Inf included
   std::int64_t undecided = 0;      ///< elements that pass only thanks to the oracle's radius
   std::int64_t unbounded = 0;      ///< elements whose radius or budget is infinite or NaN

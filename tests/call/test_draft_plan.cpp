@@ -115,6 +115,9 @@ TEST_CASE("a buffer of intermediate states: rows by index or by place, and none"
           "each slot written once (element 0 writes it too)", "4");
   refuses(buffered(2, 6), ErrorKind::kShape, "initial_intermediate_states",
           "at least B=3 rows (no intermediate_state_indices)", "2");
+  // Rows without places cost nothing, so there may be any number of them.
+  refuses(buffered(std::int64_t{1} << 40, 0), ErrorKind::kShape, "initial_intermediate_states",
+          "a state for each of the 4 tokens of row 0", "0 in a row of the buffer");
   refuses(buffered(3, 3), ErrorKind::kShape, "initial_intermediate_states",
           "a state for each of the 4 tokens of row 0", "3 in a row of the buffer");
   refuses(with(mtp(), "intermediate_state_indices", integers({0, 1, 2})), ErrorKind::kSchema,

@@ -344,10 +344,11 @@ TEST_CASE("validate: inputs that the call would not read") {
        ignored("cu_seqlens", "decode",
                " (prefill; mtp: optional, packed rows of unequal length (else B,T))")},
       {"accepted counts of a decode", with(decode(), "accepted_tokens", integers({1, 1, 1})),
-       ignored("accepted_tokens", "decode", " (mtp: optional (= T))")},
+       ignored("accepted_tokens", "decode", " (mtp without rings: optional (= T))")},
       {"scatter of a decode", with(decode(), "ssm_state_indices", integer_rows(3, {0, 1, 2})),
        ignored("ssm_state_indices", "decode",
-               " (mtp: optional, a slot per token, with num_accepted_tokens or state_indices)")},
+               " (mtp without rings: optional, a slot per token, with num_accepted_tokens or "
+               "state_indices)")},
       {"counts without the slots that they select",
        with(mtp(), "num_accepted_tokens", integers({1, 1, 1})),
        ignored("num_accepted_tokens", "mtp",

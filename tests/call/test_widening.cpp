@@ -75,6 +75,25 @@ TEST_CASE("widening: tensors of 16 bits are what they say") {
   CHECK(o_type(DType::kF32, kF32, DType::kBF16, kBF16) == DType::kBF16);
 }
 
+TEST_CASE("widening: a ring has the type of what it was before the call") {
+  using Types = std::vector<DType>;
+  const auto ring_types = [](const Tensor& before, double step) {
+    Record record;
+    record.inputs["v"] = filled(DType::kF32, {2, 1, 1, 8}, kF32);
+    record.inputs["initial_ring_d"] = before;
+    record.outputs["ring_d"] = filled(DType::kF32, {2, 1, 4, 8}, step);
+    undo_widening(record);
+    return Types{record.outputs.at("ring_d").dtype(), record.inputs.at("initial_ring_d").dtype()};
+  };
+  const Shape rings{2, 1, 4, 8};
+  CHECK(ring_types(filled(DType::kF32, rings, kBF16), kBF16) == Types{DType::kBF16, DType::kBF16});
+  CHECK(ring_types(filled(DType::kBF16, rings, kBF16), kBF16) == Types{DType::kBF16, DType::kBF16});
+  // Rounded by mistake; not stored in bf16; and a ring of zeros says nothing.
+  CHECK(ring_types(filled(DType::kF32, rings, kF32), kBF16) == Types{DType::kF32, DType::kF32});
+  CHECK(ring_types(filled(DType::kF32, rings, kBF16), kF32) == Types{DType::kF32, DType::kF32});
+  CHECK(ring_types(Tensor(DType::kF32, rings), kBF16) == Types{DType::kF32, DType::kF32});
+}
+
 TEST_CASE("widening: what a kernel did not write has no type of its own") {
   Record record;
   record.inputs["v"] = filled(DType::kBF16, {2, 1, 1, 8}, kBF16);

@@ -38,6 +38,7 @@ DECODE_BF16_STATE = "op=gdn mode=decode B=3 H=2 HV=4 K=16 V=8 state=bf16"
 MTP = "op=gdn mode=mtp B=3 T=3 H=1 HV=2 K=16 V=8 slots=permuted"
 MTP_PADDED = "op=gdn mode=mtp B=3 T=3 H=1 HV=2 K=16 V=8 slots=padded"
 SCATTER = "op=gdn mode=mtp B=2 T=3 H=1 HV=2 K=16 V=8 slots=scatter"
+RINGS = "op=gdn mode=mtp B=3 T=3 H=1 HV=2 K=16 V=8 slots=permuted ring=io window=7"
 PREFILL = "op=gdn mode=prefill lens=5,0,7 H=1 HV=2 K=16 V=8 gate=log h0=1"
 KDA = "op=kda mode=decode B=2 H=1 HV=2 K=16 V=8"
 
@@ -110,8 +111,10 @@ def put(file, name, values, type_id=None):
 
 
 def output_type(file, name):
-    """Kernels write o as they read v and states as they read them."""
+    """Kernels write o as they read v, states and rings as they read them."""
     like = "inputs/v" if name == "o" else "inputs/initial_state"
+    if name.startswith("ring_"):
+        like = f"inputs/initial_{name}"
     return file[like].id.get_type() if like in file else h5py.h5t.IEEE_F32LE
 
 

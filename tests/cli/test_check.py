@@ -8,8 +8,8 @@ import xml.etree.ElementTree as ElementTree
 import h5py
 import numpy as np
 
-from support import (DECODE, DECODE_BF16_STATE, KDA, MTP, MTP_PADDED, PREFILL, SCATTER,
-                     CommandLineTest, main, next_value, put)
+from support import (DECODE, DECODE_BF16_STATE, KDA, MTP, MTP_PADDED, PREFILL, RINGS,
+                     SCATTER, CommandLineTest, main, next_value, put)
 
 
 def spoil_o(index, value):
@@ -68,6 +68,49 @@ class CheckTest(CommandLineTest):
         self.assertIn("1 of 40960 elements", result.out)
         self.assertIn("where: 1 of 3: sequence 1 (1 of 128 elements)", result.out)
         self.assertEqual(result.err, "")
+
+    # A kernel that takes the accepted tokens into the state and returns no o.
+    def test_a_commit_without_o(self):
+        line = MTP_PADDED + " accepted=mixed"
+
+        def commit(file):
+            del file["outputs/o"], file["outputs/intermediate_states"]
+        result = self.assert_run(2, "check", self.capture(line, commit))
+        self.assertIn("--only", result.out)
+        self.assert_run(0, "check", self.capture(line, commit), "--only", "final_state")
+
+        def one_token_too_few(file):
+            states = file["outputs/final_state"][()]
+            slot = file["inputs/state_indices"][1]  # row 1 accepts all of its 3 tokens
+            states[slot] = file["outputs/intermediate_states"][1, 1]
+            put(file, "outputs/final_state", states)
+            commit(file)
+        result = self.assert_run(1, "check", self.capture(line, one_token_too_few), "--only",
+                                 "final_state")
+        self.assertRegex(result.out, "final_state +OUT_OF_BUDGET")
+
+    def test_rings_of_pending_tokens(self):
+        (case,) = self.report(0, self.capture(RINGS))["cases"]
+        self.assertEqual((case["verdict"], case["contract"]), ("EXACT", "replay_bf16"))
+        self.assertEqual([t["name"] for t in case["tensors"]],
+                         ["final_state", "o", "ring_d", "ring_g", "ring_k"])
+
+        def nothing_written(file):
+            for name in ("ring_d", "ring_k", "ring_g"):
+                put(file, f"outputs/{name}", file[f"inputs/initial_{name}"][()])
+        result = self.assert_run(1, "check", self.capture(RINGS, nothing_written))
+        self.assertRegex(result.out, r"worst: ring \d, head \d, place in the ring \d, value \d")
+        self.assertRegex(result.out, r"worst: ring \d, query/key head 0, place in the ring \d, key \d+")
+
+        def spoil_another_place(file):
+            ring = file["inputs/ring_indices"][0]
+            place = file["inputs/ring_start"][0]  # the oldest pending token
+            values = file["outputs/ring_g"][()]
+            values[ring, 1, place] -= 1.0
+            put(file, "outputs/ring_g", values)
+        result = self.assert_run(1, "check", self.capture(RINGS, spoil_another_place))
+        self.assertRegex(result.out, r"ring_g +OUT_OF_BUDGET")
+        self.assertIn("1 of 70 elements", result.out)
 
     def test_packed_coordinates_name_the_sequence(self):
         wrong = self.capture(PREFILL, spoil_o((6, 1, 3), math.inf))

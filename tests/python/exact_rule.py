@@ -12,13 +12,19 @@ error bounds; just lists of multiprecision numbers, token by token:
     d  = beta_t (v_t - S'^T k^)
     S  = S' + k^ d^T                          o_t = S^T q^
 
+A token of a tree continues the S of its parent. Tokens that wait in a ring come before those of the
+call: of them d, k^ and log alpha are given,
+
+    S = diag(alpha) S + k d^T.
+
 The columns of S never meet, so the unit of work is a lane: (sequence, value head, some columns).
 A caller may evaluate any subset of lanes; every token of a chosen lane is run.
 
 How: mpmath `mpf`, PRECISION_BITS significand bits and an unbounded exponent, so that nothing
 overflows, and exp(-2661) is a number like any other. Inputs (f64, f32, f16, bf16) convert exactly.
 
-Letters: B rows, N sequences, T tokens, H query/key heads, HV value heads, K, V, P pool slots.
+Letters: J rings of W places, B rows, N sequences, T tokens, H query/key heads, HV value heads, K,
+V, P pool slots.
 Token axes are flattened everywhere: token t of row b is b * T + t, and so is the row [b,t] of
 intermediate_states; a "block" is one such row, or one slot of final_state.
 """
@@ -57,7 +63,10 @@ Case = namedtuple("Case", "op mode convention inputs tokens H HV K V rows T slot
 
 # Starts from block `start` of initial_state (None: from zero); snapshots: (after, target, block),
 # "the state after `after` tokens is block `block` of output `target`".
-Sequence = namedtuple("Sequence", "first count start padded snapshots")
+# Drafts: `parents` of its tokens (None: a chain); `pending` places (ring, place), oldest first, and
+# `places` (ring, place) where its own tokens go.
+Sequence = namedtuple("Sequence", "first count start padded snapshots parents pending places",
+                      defaults=(None, (), ()))
 
 # One exact element and the size of the largest number that went into it: an absolute error
 # measured against `magnitude` says how much cancellation left of the precision.
@@ -89,8 +98,9 @@ def make_case(op, mode, attributes, inputs):
             raise ValueError(f"convention {name}={value!r}")
         convention[name] = value
 
-    lead = 1 if mode == "prefill" else 2  # token axes in front of the head axis
-    rows, T = (None, None) if mode == "prefill" else inputs["q"].shape[:2]
+    packed = "cu_seqlens" in inputs
+    lead = 1 if packed else 2  # token axes in front of the head axis
+    rows, T = (None, None) if packed else inputs["q"].shape[:2]
     H, K = inputs["q"].shape[lead:]
     HV, V = inputs["v"].shape[lead:]
     if H == 0 or HV % H != 0:
@@ -98,11 +108,11 @@ def make_case(op, mode, attributes, inputs):
     arrays = {}
     for name, array in inputs.items():
         array = np.asarray(array)
-        if name in ("q", "k", "v", "a", "b", "g", "beta"):
+        if name in ("q", "k", "v", "a", "b", "g", "beta", "parent_tokens"):
             array = array.reshape((-1,) + array.shape[lead:])
         arrays[name] = array
     tokens = arrays["q"].shape[0]
-    if mode == "prefill":
+    if packed:
         rows = len(arrays["cu_seqlens"]) - 1
     slots = arrays["initial_state"].shape[0] if "initial_state" in arrays else rows
     case = Case(op, mode, convention, arrays, tokens, H, HV, K, V, rows, T, slots)
@@ -126,7 +136,14 @@ def check_shapes(case):
         "A_log": (gate_heads,),
         "dt_bias": (gate_heads,) + per_head,
         "initial_state": (case.slots, case.HV) + state,
+        "parent_tokens": (case.tokens,),
     }
+    if "initial_ring_d" in case.inputs:
+        rings, _, places, _ = case.inputs["initial_ring_d"].shape
+        gates = per_head if case.convention["gate"] != "none" else ()
+        expected.update(initial_ring_d=(rings, case.HV, places, case.V),
+                        initial_ring_k=(rings, case.H, places, case.K),
+                        initial_ring_g=(rings, case.HV, places) + gates)
     for name, shape in expected.items():
         if name in case.inputs and case.inputs[name].shape != shape:
             raise ValueError(f"/inputs/{name}: {case.inputs[name].shape}, expected {shape}")
@@ -134,7 +151,11 @@ def check_shapes(case):
 
 def flatten(case, name, array):
     """Token axes as one, and states as [block, head, key index, column] whatever the layout."""
-    lead = 1 if case.mode == "prefill" or name == "final_state" else 2  # tokens, slots, checkpoints
+    if name.startswith("ring_"):  # [ring, head, place, element]
+        if array.shape != case.inputs["initial_" + name].shape:
+            raise ValueError(f"{name}: {array.shape}")
+        return array.reshape(array.shape[:3] + (-1,))
+    lead = 1 if "cu_seqlens" in case.inputs or name == "final_state" else 2  # tokens, slots, ..
     array = array.reshape((-1,) + array.shape[lead:])
     if name != "o" and case.convention["state_layout"] == "vk":
         array = array.swapaxes(2, 3)
@@ -159,7 +180,9 @@ def sequences(case):
         bounds = [int(x) for x in case.inputs["cu_seqlens"]]
         return [packed_row(case, n, begin, end - begin)
                 for n, (begin, end) in enumerate(zip(bounds, bounds[1:]))]
-    return [pool_row(case, b) for b in range(case.rows)]
+    bounds = case.inputs.get("cu_seqlens", [b * (case.T or 0) for b in range(case.rows + 1)])
+    return [pool_row(case, b, int(bounds[b]), int(bounds[b + 1] - bounds[b]))
+            for b in range(case.rows)]
 
 
 def is_new(case, row):
@@ -190,7 +213,18 @@ def packed_row(case, n, first, count):
     return Sequence(first, count, start, False, snapshots)
 
 
-def pool_row(case, b):
+def ring_places(case, b, count):
+    """Where the pending tokens of row b stand, and where its own go; nothing without rings."""
+    if "initial_ring_d" not in case.inputs:
+        return [], []
+    ring = int(case.inputs["ring_indices"][b]) if "ring_indices" in case.inputs else b
+    start, pending = int(case.inputs["ring_start"][b]), int(case.inputs["ring_count"][b])
+    size = case.inputs["initial_ring_d"].shape[2]
+    places = [(ring, (start + n) % size) for n in range(pending + count)]
+    return places[:pending], places[pending:]
+
+
+def pool_row(case, b, first, count):
     """Row b of a decode or MTP call: it reads one slot of the pool and may write others."""
     pad = case.convention["pad_slot"]
     if "ssm_state_indices" in case.inputs:  # token t leaves its state in slot ssm[b,t]
@@ -200,24 +234,36 @@ def pool_row(case, b):
         else:
             start = slots[int(case.inputs["num_accepted_tokens"][b]) - 1]
         padded = start == pad
-        writes = [(t + 1, slot) for t, slot in enumerate(slots) if slot != pad]
+        writes = [(t + 1, slot) for t, slot in enumerate(slots[:count]) if slot != pad]
     else:
         start = int(case.inputs["state_indices"][b]) if "state_indices" in case.inputs else b
         padded = "state_indices" in case.inputs and start == pad
         accepted = case.inputs.get("accepted_tokens")
-        after = case.T if accepted is None else int(accepted[b])
+        after = count if accepted is None else int(accepted[b])
+        if "initial_ring_d" in case.inputs:  # pending tokens alone
+            after = int(case.inputs["ring_count"][b]) if case.inputs.get(
+                "ring_flush", [0] * case.rows)[b] else None
         writes = [(after, start)]
         if "output_state_indices" in case.inputs:
             slot = int(case.inputs["output_state_indices"][b])
             writes = [(after, slot)] if slot != pad else []
     if padded:
-        return Sequence(b * case.T, case.T, None, True, [])
+        return Sequence(first, count, None, True, [])
     snapshots = []
     if not case.convention["disable_state_update"]:
-        snapshots += [(after, "final_state", slot) for after, slot in writes]
-    if case.mode == "mtp":
-        snapshots += [(t + 1, "intermediate_states", b * case.T + t) for t in range(case.T)]
-    return Sequence(b * case.T, case.T, None if is_new(case, b) else start, False, snapshots)
+        snapshots += [(after, "final_state", slot) for after, slot in writes if after is not None]
+        if "checkpoint_state_indices" in case.inputs:
+            slot = int(case.inputs["checkpoint_state_indices"][b])
+            if slot != pad:
+                snapshots.append((int(case.inputs["checkpoint_tokens"][b]), "final_state", slot))
+    if case.mode == "mtp" and "initial_ring_d" not in case.inputs:
+        snapshots += [(t + 1, "intermediate_states", first + t) for t in range(count)]
+    parents = None
+    if "parent_tokens" in case.inputs:
+        parents = [int(p) for p in case.inputs["parent_tokens"][first:first + count]]
+    pending, places = ring_places(case, b, count)
+    return Sequence(first, count, None if is_new(case, b) else start, False, snapshots, parents,
+                    pending, places)
 
 
 # --- the small functions of the rule -----------------------------------------------------------
@@ -290,20 +336,27 @@ def log_decay(case, t, j):
     return [mpf(float(c["lower_bound"])) * sigmoid(rate * u) for u in x]
 
 
-def decay(case, t, j):
-    """alpha of token t, value head j: always K numbers."""
+def log_alpha(case, t, j):
+    """log alpha of token t, value head j: one number for GDN, K for KDA; not of a given alpha."""
     gate = case.convention["gate"]
     if gate == "none":
-        alpha = [mpf(1)]
-    elif gate == "linear":
-        alpha = gate_input(case, "g", t, j)
-    elif gate == "log":
-        alpha = [mp.exp(g) for g in gate_input(case, "g", t, j)]
-    elif gate == "log2":
-        alpha = [mp.exp(g * mp.ln2) for g in gate_input(case, "g", t, j)]
-    else:
-        alpha = [mp.exp(g) for g in log_decay(case, t, j)]
-    return alpha if len(alpha) == case.K else alpha * case.K
+        return [mpf(0)]
+    if gate == "log":
+        return gate_input(case, "g", t, j)
+    if gate == "log2":
+        return [g * mp.ln2 for g in gate_input(case, "g", t, j)]
+    return log_decay(case, t, j)
+
+
+def of_all_keys(case, gates):
+    return gates if len(gates) == case.K else gates * case.K
+
+
+def decay(case, t, j):
+    """alpha of token t, value head j: always K numbers."""
+    if case.convention["gate"] == "linear":
+        return of_all_keys(case, gate_input(case, "g", t, j))
+    return of_all_keys(case, [mp.exp(g) for g in log_alpha(case, t, j)])
 
 
 def write_strength(case, t, j):
@@ -333,6 +386,33 @@ def start_column(case, sequence, j, c):
     return numbers(block[c, :] if case.convention["state_layout"] == "vk" else block[:, c])
 
 
+def replay(case, sequence, j, S, reach, peak):
+    """Takes the columns through the tokens that wait in the ring."""
+    h = qk_head(case, j)
+    for ring, place in sequence.pending:
+        k = numbers(case.inputs["initial_ring_k"][ring, h, place])
+        gates = numbers(np.atleast_1d(case.inputs["initial_ring_g"][ring, j, place]))
+        alpha = of_all_keys(case, [mp.exp(g) for g in gates])
+        for c in S:
+            d = mpf(float(case.inputs["initial_ring_d"][ring, j, place, c]))
+            S[c] = [a * s + x * d for a, s, x in zip(alpha, S[c], k)]
+            reach[c] = largest(alpha) * reach[c] + largest(k) * abs(d)
+            peak[c] = max(peak[c], reach[c])
+
+
+def ring_entries(case, t, j, k, alpha, where):
+    """k^ and log alpha of token t as they go to a place of a ring."""
+    ring, place = where
+    if case.convention["gate"] == "linear":
+        gates = [mp.log(a) for a in alpha[:1 if case.op != "kda" else case.K]]
+    else:
+        gates = log_alpha(case, t, j)
+    entries = {("ring_k", ring, qk_head(case, j), place, i): Exact(x, abs(x))
+               for i, x in enumerate(k)}
+    entries.update({("ring_g", ring, j, place, i): Exact(g, abs(g)) for i, g in enumerate(gates)})
+    return entries
+
+
 def largest(values):
     return max((abs(x) for x in values), default=mpf(0))
 
@@ -341,6 +421,8 @@ def run_lane(case, sequence, j, columns):
     """Runs every token of value head j of one sequence for the given value columns.
 
     Returns {("o", token, j, column): Exact,
+             ("ring_d", ring, j, place, column), ("ring_k", ring, h, place, key index),
+             ("ring_g", ring, j, place, gate): Exact,
              ("final_state" | "intermediate_states", block, j, key index, column): Exact}.
     Nothing for a padded row: it has no state, and its o is zero by definition.
     """
@@ -364,8 +446,15 @@ def run_lane(case, sequence, j, columns):
                         results[target, block, j, i, c] = Exact(S[c][i], peak[c])
 
     take_snapshots(0)
+    replay(case, sequence, j, S, reach, peak)
+    pending = len(sequence.pending)
+    if pending:
+        take_snapshots(pending)
+    after = {-1: S}  # a tree goes back to the states of parents
     for n in range(sequence.count):
         t = sequence.first + n
+        parent = n - 1 if sequence.parents is None else sequence.parents[n]
+        S = dict(after[parent])
         k = normalize(numbers(case.inputs["k"][t, h]), *norm)
         q = [scale * x for x in normalize(numbers(case.inputs["q"][t, h]), *norm)]
         alpha = decay(case, t, j)
@@ -374,10 +463,19 @@ def run_lane(case, sequence, j, columns):
         for c in columns:
             v = mpf(float(case.inputs["v"][t, j, c]))
             S[c], o, d = step(S[c], k, q, alpha, beta, v)
-            reach[c] = alpha_max * reach[c] + k_max * abs(d)
+            before = reach[c] if sequence.parents is None else peak[c]
+            reach[c] = alpha_max * before + k_max * abs(d)
             peak[c] = max(peak[c], reach[c], k_max * abs(beta * v))
             results["o", t, j, c] = Exact(o, peak[c] * q_sum)
-        take_snapshots(n + 1)
+            if sequence.places:
+                size = abs(beta) * (abs(v) + peak[c] * mp.fsum(k, absolute=True))
+                results[("ring_d", sequence.places[n][0], j, sequence.places[n][1], c)] = Exact(
+                    d, size)
+        if sequence.places:
+            results.update(ring_entries(case, t, j, k, alpha, sequence.places[n]))
+        after[n] = S
+        if not sequence.places:
+            take_snapshots(n + 1)
     return results
 
 
@@ -398,7 +496,8 @@ def lane_cost(case, sequence, columns):
     gates = 0
     if case.op == "kda" and case.convention["gate"] not in ("none", "linear"):
         gates = 20
-    return max(1, sequence.count) * case.K * (columns + 3 + gates)
+    tokens = sequence.count + len(sequence.pending)
+    return max(1, tokens) * case.K * (columns + 3 + gates)
 
 
 def choose_lanes(case, plan, work, seed=0):

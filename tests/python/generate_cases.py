@@ -34,6 +34,17 @@ NEW_ROWS = [
     "op=gdn mode=decode B=5 H=1 HV=2 K=8 V=6 slots=separate fresh=mixed",
 ]
 
+# Drafts: rows of unequal length, trees, second slots, and rings of pending tokens.
+DRAFTS = [
+    "op=gdn mode=mtp lens=3,0,1,6 H=1 HV=2 K=8 V=6 slots=padded accepted=mixed",
+    "op=kda mode=mtp B=4 T=6 H=1 HV=2 K=8 V=6 slots=padded tree=mixed gate=bounded",
+    "op=gdn mode=mtp lens=5,0,7 H=2 HV=2 K=8 V=6 tree=mixed accepted=mixed track=mixed gate=log",
+    "op=gdn mode=mtp lens=4,0,3,2 H=1 HV=2 K=8 V=6 slots=padded ring=io window=9",
+    "op=kda mode=mtp B=4 T=3 H=2 HV=4 K=8 V=6 slots=separate ring=f32 window=7 gate=bounded "
+    "head_map=tiled state_layout=kv",
+    "op=gdn mode=mtp B=3 T=4 H=1 HV=2 K=8 V=6 ring=io gate=linear",
+]
+
 
 def keys_of(line):
     return dict(field.split("=") for field in line.split())
@@ -70,7 +81,7 @@ def main():
     def run(*arguments):
         return subprocess.run([program, *arguments], check=True, text=True,
                               stdout=subprocess.PIPE).stdout
-    lines = select(run("list", "boundary").splitlines()) + PREFILL_STATES + NEW_ROWS
+    lines = select(run("list", "boundary").splitlines()) + PREFILL_STATES + NEW_ROWS + DRAFTS
     for line in lines:
         run("generate", line, "-o", folder)
     run("generate", "smoke", "-o", folder)

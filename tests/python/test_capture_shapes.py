@@ -240,6 +240,20 @@ class TakenTest(ShapesTest):
         self.assertIn("inputs checkpoint_tokens: is missing",
                       self.refusal(Call("mtp").having(checkpoint_state_indices=np.arange(3))))
 
+    def test_rings(self):
+        ring = dict(ring_d=(5, HV, 8, V), ring_k=(5, H, 8, K), ring_g=(5, HV, 8))
+        tensors = {"initial_" + name: fill(*shape) for name, shape in ring.items()}
+        call = Call("mtp").having(**tensors, **{name: fill(*shape) for name, shape in ring.items()},
+                                  ring_start=np.array([7, 0, 1]), ring_count=np.array([4, 0, 2]),
+                                  ring_indices=np.array([4, 0, 3]), ring_flush=np.array([1, 0, 0]))
+        self.assertEqual(self.written(call).outputs["ring_d"].shape, (5, HV, 8, V))
+        self.path.unlink()
+        self.assertIn("outputs ring_k: expected [5,2,8,5], actual [5,6,8,5]",
+                      self.refusal(call.having(ring_k=fill(5, HV, 8, K))))
+        self.assertIn("inputs ring_flush: expected int32 or int64",
+                      self.refusal(call.having(ring_flush=np.ones(3, np.float32))))
+        self.assertIn("inputs ring_count: is missing", self.refusal(call.having(ring_count=None)))
+
     def test_checkpoints(self):
         asked = gc.checkpoints_every([0, 3, 3, 8], 2, "before")
         call = Call("prefill").having(**asked, checkpoints=fill(5, HV, V, K))

@@ -125,6 +125,15 @@ def whole_file_failures(case, plan, tensors):
         for slot in set(range(case.slots)) - written:
             if not np.array_equal(tensors["final_state"][0][slot], initial[slot], equal_nan=True):
                 failures.append(f"slot {slot}, which nobody writes, is not the initial state")
+    added = {place for row in plan for place in row.places}
+    for name in ("ring_d", "ring_k", "ring_g"):
+        if name not in tensors:
+            continue
+        before = exact_rule.flatten(case, name, case.inputs["initial_" + name])
+        for ring, place in np.ndindex(before.shape[0], before.shape[2]):
+            if (ring, place) not in added and not np.array_equal(
+                    tensors[name][0][ring, :, place], before[ring, :, place]):
+                failures.append(f"{name}: place {place} of ring {ring}, which nobody writes")
     return failures
 
 

@@ -112,6 +112,17 @@ TEST_CASE("one element that is off is found, with its place and both values") {
   CHECK(verdict::to_string(f.coordinates) == "sequence 1, token 0, head 0, value 5");
 }
 
+TEST_CASE("a call with rings of pending tokens is refused") {
+  const call::Record record = record_of("op=gdn mode=mtp B=2 T=2 H=1 HV=1 K=8 V=4 ring=f32");
+  const Kernel exact = [](const call::Record& r) {
+    return verdict::exact_outputs(delta::slice(), r);
+  };
+  CHECK_THROWS_WITH_AS((void)check_all(record, exact, contract::find_contract("ideal")),
+                       "/inputs/initial_ring_d: expected no dataset: relations follow no rings of "
+                       "pending tokens, actual a dataset",
+                       Error);
+}
+
 TEST_CASE("a kernel without an output, or with one of another shape, is refused") {
   const call::Record record = record_of(kPools[0]);
   const contract::Contract& contract = contract::find_contract("ideal");

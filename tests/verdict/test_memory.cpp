@@ -73,6 +73,15 @@ TEST_CASE("memory: checkpoints are held in the expectation and by every lane tha
   CHECK(delta::memory_needed(call, 4).verdict < with);
 }
 
+TEST_CASE("memory: a lane may have as many tokens as a ring has places") {
+  const std::string line = "op=gdn mode=mtp B=1 T=1 H=1 HV=1 K=128 V=1 ring=f32 window=";
+  const double few = delta::memory_needed(declared(line + "100"), 1).verdict;
+  const Declared call = declared(line + "20100");
+  // q and k of every token, in double.
+  CHECK(delta::memory_needed(call, 1).verdict >
+        few + call.tensor_bytes + 20000.0 * 2 * 128 * sizeof(double));
+}
+
 TEST_CASE("memory: shapes that no integer counts, and calls that are none") {
   constexpr std::int64_t kHuge = INT64_MAX;
   Declared call{.op = call::Op::kKda, .mode = call::Mode::kPrefill, .inputs = {}, .outputs = {}};
@@ -85,8 +94,8 @@ TEST_CASE("memory: shapes that no integer counts, and calls that are none") {
     call.mode = mode;
     for (const call::Shape& shape : {call::Shape{}, call::Shape{0}, call::Shape{0, 0, 0},
                                      call::Shape{0, 0, 0, 0}, call::Shape{1, 1, 1, 1, 1}}) {
-      call.inputs = {{"q", shape}, {"v", shape}, {"cu_seqlens", shape}};
-      call.outputs = {{"final_state", shape}};
+      call.inputs = {{"q", shape}, {"v", shape}, {"cu_seqlens", shape}, {"initial_ring_d", shape}};
+      call.outputs = {{"final_state", shape}, {"ring_d", shape}};
       const Need need = delta::memory_needed(call, 4);
       CHECK(std::isfinite(need.verdict));
       CHECK(need.verdict > 0.0);

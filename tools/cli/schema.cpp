@@ -58,7 +58,10 @@ call::Record asking(const call::Operation& operation, call::Mode mode) {
 bool may_be(const call::TensorRow& row, call::Record record) {
   const bool with_slots = row.presence(record) != call::Presence::kAbsent;
   record.inputs.erase("state_indices");  // which stands for another tensor
-  return row.spare || with_slots || row.presence(record) != call::Presence::kAbsent;
+  const bool without_slots = row.presence(record) != call::Presence::kAbsent;
+  record.inputs["initial_ring_d"];  // which stands for states
+  return row.spare || with_slots || without_slots ||
+         row.presence(record) != call::Presence::kAbsent;
 }
 
 /// The values of a convention that read the tensor; for tensors that are there whatever it is,

@@ -87,8 +87,8 @@ void place_tensors(const call::Record& record, const Place& place, typename Grou
 // What the kernels have no argument for.
 // Forms of verification that the kernels do not take yet.
 void refuse_drafts(const call::Record& record) {
-  for (const char* name :
-       {"cu_seqlens", "parent_tokens", "initial_intermediate_states", "checkpoint_state_indices"}) {
+  for (const char* name : {"cu_seqlens", "parent_tokens", "initial_intermediate_states",
+                           "checkpoint_state_indices", "initial_ring_d"}) {
     if (record.find_input(name) == nullptr) continue;
     throw Error(ErrorKind::kSchema, "/inputs/" + std::string(name),
                 "no dataset: the kernels take rows of equal length, chains, states by row and one "

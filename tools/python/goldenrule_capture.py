@@ -55,6 +55,13 @@ Indices are int32 or int64, everything else is of any float type.
                                                            that each row takes (= b), -1: none
     checkpoint_state_indices      B                        decode, mtp: optional, a second slot for
     checkpoint_tokens             B                        ... the state after so many tokens
+    initial_ring_d         J,HV,W,V                        mtp: optional, rings of W places instead
+    initial_ring_k         J,H,W,K                         ... of states: corrections, normalised
+    initial_ring_g         J,HV,W (kda: J,HV,W,K)          ... keys and log alpha of tokens
+    ring_indices           B                               ... the ring of each row (= b)
+    ring_start             B                               ... the place of its oldest pending token
+    ring_count             B                               ... how many accepted tokens are pending
+    ring_flush             B                               ... 1: they go into the state (= 0)
     cu_seqlens             N+1                             prefill; mtp: optional, B+1: packed rows
                                                            of unequal length, slots then B,S
     request_ids            B                               of a chain of calls: optional, the request
@@ -69,6 +76,7 @@ Indices are int32 or int64, everything else is of any float type.
     final_state            like initial_state              wanted
     intermediate_states    B,T,HV,state; I,S,HV,state      mtp: the state after each token
     checkpoints            R,HV,state                      prefill with checkpoint_offsets
+    ring_d, ring_k, ring_g as initial_ring_d, ..           mtp with rings
 
 decode has T = 1. Prefill is packed: `[B,T,H,K]` with B sequences of T tokens becomes
 `[B*T,H,K]`, cu_seqlens `[0,T,2T,..,B*T]` says where each begins and ends, and v, the gate, beta and
@@ -100,7 +108,7 @@ CONTRACTS = ("ideal", "recurrent_f32", "chunk64_f32", "recurrent_f32_bf16_activa
              "chunk64_bf16_direct_bf16_state", "chunk32_bf16_direct_bf16_state",
              "chunk64_bf16_direct_segments", "chunk32_bf16_direct_segments",
              "chunk64_bf16_direct_bf16_state_segments", "chunk32_bf16_direct_bf16_state_segments",
-             "chunk64_bf16", "chunk64_16bit", "chunk16_bf16_state")
+             "replay_bf16", "chunk64_bf16", "chunk64_16bit", "chunk16_bf16_state")
 # Attribute of /convention -> the names that it may have, or the type of its number.
 CONVENTION = {
     "state_layout": ("vk", "kv"),
@@ -164,7 +172,9 @@ INPUTS = {
          "state_indices", "output_state_indices", "ssm_state_indices", "num_accepted_tokens",
          "accepted_tokens", "parent_tokens", "initial_intermediate_states",
          "intermediate_state_indices", "checkpoint_state_indices", "checkpoint_tokens",
-         "request_ids", "positions", "restored_from", "accepted_counts"),
+         "initial_ring_d", "initial_ring_k", "initial_ring_g", "ring_indices", "ring_start",
+         "ring_count", "ring_flush", "request_ids", "positions", "restored_from",
+         "accepted_counts"),
     "prefill": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "cu_seqlens",
          "state_indices", "output_state_indices", "has_initial_state", "checkpoint_offsets",
          "cu_checkpoints", "request_ids", "positions", "restored_from"),
@@ -172,7 +182,7 @@ INPUTS = {
 _SLOTS = ("state_indices", "output_state_indices", "ssm_state_indices", "checkpoint_state_indices")
 OUTPUTS = {
     "decode": ("o", "final_state"),
-    "mtp": ("o", "final_state", "intermediate_states"),
+    "mtp": ("o", "final_state", "intermediate_states", "ring_d", "ring_k", "ring_g"),
     "prefill": ("o", "final_state", "checkpoints"),
 }
 # --- End of what is generated.
@@ -712,11 +722,12 @@ class _Call:
                   "initial_state": (self.slots, self.HV, *self.state),
                   "ssm_state_indices": self._steps(), "parent_tokens": self.tokens,
                   "initial_intermediate_states": (*self._kept(), self.HV, *self.state),
+                  **{"initial_" + name: shape for name, shape in self._rings().items()},
                   "cu_seqlens": (self.rows + 1,),
                   "checkpoint_offsets": (self._checkpoints(),), "cu_checkpoints": (self.rows + 1,)}
         for name in (*_SLOTS, "num_accepted_tokens", "accepted_tokens", "has_initial_state",
-                     "intermediate_state_indices", "checkpoint_tokens",
-                     *_CHAIN):
+                     "intermediate_state_indices", "checkpoint_tokens", "ring_indices",
+                     "ring_start", "ring_count", "ring_flush", *_CHAIN):
             if name == "ssm_state_indices":
                 continue
             shapes[name] = (self.rows,)
@@ -735,6 +746,10 @@ class _Call:
             if len(absent) == 1:
                 raise ValueError(f"inputs {absent[0]}: is missing; {' and '.join(pair)} come "
                                  "together")
+        rings = ("initial_ring_d", "initial_ring_k", "initial_ring_g", "ring_start", "ring_count")
+        absent = [name for name in rings if name not in self.inputs]
+        if 0 < len(absent) < len(rings):
+            raise ValueError(f"inputs {absent[0]}: is missing; {', '.join(rings)} come together")
         if self.inputs.keys() >= {"ssm_state_indices", "num_accepted_tokens", "state_indices"}:
             raise ValueError("inputs num_accepted_tokens: not beside ssm_state_indices and "
                              "state_indices, which already name every slot")
@@ -756,6 +771,14 @@ class _Call:
         given = "initial_intermediate_states" in self.inputs
         return self._ranked("initial_intermediate_states", 5)[:2] if given else self.tokens
 
+    def _rings(self):
+        """Shapes of ring_d, ring_k and ring_g."""
+        given = "initial_ring_d" in self.inputs
+        rings, _, places, _ = self._ranked("initial_ring_d", 4) if given else (0, 0, 0, 0)
+        gates = (self.K,) if self.kda and self.convention["gate"] != "none" else ()
+        return {"ring_d": (rings, self.HV, places, self.V), "ring_k": (rings, self.H, places, self.K),
+                "ring_g": (rings, self.HV, places, *gates)}
+
     def _check_outputs(self):
         if "checkpoints" in self.outputs and "checkpoint_offsets" not in self.inputs:
             raise ValueError("inputs checkpoint_offsets: is missing; it says which states the "
@@ -763,13 +786,14 @@ class _Call:
         state = (self.HV, *self.state)
         shapes = {"o": (*self.tokens, self.HV, self.V), "final_state": (self.slots, *state),
                   "intermediate_states": (*self._kept(), *state),
-                  "checkpoints": (self._checkpoints(), *state)}
+                  "checkpoints": (self._checkpoints(), *state), **self._rings()}
         for name, (array, is_bf16) in self.outputs.items():
             self._check("outputs", name, array, is_bf16, shapes[name])
 
     def _check(self, group, name, array, is_bf16, shape):
         integer = name in _CHAIN or name.startswith("cu_") or name.endswith(
-            ("_indices", "_tokens", "_offsets", "has_initial_state"))
+            ("_indices", "_tokens", "_offsets", "has_initial_state", "ring_start", "ring_count",
+             "ring_flush"))
         if (array.dtype.kind == "i") != integer:
             expected = "int32 or int64" if integer else "a floating-point tensor"
             actual = "bfloat16" if is_bf16 else array.dtype

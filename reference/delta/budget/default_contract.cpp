@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/delta/budget/default_contract.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+
+#include "fixtures/call/operation.hpp"
 
 namespace goldenrule::delta {
 namespace {
@@ -23,16 +27,24 @@ bool holds_bf16_numbers(const call::Tensor& t) {
   return evidence;
 }
 
+// Whether tokens come or leave in 16 bits.
+bool has_narrow_tokens(const call::Record& record) {
+  const auto o = record.outputs.find("o");
+  if (o != record.outputs.end() && is_narrow(&o->second)) return true;
+  return std::ranges::any_of(std::array{"q", "k", "v"},
+                             [&](const char* name) { return is_narrow(record.find_input(name)); });
+}
+
 const contract::Contract& implied_contract(const call::Record& record) {
   const bool narrow_state = is_narrow(record.find_input("initial_state"));
+  if (call::has_ring(record) && has_narrow_tokens(record)) {
+    return contract::find_contract("replay_bf16");
+  }
   if (record.mode != call::Mode::kPrefill) {
     return contract::find_contract(narrow_state ? "recurrent_bf16_state" : "recurrent_f32");
   }
   if (narrow_state) return contract::find_contract("chunk16_bf16_state");
-  const auto o = record.outputs.find("o");
-  bool narrow = o != record.outputs.end() && is_narrow(&o->second);
-  for (const char* name : {"q", "k", "v"}) narrow = narrow || is_narrow(record.find_input(name));
-  if (!narrow) return contract::find_contract("chunk64_f32");
+  if (!has_narrow_tokens(record)) return contract::find_contract("chunk64_f32");
   const auto state = record.outputs.find("final_state");
   const bool kept_in_bf16 = state != record.outputs.end() && holds_bf16_numbers(state->second);
   if (kept_in_bf16) return contract::find_contract("chunk16_bf16_state");

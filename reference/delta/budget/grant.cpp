@@ -9,6 +9,7 @@
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
+#include "reference/delta/budget/ring_grant.hpp"
 #include "reference/delta/budget/running_grant.hpp"
 #include "reference/delta/budget/spread.hpp"
 #include "reference/delta/oracle/evaluate.hpp"
@@ -32,7 +33,7 @@ double largest_finite(const call::Tensor& x) {
 // they multiply.
 double flushed(const call::Record& record, const call::Dims& dims) {
   double largest = 1.0;
-  for (const char* name : {"v", "initial_state"}) {
+  for (const char* name : {"v", "initial_state", "initial_ring_d"}) {
     const call::Tensor* x = record.find_input(name);
     if (x != nullptr) largest = std::max(largest, largest_finite(*x));
   }
@@ -102,6 +103,7 @@ void grant(const call::Record& record, const contract::Contract& contract,
   } else {
     grant_running_errors(record, plan, contract, detail, expected);
   }
+  if (call::has_ring(record)) grant_ring_rows(record, plan, contract, detail, expected);
   const double lost = flushed(record, plan.dims);
   for (auto& [name, e] : expected.outputs) e.grant.flushed = lost;
 }

@@ -20,16 +20,18 @@ using Form = KeptForm<double>;
 
 Form zeros(const Form& like) {
   Form form{.o = Matrix<double>::Zero(like.o.rows(), like.o.cols()), .states = {}};
+  form.d = Matrix<double>::Zero(like.d.rows(), like.d.cols());
   for (const Matrix<double>& state : like.states) {
     form.states.emplace_back(Matrix<double>::Zero(state.rows(), state.cols()));
   }
   return form;
 }
 
-// f(matrix of a, matrix of b) for o and each state.
+// f(matrix of a, matrix of b) for o, each state and, where they are asked for, the corrections.
 template <class F>
 void for_each_matrix(Form& a, const Form& b, F&& f) {
   f(a.o, b.o);
+  if (a.d.size() > 0 && b.d.size() > 0) f(a.d, b.d);
   for (std::size_t i = 0; i < a.states.size(); ++i) f(a.states[i], b.states[i]);
 }
 
@@ -71,8 +73,9 @@ std::vector<SystematicError> systematic_errors_of(const contract::Contract& cont
   return errors;
 }
 
-// The call with every column of v and of the state, and q, multiplied by a number on (1/2, 1). The
-// rule is linear in each of these, so the exact result is that of the call, multiplied alike.
+// The call with every column of v, of corrections that are given, and of the state, and q,
+// multiplied by a number on (1/2, 1). The rule is linear in each of these, so the exact result is
+// that of the call, multiplied alike.
 class Rescaled {
  public:
   Rescaled(const LaneCall& call, std::uint64_t seed, std::uint64_t stream)
@@ -93,6 +96,7 @@ class Rescaled {
 
   [[nodiscard]] Form undone(Form result) const {
     result.o = result.o.array().rowwise() / (query_ * scales_);
+    if (result.d.size() > 0) result.d = result.d.array().rowwise() / scales_;
     for (Matrix<double>& state : result.states) state = state.array().rowwise() / scales_;
     return result;
   }

@@ -14,6 +14,7 @@ struct Token {
   std::int64_t K, width, gates;
   const float *q, *k, *alpha, *v;
   float beta;
+  bool given;  // v is the correction itself
 };
 
 // `row` is room for one row; o gets the output.
@@ -27,7 +28,9 @@ GOLDENRULE_VECTOR_CLONES void step(const Token& t, float* state, float* row, flo
       row[x] += s[x] * t.k[i];
     }
   }
-  for (std::int64_t x = 0; x < t.width; ++x) row[x] = t.beta * (t.v[x] - row[x]);
+  for (std::int64_t x = 0; x < t.width; ++x) {
+    row[x] = t.given ? t.v[x] : t.beta * (t.v[x] - row[x]);
+  }
   std::fill_n(o, t.width, 0.0F);
   for (std::int64_t i = 0; i < t.K; ++i) {
     float* s = state + i * t.width;
@@ -69,7 +72,8 @@ KeptForm<double> nearest_recurrence(const Lane<double>& lane, const Matrix<doubl
                       .k = k.data() + t * lane.K,
                       .alpha = alpha.data() + t * lane.gates,
                       .v = values.data() + t * v.cols(),
-                      .beta = beta[static_cast<std::size_t>(t)]};
+                      .beta = beta[static_cast<std::size_t>(t)],
+                      .given = t < lane.given};
     step(token, state.data(), row.data(), o.data() + t * v.cols());
     if (result.states.size() < positions.size() && positions[result.states.size()] == t + 1) {
       result.states.push_back(state.cast<double>());

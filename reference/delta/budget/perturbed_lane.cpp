@@ -82,7 +82,7 @@ Lane<double> perturbed_lane(const Lane<double>& lane, const contract::Contract& 
     const double of_beta =
         (b.beta_computed ? f.sigmoid + b.beta_logit * f.logit : 0.0) + rounded_beta;
     moved.beta[static_cast<std::size_t>(t)] *= 1.0 + beta(p.beta, t) * of_beta;
-    const double of_key = 1.0 + key(p.key, t) * norm;
+    const double of_key = t < lane.given ? 1.0 : 1.0 + key(p.key, t) * norm;
     const double of_query = 1.0 + query(0.0, t) * norm;
     for (std::int64_t i = 0; i < lane.K; ++i) {
       const std::int64_t at = t * lane.K + i;

@@ -130,7 +130,8 @@ GOLDENRULE_VECTOR_CLONES void run_tile(const Tile& tile, std::int64_t begin, std
       const double p = x + rounding(tile.u, n / 3 * x * x + (n / 6 + 2) * squares, of_delta[0][c]);
       const double v = c < tile.columns ? (*tile.v)(t, tile.first + c) : 0.0;
       // v - p and beta, each rounded, and d again as the factor of k d.
-      d[c] = beta * (v - p) * (1.0 + tile.u * __builtin_sqrt(2.0) * of_delta[1][c]);
+      d[c] = (t < lane.given ? v : beta * (v - p)) *
+             (1.0 + tile.u * __builtin_sqrt(2.0) * of_delta[1][c]);
     });
     const Sums output = update(tile, t, d, table, places);
     const auto of_output = places.three(table);

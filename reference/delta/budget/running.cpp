@@ -64,17 +64,33 @@ double rounded_key2(double beta, const Norms& norms, std::size_t c) {
   return beta * beta * norms.predicted2[c] + squared(norms.delta[c]);
 }
 
+// The roundings of a token on its way into the state: as fresh errors, or, of a token that is
+// replayed, by their amounts.
+struct Roundings {
+  double u2 = 0.0, key2 = 0.0;  // proxies, of arithmetic and of rounded k^
+  double u = 0.0, key = 0.0;    // amounts
+};
+
+Roundings roundings_of(const contract::Contract& c, bool replayed) {
+  const double u = c.unit_roundoff();
+  const double key = contract::unit_of(c.at(contract::Activation::kKey));
+  if (replayed) return {.u = u, .key = key};
+  return {.u2 = squared(u) / 3.0, .key2 = squared(key) / 3.0};
+}
+
 // Systematic errors that reach the state along k^ (per ||k^|| or |k_i|).
 template <class Norms>
-double along_k_bias(const contract::FunctionErrors& f, const TokenErrors& errors, double beta,
-                    const Norms& norms, std::size_t c) {
+double along_k_bias(const contract::FunctionErrors& f, const TokenErrors& errors,
+                    const Roundings& r, double beta, const Norms& norms, std::size_t c) {
   const double d = std::fabs(norms.delta[c]);
-  return f.norm * (d + beta * std::fabs(norms.predicted[c])) + errors.beta * d;
+  return f.norm * (d + beta * std::fabs(norms.predicted[c])) +
+         (errors.beta + 2.0 * r.u + r.key) * d;
 }
 
 // One row of elements at one token: what its key channel, its columns and its elements have.
 struct KeyTerms {
-  double alpha, kernel_alpha, alpha_error, k, reach, widest, u2, key2;
+  double alpha, kernel_alpha, alpha_error, k, reach, widest;
+  Roundings roundings;
 };
 struct ColumnTerms {
   const double *along2, *rounded2, *along_bias, *sigma, *bias, *norm;
@@ -85,6 +101,7 @@ struct ElementRow {
 GOLDENRULE_VECTOR_CLONES void advance_row(const KeyTerms& key, const ColumnTerms& column,
                                           const double* after, const ElementRow& row) {
   constexpr int kColumns = kTileColumns<double>;
+  const Roundings r = key.roundings;
   // 0 times a bound is 0, as in times().
   constexpr std::array<double, kColumns> kNothing{};
   const double reach = key.reach * key.widest;
@@ -99,10 +116,10 @@ GOLDENRULE_VECTOR_CLONES void advance_row(const KeyTerms& key, const ColumnTerms
     const double local2 = decayed * decayed + key.k * key.k * column.along2[c] + z * z;
     const double moved = key.kernel_alpha * sigma[c] + reach * column_sigma[c];
     row.sigma[c] =
-        std::sqrt(moved * moved + key.u2 * local2 + key.key2 * key.k * key.k * column.rounded2[c]);
+        std::sqrt(moved * moved + r.u2 * local2 + r.key2 * key.k * key.k * column.rounded2[c]);
     row.bias[c] = key.kernel_alpha * bias[c] + reach * column_bias[c] +
                   key.alpha_error * (std::fabs(before) + key.reach * column.norm[c]) +
-                  key.k * column.along_bias[c];
+                  key.k * column.along_bias[c] + r.u * (std::fabs(decayed) + std::fabs(z));
     row.state[c] = z;
   }
 }
@@ -157,7 +174,8 @@ RunningError::RunningError(const contract::Contract& contract, const Lane<double
 
 void RunningError::advance(std::int64_t t, const ColumnNorms<double>& norms,
                            const RecurrentTile<double>& tile) {
-  // The elements first: they need the column's sigma and bias of the token before.
+  // These first: they need the column's sigma and bias of the token before.
+  correct(t, norms);
   advance_elements(t, norms, tile);
   const TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
   const contract::FunctionErrors& f = contract_->functions;
@@ -165,7 +183,7 @@ void RunningError::advance(std::int64_t t, const ColumnNorms<double>& norms,
   const auto n = static_cast<double>(lane_->K);
   const double u = contract_->unit_roundoff();
   const double u2 = squared(u) / 3.0;
-  const double key2 = squared(contract::unit_of(contract_->at(contract::Activation::kKey))) / 3.0;
+  const Roundings r = roundings_of(*contract_, t < lane_->given);
   const double query2 =
       squared(contract::unit_of(contract_->at(contract::Activation::kQuery))) / 3.0;
   const double transport = b.spectral * errors.largest_alpha;
@@ -175,10 +193,11 @@ void RunningError::advance(std::int64_t t, const ColumnNorms<double>& norms,
     const double decayed2 = b.alpha_max * b.alpha_max * norm_[c] * norm_[c];
     const double o = norms.output[c];
     const double local2 = decayed2 + k2 * along_k2(n, b.beta, norms, c) + norms.state2[c];
-    variance_[c] = times(transport * transport, variance_[c]) + u2 * local2 +
-                   key2 * k2 * rounded_key2(b.beta, norms, c);
+    variance_[c] = times(transport * transport, variance_[c]) + r.u2 * local2 +
+                   r.key2 * k2 * rounded_key2(b.beta, norms, c);
     bias_[c] = times(transport, bias_[c]) + b.spectral * errors.alpha * norm_[c] +
-               b.k_norm * along_k_bias(f, errors, b.beta, norms, c);
+               b.k_norm * along_k_bias(f, errors, r, b.beta, norms, c) +
+               r.u * (std::sqrt(decayed2) + std::sqrt(norms.state2[c]));
     output_[c] = {.sigma = std::sqrt(q2 * variance_[c] +
                                      u2 * (n / 3 * o * o + (n / 6 + 2) * norms.output2[c]) +
                                      query2 * norms.output2[c]),
@@ -188,21 +207,40 @@ void RunningError::advance(std::int64_t t, const ColumnNorms<double>& norms,
   clip_elements();
 }
 
+void RunningError::correct(std::int64_t t, const ColumnNorms<double>& norms) {
+  const TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
+  const TokenErrors errors = token_errors(*contract_, b);
+  const auto n = static_cast<double>(lane_->K);
+  const double u2 = squared(contract_->unit_roundoff()) / 3.0;
+  const double key2 = squared(contract::unit_of(contract_->at(contract::Activation::kKey))) / 3.0;
+  const double reach = b.beta * b.k_norm;
+  const double carried = reach * errors.largest_alpha;
+  for (std::size_t c = 0; c < norm_.size(); ++c) {
+    const double p = norms.predicted[c];
+    const double d = std::fabs(norms.delta[c]);
+    const double of_products = squared(b.beta) * norms.predicted2[c];
+    const double of_sum = squared(b.beta) * n / 3 * p * p + (n / 6 + 3) * of_products + 2 * d * d;
+    correction_[c] = {.sigma = std::sqrt(times(squared(carried), variance_[c]) + u2 * of_sum +
+                                         key2 * of_products),
+                      .bias = times(carried, bias_[c]) + times(reach * errors.alpha, norm_[c]) +
+                              contract_->functions.norm * b.beta * std::fabs(p) + errors.beta * d};
+  }
+}
+
 void RunningError::advance_elements(std::int64_t t, const ColumnNorms<double>& norms,
                                     const RecurrentTile<double>& tile) {
   const TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
   const contract::FunctionErrors& f = contract_->functions;
   const TokenErrors errors = token_errors(*contract_, b);
   const auto n = static_cast<double>(lane_->K);
-  const double u2 = squared(contract_->unit_roundoff()) / 3.0;
-  const double key2 = squared(contract::unit_of(contract_->at(contract::Activation::kKey))) / 3.0;
+  const Roundings r = roundings_of(*contract_, t < lane_->given);
   const double widest = errors.largest_alpha;
   // What all elements of a column have in common.
   Row along2{}, rounded2{}, along_bias{}, sigma{};
   for (std::size_t c = 0; c < sigma.size(); ++c) {
     along2[c] = along_k2(n, b.beta, norms, c);
     rounded2[c] = rounded_key2(b.beta, norms, c);
-    along_bias[c] = along_k_bias(f, errors, b.beta, norms, c);
+    along_bias[c] = along_k_bias(f, errors, r, b.beta, norms, c);
     sigma[c] = std::sqrt(variance_[c]);
   }
   Row after{};
@@ -216,8 +254,7 @@ void RunningError::advance_elements(std::int64_t t, const ColumnNorms<double>& n
                  .k = k,
                  .reach = b.beta * k * b.k_norm,
                  .widest = widest,
-                 .u2 = u2,
-                 .key2 = key2},
+                 .roundings = r},
                 {.along2 = along2.data(),
                  .rounded2 = rounded2.data(),
                  .along_bias = along_bias.data(),

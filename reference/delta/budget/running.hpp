@@ -40,6 +40,22 @@
 //   sigma_o^2 = ||q||^2 sigma_t^2 + u^2/3 [ P(o, y) + 2 sum y_i^2 ],  y_i = z_i q_i
 //   bias_o    = ||q|| bias_t + (E_norm + u) |o|.
 //
+// The correction d = beta (v - p), which a ring keeps, takes what p has of the errors of the state
+// and of its own sum, one more rounding of each product for the decayed state in it, and two of its
+// own:
+//
+//   sigma_d^2 = (beta ||k|| a sigma_{t-1})^2 + u^2/3 [ beta^2 ( P(p, x) + 3 sum x_i^2 ) + 2 d^2 ]
+//   bias_d    = beta ||k|| ( a bias_{t-1} + E_alpha ||z_{t-1}|| ) + E_norm beta |p| + E_beta |d|.
+//
+// Where d is given nothing is predicted and beta is 0: what is left of the recursion is the decay
+// and k d^T. E_norm counts though the key is given too. A ring may hold many tokens, and where they
+// are alike their roundings are no fresh errors (spread.hpp): 124 equal ones that move the state by
+// less than its last bits took an honest kernel to 1.23 such budgets. Each element takes four
+// roundings there and no sum, so they are granted by their amounts, in bias:
+//
+//   sigma_t^2 = (phi a)^2 sigma_{t-1}^2
+//   bias_t    = .. + u ( a ||z_{t-1}|| + ||z_t|| ) + (2u + u_k) ||k|| |d|,   alike for an element.
+//
 // Activations that the contract rounds: beta and log alpha (alpha, where the call gives that) are
 // rounded as functions are evaluated, always the same way, and add to E_beta and E_alpha; elements
 // of k^ and q^ err independently of each other, by u_k and u_q relatively, and add
@@ -101,11 +117,16 @@ class RunningError {
   [[nodiscard]] Spread output(int column) const {
     return output_[static_cast<std::size_t>(column)];
   }
+  /// d of the last token.
+  [[nodiscard]] Spread correction(int column) const {
+    return correction_[static_cast<std::size_t>(column)];
+  }
 
  private:
   static constexpr int kColumns = kTileColumns<double>;
   using Row = ColumnNorms<double>::Row;
 
+  void correct(std::int64_t t, const ColumnNorms<double>& norms);
   void advance_elements(std::int64_t t, const ColumnNorms<double>& norms,
                         const RecurrentTile<double>& tile);
   void clip_elements();
@@ -115,7 +136,7 @@ class RunningError {
   Row norm_{};      // ||z_t||
   Row variance_{};  // sigma_t^2
   Row bias_{};
-  std::array<Spread, static_cast<std::size_t>(kColumns)> output_{};
+  std::array<Spread, static_cast<std::size_t>(kColumns)> output_{}, correction_{};
   std::vector<double> element_sigma_, element_bias_;  // [K][columns] s_i and b_i
   std::vector<double> state_;                         // [K][columns] z_{t-1}
 };

@@ -17,6 +17,7 @@ struct Targets {
   verdict::Expected* o = nullptr;
   verdict::Expected* final_state = nullptr;
   verdict::Expected* kept_states = nullptr;
+  verdict::Expected* corrections = nullptr;
 };
 
 void store(verdict::Expected& to, std::size_t at, const Spread& s) {
@@ -36,9 +37,14 @@ class RunningTile {
 
   void token(std::int64_t t, std::int64_t row, const RecurrentTile<double>& tile) {
     error_.advance(t, tile.norms()[static_cast<std::size_t>(row)], tile);
-    const std::int64_t token = job_.sequence->first_token + t;
+    const call::Sequence& sequence = *job_.sequence;
+    const std::int64_t token = sequence.first_token + t - sequence.replay.count;
+    if (t < sequence.replay.count) return;
     for (int c = 0; c < tile.columns(); ++c) {
       store(*targets_->o, index_->o(token, job_.head, first_column_ + c), error_.output(c));
+      if (targets_->corrections == nullptr) continue;
+      store(*targets_->corrections, index_->d(sequence, t, job_.head, first_column_ + c),
+            error_.correction(c));
     }
   }
 
@@ -76,7 +82,8 @@ void grant_running_errors(const call::Record& record, const call::Plan& plan,
   const Targets targets{
       .o = target("o"),
       .final_state = target("final_state"),
-      .kept_states = plan.kept_states ? target(call::name_of(*plan.kept_states)) : nullptr};
+      .kept_states = plan.kept_states ? target(call::name_of(*plan.kept_states)) : nullptr,
+      .corrections = target("ring_d")};
   const TileWalk<double> walk(record, plan);
   const auto make = [&](const TileStart<double>& start) {
     return RunningTile(contract, start, plan.dims, walk.index(), targets);

@@ -49,14 +49,13 @@ class SpreadEmulation {
         outputs_(expected.outputs) {}
 
   void run(const call::Sequence& sequence, std::int64_t head) {
-    LaneCall lane{.lane = prepare_lane<double>(record_, dims_, inputs_, sequence.first_token,
-                                               sequence.token_count, head),
+    LaneCall lane{.lane = prepare_lane<double>(record_, dims_, inputs_, sequence, head),
                   .v = lane_values(inputs_, dims_, index_, sequence, head),
                   .start = lane_start(inputs_, dims_, index_, sequence, head),
                   .positions = call::state_positions(sequence),
                   .exact = {}};
     // The exact results are golden already; where a state is not kept it needs no spread.
-    lane.exact.o = Matrix<double>(lane.v.rows(), lane.v.cols());
+    lane.exact.o = Matrix<double>::Zero(lane.v.rows(), lane.v.cols());
     lane.exact.states.assign(lane.positions.size(),
                              Matrix<double>::Zero(lane.start.rows(), lane.start.cols()));
     each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
@@ -65,10 +64,17 @@ class SpreadEmulation {
     each_state(sequence, head, lane.positions,
                [&](verdict::Expected& to, std::size_t n, std::int64_t i, std::int64_t x,
                    std::size_t at) { lane.exact.states[n](i, x) = to.exact.golden[at]; });
+    if (sequence.replay.ring >= 0) lane.exact.d = lane.v;
+    each_correction(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
+      lane.exact.d(t, x) = outputs_.at("ring_d").exact.golden[at];
+    });
     const LaneErrors errors =
         lane_errors(lane, contract_, runs_, sequence.first_token * dims_.HV + head);
     each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
       store_grant(outputs_.at("o").grant, at, errors.sigma.o(t, x), errors.bias.o(t, x));
+    });
+    each_correction(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
+      store_grant(outputs_.at("ring_d").grant, at, errors.sigma.d(t, x), errors.bias.d(t, x));
     });
     each_state(
         sequence, head, lane.positions,
@@ -78,13 +84,23 @@ class SpreadEmulation {
   }
 
  private:
-  // f(t, v, position in o) over the outputs of a lane.
+  // f(token of the lane, v, position in o) over the outputs of a lane.
   template <class F>
   void each_output(const call::Sequence& sequence, std::int64_t head, F&& f) {
+    const std::int64_t replayed = sequence.replay.count;
     for (std::int64_t t = 0; t < sequence.token_count; ++t) {
       for (std::int64_t x = 0; x < dims_.V; ++x) {
-        f(t, x, index_.o(sequence.first_token + t, head, x));
+        f(replayed + t, x, index_.o(sequence.first_token + t, head, x));
       }
+    }
+  }
+
+  // The same over what it adds to its ring, position in ring_d.
+  template <class F>
+  void each_correction(const call::Sequence& sequence, std::int64_t head, F&& f) {
+    if (sequence.replay.ring < 0) return;
+    for (std::int64_t t = sequence.replay.count; t < sequence.lane_tokens(); ++t) {
+      for (std::int64_t x = 0; x < dims_.V; ++x) f(t, x, index_.d(sequence, t, head, x));
     }
   }
 

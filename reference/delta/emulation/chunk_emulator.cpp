@@ -154,6 +154,7 @@ class ChunkEmulator {
     k_ = Eigen::Map<const Matrix<double>>(lane.k.data(), lane.tokens, lane.K);
     rounder_.apply(contract::Activation::kQuery, q_);
     rounder_.apply(contract::Activation::kKey, k_);
+    d_ = Matrix<double>(lane.tokens, v.cols());
   }
 
   FormResult<double> run() {
@@ -164,6 +165,7 @@ class ChunkEmulator {
       result.o.middleRows(first, c) = run_chunk(first, c);
     }
     result.state = std::move(state_);
+    result.d = std::move(d_);
     return result;
   }
 
@@ -171,6 +173,12 @@ class ChunkEmulator {
   [[nodiscard]] bool per_channel() const { return lane_.gates > 1; }
   [[nodiscard]] double beta(std::int64_t t) const {
     return lane_.beta[static_cast<std::size_t>(t)];
+  }
+
+  // What v is multiplied by: beta, but 1 where v is the correction itself, which predicts nothing
+  // (its beta is 0).
+  [[nodiscard]] double write_strength(std::int64_t t) const {
+    return t < lane_.given ? 1.0 : beta(t);
   }
 
   // f_i = exp(error of the cumulated gate), per token and gate.
@@ -293,6 +301,10 @@ class ChunkEmulator {
     for (Eigen::Index i = 0; i < x.rows(); ++i) x.row(i) *= beta(first + i);
   }
 
+  void scale_values(std::int64_t first, Matrix<double>& x) const {
+    for (Eigen::Index i = 0; i < x.rows(); ++i) x.row(i) *= write_strength(first + i);
+  }
+
   // T = (I + A)^-1, row by row: T_i = e_i - sum_{l < i} A_il T_l.
   [[nodiscard]] Matrix<double> inverse(const Matrix<double>& A) const {
     const Eigen::Index c = A.rows();
@@ -317,7 +329,7 @@ class ChunkEmulator {
     rounder_.apply(contract::Point::kInverse, T);
     Matrix<double> beta_v = v_.middleRows(first, c);
     Matrix<double> beta_k = k_.middleRows(first, c);
-    scale_by_beta(first, beta_v);
+    scale_values(first, beta_v);
     scale_by_beta(first, beta_k);
     scale_rows(beta_k, m.decay);
     rounder_.apply(contract::Point::kBetaV, beta_v);
@@ -336,7 +348,7 @@ class ChunkEmulator {
     Matrix<double> T = inverse(m.A);
     for (Eigen::Index i = 0; i < c; ++i) {
       T(i, i) = 0.0;
-      T.col(i) *= beta(first + i);
+      T.col(i) *= write_strength(first + i);
     }
     rounder_.apply(contract::Point::kInverse, T);
     Matrix<double> k_in = k_.middleRows(first, c);
@@ -350,8 +362,9 @@ class ChunkEmulator {
       scale_rows(read, m.decay);
       X -= read;
     }
+    for (std::int64_t i = 0; i < c && first + i < lane_.given; ++i) X.row(i) = v_.row(first + i);
     Matrix<double> v_new = X;
-    scale_by_beta(first, v_new);
+    scale_values(first, v_new);
     rounder_.apply(contract::Point::kResidual, X);
     products_.add_product(1.0, T, X, v_new, Products::Shape::kTriangular);
     return v_new;
@@ -365,6 +378,7 @@ class ChunkEmulator {
     const Matrix<double> v_new = chunked_.form == contract::Form::kWY
                                      ? corrections_wy(first, c, m, operand)
                                      : corrections_direct(first, c, m, operand);
+    d_.middleRows(first, c) = v_new;
     Matrix<double> q_in = q_.middleRows(first, c);
     Matrix<double> attention = m.QK;
     Matrix<double> v_rounded = v_new;
@@ -408,7 +422,7 @@ class ChunkEmulator {
   Rounder& rounder_;
   const Products products_;
   const std::int64_t chunk_;
-  Matrix<double> q_, k_;
+  Matrix<double> q_, k_, d_;
   Matrix<double> state_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/delta/emulation/chunk_f32_emulator.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -25,11 +26,13 @@ class ChunkKernel {
 
   FormResult<float> run() {
     FormResult<float> result{.o = Matrix<float>(v_.rows(), v_.cols()), .state = {}};
+    d_ = result.o;
     for (std::int64_t first = 0; first < v_.rows(); first += chunk_) {
       const std::int64_t c = std::min<std::int64_t>(chunk_, v_.rows() - first);
       result.o.middleRows(first, c) = run_chunk(first, c);
     }
     result.state = std::move(state_);
+    result.d = std::move(d_);
     return result;
   }
 
@@ -138,6 +141,7 @@ class ChunkKernel {
     const auto beta = [&](std::int64_t i) {
       return lane_.beta[static_cast<std::size_t>(first + i)];
     };
+    const auto is_given = [&](std::int64_t i) { return first + i < lane_.given; };
     Matrix<float> A = Matrix<float>::Zero(c, c);
     Matrix<float> P = Matrix<float>::Zero(c, c);
     for (std::int64_t i = 0; i < c; ++i) {
@@ -168,16 +172,21 @@ class ChunkKernel {
     Matrix<float> v_new;
     if (choices_.direct) {
       Matrix<float> X = add(v, -1.0F, k_in, state_);
-      for (std::int64_t i = 0; i < c; ++i) X.row(i) *= beta(i);
+      for (std::int64_t i = 0; i < c; ++i) {
+        if (!is_given(i)) X.row(i) *= beta(i);
+      }
+      const std::int64_t given = std::clamp<std::int64_t>(lane_.given - first, 0, c);
+      X.topRows(given) = v.topRows(given);
       v_new = product(T, X);
     } else {
       Matrix<float> beta_v = v;
       for (std::int64_t i = 0; i < c; ++i) {
-        beta_v.row(i) *= beta(i);
+        if (!is_given(i)) beta_v.row(i) *= beta(i);
         k_in.row(i) *= beta(i);
       }
       v_new = add(product(T, beta_v), -1.0F, product(T, k_in), state_);
     }
+    d_.middleRows(first, c) = v_new;
     const Matrix<float> o = add(product(q_in, state_), 1.0F, P, v_new);
     for (std::int64_t x = 0; x < k.cols(); ++x)
       state_.row(x) *= decay(G, first, c - 1, -1, gate_of(x));
@@ -189,7 +198,7 @@ class ChunkKernel {
   const KernelLane lane_;
   const Matrix<float> v_;
   const std::int64_t chunk_;
-  Matrix<float> state_;
+  Matrix<float> state_, d_;
   const random::Stream shuffle_;
   mutable std::map<std::size_t, std::vector<std::int64_t>> orders_;
 };

@@ -11,6 +11,7 @@
 #include "reference/delta/emulation/segments.hpp"
 #include "reference/delta/oracle/evaluate.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
+#include "reference/delta/oracle/ring.hpp"
 #include "reference/delta/oracle/tree.hpp"
 
 namespace goldenrule::delta {
@@ -34,8 +35,7 @@ class Emulation {
         values_(values) {}
 
   void run(const call::Sequence& sequence, std::int64_t head) {
-    const auto lane = prepare_lane<double>(record_, dims_, inputs_, sequence.first_token,
-                                           sequence.token_count, head);
+    const auto lane = prepare_lane<double>(record_, dims_, inputs_, sequence, head);
     const auto v = lane_values(inputs_, dims_, index_, sequence, head);
     const auto start = lane_start(inputs_, dims_, index_, sequence, head);
     const auto stream = static_cast<std::uint64_t>(sequence.first_token * dims_.HV + head);
@@ -61,8 +61,12 @@ class Emulation {
       const auto sink = [&](std::int64_t tokens, const Matrix<float>& state) {
         store_states(sequence, head, tokens, state);
       };
-      store_output(sequence, head,
-                   emulate_recurrent(lane, v, start, contract_, seed_, stream, sink));
+      const auto result = emulate_recurrent(lane, v, start, contract_, seed_, stream, sink);
+      store_output(sequence, head, result.o);
+      store_corrections(sequence, head, result.d);
+    }
+    if (sequence.replay.ring >= 0) {
+      store_rows(sequence, head, kernel_lane(lane, contract_, choices_));
     }
   }
 
@@ -90,6 +94,7 @@ class Emulation {
           return run_in_segments<S>(piece, values, state, segment, run, round);
         });
     store_output(sequence, head, result.o);
+    store_corrections(sequence, head, result.d);
     for (std::size_t i = 0; i < positions.size(); ++i) {
       store_states(sequence, head, positions[i], result.states[i]);
     }
@@ -100,7 +105,40 @@ class Emulation {
     std::vector<double>& to = values_.at("o");
     for (std::int64_t t = 0; t < sequence.token_count; ++t) {
       for (std::int64_t x = 0; x < dims_.V; ++x) {
-        to[index_.o(sequence.first_token + t, head, x)] = static_cast<double>(o(t, x));
+        to[index_.o(sequence.first_token + t, head, x)] =
+            static_cast<double>(o(sequence.replay.count + t, x));
+      }
+    }
+  }
+
+  template <class M>
+  void store_corrections(const call::Sequence& sequence, std::int64_t head, const M& d) {
+    if (sequence.replay.ring < 0) return;
+    std::vector<double>& to = values_.at("ring_d");
+    for (std::int64_t t = sequence.replay.count; t < sequence.lane_tokens(); ++t) {
+      for (std::int64_t x = 0; x < dims_.V; ++x) {
+        to[index_.d(sequence, t, head, x)] = static_cast<double>(d(t, x));
+      }
+    }
+  }
+
+  // Keys and gates as the kernel has them.
+  void store_rows(const call::Sequence& sequence, std::int64_t head, const KernelLane& kernel) {
+    const call::Replay& replay = sequence.replay;
+    const std::int64_t qk_head = dims_.qk_head(record_.convention.head_map, head);
+    const RingIndex& ring = index_.ring;
+    if (stores_keys(record_, dims_, head)) {
+      store_row("ring_k", ring.k(replay.ring, qk_head, 0), replay, kernel.k);
+    }
+    store_row("ring_g", ring.g(replay.ring, head, 0), replay, kernel.log_alpha);
+  }
+  void store_row(const char* name, std::int64_t first, const call::Replay& replay,
+                 const Matrix<float>& rows) {
+    std::vector<double>& to = values_.at(name);
+    for (std::int64_t t = replay.count; t < rows.rows(); ++t) {
+      const std::int64_t at = first + replay.place(t) * rows.cols();
+      for (std::int64_t i = 0; i < rows.cols(); ++i) {
+        to[static_cast<std::size_t>(at + i)] = static_cast<double>(rows(t, i));
       }
     }
   }

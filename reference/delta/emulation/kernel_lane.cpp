@@ -47,16 +47,18 @@ Gate kernel_gate(const Lane<double>& lane, std::int64_t t, std::size_t at,
 KernelLane kernel_lane(const Lane<double>& lane, const contract::Contract& contract,
                        const KernelChoices& h) {
   const contract::FunctionErrors& f = contract.functions;
-  KernelLane kernel{.q = Matrix<float>(lane.tokens, lane.K),
+  KernelLane kernel{.given = lane.given,
+                    .q = Matrix<float>(lane.tokens, lane.K),
                     .k = Matrix<float>(lane.tokens, lane.K),
                     .alpha = Matrix<float>(lane.tokens, lane.gates),
                     .log_alpha = Matrix<float>(lane.tokens, lane.gates),
                     .beta = std::vector<float>(static_cast<std::size_t>(lane.tokens))};
-  const double norm = lane.k_error > 0.0 ? f.norm : 0.0;  // 0: the rows are the inputs themselves
   const contract::Rounding key = contract.at(contract::Activation::kKey);
   const contract::Rounding query = contract.at(contract::Activation::kQuery);
   const contract::Rounding beta = contract.at(contract::Activation::kBeta);
   for (std::int64_t t = 0; t < lane.tokens; ++t) {
+    // 0: the rows are the inputs themselves, or keys of a ring.
+    const double norm = lane.k_error > 0.0 && t >= lane.given ? f.norm : 0.0;
     for (std::int64_t i = 0; i < lane.K; ++i) {
       kernel.k(t, i) = static_cast<float>(rounded(key, lane.k_row(t)[i] * (1.0 + h.norm_k * norm)));
       kernel.q(t, i) =

@@ -14,6 +14,7 @@
 namespace goldenrule::delta {
 
 struct KernelLane {
+  std::int64_t given = 0;          ///< Lane::given: v is what beta (v - ..) is of others
   Matrix<float> q, k;              ///< [tokens, K]
   Matrix<float> alpha, log_alpha;  ///< [tokens, gates]
   std::vector<float> beta;         ///< [tokens]

@@ -18,6 +18,7 @@ Lane<double> slice(const Lane<double>& lane, std::int64_t begin, std::int64_t en
   return {
       .tokens = end - begin,
       .K = lane.K,
+      .given = std::clamp<std::int64_t>(lane.given - begin, 0, end - begin),
       .gates = lane.gates,
       .q = rows(lane.q, begin, end, lane.K),
       .k = rows(lane.k, begin, end, lane.K),

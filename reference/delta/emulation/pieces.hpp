@@ -25,11 +25,12 @@ namespace goldenrule::delta {
 enum class ChunkEnds : std::uint8_t { kKeep, kSplit };
 
 /// What a kernel computes from a lane: o [tokens,V] and the states [K,V] after given numbers of
-/// tokens, ascending.
+/// tokens, ascending; and the corrections d [tokens,V] of an emulated chunked kernel.
 template <class S>
 struct KeptForm {
   Matrix<S> o;
   std::vector<Matrix<S>> states;
+  Matrix<S> d = {};
 };
 
 /// Tokens [begin, end) of a lane.
@@ -56,6 +57,10 @@ KeptForm<S> run_in_pieces(const Lane<double>& lane, const Matrix<double>& v,
     if (end <= begin) return;
     FormResult<S> piece = run_to(end);
     result.o.middleRows(begin, end - begin) = piece.o;
+    if (piece.d.size() > 0) {
+      result.d.conservativeResize(lane.tokens, v.cols());
+      result.d.middleRows(begin, end - begin) = piece.d;
+    }
     state = piece.state.template cast<double>();
     begin = end;
   };

@@ -21,19 +21,22 @@ class RecurrentEmulator {
         state_(initial.cast<float>()),
         order_(random_order(random::Stream(seed, "order/" + std::to_string(stream)), lane.K, 0)) {}
 
-  MatrixF run(const Matrix<double>& v, const StateSink& sink) {
-    MatrixF o(lane_.q.rows(), v.cols());
+  FormResult<float> run(const Matrix<double>& v, const StateSink& sink) {
+    FormResult<float> result{.o = MatrixF(lane_.q.rows(), v.cols()), .state = {}};
+    result.d = result.o;
     for (std::int64_t t = 0; t < lane_.q.rows(); ++t) {
-      step(t, v.row(t).cast<float>(), o);
+      step(t, v.row(t).cast<float>(), result);
       sink(t + 1, state_);
     }
-    return o;
+    result.state = state_;
+    return result;
   }
 
  private:
   using Row = Eigen::RowVectorXf;
 
-  void step(std::int64_t t, const Row& v, MatrixF& o) {
+  void step(std::int64_t t, const Row& v, FormResult<float>& result) {
+    MatrixF& o = result.o;
     const std::int64_t K = lane_.q.cols();
     const float* k = lane_.k.row(t).data();
     const float* q = lane_.q.row(t).data();
@@ -45,7 +48,8 @@ class RecurrentEmulator {
     for (std::int64_t i = 0; i < K; ++i) state_.row(i) *= alpha(i);
     Row predicted =
         late ? Row(contract_columns(before, k) * alpha(0)) : contract_columns(state_, k);
-    const Row delta = (v - predicted) * beta;
+    const Row delta = t < lane_.given ? v : Row((v - predicted) * beta);
+    result.d.row(t) = delta;
     for (std::int64_t i = 0; i < K; ++i) {
       for (std::int64_t c = 0; c < v.size(); ++c) {
         state_(i, c) = add_product(choices_.fused, state_(i, c), k[i], delta(c));
@@ -89,9 +93,10 @@ class RecurrentEmulator {
 
 }  // namespace
 
-MatrixF emulate_recurrent(const Lane<double>& lane, const Matrix<double>& v,
-                          const Matrix<double>& initial, const contract::Contract& contract,
-                          std::uint64_t seed, std::uint64_t stream, const StateSink& sink) {
+FormResult<float> emulate_recurrent(const Lane<double>& lane, const Matrix<double>& v,
+                                    const Matrix<double>& initial,
+                                    const contract::Contract& contract, std::uint64_t seed,
+                                    std::uint64_t stream, const StateSink& sink) {
   return RecurrentEmulator(lane, initial, contract, seed, stream).run(v, sink);
 }
 

@@ -24,12 +24,12 @@ namespace goldenrule::delta {
 /// Called with the state [K,V] after each token (1-based count).
 using StateSink = std::function<void(std::int64_t tokens, const Matrix<float>& state)>;
 
-/// Runs one lane and returns o [tokens,V] before storage. `stream` names the lane; the kernel's
-/// choices depend on `seed` alone, so that all lanes of a call are run by the same kernel.
-[[nodiscard]] Matrix<float> emulate_recurrent(const Lane<double>& lane, const Matrix<double>& v,
-                                              const Matrix<double>& initial,
-                                              const contract::Contract& contract,
-                                              std::uint64_t seed, std::uint64_t stream,
-                                              const StateSink& sink);
+/// Runs one lane and returns o, the last state and d before storage. `stream` names the lane; the
+/// kernel's choices depend on `seed` alone, so that all lanes of a call are run by the same kernel.
+[[nodiscard]] FormResult<float> emulate_recurrent(const Lane<double>& lane, const Matrix<double>& v,
+                                                  const Matrix<double>& initial,
+                                                  const contract::Contract& contract,
+                                                  std::uint64_t seed, std::uint64_t stream,
+                                                  const StateSink& sink);
 
 }  // namespace goldenrule::delta

@@ -45,7 +45,8 @@ class Chunk {
     cumulate();
   }
 
-  void run(const Matrix<double>& v, Matrix<double>& state, Matrix<double>& o) {
+  void run(const Matrix<double>& v, Matrix<double>& state, Matrix<double>& o,
+           Matrix<double>& corrections) {
     const std::int64_t K = lane_.K;
     Matrix<double> A = Matrix<double>::Zero(c_, c_);
     Matrix<double> QK = Matrix<double>::Zero(c_, c_);
@@ -62,7 +63,7 @@ class Chunk {
       }
     }
     Matrix<double> beta_v = v.middleRows(first_, c_);
-    for (std::int64_t i = 0; i < c_; ++i) beta_v.row(i) *= beta(i);
+    for (std::int64_t i = 0; i < c_; ++i) beta_v.row(i) *= first_ + i < lane_.given ? 1.0 : beta(i);
     if (variant_.inverse == Inverse::kNeumannFp16) round_operands(A, k_in);
     const Matrix<double> T = inverse_of(variant_.inverse, variant_.chunk, A);
     Matrix<double> w = T * k_in;
@@ -70,6 +71,7 @@ class Chunk {
     const Matrix<double> start = operand(state);
     Matrix<double> v_new = T * beta_v - w * start;
     poison_behind(first_growth(variant_.mask_inverse_late), v_new);
+    corrections.middleRows(first_, c_) = v_new;
     o.middleRows(first_, c_) =
         q_in * (reads_transposed() ? read_transposed(start) : start) + QK * v_new;
     if (variant_.mask_attention_late) poison_attention(o);
@@ -293,9 +295,9 @@ class Chunk {
 
 Advance chunk_variant(const ChunkVariant& variant) {
   return [variant](const Lane<double>& lane, const Matrix<double>& v, std::int64_t begin,
-                   std::int64_t end, Matrix<double>& state, Matrix<double>& o) {
+                   std::int64_t end, Matrix<double>& state, Matrix<double>& o, Matrix<double>& d) {
     for (std::int64_t first = begin; first < end; first += variant.chunk) {
-      Chunk(variant, lane, first, std::min(variant.chunk, end - first)).run(v, state, o);
+      Chunk(variant, lane, first, std::min(variant.chunk, end - first)).run(v, state, o, d);
     }
   };
 }

@@ -136,10 +136,11 @@ call::Tensor read_narrow(const call::Tensor& given, std::size_t axis, std::int64
   return read;
 }
 
-// Rows are shorter than they should be, so that nothing is read behind a tensor.
+// Rows are shorter than they should be, so that nothing is read behind a tensor. What such a kernel
+// does to rings is not told.
 bool has_fewer_values(const Record& r) {
   const call::Dims d = call::validate(r);
-  return d.V < d.K;
+  return d.V < d.K && !call::has_ring(r);
 }
 TensorMap k_is_v(const Record& r, const calls::Kernel& kernel) {
   const call::Dims d = call::validate(r);

@@ -18,7 +18,10 @@ namespace {
 using call::Record;
 using call::TensorMap;
 
-bool is_mtp(const Record& r) { return r.mode == call::Mode::kMtp && call::validate(r).tokens > 0; }
+// MTP with the states of its own tokens.
+bool leaves_states(const Record& r) {
+  return r.mode == call::Mode::kMtp && !call::has_ring(r) && call::validate(r).tokens > 0;
+}
 std::int64_t block_size(const call::Dims& d) { return d.HV * d.state_size(); }
 
 // Rows of intermediate_states taken from `rows` of the right ones; -1 stays unwritten.
@@ -59,7 +62,7 @@ TensorMap intermediate_shifted(const Record& r, const calls::Kernel& kernel) {
 
 // Rows whose slot lies beyond the batch are written outside the buffer.
 bool by_slot_applies(const Record& r) {
-  if (!is_mtp(r) || r.find_input("state_indices") == nullptr) return false;
+  if (!leaves_states(r) || r.find_input("state_indices") == nullptr) return false;
   const call::Plan plan = call::make_plan(r, false);
   for (std::int64_t b = 0; b < plan.dims.rows; ++b) {
     const call::Sequence& s = plan.sequences[static_cast<std::size_t>(b)];
@@ -85,7 +88,7 @@ TensorMap intermediate_by_slot(const Record& r, const calls::Kernel& kernel) {
 // A buffer of [B, T + 1] rows of which a call with T tokens fills the first T of each: row (b, t)
 // lies at b (T + 1) + t, and is written at b T + t.
 bool stride_applies(const Record& r) {
-  return is_mtp(r) && !call::is_packed(r) && call::validate(r).rows > 1;
+  return leaves_states(r) && !call::is_packed(r) && call::validate(r).rows > 1;
 }
 TensorMap intermediate_stride_T(const Record& r, const calls::Kernel& kernel) {
   const call::Dims d = call::validate(r);
@@ -273,7 +276,7 @@ constexpr std::string_view kGroup = "MTP and pools";
 constexpr std::array kTable{
     calls::Mistake{"intermediate_shifted", kGroup,
                    "row t of intermediate_states is the state before token t instead of after it",
-                   is_mtp, intermediate_shifted},
+                   leaves_states, intermediate_shifted},
     calls::Mistake{"intermediate_by_slot", kGroup,
                    "intermediate_states is indexed by the pool slot of a row instead of by the row",
                    by_slot_applies, intermediate_by_slot},

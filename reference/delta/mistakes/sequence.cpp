@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 
+#include "fixtures/call/operation.hpp"
 #include "reference/calls/inputs.hpp"
 #include "reference/calls/outputs.hpp"
 #include "reference/calls/segments.hpp"
@@ -325,7 +326,8 @@ constexpr std::array kTable{
     calls::Mistake{"last_token_dropped", kGroup,
                    "the loop ends one token early: the last token is neither read nor written",
                    [](const Record& r) {
-                     return r.mode != call::Mode::kDecode && calls::longest_sequence(r) > 1;
+                     return r.mode != call::Mode::kDecode && !call::has_ring(r) &&
+                            calls::longest_sequence(r) > 1;
                    },
                    last_token_dropped},
     calls::Mistake{

@@ -20,7 +20,8 @@ namespace {
 using call::Record;
 using call::TensorMap;
 
-bool is_mtp(const Record& r) { return r.mode == call::Mode::kMtp; }
+// MTP with the states of its own tokens.
+bool leaves_states(const Record& r) { return r.mode == call::Mode::kMtp && !call::has_ring(r); }
 
 // Some sequence is new and its block of initial_state holds something else than zeros.
 bool has_stale_state(const Record& r) {
@@ -102,7 +103,7 @@ struct Filled {
 
 // A rectangular batch: of the T tokens of a row the first accepted_tokens are its own.
 bool has_accepted(const Record& r) {
-  return is_mtp(r) && r.find_input("accepted_tokens") != nullptr;
+  return leaves_states(r) && r.find_input("accepted_tokens") != nullptr;
 }
 bool accepts_fewer(const Record& r) {
   if (!has_accepted(r) || r.convention.disable_state_update != 0) return false;
@@ -229,14 +230,15 @@ constexpr std::array kTable{
         "last one of the row before",
         accepts_nothing,
         [](const Record& r, const calls::Kernel& kernel) { return zero_wraps(r, kernel, false); }},
-    calls::Mistake{"intermediate_unwritten", kGroup,
-                   "of the states on the way of a row only the first is written",
-                   [](const Record& r) { return is_mtp(r) && calls::longest_sequence(r) > 1; },
-                   [](const Record& r, const calls::Kernel& kernel) {
-                     return intermediate_unwritten(r, kernel, 1);
-                   }},
+    calls::Mistake{
+        "intermediate_unwritten", kGroup,
+        "of the states on the way of a row only the first is written",
+        [](const Record& r) { return leaves_states(r) && calls::longest_sequence(r) > 1; },
+        [](const Record& r, const calls::Kernel& kernel) {
+          return intermediate_unwritten(r, kernel, 1);
+        }},
     calls::Mistake{"intermediate_unwritten", kGroup, "intermediate_states is not written",
-                   [](const Record& r) { return is_mtp(r) && call::validate(r).tokens > 0; },
+                   [](const Record& r) { return leaves_states(r) && call::validate(r).tokens > 0; },
                    [](const Record& r, const calls::Kernel& kernel) {
                      return intermediate_unwritten(r, kernel, 0);
                    }},

@@ -38,6 +38,7 @@ Matrix<double> decayed(const StepVariant& variant, const Lane<double>& lane, std
 // d of token t from the state that predicts.
 Row correction(const StepVariant& variant, const Lane<double>& lane, const Matrix<double>& v,
                std::int64_t t, const Matrix<double>& state) {
+  if (t < lane.given) return v.row(t);
   const Row k = Eigen::Map<const Row>(lane.k_row(t), lane.K);
   const double beta = lane.beta[static_cast<std::size_t>(t)];
   Row d = v.row(t);
@@ -52,14 +53,15 @@ Row correction(const StepVariant& variant, const Lane<double>& lane, const Matri
 }
 
 void step(const StepVariant& variant, const Lane<double>& lane, const Matrix<double>& v,
-          std::int64_t t, Matrix<double>& state, Matrix<double>& o) {
+          std::int64_t t, Matrix<double>& state, Matrix<double>& o, Matrix<double>& d) {
   const Row k = Eigen::Map<const Row>(lane.k_row(t), lane.K);
   const Row q = operand(variant, Row(Eigen::Map<const Row>(lane.q_row(t), lane.K)));
   const auto read = [&] { o.row(t) = q * operand(variant, state); };
   if (!variant.read_updated && !variant.read_decayed) read();
   if (variant.decay_first) state = decayed(variant, lane, t, state);
   if (!variant.read_updated && variant.read_decayed) read();
-  state += k.transpose() * correction(variant, lane, v, t, state);
+  d.row(t) = correction(variant, lane, v, t, state);
+  state += k.transpose() * d.row(t);
   if (!variant.decay_first) state = decayed(variant, lane, t, state);
   const auto store = [&] {
     if (!variant.round_state) return;
@@ -75,8 +77,8 @@ void step(const StepVariant& variant, const Lane<double>& lane, const Matrix<dou
 
 Advance step_variant(const StepVariant& variant) {
   return [variant](const Lane<double>& lane, const Matrix<double>& v, std::int64_t begin,
-                   std::int64_t end, Matrix<double>& state, Matrix<double>& o) {
-    for (std::int64_t t = begin; t < end; ++t) step(variant, lane, v, t, state, o);
+                   std::int64_t end, Matrix<double>& state, Matrix<double>& o, Matrix<double>& d) {
+    for (std::int64_t t = begin; t < end; ++t) step(variant, lane, v, t, state, o, d);
   };
 }
 

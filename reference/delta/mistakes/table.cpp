@@ -10,10 +10,12 @@ namespace goldenrule::delta {
 std::span<const calls::Mistake> mistakes() {
   static const std::vector<calls::Mistake> all = [] {
     std::vector<calls::Mistake> joined;
-    for (const auto part : {gate_mistakes(), delta_mistakes(), norm_mistakes(), layout_mistakes(),
-                            head_mistakes(), sequence_mistakes(), stage_mistakes(), pool_mistakes(),
-                            serving_mistakes(), checkpoint_mistakes(), draft_mistakes(),
-                            tile_mistakes(), type_mistakes(), miscall_mistakes()}) {
+    for (const auto part :
+         {gate_mistakes(), delta_mistakes(), norm_mistakes(), layout_mistakes(), head_mistakes(),
+          // Before those of sequences, which some of them are in calls without rings.
+          ring_mistakes(), sequence_mistakes(), stage_mistakes(), pool_mistakes(),
+          serving_mistakes(), checkpoint_mistakes(), draft_mistakes(), tile_mistakes(),
+          type_mistakes(), miscall_mistakes()}) {
       joined.insert(joined.end(), part.begin(), part.end());
     }
     for (calls::Mistake& m : joined) m.reported = public_threads(m.name);

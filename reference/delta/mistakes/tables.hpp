@@ -23,6 +23,7 @@ namespace goldenrule::delta {
 [[nodiscard]] std::span<const calls::Mistake> pool_mistakes();
 [[nodiscard]] std::span<const calls::Mistake> checkpoint_mistakes();
 [[nodiscard]] std::span<const calls::Mistake> draft_mistakes();
+[[nodiscard]] std::span<const calls::Mistake> ring_mistakes();
 [[nodiscard]] std::span<const calls::Mistake> tile_mistakes();
 [[nodiscard]] std::span<const calls::Mistake> type_mistakes();
 

@@ -86,8 +86,8 @@ TensorMap k_tail_ignored(const Record& r, const calls::Kernel& kernel) {
 bool reads_past_gates(const Record& r) {
   const call::Dims d = call::validate(r);
   return r.op == call::Op::kKda && r.convention.gate != call::Gate::kNone &&
-         r.convention.gate_head == call::GateHead::kV && !call::has_tree(r) && d.tokens > 0 &&
-         !std::has_single_bit(static_cast<std::uint64_t>(d.K));
+         r.convention.gate_head == call::GateHead::kV && !call::has_tree(r) && !call::has_ring(r) &&
+         d.tokens > 0 && !std::has_single_bit(static_cast<std::uint64_t>(d.K));
 }
 TensorMap gate_tail_read(const Record& r, const calls::Kernel& kernel) {
   const call::Plan plan = call::make_plan(r, false);

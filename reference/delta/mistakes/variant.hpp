@@ -16,10 +16,11 @@
 
 namespace goldenrule::delta {
 
-/// Advances one lane over tokens [begin, end): updates `state` [K,V] and rows of `o` [tokens,V].
-using Advance =
-    std::function<void(const Lane<double>& lane, const Matrix<double>& v, std::int64_t begin,
-                       std::int64_t end, Matrix<double>& state, Matrix<double>& o)>;
+/// Advances one lane over tokens [begin, end): updates `state` [K,V] and rows of `o` and of the
+/// corrections `d` [tokens,V].
+using Advance = std::function<void(const Lane<double>& lane, const Matrix<double>& v,
+                                   std::int64_t begin, std::int64_t end, Matrix<double>& state,
+                                   Matrix<double>& o, Matrix<double>& d)>;
 
 /// Runs every lane of the call and returns its outputs in f64, as a Kernel does.
 [[nodiscard]] call::TensorMap run_lanes(const call::Record& record, const Advance& advance);

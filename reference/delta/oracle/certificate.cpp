@@ -30,11 +30,19 @@ void Certificate<S>::advance(std::int64_t t, const ColumnNorms<S>& norms) {
   const double from_state = b.spectral * (b.alpha_error + u * b.alpha_max) +
                             b.beta * b.k_norm * b.k_norm * (gamma + lane_->k_error) * b.alpha_max;
   const double from_delta = b.k_norm * (lane_->k_error + b.beta_error + 3.0 * u);
+  const double from_prediction =
+      b.alpha_error + u * b.alpha_max + (gamma + lane_->k_error) * b.alpha_max;
   const double from_output = b.q_norm * (gamma + lane_->q_error);
   const double underflow =
       4.0 * n * scalar::Tier<S>::kUnderflow * (1.0 + b.k_norm) * (1.0 + b.beta);
   for (std::size_t c = 0; c < norm_.size(); ++c) {
     const double norm = std::sqrt(norms.state2[c]) * grow;
+    const double reached = b.alpha_max == 0.0 ? 0.0 : b.alpha_max * error_[c];
+    const double predicted = reached + from_prediction * norm_[c] * kSecondOrder;
+    correction_[c] =
+        ((b.beta == 0.0 ? 0.0 : b.beta * b.k_norm * predicted) +
+         (b.beta_error + 3.0 * u) * std::fabs(norms.delta[c]) * kSecondOrder + underflow) *
+        kBoundArithmetic;
     const double local = from_state * norm_[c] + from_delta * std::fabs(norms.delta[c]) + u * norm;
     // An erased state carries no error, not even one without bound.
     const double carried = b.alpha_max == 0.0 ? 0.0 : b.spectral * b.alpha_max * error_[c];

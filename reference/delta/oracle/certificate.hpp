@@ -34,6 +34,15 @@
 //
 //   |o^ - o| <= ||q|| e_t + (gamma + h_q) ||z_t|| ||q||.
 //
+// and the correction, which a ring keeps, the errors of p^ and of what follows it, with the exact
+// state's decayed column in the place of x':
+//
+//   |d^ - d| <= beta ||k|| [ a e_{t-1} + (A + u a) ||z_{t-1}|| + (gamma + h) a ||z_{t-1}|| ]
+//               + (b + 2u) |d^|.
+//
+// Where d is given (Lane::given) nothing is predicted: beta = 0, phi = 1, and of the terms above
+// those stay that have no beta; h counts though the key is given as well.
+//
 // References: N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 3.1
 // and 3.3 (gamma_n and running error analysis).
 #pragma once
@@ -58,12 +67,16 @@ class Certificate {
   /// One token: `norms` are those that the tile recorded for token `t` of the lane.
   void advance(std::int64_t t, const ColumnNorms<S>& norms);
 
-  /// Bounds after the last token: every element of the state column, and the element of o.
+  /// Bounds after the last token: every element of the state column, the element of o, and that of
+  /// the token's correction.
   [[nodiscard]] double state_radius(int column) const {
     return error_[static_cast<std::size_t>(column)];
   }
   [[nodiscard]] double output_radius(int column) const {
     return output_[static_cast<std::size_t>(column)];
+  }
+  [[nodiscard]] double correction_radius(int column) const {
+    return correction_[static_cast<std::size_t>(column)];
   }
 
  private:
@@ -71,6 +84,7 @@ class Certificate {
   Row norm_{};   // upper bounds of ||z_t||
   Row error_{};  // e_t
   Row output_{};
+  Row correction_{};
 };
 
 extern template class Certificate<double>;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: the outputs of a call and what a tile stores in them, which are read together.
 #include "reference/delta/oracle/evaluate.hpp"
 
 #include <algorithm>
@@ -6,11 +8,13 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/delta/oracle/certificate.hpp"
+#include "reference/delta/oracle/ring.hpp"
 #include "reference/delta/oracle/tile_walk.hpp"
 #include "reference/delta/oracle/tree.hpp"
 
@@ -64,15 +68,21 @@ class Outputs {
       if (buffer != nullptr) kept_->golden = buffer->to_doubles();  // what nobody writes stays
       if (buffer == nullptr) mark_undefined(plan);
     }
+    if (call::has_ring(record)) {
+      rings_ = add_rings(record, plan, options.certify, expected);
+    }
     for (const call::Sequence& sequence : plan.sequences) {
       mark_touched(sequence);
-      if (sequence.padded || sequence.token_count == 0) copy_start_states(sequence);
+      if (sequence.padded || sequence.lane_tokens() == 0) copy_start_states(sequence);
     }
   }
 
   [[nodiscard]] Exact& target(call::Target t) const {
     return t == call::Target::kFinalState ? *final_state_ : *kept_;
   }
+
+  /// ring_d, where the call has rings.
+  [[nodiscard]] Exact* corrections() const { return rings_; }
 
   Expectations expected;
   Exact* o = nullptr;
@@ -133,6 +143,7 @@ class Outputs {
   const CallInputs& inputs_;
   Exact* final_state_ = nullptr;
   Exact* kept_ = nullptr;
+  Exact* rings_ = nullptr;
 };
 
 // Stores the values of one tile with their radius.
@@ -146,6 +157,8 @@ class ExactTile {
         dims_(&dims),
         index_(&index),
         outputs_(&outputs),
+        v_(start.v),
+        columns_(static_cast<std::size_t>(start.tile.columns())),
         first_column_(start.first_column) {
     const int columns = start.tile.columns();
     for (int c = 0; c < columns; ++c) {
@@ -157,17 +170,29 @@ class ExactTile {
   }
 
   void token(std::int64_t t, std::int64_t row, const RecurrentTile<S>& tile) {
-    const std::int64_t token = job_.sequence->first_token + t;
+    const call::Sequence& sequence = *job_.sequence;
+    const std::int64_t token = sequence.first_token + t - sequence.replay.count;
+    const bool replayed = t < sequence.replay.count;
     if (certificate_) {
       const ColumnNorms<S>& norms = tile.norms()[static_cast<std::size_t>(row)];
+      const TokenBounds& bounds = lane_->bounds[static_cast<std::size_t>(t)];
       certificate_->advance(t, norms);
-      reach2.push_back(
-          reach_squared(lane_->bounds[static_cast<std::size_t>(t)].q_norm, norms, tile.columns()));
+      if (!replayed) reach2.push_back(reach_squared(bounds.q_norm, norms, tile.columns()));
+      if (!replayed && outputs_->corrections() != nullptr) {
+        correction2.push_back(
+            bounds.beta * bounds.beta *
+            (values_squared(t) + reach_squared(bounds.k_norm, norms, tile.columns())));
+      }
     }
+    if (replayed) return;
     for (int c = 0; c < tile.columns(); ++c) {
+      const bool met_nonfinite = t + 1 >= first_nonfinite_[static_cast<std::size_t>(c)];
       store(*outputs_->o, index_->o(token, job_.head, first_column_ + c), tile.output(row, c),
-            certificate_ ? certificate_->output_radius(c) : kUnbounded,
-            t + 1 >= first_nonfinite_[static_cast<std::size_t>(c)]);
+            certificate_ ? certificate_->output_radius(c) : kUnbounded, met_nonfinite);
+      if (outputs_->corrections() == nullptr) continue;
+      store(*outputs_->corrections(), index_->d(sequence, t, job_.head, first_column_ + c),
+            tile.correction(row, c), certificate_ ? certificate_->correction_radius(c) : kUnbounded,
+            met_nonfinite);
     }
   }
 
@@ -182,9 +207,19 @@ class ExactTile {
     }
   }
 
-  std::vector<double> reach2;  // the tile's part of Exact::reach2, for each token
+  std::vector<double> reach2;  // the tile's part of Exact::reach2, for each token of the call
+  /// The same of ring_d: beta^2 (v^2 + what a key in a random direction reads of the state).
+  std::vector<double> correction2;
 
  private:
+  [[nodiscard]] double values_squared(std::int64_t t) const {
+    double sum = 0.0;
+    for (const double v : v_.subspan(static_cast<std::size_t>(t) * columns_, columns_)) {
+      if (std::isfinite(v)) sum += v * v;
+    }
+    return sum;
+  }
+
   // ||q^||^2 ||S column||^2 / K, over the columns: the squared size for a q of that length in a
   // random direction.
   [[nodiscard]] double reach_squared(double q_norm, const ColumnNorms<S>& norms,
@@ -237,6 +272,8 @@ class ExactTile {
   const call::Dims* dims_;
   const OutputIndex* index_;
   const Outputs* outputs_;
+  std::span<const double> v_;  // [tokens, columns]; while the tile runs
+  std::size_t columns_;
   std::int64_t first_column_;
   std::array<std::int64_t, static_cast<std::size_t>(kTileColumns<S>)> first_nonfinite_{};
   std::optional<Certificate<S>> certificate_;
@@ -257,9 +294,18 @@ Expectations run(const call::Record& record, const call::Plan& plan,
       outputs.o->reach2[static_cast<std::size_t>(token * plan.dims.HV + job.head)] +=
           tile.reach2[t];
     }
+    const call::Sequence& sequence = *job.sequence;
+    for (std::size_t t = 0; t < tile.correction2.size(); ++t) {
+      const std::int64_t at = sequence.replay.count + static_cast<std::int64_t>(t);
+      Exact& rings = *outputs.corrections();
+      rings.reach2[walk.index().d(sequence, at, job.head, 0) / rings.block] += tile.correction2[t];
+    }
   };
   walk.run({.phase = "oracle", .detail = options.certify ? Detail::kNorms : Detail::kValues}, make,
            finish);
+  if (call::has_ring(record)) {
+    evaluate_rings<S>(record, plan, walk.inputs(), options.certify, outputs.expected);
+  }
   return std::move(outputs.expected);
 }
 

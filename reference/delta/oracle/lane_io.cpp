@@ -8,7 +8,7 @@ namespace goldenrule::delta {
 std::vector<LaneJob> lanes_of(const call::Plan& plan, bool also_empty) {
   std::vector<LaneJob> jobs;
   for (const call::Sequence& sequence : plan.sequences) {
-    if (sequence.padded || (sequence.token_count == 0 && !also_empty)) continue;
+    if (sequence.padded || (sequence.lane_tokens() == 0 && !also_empty)) continue;
     for (std::int64_t head = 0; head < plan.dims.HV; ++head) jobs.push_back({&sequence, head});
   }
   return jobs;
@@ -37,13 +37,24 @@ std::vector<double> start_columns(const CallInputs& inputs, const call::Dims& di
   return state;
 }
 
+void read_values(const CallInputs& inputs, const OutputIndex& index, const LaneJob& job,
+                 std::int64_t t, std::int64_t first, std::int64_t columns, double* to) {
+  const call::Sequence& sequence = *job.sequence;
+  const std::int64_t token = t - sequence.replay.count;
+  if (token < 0) {
+    const std::size_t at = index.d(sequence, t, job.head, first);
+    return inputs.ring_d.read(static_cast<std::int64_t>(at), columns, to);
+  }
+  const std::size_t at = index.o(sequence.first_token + token, job.head, first);
+  inputs.v.read(static_cast<std::int64_t>(at), columns, to);
+}
+
 delta::Matrix<double> lane_values(const CallInputs& inputs, const call::Dims& dims,
                                   const OutputIndex& index, const call::Sequence& sequence,
                                   std::int64_t head) {
-  Matrix<double> v(sequence.token_count, dims.V);
-  for (std::int64_t t = 0; t < sequence.token_count; ++t) {
-    const std::size_t at = index.o(sequence.first_token + t, head, 0);
-    inputs.v.read(static_cast<std::int64_t>(at), dims.V, v.row(t).data());
+  Matrix<double> v(sequence.lane_tokens(), dims.V);
+  for (std::int64_t t = 0; t < v.rows(); ++t) {
+    read_values(inputs, index, {&sequence, head}, t, 0, dims.V, v.row(t).data());
   }
   return v;
 }

@@ -17,10 +17,12 @@ namespace goldenrule::delta {
 /// blocks, and element v of the output of a token in o.
 struct OutputIndex {
   call::Strides state, output;
+  RingIndex ring;
 
   OutputIndex(const call::Record& record, const call::Dims& dims)
       : state(call::output_strides(record, dims, "final_state")),
-        output(call::output_strides(record, dims, "o")) {}
+        output(call::output_strides(record, dims, "o")),
+        ring(record, dims) {}
 
   [[nodiscard]] std::size_t operator()(std::int64_t block, std::int64_t head, std::int64_t i,
                                        std::int64_t v) const {
@@ -29,6 +31,12 @@ struct OutputIndex {
   /// `token` in the flattened token axis.
   [[nodiscard]] std::size_t o(std::int64_t token, std::int64_t head, std::int64_t v) const {
     return output(token, head, 0, v);
+  }
+  /// Element v of the correction of token `t` of a sequence, counted with those that it replays.
+  [[nodiscard]] std::size_t d(const call::Sequence& sequence, std::int64_t t, std::int64_t head,
+                              std::int64_t v) const {
+    const call::Replay& replay = sequence.replay;
+    return static_cast<std::size_t>(ring.d(replay.ring, head, replay.place(t)) + v);
   }
 };
 
@@ -50,7 +58,12 @@ inline constexpr bool kAlsoEmpty = true;
                                                 const call::Sequence& sequence, std::int64_t head,
                                                 std::int64_t first, std::int64_t columns);
 
-/// v of one lane, [token_count, V]. It lies as o does.
+/// v of token `t` of a lane, [first, first + columns), to `to`: where it is replayed from a ring
+/// its correction, else where o has it.
+void read_values(const CallInputs& inputs, const OutputIndex& index, const LaneJob& job,
+                 std::int64_t t, std::int64_t first, std::int64_t columns, double* to);
+
+/// v of one lane, [lane_tokens, V].
 [[nodiscard]] Matrix<double> lane_values(const CallInputs& inputs, const call::Dims& dims,
                                          const OutputIndex& index, const call::Sequence& sequence,
                                          std::int64_t head);

@@ -68,6 +68,24 @@ Extents extents_of(const verdict::Declared& call) {
   return e;
 }
 
+// Places of a ring, or 0. A lane that replays one has no more tokens: the pending ones and its own.
+double ring_places(const verdict::Declared& call) {
+  const call::Shape* ring = find(call.inputs, "initial_ring_d");
+  return ring == nullptr || ring->size() != 4 ? 0.0 : static_cast<double>((*ring)[2]);
+}
+
+// Blocks of the rings, which are as small as one number.
+double ring_blocks(const verdict::Declared& call) {
+  double blocks = 0.0;
+  for (const char* name : {"ring_d", "ring_k", "ring_g"}) {
+    const call::Shape* shape = find(call.outputs, name);
+    if (shape != nullptr)
+      blocks += elements(
+          {shape->begin(), shape->begin() + std::min<std::ptrdiff_t>(3, std::ssize(*shape))});
+  }
+  return blocks;
+}
+
 // Prepared lanes of one token in a tier whose numbers have `scalar` bytes.
 double lane_token(const Extents& e, double scalar) {
   return (2 * e.K + e.gates + 1) * scalar + e.gates * 8 + sizeof(TokenBounds);
@@ -80,7 +98,8 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
   const bool prefill = call.mode == call::Mode::kPrefill;
   double states = 0.0;
   double largest = e.tokens * e.HV * e.V;
-  for (const char* name : {"final_state", "intermediate_states", "checkpoints"}) {
+  for (const char* name :
+       {"final_state", "intermediate_states", "checkpoints", "ring_d", "ring_k", "ring_g"}) {
     const call::Shape* shape = find(call.outputs, name);
     if (shape == nullptr) continue;
     states += elements(*shape);
@@ -92,23 +111,28 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
   const double on_paths = along * e.HV * (e.V + (kept_states ? e.K * e.V : 0.0));
   const double judged = e.tokens * e.HV * e.V + (along > 0.0 ? 2.0 * states : states) + on_paths;
   // A lane has at most all tokens where they are packed, and those of one row elsewhere.
-  const double longest = is_packed(call) ? e.tokens : e.tokens / std::max(e.rows, 1.0);
+  const double places = ring_places(call);
+  const double longest = places > 0.0      ? places
+                         : is_packed(call) ? e.tokens
+                                           : e.tokens / std::max(e.rows, 1.0);
+  const double run = places > 0.0 ? e.rows * places : e.tokens;
   const double tile = 8 + 8 * 8 + 8;  // v, reach2 and o of eight columns of a token
   const double widest = lane_token(e, sizeof(scalar::Multi)) + e.V;
-  const double lanes = std::min((e.tokens + along) * e.HV * widest, kLaneBatch + longest * widest) +
+  const double lanes = std::min((run + along) * e.HV * widest, kLaneBatch + longest * widest) +
                        threads * longest * tile;
   const double beside = std::min<double>(threads, e.rows * e.HV);
   const double matrices = kLaneMatrices + (e.checkpoints > 0.0 ? kSplitMatrices : 0.0);
   const double kept = std::min(beside, e.HV) * e.checkpoints * matrices * 8 * e.K * e.V;
-  const double spread = prefill
-                            ? kept + std::min(beside * longest, e.HV * e.tokens) *
+  const double spread = prefill || places > 0.0
+                            ? kept + std::min(beside * longest, e.HV * run) *
                                          (2 * lane_token(e, sizeof(double)) + matrices * 8 * e.V)
                             : 0.0;
   const double comparison = 4 * largest;
   const double plan = e.rows * kPerSequence + e.checkpoints * kPerKeptState +
                       (call.mode == call::Mode::kMtp ? e.tokens * kPerKeptState : 0.0);
-  const double expectation =
-      judged * kPerElement + (e.tokens + along) * e.HV * kPerBlock + states / 8;
+  const double expectation = judged * kPerElement +
+                             ((e.tokens + along) * e.HV + ring_blocks(call)) * kPerBlock +
+                             states / 8;
   const double work = std::max({lanes, spread, comparison});
   const double reading = call.file_bytes + 2 * call.tensor_bytes;
   verdict::Need need;

@@ -8,6 +8,7 @@
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
+#include "reference/delta/oracle/ring.hpp"
 #include "reference/delta/rule/forms.hpp"
 
 namespace goldenrule::delta {
@@ -85,7 +86,7 @@ class StageWriter {
       const std::int64_t token = sequence.first_token + t;
       copy_row(result.G, t, stages_.G.row(token, head));
       *stages_.beta.row(token, head) = lane.beta[static_cast<std::size_t>(t)].hi;
-      if (first_of_group(head, qk_head)) {
+      if (stores_keys(record_, d_, head)) {
         for (std::int64_t i = 0; i < d_.K; ++i) {
           stages_.q.row(token, qk_head)[i] = lane.q_row(t)[i].hi;
           stages_.k.row(token, qk_head)[i] = lane.k_row(t)[i].hi;
@@ -123,14 +124,6 @@ class StageWriter {
  private:
   [[nodiscard]] std::int64_t gate_count() const { return call::gate_channels(record_, d_.K); }
 
-  // q and k of a query/key head are written by one of its value heads only.
-  [[nodiscard]] bool first_of_group(std::int64_t head, std::int64_t qk_head) const {
-    for (std::int64_t j = 0; j < head; ++j) {
-      if (d_.qk_head(record_.convention.head_map, j) == qk_head) return false;
-    }
-    return true;
-  }
-
   void store_state(const Matrix<Quad>& state, double* to) const {
     for (std::int64_t i = 0; i < d_.K; ++i) {
       for (std::int64_t x = 0; x < d_.V; ++x) to[index_(0, 0, i, x)] = state(i, x).hi;
@@ -152,6 +145,10 @@ call::TensorMap chunk_stages(const call::Record& record, std::int64_t C) {
   if (call::has_tree(record)) {
     throw Error(ErrorKind::kArgument, "stages", "chains: the chunk form has no trees",
                 "/inputs/parent_tokens");
+  }
+  if (call::has_ring(record)) {
+    throw Error(ErrorKind::kArgument, "stages", "tokens of the call: those of rings have no stages",
+                "/inputs/initial_ring_d");
   }
   const call::Plan plan = call::make_plan(record, false);
   StageWriter writer(record, plan, C);

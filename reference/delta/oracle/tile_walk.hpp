@@ -6,7 +6,8 @@
 // is another (budget/running_grant.cpp).
 //
 // A visitor is made for each tile as make(tile_start) and has
-//   token(t, row, tile)       after token t; `row` is where the tile's outputs and norms have it
+//   token(t, row, tile)       after token t of the lane, those that it replays from a ring among
+//                             them; `row` is where the tile's outputs and norms have it
 //   snapshot(snapshot, tile)  when the state is that of `snapshot`
 // Afterwards finish(job, visitor) is called for every tile in a fixed order, on one thread.
 #pragma once
@@ -66,7 +67,7 @@ class TileWalk {
       std::size_t end = begin;
       std::int64_t bytes = 0;
       while (end < jobs.size() && (end == begin || bytes < kBatchBytes)) {
-        bytes += lane_bytes(jobs[end].sequence->token_count);
+        bytes += lane_bytes(jobs[end].sequence->lane_tokens());
         ++end;
       }
       run_batch(walk, {jobs.data() + begin, end - begin}, phase, make, finish);
@@ -92,8 +93,8 @@ class TileWalk {
     std::vector<Lane<S>> lanes(jobs.size());
     parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
       const LaneJob& job = jobs[static_cast<std::size_t>(i)];
-      lanes[static_cast<std::size_t>(i)] = prepare_lane<S>(
-          record_, dims_, inputs_, job.sequence->first_token, job.sequence->token_count, job.head);
+      lanes[static_cast<std::size_t>(i)] =
+          prepare_lane<S>(record_, dims_, inputs_, *job.sequence, job.head);
     });
     std::vector<std::pair<std::size_t, std::int64_t>> tiles;  // lane, first column
     for (std::size_t lane = 0; lane < jobs.size(); ++lane) {
@@ -113,11 +114,10 @@ class TileWalk {
   // v of the tile's columns, [tokens, columns].
   [[nodiscard]] std::vector<double> tile_values(const LaneJob& job, std::int64_t first_column,
                                                 int columns) const {
-    const std::int64_t tokens = job.sequence->token_count;
+    const std::int64_t tokens = job.sequence->lane_tokens();
     std::vector<double> v(static_cast<std::size_t>(tokens * columns));
     for (std::int64_t t = 0; t < tokens; ++t) {
-      const std::size_t at = index_.o(job.sequence->first_token + t, job.head, first_column);
-      inputs_.v.read(static_cast<std::int64_t>(at), columns, v.data() + t * columns);
+      read_values(inputs_, index_, job, t, first_column, columns, v.data() + t * columns);
     }
     return v;
   }
@@ -156,9 +156,9 @@ class TileWalk {
       }
     };
     take_snapshots();
-    while (t < sequence.token_count) {
+    while (t < lane.tokens) {
       parallel::stop_if_asked();
-      std::int64_t end = std::min(sequence.token_count, t + walk.tokens_at_once);
+      std::int64_t end = std::min(lane.tokens, t + walk.tokens_at_once);
       if (snapshot != sequence.snapshots.end()) end = std::min(end, snapshot->after);
       tile.advance(t, end, walk.detail);
       for (std::int64_t i = t; i < end; ++i) visitor.token(i, i - t, tile);

@@ -54,10 +54,11 @@ namespace goldenrule::delta {
 template <class S>
 using Matrix = Eigen::Matrix<S, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// What every form computes from a lane: o [tokens,V] and the final state [K,V].
+/// What every form computes from a lane: o [tokens,V] and the final state [K,V]. Emulated kernels
+/// hand out their corrections d [tokens,V] as well.
 template <class S>
 struct FormResult {
-  Matrix<S> o, state;
+  Matrix<S> o, state, d = {};
 };
 
 /// The stages of the chunk form; row t belongs to token t of the lane.

@@ -81,6 +81,9 @@ void prepare_gates(const call::Convention& c, const GateHeadInputs& in, Lane<S>&
     lane.log_alpha[at] = value.exact ? std::log(alpha) : value.log_alpha;
     const double error = alpha_error(value) * kSafety;
     raise(bounds.alpha_error, error);
+    raise(bounds.log_alpha_error, value.exact ? 0.0 : value.log_error);
+    raise(bounds.log_by_logit, value.logit_slope);
+    raise(bounds.log_by_softplus, value.softplus_slope);
     // weighted: alpha = 0 silences even an infinite log alpha, since it erases the state.
     if (value.exact) {
       raise(bounds.alpha_max, alpha);
@@ -124,7 +127,10 @@ CallInputs::CallInputs(const call::Record& record)
       k(record.find_input("k")),
       v(record.find_input("v")),
       b(record.find_input(record.convention.beta == call::BetaForm::kDirect ? "beta" : "b")),
-      initial_state(record.find_input("initial_state")) {
+      initial_state(record.find_input("initial_state")),
+      ring_d(record.find_input("initial_ring_d")),
+      ring_k(record.find_input("initial_ring_k")),
+      ring_g(record.find_input("initial_ring_g")) {
   // Only what the gate reads: validate() has checked the shapes of exactly these.
   const call::Gate gate = record.convention.gate;
   if (call::has_logit_gate(record.convention)) {
@@ -160,18 +166,64 @@ Lane<S> empty_lane(const call::Record& record, std::int64_t K, std::int64_t coun
   return lane;
 }
 
+// Token t of a lane as it stands at a place of a ring: its key is normalised, its gate is log
+// alpha, and its correction is given.
+template <class S>
+void prepare_given(const call::Convention& c, const double* k, const double* log_alpha,
+                   Lane<S>& lane, std::int64_t t) {
+  call::Convention stored = c;
+  stored.qk_l2norm = call::QkNorm::kNone;
+  stored.gate = call::Gate::kLog;
+  TokenBounds& bounds = lane.bounds[static_cast<std::size_t>(t)];
+  const auto row = static_cast<std::size_t>(t * lane.K);
+  bounds.k_norm = normalise(stored, k, lane.K, S(1), 0.0, &lane.k[row]);
+  std::fill_n(lane.q.begin() + static_cast<std::ptrdiff_t>(row), lane.K, S(0));
+  const GateHeadInputs gates{.x = log_alpha, .A_log = nullptr, .dt_bias = nullptr};
+  prepare_gates<S>(stored, gates, lane, t);
+  lane.beta[static_cast<std::size_t>(t)] = S(0);
+  if (lane.first_nonfinite == lane.tokens && !is_finite_token(k, k, gates, lane, 0.0)) {
+    lane.first_nonfinite = t;
+  }
+}
+
+// The tokens that a sequence replays from its ring.
+template <class S>
+void prepare_replayed(const call::Record& record, const call::Dims& dims, const CallInputs& inputs,
+                      const call::Replay& replay, std::int64_t head, Lane<S>& lane) {
+  const RingIndex ring(record, dims);
+  const std::int64_t qk_head = dims.qk_head(record.convention.head_map, head);
+  std::vector<double> k_row, gate_row;
+  for (std::int64_t t = 0; t < replay.count; ++t) {
+    const std::int64_t place = replay.place(t);
+    const double* k = inputs.ring_k.read(ring.k(replay.ring, qk_head, place), lane.K, k_row);
+    const double* g = inputs.ring_g.read(ring.g(replay.ring, head, place), lane.gates, gate_row);
+    prepare_given(record.convention, k, g, lane, t);
+  }
+}
+
 }  // namespace
+
+RingIndex::RingIndex(const call::Record& record, const call::Dims& dims)
+    : H(dims.H),
+      HV(dims.HV),
+      K(dims.K),
+      V(dims.V),
+      places(dims.ring_places),
+      gates(call::gate_channels(record, dims.K)) {}
 
 template <class S>
 Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims, const CallInputs& inputs,
-                     std::int64_t first, std::int64_t count, std::int64_t head) {
+                     const call::Sequence& sequence, std::int64_t head) {
   using Tier = scalar::Tier<S>;
   constexpr double u = Tier::kUnitRoundoff;
   const call::Convention& c = record.convention;
   const std::int64_t K = dims.K;
   const std::int64_t qk_head = dims.qk_head(c.head_map, head);
   const std::int64_t gate_head = c.gate_head == call::GateHead::kV ? head : qk_head;
+  const call::Replay& replay = sequence.replay;
+  const std::int64_t count = sequence.lane_tokens();
   Lane<S> lane = empty_lane<S>(record, K, count);
+  lane.given = replay.count;
   const S one(1);
   const S scale(call::resolved_scale(c, K));
   const double beta_error =
@@ -184,8 +236,9 @@ Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims, const C
   const double* A_log = read_if_given(inputs.A_log, gate_head, 1, amplitude);
   const double* dt_bias =
       read_if_given(inputs.dt_bias, gate_head * lane.gates, lane.gates, bias_row);
-  for (std::int64_t t = 0; t < count; ++t) {
-    const std::int64_t token = first + t;
+  prepare_replayed(record, dims, inputs, replay, head, lane);
+  for (std::int64_t t = replay.count; t < count; ++t) {
+    const std::int64_t token = sequence.first_token + t - replay.count;
     const auto row = static_cast<std::size_t>(t * K);
     const std::int64_t qk_offset = (token * dims.H + qk_head) * K;
     TokenBounds& bounds = lane.bounds[static_cast<std::size_t>(t)];
@@ -217,10 +270,10 @@ Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims, const C
 }
 
 template Lane<double> prepare_lane(const call::Record&, const call::Dims&, const CallInputs&,
-                                   std::int64_t, std::int64_t, std::int64_t);
+                                   const call::Sequence&, std::int64_t);
 template Lane<scalar::Quad> prepare_lane(const call::Record&, const call::Dims&, const CallInputs&,
-                                         std::int64_t, std::int64_t, std::int64_t);
+                                         const call::Sequence&, std::int64_t);
 template Lane<scalar::Multi> prepare_lane(const call::Record&, const call::Dims&, const CallInputs&,
-                                          std::int64_t, std::int64_t, std::int64_t);
+                                          const call::Sequence&, std::int64_t);
 
 }  // namespace goldenrule::delta

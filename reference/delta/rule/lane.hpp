@@ -54,15 +54,21 @@ struct TokenBounds {
   double by_softplus = 0.0;   ///< ... absolute error of softplus:       max_i alpha_i exp(A_log)
   double by_gate = 0.0;   ///< ... relative error of log alpha, or of alpha where it is the input
   double by_logit = 0.0;  ///< ... relative error of a + dt_bias
-  double softplus_slope = 0.0;  ///< max_i exp(A_log) where alpha_i > 0: |d log alpha| per softplus
-  double log_alpha_max = 0.0;   ///< max_i |log alpha_i| where alpha_i > 0
-  double beta_logit = 0.0;      ///< |d ln beta / d ln b| = |b| sigmoid(-b) of a sigmoid, else 0
-  bool beta_computed = false;   ///< a sigmoid of b, not an input
+  double softplus_slope = 0.0;   ///< max_i exp(A_log) where alpha_i > 0: |d log alpha| per softplus
+  double log_alpha_max = 0.0;    ///< max_i |log alpha_i| where alpha_i > 0
+  double log_alpha_error = 0.0;  ///< max_i |computed - exact log alpha_i|
+  double log_by_softplus = 0.0;  ///< max_i exp(A_log), where alpha_i is 0 as well
+  double log_by_logit = 0.0;     ///< max_i |d log alpha_i| per relative error of a + dt_bias
+  double beta_logit = 0.0;       ///< |d ln beta / d ln b| = |b| sigmoid(-b) of a sigmoid, else 0
+  bool beta_computed = false;    ///< a sigmoid of b, not an input
 };
 
 template <class S>
 struct Lane {
   std::int64_t tokens = 0, K = 0;
+  /// The first tokens of the lane whose corrections are given, as their v: nothing is predicted,
+  /// and their beta and q are 0.
+  std::int64_t given = 0;
   std::int64_t gates = 1;               ///< alphas per token: 1 (GDN) or K (KDA)
   std::vector<S> q, k;                  ///< [tokens, K]
   std::vector<S> alpha;                 ///< [tokens, gates]
@@ -112,23 +118,51 @@ struct CallInputs {
   explicit CallInputs(const call::Record& record);
 
   Input q, k, v, b, initial_state;   ///< empty where absent; b is `b` or `beta`
+  Input ring_d, ring_k, ring_g;      ///< initial_ring_*; empty where absent
   Input gate_input, A_log, dt_bias;  ///< empty where absent or not read by the gate
 };
 
-/// Prepares tokens [first, first + count) of value head `head`. Never throws on values: a NaN or
-/// infinite input gives non-finite quantities.
+/// Where the numbers of a place of a ring begin in ring_d, ring_k and ring_g.
+struct RingIndex {
+  std::int64_t H, HV, K, V, places, gates;
+
+  RingIndex(const call::Record& record, const call::Dims& dims);
+
+  [[nodiscard]] std::int64_t d(std::int64_t ring, std::int64_t head, std::int64_t place) const {
+    return ((ring * HV + head) * places + place) * V;
+  }
+  [[nodiscard]] std::int64_t k(std::int64_t ring, std::int64_t qk_head, std::int64_t place) const {
+    return ((ring * H + qk_head) * places + place) * K;
+  }
+  [[nodiscard]] std::int64_t g(std::int64_t ring, std::int64_t head, std::int64_t place) const {
+    return ((ring * HV + head) * places + place) * gates;
+  }
+};
+
+/// Prepares the lane of value head `head` of a sequence: the tokens that it replays from its ring,
+/// then those of the call. Never throws on values: a NaN or infinite input gives non-finite
+/// quantities.
+template <class S>
+[[nodiscard]] Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims,
+                                   const CallInputs& inputs, const call::Sequence& sequence,
+                                   std::int64_t head);
+
+/// The same of tokens [first, first + count) of the call, without any ring.
 template <class S>
 [[nodiscard]] Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims,
                                    const CallInputs& inputs, std::int64_t first, std::int64_t count,
-                                   std::int64_t head);
+                                   std::int64_t head) {
+  return prepare_lane<S>(record, dims, inputs,
+                         call::Sequence{.first_token = first, .token_count = count}, head);
+}
 
 extern template Lane<double> prepare_lane(const call::Record&, const call::Dims&, const CallInputs&,
-                                          std::int64_t, std::int64_t, std::int64_t);
+                                          const call::Sequence&, std::int64_t);
 extern template Lane<scalar::Quad> prepare_lane(const call::Record&, const call::Dims&,
-                                                const CallInputs&, std::int64_t, std::int64_t,
+                                                const CallInputs&, const call::Sequence&,
                                                 std::int64_t);
 extern template Lane<scalar::Multi> prepare_lane(const call::Record&, const call::Dims&,
-                                                 const CallInputs&, std::int64_t, std::int64_t,
+                                                 const CallInputs&, const call::Sequence&,
                                                  std::int64_t);
 
 }  // namespace goldenrule::delta

@@ -104,15 +104,19 @@ GOLDENRULE_INLINE Sums<S> update(const Lane<S>& lane, std::int64_t t, const Vect
   return output;
 }
 
-// One token on one tile. `v` and `o` are [W].
+// One token on one tile. `v`, `o` and `correction` are [W].
 template <class S, Detail kDetail>
 GOLDENRULE_INLINE void step(const Lane<S>& lane, std::int64_t t, const VectorOf<S>* v,
-                            VectorOf<S>* state, VectorOf<S>* o, ColumnNorms<S>* norms) {
+                            VectorOf<S>* state, VectorOf<S>* o, VectorOf<S>* correction,
+                            ColumnNorms<S>* norms) {
   using Vector = VectorOf<S>;
   const Sums<S> predicted = decay<S, kDetail>(lane, t, state);
   const Vector beta = scalar::broadcast_column(lane.beta[static_cast<std::size_t>(t)]);
   Vector delta[W];
-  for (int w = 0; w < W; ++w) delta[w] = beta * (v[w] - predicted.value[w]);
+  for (int w = 0; w < W; ++w) {
+    delta[w] = t < lane.given ? v[w] : beta * (v[w] - predicted.value[w]);
+    correction[w] = delta[w];
+  }
   NormOf<S> state2[W];
   for (int w = 0; w < W; ++w) state2[w] = NormOf<S>{};
   const Sums<S> output = update<S, kDetail>(lane, t, delta, state, state2);
@@ -139,6 +143,7 @@ struct Run {
   std::int64_t begin, end;
   VectorOf<S>* state;
   VectorOf<S>* output;
+  VectorOf<S>* correction;
   ColumnNorms<S>* norms;
 };
 
@@ -152,7 +157,7 @@ GOLDENRULE_INLINE void run_tokens(const Run<S>& r) {
       scalar::set_lane(v[c / lanes], c % lanes, S(r.v[t * r.v_stride + c]));
     }
     const std::int64_t row = t - r.begin;
-    step<S, kDetail>(*r.lane, t, v, r.state, r.output + row * W,
+    step<S, kDetail>(*r.lane, t, v, r.state, r.output + row * W, r.correction + row * W,
                      kDetail == Detail::kValues ? nullptr : r.norms + row);
   }
 }
@@ -237,9 +242,10 @@ template <class S>
 void RecurrentTile<S>::advance(std::int64_t begin, std::int64_t end, Detail detail) {
   const auto count = static_cast<std::size_t>(end - begin);
   output_.resize(count * static_cast<std::size_t>(W));
+  correction_.resize(count * static_cast<std::size_t>(W));
   if (detail != Detail::kValues) norms_.resize(count);
   run({lane_, v_ + first_column_, v_stride_, columns_, begin, end, state_.data(), output_.data(),
-       norms_.data()},
+       correction_.data(), norms_.data()},
       detail);
 }
 
@@ -247,6 +253,12 @@ template <class S>
 S RecurrentTile<S>::output(std::int64_t t, int c) const {
   constexpr int lanes = scalar::Tier<S>::kLanes;
   return scalar::get_lane(output_[static_cast<std::size_t>(t * W + c / lanes)], c % lanes);
+}
+
+template <class S>
+S RecurrentTile<S>::correction(std::int64_t t, int c) const {
+  constexpr int lanes = scalar::Tier<S>::kLanes;
+  return scalar::get_lane(correction_[static_cast<std::size_t>(t * W + c / lanes)], c % lanes);
 }
 
 template class RecurrentTile<double>;

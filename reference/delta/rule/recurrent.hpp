@@ -7,6 +7,8 @@
 //   S_t = S' + k^_t d^T
 //   o_t = S_t^T q^_t
 //
+// Of the first tokens of a lane d may be given instead (Lane::given): those that a ring keeps.
+//
 // Column c of S meets only component c of v, d and o, so a tile of columns is advanced on its own;
 // both sums over K run in ascending order in every column, whatever the tile, the vector width or
 // the number of threads. This is the oracle: nothing here is rearranged for speed.
@@ -67,6 +69,8 @@ class RecurrentTile {
 
   /// o of token begin + t, column c, of the last advance.
   [[nodiscard]] S output(std::int64_t t, int c) const;
+  /// d of the same.
+  [[nodiscard]] S correction(std::int64_t t, int c) const;
   [[nodiscard]] std::span<const ColumnNorms<S>> norms() const { return norms_; }
   [[nodiscard]] int columns() const { return columns_; }
 
@@ -75,8 +79,9 @@ class RecurrentTile {
   const double* v_;
   std::int64_t v_stride_, first_column_;
   int columns_;
-  std::vector<Vector> state_;   // [K][kTileVectors]
-  std::vector<Vector> output_;  // [tokens][kTileVectors]
+  std::vector<Vector> state_;       // [K][kTileVectors]
+  std::vector<Vector> output_;      // [tokens][kTileVectors]
+  std::vector<Vector> correction_;  // the same
   std::vector<ColumnNorms<S>> norms_;
 };
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// goldenrule_false_alarms SEEDS STRIDE [I N]: every STRIDE-th case of the suites stress (all
-// families) and boundary (all shapes) is run by SEEDS emulated honest kernels of each contract that
-// fits its mode and judged as `check` judges. Prints per contract and family the largest error over
-// budget (above 1 would be a false alarm) and the median over runs of each run's largest (below 0.1
-// would be a budget that no honest kernel comes near). Exit 1 on any false alarm. With I and N it
-// is the I-th of N machines: their exit codes together are that of the whole.
+// goldenrule_false_alarms SEEDS STRIDE [I N | SUITE]: every STRIDE-th case of the suites stress
+// (all families) and boundary (all shapes), or of SUITE, is run by SEEDS emulated honest kernels of
+// each contract that fits its mode and judged as `check` judges. Prints per contract and family the
+// largest error over budget (above 1 would be a false alarm) and the median over runs of each run's
+// largest (below 0.1 would be a budget that no honest kernel comes near). Exit 1 on any false
+// alarm. With I and N it is the I-th of N machines: their exit codes together are that of the
+// whole.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,6 +44,7 @@ struct Cell {
 };
 
 std::vector<std::string> contracts_for(const cases::Case& c) {
+  if (c.ring != cases::RingPattern::kNone) return {"recurrent_f32", "chunk64_f32", "replay_bf16"};
   if (c.mode != call::Mode::kPrefill) {
     return {"recurrent_f32", "recurrent_bf16_state", "recurrent_f32_bf16_activations"};
   }
@@ -85,8 +87,10 @@ std::vector<Judged> run_case(const cases::Case& c, int seeds) {
 // The cases of the whole run, or the share of this machine.
 cases::Suite choose(int argc, char** argv) {
   const auto stride = static_cast<std::size_t>(std::max(1, std::atoi(argv[2])));
+  std::vector<std::string> suites{"stress", "boundary"};
+  if (argc == 4) suites = {argv[3]};
   cases::Suite chosen;
-  for (const char* name : {"stress", "boundary"}) {
+  for (const std::string& name : suites) {
     const cases::Suite all = cases::load_suite(name);
     for (std::size_t i = 0; i < all.cases.size(); i += stride) chosen.cases.push_back(all.cases[i]);
   }
@@ -102,8 +106,8 @@ double quantile(const std::vector<double>& sorted, double q) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3 && argc != 5) {
-    fmt::print("usage: goldenrule_false_alarms SEEDS STRIDE [I N]\n");
+  if (argc < 3 || argc > 5) {
+    fmt::print("usage: goldenrule_false_alarms SEEDS STRIDE [I N | SUITE]\n");
     return 2;
   }
   const int seeds = std::atoi(argv[1]);

@@ -106,3 +106,56 @@ TEST_CASE("honest kernels keep their budget behind a hard gate") {
     CHECK(judged(record, contract).verdict == verdict::Verdict::kWithinBudget);
   }
 }
+
+namespace {
+
+// 124 pending tokens that are alike. Without a decay each moves the state by less than its last
+// bits, so that fp32 loses all of them.
+call::Record ring_of_repeats(const std::string& op) {
+  call::Record record = cases::make_record(cases::parse(
+      "op=" + op + " mode=mtp B=2 T=4 H=1 HV=1 K=32 V=8 ring=f32 io=f32 window=128 gate=none"));
+  const auto fill = [&](const char* name, double value) {
+    call::Tensor& x = record.inputs.at(name);
+    for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, value);
+  };
+  fill("ring_count", 124);
+  fill("ring_flush", 1);
+  const auto repeat = [&](const char* name, double size) {
+    call::Tensor& x = record.inputs.at(name);
+    const std::int64_t width = x.shape()[3];
+    for (std::int64_t i = 0; i < x.size(); ++i) {
+      const std::int64_t ring = i / (128 * width);
+      const bool first = i % (128 * width) < width;
+      x.set(i, first ? size * x[i] : x[ring * 128 * width + i % width]);
+    }
+  };
+  repeat("initial_ring_d", 6e-7);
+  repeat("initial_ring_k", 1);
+  return record;
+}
+
+}  // namespace
+
+// The largest ratio was 1.23 while the roundings of replayed tokens were taken for fresh ones.
+TEST_CASE("honest kernels keep their budget where the tokens of a ring repeat") {
+  for (const char* op : {"gdn", "kda"}) {
+    CAPTURE(op);
+    call::Record record = ring_of_repeats(op);
+    for (const char* name : {"recurrent_f32", "chunk64_f32", "replay_bf16"}) {
+      CAPTURE(name);
+      const contract::Contract& contract = contract::find_contract(name);
+      for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+        CAPTURE(seed);
+        record.outputs = delta::emulate(record, contract, seed);
+        for (const verdict::TensorReport& tensor : judged(record, contract).tensors) {
+          CAPTURE(tensor.name);
+          CHECK(tensor.max_ratio <= 1);
+          CHECK(tensor.out_of_budget == 0);
+        }
+      }
+    }
+    record.outputs = delta::emulate(record, contract::find_contract("replay_bf16"), 1);
+    CHECK(judged(record, contract::find_contract("recurrent_f32")).verdict ==
+          verdict::Verdict::kOutOfBudget);
+  }
+}

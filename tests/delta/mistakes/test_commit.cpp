@@ -73,6 +73,7 @@ const std::vector<std::string>& sample() {
       "op=kda mode=mtp B=3 T=4 H=1 HV=2 K=16 V=8 accepted=mixed",
       "op=gdn mode=mtp lens=3,0,1,8 H=1 HV=2 K=16 V=8 slots=scatter",
       "op=kda mode=mtp lens=3,1,8,2 H=1 HV=2 K=16 V=8 slots=permuted kept=buffer track=mixed",
+      "op=gdn mode=mtp B=4 T=3 H=1 HV=2 K=16 V=8 slots=permuted ring=io window=9",
       "op=gdn mode=mtp B=4 T=7 H=1 HV=2 K=16 V=8 slots=permuted tree=mixed accepted=mixed",
   };
   return lines;
