@@ -96,18 +96,23 @@ TensorMap tf32_operands(const Record& r, const calls::Kernel&) {
 
 bool always(const Record&) { return true; }
 
-// o is a sum of products of operands that are rounded to 8 bits themselves, v_new among them, whose
-// error is common to all keys of a value column and so reaches o undiminished.
+// o is a sum of products with operands that are rounded to 8 bits themselves, v_new among them,
+// whose error is common to all keys of a value column and so reaches o undiminished. The state is
+// multiplied by q: one of them is enough.
 std::string_view output_bf16_permitted(const contract::Contract& c) {
-  if (!keeps_at_most(8, c, Point::kVNew, Point::kAttention, Point::kStateOperand)) return {};
+  const bool state_term =
+      keeps_at_most(8, c, Point::kStateOperand) || keeps_at_most(8, c, Activation::kQuery);
+  if (!state_term || !keeps_at_most(8, c, Point::kVNew, Point::kAttention)) return {};
   return "o is made of operands that are rounded to 8 bits, and the budget covers several such "
          "errors";
 }
 // tf32 keeps 11 bits and truncates: an error of at most 2^-10, where rounding to 8 bits grants
-// 2^-9.
+// 2^-9. A state operand of 16 bits (two bf16 terms) is multiplied by q and k alone, so that each of
+// its products has the larger error already.
 std::string_view tf32_permitted(const contract::Contract& c) {
-  if (!keeps_at_most(8, c, Activation::kQuery, Activation::kKey, Point::kStateOperand)) return {};
-  return "q, k and the state operand are rounded to 8 bits, tf32 keeps 11";
+  if (!keeps_at_most(8, c, Activation::kQuery, Activation::kKey)) return {};
+  if (!keeps_at_most(16, c, Point::kStateOperand)) return {};
+  return "every product has a factor that is rounded to 8 bits, tf32 keeps 11";
 }
 
 constexpr std::string_view kGroup = "Types and compilation";
