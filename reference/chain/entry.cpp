@@ -148,8 +148,7 @@ void CallWalk::enter(RowWalk& row) {
   } else {
     const call::Tensor* flags = record_.find_input("has_initial_state");
     const bool flagged = flags != nullptr && (*flags)[row.row] == 0.0;
-    const bool zero =
-        row.start && std::ranges::all_of(row.start->values, [](double x) { return x == 0.0; });
+    const bool zero = row.start && is_zero(row.start->values);
     row.position = row.id.position.value_or(0);
     row.fresh = row.id.position ? row.position == 0 : flagged || zero;
     if (row.fresh) {

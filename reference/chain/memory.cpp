@@ -24,15 +24,14 @@ std::uint64_t bytes_of(const Layout& layout, const Request& request) {
          (ledgers * each + request.left.size() * layout.size()) * sizeof(double);
 }
 
-}  // namespace
-
+// What the ledgers of a call take while it is judged.
 double bytes_of_call(const Layout& layout, const call::Record& record, const call::Dims& dims) {
   const auto count = [](std::int64_t n) { return static_cast<double>(n); };
   const double state = count(layout.HV) * count(layout.K) * count(layout.V) * sizeof(double);
   const double ledger = (1.0 + layout.runs) * state;
   // The ledger with which each row begins and the one with which it goes on; tiles of both.
   double bytes = 2.0 * count(dims.rows) * ledger;
-  if (has_states(record) || dims.checkpoints > 0 || record.mode == call::Mode::kPrefill) {
+  if (has_states(record) || record.mode == call::Mode::kPrefill) {
     // A Step has, of each state that the call leaves: the exact one with its radius and grant,
     // the noise moved to it, and what is stored; beside the pools in which they start.
     const double left =
@@ -43,6 +42,8 @@ double bytes_of_call(const Layout& layout, const call::Record& record, const cal
   }
   return bytes;
 }
+
+}  // namespace
 
 void Memory::refuse_beyond(const call::Record& record, const call::Dims& of_call) const {
   const double needed = bytes_of_call(*layout, record, of_call);

@@ -20,10 +20,6 @@ struct Writer {
   std::int64_t owner = -1;  ///< the last request that did
 };
 
-/// What the ledgers of a call take while it is judged, in bytes.
-[[nodiscard]] double bytes_of_call(const Layout& layout, const call::Record& record,
-                                   const call::Dims& dims);
-
 struct Memory {
   Options options;
   std::optional<Layout> layout;

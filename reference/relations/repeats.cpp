@@ -7,7 +7,6 @@
 // calls are in flight at once, each made by a thread of its own; every second of them is the same
 // call with other values. With one stream the two calls take turns.
 #include <array>
-#include <cmath>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -50,8 +49,7 @@ class Repeated {
       const call::Tensor& now = again.outputs.at(name);
       for (const Pair& p : list) {
         const auto i = static_cast<std::int64_t>(p.base);
-        const bool same = before[i] == now[i] || (std::isnan(before[i]) && std::isnan(now[i]));
-        if (!same) other_[name].insert_or_assign(p.base, now[i]);
+        if (!same(before[i], now[i])) other_[name].insert_or_assign(p.base, now[i]);
       }
     }
   }

@@ -21,8 +21,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
-
 Run make_run(call::Record record, const Kernel& kernel, const contract::Contract& contract) {
   Run run{.record = std::move(record), .plan = {}, .outputs = {}};
   run.outputs = calls::stored(run.record, contract, kernel(run.record));

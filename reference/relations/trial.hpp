@@ -3,6 +3,7 @@
 // One kernel, one call and what a relation claims of its outputs.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -31,6 +32,11 @@ struct Grant {
 };
 using Grants = std::map<std::string, std::vector<Grant>>;
 inline constexpr double kNotGranted = -1.0;
+
+/// Equal as numbers: the sign of a zero and the payload of a NaN do not count.
+[[nodiscard]] inline bool same(double a, double b) {
+  return a == b || (std::isnan(a) && std::isnan(b));
+}
 
 /// The sum of two bounds, kNotGranted if either is not granted.
 [[nodiscard]] inline double sum_of(double a, double b) {

@@ -95,6 +95,11 @@ chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
   return call;
 }
 
+chain::Call Server::serve_prompts() {
+  return serve(call::Mode::kPrefill, {{.request = 1, .slot = 3, .tokens = 9, .fresh = true},
+                                      {.request = 2, .slot = 0, .tokens = 5, .fresh = true}});
+}
+
 void Server::compute(call::Record& r) {
   const verdict::Slice& slice = delta::slice();
   const auto exact = slice.emulate(r, slice.default_contract(r), options_.seed + 7);

@@ -39,6 +39,9 @@ class Server {
   /// Serves one call; prefill keeps a checkpoint every 8 tokens.
   chain::Call serve(call::Mode mode, const std::vector<ServedRow>& rows);
 
+  /// The prompts of requests 1 and 2, of 9 and 5 tokens, in slots 3 and 0.
+  chain::Call serve_prompts();
+
   /// The state in `slot` of the pool, and its replacement.
   [[nodiscard]] std::vector<double> state(std::int64_t slot) const;
   void put(std::int64_t slot, const std::vector<double>& state);

@@ -24,9 +24,7 @@ constexpr double kUnknown = 999.0;
 std::vector<chain::Call> decoded(std::uint64_t seed, bool swap) {
   Server server({.seed = seed});
   std::vector<chain::Call> calls;
-  calls.push_back(
-      server.serve(Mode::kPrefill, {{.request = 1, .slot = 3, .tokens = 9, .fresh = true},
-                                    {.request = 2, .slot = 0, .tokens = 5, .fresh = true}}));
+  calls.push_back(server.serve_prompts());
   for (int i = 0; i < 4; ++i) {
     if (swap && i == 2) {
       const std::vector<double> state = server.state(3);

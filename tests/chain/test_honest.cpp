@@ -156,9 +156,7 @@ TEST_CASE("without any stored state nothing is judged, and nothing passes") {
 TEST_CASE("rows of a packed verify have their own numbers of tokens") {
   Server server({.seed = 21, .packed = true});
   std::vector<chain::Call> calls;
-  calls.push_back(
-      server.serve(Mode::kPrefill, {{.request = 1, .slot = 3, .tokens = 9, .fresh = true},
-                                    {.request = 2, .slot = 0, .tokens = 5, .fresh = true}}));
+  calls.push_back(server.serve_prompts());
   for (const std::int64_t first : {1, 3, 4}) {  // its tokens and those of the other, all accepted
     const std::int64_t second = 5 - first;
     calls.push_back(server.serve(

@@ -22,9 +22,7 @@ using testing::Server;
 std::vector<chain::Call> good_chain(std::uint64_t seed) {
   Server server({.seed = seed});
   std::vector<chain::Call> calls;
-  calls.push_back(
-      server.serve(Mode::kPrefill, {{.request = 1, .slot = 3, .tokens = 9, .fresh = true},
-                                    {.request = 2, .slot = 0, .tokens = 5, .fresh = true}}));
+  calls.push_back(server.serve_prompts());
   for (int i = 0; i < 4; ++i) {
     calls.push_back(server.serve(Mode::kMtp, {{.request = 1, .slot = 3, .accepted = 2},
                                               {.request = 2, .slot = 0, .accepted = i}}));

@@ -284,4 +284,14 @@ std::string difference(const call::TensorMap& a, const call::TensorMap& b) {
   return "";
 }
 
+int different_runs(LiveCall& live, const call::TensorMap& first, int runs) {
+  int different = 0;
+  for (int run = 0; run < runs; ++run) {
+    live.launch();
+    live.synchronize();
+    different += difference(first, live.outputs()).empty() ? 0 : 1;
+  }
+  return different;
+}
+
 }  // namespace goldenrule::test

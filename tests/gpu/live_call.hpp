@@ -132,4 +132,7 @@ class LiveCall {
 /// "" or the first output of `a` of which not all bits are those of `b`, with the place.
 [[nodiscard]] std::string difference(const call::TensorMap& a, const call::TensorMap& b);
 
+/// How many of so many further runs give other bits than `first`.
+[[nodiscard]] int different_runs(LiveCall& live, const call::TensorMap& first, int runs);
+
 }  // namespace goldenrule::test

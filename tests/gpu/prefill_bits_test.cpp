@@ -69,13 +69,7 @@ TEST_CASE("prefill 100 runs give the same bits") {
       [](const LiveCase& c, const Record& record) {
         LiveCall live(record, c.placement);
         const TensorMap first = outputs_of(live, record.case_line);
-        int different = 0;
-        for (int run = 0; run < 100; ++run) {
-          live.launch();
-          live.synchronize();
-          different += difference(first, live.outputs()).empty() ? 0 : 1;
-        }
-        CHECK(different == 0);
+        CHECK(different_runs(live, first, 100) == 0);
       });
 }
 

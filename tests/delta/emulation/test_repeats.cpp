@@ -63,6 +63,16 @@ verdict::CaseReport judged(const call::Record& record, const contract::Contract&
   return verdict::judge_record(delta::slice(), record, {.contract = contract});
 }
 
+// An emulated kernel of the contract keeps its budget in every tensor.
+void check_honest(call::Record& record, const contract::Contract& contract, std::uint64_t seed) {
+  record.outputs = delta::emulate(record, contract, seed);
+  for (const verdict::TensorReport& tensor : judged(record, contract).tensors) {
+    CAPTURE(tensor.name);
+    CHECK(tensor.max_ratio <= 1);
+    CHECK(tensor.out_of_budget == 0);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("honest kernels keep their budget where numbers repeat") {
@@ -73,12 +83,7 @@ TEST_CASE("honest kernels keep their budget where numbers repeat") {
     call::Record record = call_of(r);
     for (std::uint64_t seed = 1; seed <= 2; ++seed) {
       CAPTURE(seed);
-      record.outputs = delta::emulate(record, contract, seed);
-      for (const verdict::TensorReport& tensor : judged(record, contract).tensors) {
-        CAPTURE(tensor.name);
-        CHECK(tensor.max_ratio <= 1);
-        CHECK(tensor.out_of_budget == 0);
-      }
+      check_honest(record, contract, seed);
     }
   }
 }
@@ -146,12 +151,7 @@ TEST_CASE("honest kernels keep their budget where the tokens of a ring repeat") 
       const contract::Contract& contract = contract::find_contract(name);
       for (std::uint64_t seed = 1; seed <= 2; ++seed) {
         CAPTURE(seed);
-        record.outputs = delta::emulate(record, contract, seed);
-        for (const verdict::TensorReport& tensor : judged(record, contract).tensors) {
-          CAPTURE(tensor.name);
-          CHECK(tensor.max_ratio <= 1);
-          CHECK(tensor.out_of_budget == 0);
-        }
+        check_honest(record, contract, seed);
       }
     }
     record.outputs = delta::emulate(record, contract::find_contract("replay_bf16"), 1);
