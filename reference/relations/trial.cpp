@@ -58,7 +58,7 @@ Trial::Trial(const call::Record& record, const Kernel& kernel, const contract::C
              Options options)
     : kernel_(&kernel),
       contract_(&contract),
-      options_(options),
+      options_(std::move(options)),
       base_(make_run(calls::without_outputs(without_rings(record)), kernel, contract)) {}
 
 void Trial::begin(const Relation& relation) {
