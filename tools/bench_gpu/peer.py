@@ -172,9 +172,22 @@ def sglang_peer(module):
 PEERS = {"fla": fla_peer, "gdn_triton_reference": sglang_peer}
 
 
-def time_graph(torch, case, launch, replays):
-    """(median, low, high) microseconds of one launch of launch(set)."""
-    launches = [case.sets[i % len(case.sets)] for i in range(max(len(case.sets), 32))]
+def torch_with_device():
+    """torch, or None where it or a device is missing, which is said."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError as error:
+        print(f"SKIPPED: PyTorch: {error}")
+        return None
+    if not torch.cuda.is_available():
+        print("SKIPPED: PyTorch sees no CUDA device")
+        return None
+    return torch
+
+
+def time_graph(torch, case, launch, replays, least=32):
+    """(median, low, high) microseconds of one launch of launch(set), `least` or more to a graph."""
+    launches = [case.sets[i % len(case.sets)] for i in range(max(len(case.sets), least))]
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -228,16 +241,9 @@ def main():
     parser.add_argument("--batches", default="1,4,8,16,64,256")
     options = parser.parse_args()
 
-    def skip(reason):
-        print(f"SKIPPED: {reason}")
+    torch = torch_with_device()
+    if torch is None:
         return 0
-
-    try:
-        torch = importlib.import_module("torch")
-    except ImportError as error:
-        return skip(f"PyTorch: {error}")
-    if not torch.cuda.is_available():
-        return skip("PyTorch sees no CUDA device")
     peers = {}
     for name, make in PEERS.items():
         try:
@@ -245,7 +251,8 @@ def main():
         except Exception as error:  # a peer may fail to import in its own ways
             print(f"SKIPPED: peer {name}: {error}")
     if not peers:
-        return skip("no peer can be imported")
+        print("SKIPPED: no peer can be imported")
+        return 0
 
     goldenrule = Goldenrule(torch, options.library)
     print(torch.cuda.get_device_name(), "- us of one launch: median (10%-90%)")
