@@ -16,13 +16,21 @@ class ChunkKernel {
  public:
   ChunkKernel(const Lane<double>& lane, const Matrix<double>& v, const Matrix<double>& initial,
               const contract::Contract& contract, std::int64_t chunk, std::uint64_t seed,
-              std::uint64_t stream)
+              std::uint64_t stream, Keep keep)
       : choices_(seed),
         lane_(kernel_lane(lane, contract, choices_)),
         v_(v.cast<float>()),
         chunk_(chunk),
+        keeps_(keep == Keep::kStages),
         state_(initial.cast<float>()),
-        shuffle_(seed, "order/" + std::to_string(stream)) {}
+        shuffle_(seed, "order/" + std::to_string(stream)) {
+    if (!keeps_) return;
+    stages_.G = Matrix<float>(v.rows(), lane_.alpha.cols());
+    stages_.A = stages_.T = Matrix<float>::Zero(v.rows(), chunk);
+    if (choices_.direct) return;
+    stages_.w = Matrix<float>(v.rows(), lane.K);
+    stages_.u = Matrix<float>(v.rows(), v.cols());
+  }
 
   FormResult<float> run() {
     FormResult<float> result{.o = Matrix<float>(v_.rows(), v_.cols()), .state = {}};
@@ -32,6 +40,8 @@ class ChunkKernel {
       result.o.middleRows(first, c) = run_chunk(first, c);
     }
     result.state = std::move(state_);
+    if (keeps_) stages_.v_new = d_;
+    result.stages = std::move(stages_);
     result.d = std::move(d_);
     return result;
   }
@@ -158,6 +168,12 @@ class ChunkKernel {
             [&](std::int64_t l) { return T(l, j); });
       }
     }
+    if (keeps_) {
+      stages_.G.middleRows(first, c) = G;
+      stages_.A.block(first, 0, c, c) = A;
+      stages_.T.block(first, 0, c, c) = T;
+      stages_.h.push_back(state_);
+    }
     Matrix<float> k_in = k;
     Matrix<float> q_in = q;
     Matrix<float> k_out = k;
@@ -184,7 +200,13 @@ class ChunkKernel {
         if (!is_given(i)) beta_v.row(i) *= beta(i);
         k_in.row(i) *= beta(i);
       }
-      v_new = add(product(T, beta_v), -1.0F, product(T, k_in), state_);
+      const Matrix<float> w = product(T, k_in);
+      const Matrix<float> u = product(T, beta_v);
+      v_new = add(u, -1.0F, w, state_);
+      if (keeps_) {
+        stages_.w.middleRows(first, c) = w;
+        stages_.u.middleRows(first, c) = u;
+      }
     }
     d_.middleRows(first, c) = v_new;
     const Matrix<float> o = add(product(q_in, state_), 1.0F, P, v_new);
@@ -198,6 +220,8 @@ class ChunkKernel {
   const KernelLane lane_;
   const Matrix<float> v_;
   const std::int64_t chunk_;
+  const bool keeps_;
+  ChunkStages<float> stages_;
   Matrix<float> state_, d_;
   const random::Stream shuffle_;
   mutable std::map<std::size_t, std::vector<std::int64_t>> orders_;
@@ -208,8 +232,8 @@ class ChunkKernel {
 delta::FormResult<float> emulate_chunks_f32(const Lane<double>& lane, const Matrix<double>& v,
                                             const Matrix<double>& initial,
                                             const contract::Contract& contract, std::int64_t chunk,
-                                            std::uint64_t seed, std::uint64_t stream) {
-  return ChunkKernel(lane, v, initial, contract, chunk, seed, stream).run();
+                                            std::uint64_t seed, std::uint64_t stream, Keep keep) {
+  return ChunkKernel(lane, v, initial, contract, chunk, seed, stream, keep).run();
 }
 
 }  // namespace goldenrule::delta
