@@ -19,6 +19,8 @@ struct Declared {
   call::Op op = call::Op::kGatedDeltaRule;
   call::Mode mode = call::Mode::kDecode;
   Shapes inputs, outputs;     ///< outputs: those that are judged
+  Shapes stages = {};         ///< of a kernel
+  std::int64_t stage_chunk = 0;  ///< as the file declares it; 0: not at all
   double file_bytes = 0.0;    ///< what is read to get them
   double tensor_bytes = 0.0;  ///< of all that is loaded
 };

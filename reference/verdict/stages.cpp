@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
-#include <tuple>
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/plan.hpp"
@@ -289,6 +289,14 @@ std::vector<Judged> judge_in_tier(const StageSlice& slice, const call::Record& r
 
 }  // namespace
 
+std::vector<std::string> absent_before(const StagesReport& report, const std::string& name) {
+  const auto place = [&](const std::string& n) { return std::ranges::find(report.order, n); };
+  std::vector<std::string> before;
+  std::ranges::copy_if(report.absent, std::back_inserter(before),
+                       [&](const std::string& n) { return place(n) < place(name); });
+  return before;
+}
+
 StagesReport judge_stages(const Slice& slice, const call::Record& record,
                           const contract::Contract& contract, KernelStages kernel) {
   using scalar::Precision;
@@ -301,6 +309,7 @@ StagesReport judge_stages(const Slice& slice, const call::Record& record,
   StagesReport report;
   report.contract = contract.name;
   for (const StageRow& row : stages.table()) {
+    report.order.emplace_back(row.name);
     if (!kernel.tensors.contains(std::string(row.name))) report.absent.emplace_back(row.name);
   }
   if (contract.chunked() == nullptr) {

@@ -48,7 +48,7 @@ struct StageRow {
   std::string_view name;
   std::string_view shape;    ///< "tokens,HV,C"
   std::string_view formula;  ///< what it is, exactly
-  std::string_view judged;   ///< which elements are not judged; empty: all are
+  std::string_view not_judged;  ///< which elements; empty: all are judged
   bool follows_states;       ///< reads the state at the start of its chunk
   std::span<const StageForm> forms;  ///< the first: of a kernel that declares none; may be empty
 };
@@ -57,7 +57,7 @@ struct StageRow {
 struct KernelStages {
   call::TensorMap tensors;
   std::int64_t chunk = 0;                    ///< tokens of a chunk; 0: those of the contract
-  std::map<std::string, std::string> forms;  ///< of those that declare one
+  std::map<std::string, std::string> forms = {};  ///< of those that declare one
 };
 
 /// One stage of a call: what is exact, what a contract grants, and what its axes count ("token",
@@ -104,9 +104,14 @@ struct StagesReport {
   std::string contract;
   std::string reason;                 ///< why nothing was judged; else empty
   std::vector<StageReport> stages;    ///< in the order of the table
-  std::vector<std::string> absent;    ///< rows of the table that the kernel did not give
+  std::vector<std::string> order;     ///< the names of the table
+  std::vector<std::string> absent;    ///< those that the kernel did not give
   std::optional<BadStage> first_bad;
 };
+
+/// Stages of the table before `name` that the kernel did not give.
+[[nodiscard]] std::vector<std::string> absent_before(const StagesReport& report,
+                                                     const std::string& name);
 
 /// Judges the stages of a record, which are those of `kernel`. Throws Error for unknown names and
 /// forms, shapes that are wrong, and calls whose stages nobody has.

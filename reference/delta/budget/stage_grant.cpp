@@ -76,7 +76,9 @@ class LaneGrants {
       double prefixes = 0.0;
       for (std::int64_t t = 0; t < lane.tokens; ++t) {
         if (t % chunked_.chunk == 0) size = prefixes = 0.0;
-        const double log_alpha = log_alpha_at(t, g);
+        // What no kernel can sum is in no sum: such a decay is multiplied.
+        const bool is_number = has_logarithm(convention, lane.alpha_at(t, g));
+        const double log_alpha = is_number ? log_alpha_at(t, g) : 0.0;
         size += std::fabs(log_alpha);
         prefixes += size;
         gates_(t, g) = gate_error(contract, convention, bounds(t), log_alpha);
