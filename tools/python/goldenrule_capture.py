@@ -185,6 +185,19 @@ OUTPUTS = {
     "mtp": ("o", "final_state", "intermediate_states", "ring_d", "ring_k", "ring_g"),
     "prefill": ("o", "final_state", "checkpoints"),
 }
+# Stages of chunked kernels, in the order of the computation.
+STAGES = {
+    "G": "tokens,HV(,K)",
+    "beta": "tokens,HV",
+    "q": "tokens,H,K",
+    "k": "tokens,H,K",
+    "A": "tokens,HV,C",
+    "T": "tokens,HV,C",
+    "w": "tokens,HV,K",
+    "u": "tokens,HV,V",
+    "h": "chunks,HV,state",
+    "v_new": "tokens,HV,V",
+}
 # --- End of what is generated.
 _CHAIN = ("request_ids", "positions", "restored_from", "accepted_counts")
 
