@@ -8,7 +8,7 @@ A user's tensors are brought to the types and shapes of the schema by the module
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -98,10 +98,10 @@ def judge(*, op: str, mode: str, inputs: Mapping[str, Any], outputs: Mapping[str
     """
     call = Call(op=op, mode=mode, convention=_mapping("convention", convention or {}),
                 inputs=_mapping("inputs", inputs), outputs=_mapping("outputs", outputs),
-                source=source, case=case, stages=_mapping("stages", stages or {}), chunk=chunk,
-                stage_forms=_mapping("stage_forms", stage_forms or {}))
+                source=source, case=case)
     return _judged(call, contract=contract, only=only, precision=precision, explain=explain,
-                   explain_seconds=explain_seconds, blind=blind, terms=terms, bf16=bf16, name=name)
+                   explain_seconds=explain_seconds, blind=blind, terms=terms, bf16=bf16, name=name,
+                   stages=stages, chunk=chunk, stage_forms=stage_forms)
 
 
 def expected(*, op: str, mode: str, inputs: Mapping[str, Any],
@@ -159,7 +159,9 @@ def _array(dtype: str, shape: tuple[int, ...], data: np.ndarray) -> np.ndarray:
 
 
 def packed(call: Call, bf16: str | Iterable[str] = (), wants_outputs: bool = True) -> dict[str, Any]:
-    """The call as the library takes it."""
+    """The call as the library takes it. Stages of a fixture are the oracle's, and left out."""
+    if call.golden:
+        call = replace(call, golden={}, stages={}, chunk=0, stage_forms={})
     _core.admit_tensors(sum(_bytes(tensor) for group in (call.inputs, call.outputs, call.stages)
                             if isinstance(group, Mapping) for tensor in group.values()))
     attributes, convention, groups = _capture.prepared(
@@ -200,7 +202,11 @@ def _bytes(tensor: Any) -> float:
 def _judged(call: Call, *, contract: str | Mapping[str, Any] | None = None,
             only: str | Iterable[str] = (), precision: str = "auto", explain: bool = True,
             explain_seconds: float | None = None, blind: bool = False, terms: str | Iterable[str] = (),
-            name: str = "", bf16: str | Iterable[str] = ()) -> Report:
+            name: str = "", bf16: str | Iterable[str] = (), stages: Mapping[str, Any] | None = None,
+            chunk: int = 0, stage_forms: Mapping[str, str] | None = None) -> Report:
+    if stages is not None or chunk or stage_forms:
+        call = replace(call, golden={}, stages=_mapping("stages", stages or {}), chunk=chunk,
+                       stage_forms=_mapping("stage_forms", stage_forms or {}))
     taken = packed(call, bf16)
     asked = _core.Asked()
     asked.name = text_of("name", name) or call.case or call.source or f"{call.op} {call.mode}"
