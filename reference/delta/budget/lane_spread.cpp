@@ -76,11 +76,13 @@ void to_sigma(Matrix<double>& squares, int runs) {
 // The same for errors of which `scale` says how large they are beside each other, averaged over
 // chunks of so many rows.
 void to_sigma(Matrix<double>& squares, const Matrix<double>& scale, std::int64_t chunk, int runs) {
+  // Errors below those of the smallest fp32 number say nothing of the others.
+  constexpr double kSmallest = 0x1p-150;
   for (Eigen::Index first = 0; first < squares.rows(); first += chunk) {
     const Eigen::Index rows = std::min<Eigen::Index>(chunk, squares.rows() - first);
     auto block = squares.middleRows(first, rows).array();
     const auto unit2 = scale.middleRows(first, rows).array().square();
-    const auto is_scaled = unit2 > 0.0;
+    const auto is_scaled = unit2 > kSmallest * kSmallest;
     const double count = static_cast<double>(is_scaled.count());
     const double mean = is_scaled.select(block / unit2, 0.0).sum() / std::max(count, 1.0);
     block = (0.5 * (block + is_scaled.select(mean * unit2, block)) / runs).sqrt().eval();

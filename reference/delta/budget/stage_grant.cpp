@@ -224,7 +224,7 @@ class StageGrants {
       of_A.block(first, 0, c, c) = grants.A(first, c);
     }
     store_tokens("A", sequence, head, Matrix<double>::Zero(lane.tokens, chunked_.chunk), of_A);
-    if (runs) store_runs(sequence, first_chunk, head, lane, of_A);
+    if (runs) store_runs(sequence, first_chunk, head, lane, grants, of_A);
   }
 
  private:
@@ -283,7 +283,8 @@ class StageGrants {
   }
 
   void store_runs(const call::Sequence& sequence, std::int64_t first_chunk, std::int64_t head,
-                  const Lane<double>& lane, const Matrix<double>& of_A) {
+                  const Lane<double>& lane, const LaneGrants& grants,
+                  const Matrix<double>& of_A) {
     LaneCall run{.lane = lane,
                  .v = lane_values(inputs_, dims_, index_, sequence, head),
                  .start = lane_start(inputs_, dims_, index_, sequence, head),
@@ -292,7 +293,7 @@ class StageGrants {
     ChunkStages<double>& stages = run.exact.stages;
     run.exact.o = chunk_form<double>(lane, run.v, run.start, chunked_.chunk, &stages).o;
     run.exact.d = stages.v_new;
-    run.scales = scales_of(lane, stages, of_A);
+    run.scales = scales_of(lane, grants, stages, of_A);
     if (chunked_.form != contract::Form::kWY) {
       stages.w.resize(0, 0);
       stages.u.resize(0, 0);
@@ -318,7 +319,8 @@ class StageGrants {
     }
   }
 
-  [[nodiscard]] StageScales scales_of(const Lane<double>& lane, const ChunkStages<double>& stages,
+  [[nodiscard]] StageScales scales_of(const Lane<double>& lane, const LaneGrants& grants,
+                                      const ChunkStages<double>& stages,
                                       const Matrix<double>& of_A) const {
     StageScales scales{.T = Matrix<double>::Zero(lane.tokens, chunked_.chunk),
                        .w = Matrix<double>::Zero(lane.tokens, lane.K)};
@@ -334,17 +336,21 @@ class StageGrants {
       scale2 += u * u * T2;
       scale2.diagonal().setZero();
       scales.T.block(first, 0, c, c) = scale2.cwiseSqrt();
-      Matrix<double> k2(c, lane.K);
+      Matrix<double> k2(c, lane.K);      // (beta k^ E)^2
+      Matrix<double> error2(c, lane.K);  // of its rounding and of its decay
       for (std::int64_t x = 0; x < lane.K; ++x) {
         double decay = 1.0;
         for (std::int64_t i = 0; i < c; ++i) {
           decay *= lane.alpha_at(first + i, x);
           const double k =
               lane.beta[static_cast<std::size_t>(first + i)] * lane.k_row(first + i)[x] * decay;
+          const double of_decay = grants.G(first + i, lane.gates == 1 ? 0 : x);
           k2(i, x) = k * k;
+          error2(i, x) =
+              k == 0.0 ? 0.0 : k * k * (operands * operands + of_decay * of_decay);
         }
       }
-      scales.w.middleRows(first, c) = ((scale2 + operands * operands * T2) * k2).cwiseSqrt();
+      scales.w.middleRows(first, c) = (scale2 * k2 + T2 * error2).cwiseSqrt();
     }
     return scales;
   }

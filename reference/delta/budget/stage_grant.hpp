@@ -23,7 +23,9 @@
 // each before its own rounding. T and w are averaged in units of (lane_spread.hpp)
 //
 //   s_T^2 = (T^2) (a^2) (T^2) + (u T)^2,    a = what A is granted,    squares element by element
-//   s_w^2 = (s_T^2 + u_o^2 T^2) (beta k^ E)^2,    u_o the roundings of the operands.
+//   s_w^2 = s_T^2 x^2 + T^2 (x^2 (u_o^2 + e_G^2)),    x = beta k^ E,
+//
+// u_o the roundings of the operands, e_G what G is granted.
 //
 // A stage that is rounded as an operand may be stored before or after that, so half an ulp of that
 // format is granted where it is more than half an ulp of the type, which is part of every budget

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/cases/case.hpp"
@@ -284,7 +285,7 @@ TEST_CASE("stages: tiers agree within their radii, and a wide one is as good as 
 TEST_CASE("stages: G is a number where its decay is none in double") {
   call::Record record = cases::make_record(
       cases::parse("op=gdn mode=prefill lens=3 H=1 HV=1 K=4 V=2 io=f32 gate=log"));
-  record.inputs.at("g") = call::Tensor(call::DType::kF32, {3, 1}, {-2000.0, -1.0, -2661.0});
+  record.inputs.at("g") = call::Tensor(call::DType::kF32, {3, 1}, std::vector<double>{-2000.0, -1.0, -2661.0});
   const call::TensorMap stages = delta::chunk_stages(record, 4);
   CHECK(stages.at("G")[0] == -2000.0);
   CHECK(stages.at("G")[1] == -2001.0);
