@@ -46,9 +46,9 @@ ordered_json terms_json(const ShownTerms& shown) {
 }
 
 ordered_json worst_json(const verdict::Worst& w) {
-  return {{"index", w.index},          {"coordinates", named(w.coordinates)},
-          {"value", number(w.value)},  {"golden", number(w.golden)},
-          {"error", number(w.error)},  {"budget", number(w.budget)},
+  return {{"index", w.index},         {"coordinates", named(w.coordinates)},
+          {"value", number(w.value)}, {"golden", number(w.golden)},
+          {"error", number(w.error)}, {"budget", number(w.budget)},
           {"ulp", number(w.ulps)}};
 }
 

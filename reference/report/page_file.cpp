@@ -165,13 +165,12 @@ std::string stage_rows(const ordered_json& judged) {
   for (const ordered_json& stage : judged) {
     const std::string form = text_of(stage, "form");
     const std::string reason = text_of(stage, "reason");
-    html += fmt::format("<tr><td>{}{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td></tr>",
-                        escaped(text_of(stage, "name")),
-                        form.empty() ? "" : " (" + escaped(form) + ")",
-                        badge(stage.at("verdict").get<std::string>()),
-                        shown(stage.at("max_ratio")), shown(stage.at("median_ratio")),
-                        escaped(text_of(stage, "formula")),
-                        reason.empty() ? "" : "<br>" + escaped(reason));
+    html +=
+        fmt::format("<tr><td>{}{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td></tr>",
+                    escaped(text_of(stage, "name")), form.empty() ? "" : " (" + escaped(form) + ")",
+                    badge(stage.at("verdict").get<std::string>()), shown(stage.at("max_ratio")),
+                    shown(stage.at("median_ratio")), escaped(text_of(stage, "formula")),
+                    reason.empty() ? "" : "<br>" + escaped(reason));
   }
   return html + "</table></div>";
 }
@@ -210,9 +209,9 @@ std::string stages(const ordered_json& item) {
                                             "wrong begins behind them, or in one not given."
                                           : "No stage that was judged is out of budget.");
   }
-  html += paragraph("soft", fmt::format("In chunks of {} ({}); no part of the verdict.",
-                                        whole(found->at("chunk")),
-                                        escaped(text_of(*found, "chunk_origin"))));
+  html += paragraph(
+      "soft", fmt::format("In chunks of {} ({}); no part of the verdict.",
+                          whole(found->at("chunk")), escaped(text_of(*found, "chunk_origin"))));
   return html + stage_rows(found->at("judged")) + "</div>";
 }
 

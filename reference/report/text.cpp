@@ -79,10 +79,10 @@ std::string tensor_lines(const TensorReport& t) {
 std::string stage_line(const verdict::StageReport& stage) {
   const TensorReport& t = stage.tensor;
   const std::string name = t.name + (stage.form.empty() ? "" : " (" + stage.form + ")");
-  std::string text = fmt::format("  {:<20} {:<14} {:>5} {:>11} {:>10.3g} {:>10.3g} {:>10} {:>10}\n",
-                                 name, verdict::name_of(t.verdict), call::info(t.dtype).name,
-                                 t.compared, t.rms_rel, t.max_abs, ratio(t.max_ratio),
-                                 ratio(t.median_ratio));
+  std::string text =
+      fmt::format("  {:<20} {:<14} {:>5} {:>11} {:>10.3g} {:>10.3g} {:>10} {:>10}\n", name,
+                  verdict::name_of(t.verdict), call::info(t.dtype).name, t.compared, t.rms_rel,
+                  t.max_abs, ratio(t.max_ratio), ratio(t.median_ratio));
   if (!t.reason.empty()) text += fmt::format("      {}\n", t.reason);
   return text;
 }
@@ -91,9 +91,8 @@ std::string stage_line(const verdict::StageReport& stage) {
 std::string first_bad_lines(const verdict::StagesReport& stages, Verdict outputs) {
   const verdict::BadStage& bad = *stages.first_bad;
   const verdict::Worst& w = bad.worst;
-  const auto row = std::ranges::find(stages.stages, bad.name, [](const verdict::StageReport& s) {
-    return s.tensor.name;
-  });
+  const auto row = std::ranges::find(stages.stages, bad.name,
+                                     [](const verdict::StageReport& s) { return s.tensor.name; });
   std::string text = fmt::format(
       "  first bad stage: {} at {}: value {}, exact {}, error {}, budget {}\n"
       "      {} of its elements in that chunk are out of budget, {} in all\n"

@@ -11,6 +11,7 @@
 #include "fixtures/call/plan.hpp"
 #include "fixtures/call/widening.hpp"
 #include "reference/verdict/budget.hpp"
+#include "reference/verdict/stage_places.hpp"
 
 namespace goldenrule::verdict {
 namespace {
@@ -56,59 +57,6 @@ void require_known(const StageSlice& slice, const KernelStages& kernel) {
   }
 }
 
-// Where the indices of a stage lie in the sequences of a call.
-class Places {
- public:
-  Places(const call::Record& record, std::int64_t chunk) : chunk_(chunk) {
-    const call::Plan plan = call::make_plan(record, false);
-    std::int64_t chunks = 0;
-    std::int64_t number = 0;
-    for (const call::Sequence& s : plan.sequences) {
-      if (s.token_count > 0) sequences_.push_back({number, s.first_token, chunks});
-      chunks += (s.token_count + chunk - 1) / chunk;
-      ++number;
-    }
-  }
-
-  struct Place {
-    std::int64_t sequence = 0, chunk = 0, token = -1;  // token: of the sequence; -1: a whole chunk
-  };
-  [[nodiscard]] Place of(std::string_view axis, std::int64_t index) const {
-    const bool is_token = axis == "token";
-    const auto begins = [&](const Begin& b) { return is_token ? b.token : b.chunk; };
-    auto after = std::ranges::upper_bound(sequences_, index, {}, begins);
-    const Begin& b = *(after - 1);
-    if (!is_token) return {.sequence = b.number, .chunk = index - b.chunk};
-    const std::int64_t token = index - b.token;
-    return {.sequence = b.number, .chunk = token / chunk_, .token = token};
-  }
-
- private:
-  struct Begin {
-    std::int64_t number, token, chunk;
-  };
-  std::int64_t chunk_;
-  std::vector<Begin> sequences_;  // those with tokens
-};
-
-Coordinates named(const Places& places, const std::vector<std::string_view>& axes,
-                  const call::Shape& index) {
-  Coordinates names;
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (i > 0) {
-      names.emplace_back(axes[i], index[i]);
-      continue;
-    }
-    const Places::Place place = places.of(axes[0], index[0]);
-    names.emplace_back("sequence", place.sequence);
-    names.emplace_back("chunk", place.chunk);
-    if (place.token >= 0) names.emplace_back("token", place.token);
-  }
-  // Key before value, whatever the layout of the state.
-  std::ranges::stable_sort(names, {}, [](const auto& n) { return n.first == "value"; });
-  return names;
-}
-
 // One stage of a kernel and what is expected of it, in the kernel's form.
 struct Judged {
   const StageRow* row = nullptr;
@@ -120,7 +68,7 @@ struct Judged {
 // Judges a stage in a form; a wrong shape is an error.
 TensorReport judge_in(const std::string& name, const call::Tensor& tensor,
                       const ExpectedStage& stage, const contract::Contract& contract,
-                      const Places& places) {
+                      const StagePlaces& places) {
   const Exact& exact = stage.expected.exact;
   if (tensor.shape() != exact.shape) {
     throw Error(ErrorKind::kShape, where_of(name), call::to_string(exact.shape),
@@ -129,10 +77,10 @@ TensorReport judge_in(const std::string& name, const call::Tensor& tensor,
   TensorReport report = judge(name, tensor, stage.expected, contract);
   report.row_word = std::string(stage.axes.front());
   if (report.worst) {
-    report.worst->coordinates = named(places, stage.axes, report.worst->index);
+    report.worst->coordinates = places.named(stage.axes, report.worst->index);
   }
   if (!report.first_unjudged.empty()) {
-    report.first_unjudged_at = named(places, stage.axes, report.first_unjudged);
+    report.first_unjudged_at = places.named(stage.axes, report.first_unjudged);
   }
   return report;
 }
@@ -152,7 +100,7 @@ double badness(const Judged& judged, const Budget& budget, std::size_t i) {
 
 // The worst element of the first bad chunk of a stage that has one.
 BadStage first_bad_chunk(const Judged& judged, const contract::Contract& contract,
-                         const Places& places) {
+                         const StagePlaces& places) {
   const Expected& e = judged.stage.expected;
   const Budget budget(std::string(judged.row->name), judged.tensor->dtype(), e, contract);
   const std::size_t slice = e.exact.golden.size() / static_cast<std::size_t>(e.exact.shape[0]);
@@ -163,8 +111,7 @@ BadStage first_bad_chunk(const Judged& judged, const contract::Contract& contrac
   for (std::size_t i = 0; i < e.exact.golden.size(); ++i) {
     const double bad = badness(judged, budget, i);
     if (bad == 0.0) continue;
-    const auto place =
-        places.of(judged.stage.axes.front(), static_cast<std::int64_t>(i / slice));
+    const auto place = places.of(judged.stage.axes.front(), static_cast<std::int64_t>(i / slice));
     if (place.chunk > first.chunk || (place.chunk == first.chunk && bad <= worst)) continue;
     first.chunk = place.chunk;
     first.sequence = place.sequence;
@@ -180,10 +127,9 @@ BadStage first_bad_chunk(const Judged& judged, const contract::Contract& contrac
                  .error = error,
                  .budget = std::isfinite(golden) ? budget(at) : 0.0,
                  .ulps = error / call::ulp(judged.tensor->dtype(), golden)};
-  first.worst.coordinates = named(places, judged.stage.axes, first.worst.index);
+  first.worst.coordinates = places.named(judged.stage.axes, first.worst.index);
   for (std::size_t i = 0; i < e.exact.golden.size(); ++i) {
-    const auto place =
-        places.of(judged.stage.axes.front(), static_cast<std::int64_t>(i / slice));
+    const auto place = places.of(judged.stage.axes.front(), static_cast<std::int64_t>(i / slice));
     if (place.chunk != first.chunk || place.sequence != first.sequence) continue;
     first.elements += badness(judged, budget, i) > 0.0 ? 1 : 0;
   }
@@ -191,7 +137,8 @@ BadStage first_bad_chunk(const Judged& judged, const contract::Contract& contrac
 }
 
 std::optional<BadStage> find_first_bad(const std::vector<Judged>& all,
-                                       const contract::Contract& contract, const Places& places) {
+                                       const contract::Contract& contract,
+                                       const StagePlaces& places) {
   std::optional<BadStage> first;
   for (const Judged& judged : all) {
     if (judged.report.tensor.verdict != Verdict::kOutOfBudget) continue;
@@ -204,7 +151,7 @@ std::optional<BadStage> find_first_bad(const std::vector<Judged>& all,
 
 // A stage that is bad in the first form, which nobody declared: the form in which it is right.
 void look_for_form(const StageSlice& slice, const call::Record& record,
-                   const contract::Contract& contract, const Places& places, Judged& judged) {
+                   const contract::Contract& contract, const StagePlaces& places, Judged& judged) {
   const std::string name(judged.row->name);
   for (std::size_t i = 1; i < judged.row->forms.size(); ++i) {
     const StageForm& form = judged.row->forms[i];
@@ -240,15 +187,14 @@ contract::Contract in_chunks_of(contract::Contract contract, std::int64_t chunk)
 
 std::vector<Judged> judge_in_tier(const StageSlice& slice, const call::Record& record,
                                   const contract::Contract& contract, const KernelStages& kernel,
-                                  const Places& places, scalar::Precision tier) {
+                                  const StagePlaces& places, scalar::Precision tier) {
   std::vector<std::string> names;
   std::map<std::string, call::DType> stored;
   for (const auto& [name, tensor] : kernel.tensors) {
     names.push_back(name);
     stored[name] = tensor.dtype();
   }
-  ExpectedStages expected =
-      slice.evaluate(record, contract.chunked()->chunk, names, tier);
+  ExpectedStages expected = slice.evaluate(record, contract.chunked()->chunk, names, tier);
   const auto form_of = [&](const StageRow& row) {
     const auto declared = kernel.forms.find(std::string(row.name));
     if (declared != kernel.forms.end()) return declared->second;
@@ -326,7 +272,7 @@ StagesReport judge_stages(const Slice& slice, const call::Record& record,
   }
   const contract::Contract declared = in_chunks_of(contract, report.chunk);
   for (auto& [name, tensor] : kernel.tensors) call::undo_widening(tensor);
-  const Places places(record, report.chunk);
+  const StagePlaces places(record, report.chunk);
   std::vector<Judged> all;
   for (const Precision tier : {Precision::kDouble, Precision::kQuad, Precision::kMulti}) {
     all = judge_in_tier(stages, record, declared, kernel, places, tier);

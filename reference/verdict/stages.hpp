@@ -46,17 +46,17 @@ struct StageForm {
 
 struct StageRow {
   std::string_view name;
-  std::string_view shape;    ///< "tokens,HV,C"
-  std::string_view formula;  ///< what it is, exactly
-  std::string_view not_judged;  ///< which elements; empty: all are judged
-  bool follows_states;       ///< reads the state at the start of its chunk
+  std::string_view shape;            ///< "tokens,HV,C"
+  std::string_view formula;          ///< what it is, exactly
+  std::string_view not_judged;       ///< which elements; empty: all are judged
+  bool follows_states;               ///< reads the state at the start of its chunk
   std::span<const StageForm> forms;  ///< the first: of a kernel that declares none; may be empty
 };
 
 /// Stages as a kernel had them.
 struct KernelStages {
   call::TensorMap tensors;
-  std::int64_t chunk = 0;                    ///< tokens of a chunk; 0: those of the contract
+  std::int64_t chunk = 0;                         ///< tokens of a chunk; 0: those of the contract
   std::map<std::string, std::string> forms = {};  ///< of those that declare one
 };
 
@@ -100,12 +100,12 @@ struct StageReport {
 
 struct StagesReport {
   std::int64_t chunk = 0;
-  std::string chunk_origin;           ///< who says so
+  std::string chunk_origin;  ///< who says so
   std::string contract;
-  std::string reason;                 ///< why nothing was judged; else empty
-  std::vector<StageReport> stages;    ///< in the order of the table
-  std::vector<std::string> order;     ///< the names of the table
-  std::vector<std::string> absent;    ///< those that the kernel did not give
+  std::string reason;               ///< why nothing was judged; else empty
+  std::vector<StageReport> stages;  ///< in the order of the table
+  std::vector<std::string> order;   ///< the names of the table
+  std::vector<std::string> absent;  ///< those that the kernel did not give
   std::optional<BadStage> first_bad;
 };
 

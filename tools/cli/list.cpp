@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tables of the library by name: suites, input families, contracts, stages, mistakes of kernels
-// and of servers. What the tables say of themselves is printed as it stands there. Where a mistake can be
-// made is a question that only the mistake answers, call by call: it is asked about every case of
-// the suites that the kill matrix runs.
+// and of servers. What the tables say of themselves is printed as it stands there. Where a mistake
+// can be made is a question that only the mistake answers, call by call: it is asked about every
+// case of the suites that the kill matrix runs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -95,8 +95,7 @@ Json contract_rows() {
 // In the order of the computation. Operations of one family have the same ones.
 Json stage_rows() {
   Json rows = Json::array();
-  for (const verdict::StageRow& row :
-       suites::slice_of(call::Op::kGatedDeltaRule).stages->table()) {
+  for (const verdict::StageRow& row : suites::slice_of(call::Op::kGatedDeltaRule).stages->table()) {
     Json forms = Json::object();
     for (const verdict::StageForm& form : row.forms) {
       forms[std::string(form.name)] = std::string(form.meaning);

@@ -143,6 +143,39 @@ class ChunkKernel {
     return one_gate ? dot * decay(G, first, i, j, 0) : dot;
   }
 
+  void keep(std::int64_t first, const Matrix<float>& G, const Matrix<float>& A,
+            const Matrix<float>& T) {
+    stages_.G.middleRows(first, G.rows()) = G;
+    stages_.A.block(first, 0, A.rows(), A.cols()) = A;
+    stages_.T.block(first, 0, T.rows(), T.cols()) = T;
+    stages_.h.push_back(state_);
+  }
+
+  // v_new = u - w S, with w and u from T.
+  Matrix<float> corrections_wy(std::int64_t first, const Matrix<float>& T,
+                               const Matrix<float>& beta_v, const Matrix<float>& beta_k) {
+    const Matrix<float> w = product(T, beta_k);
+    const Matrix<float> u = product(T, beta_v);
+    if (keeps_) {
+      stages_.w.middleRows(first, w.rows()) = w;
+      stages_.u.middleRows(first, u.rows()) = u;
+    }
+    return add(u, -1.0F, w, state_);
+  }
+
+  // T = (I + A)^-1 by substitution.
+  [[nodiscard]] Matrix<float> inverse(const Matrix<float>& A) const {
+    Matrix<float> T = Matrix<float>::Identity(A.rows(), A.rows());
+    for (std::int64_t i = 1; i < A.rows(); ++i) {
+      for (std::int64_t j = 0; j < i; ++j) {
+        T(i, j) = -sum(
+            i, 0.0F, [&](std::int64_t l) { return A(i, l); },
+            [&](std::int64_t l) { return T(l, j); });
+      }
+    }
+    return T;
+  }
+
   Matrix<float> run_chunk(std::int64_t first, std::int64_t c) {
     const Matrix<float> G = cumulated(first, c);
     const Matrix<float> q = lane_.q.middleRows(first, c);
@@ -160,20 +193,8 @@ class ChunkKernel {
         P(i, j) = decayed_dot(q, k, G, first, i, j);
       }
     }
-    Matrix<float> T = Matrix<float>::Identity(c, c);
-    for (std::int64_t i = 1; i < c; ++i) {
-      for (std::int64_t j = 0; j < i; ++j) {
-        T(i, j) = -sum(
-            i, 0.0F, [&](std::int64_t l) { return A(i, l); },
-            [&](std::int64_t l) { return T(l, j); });
-      }
-    }
-    if (keeps_) {
-      stages_.G.middleRows(first, c) = G;
-      stages_.A.block(first, 0, c, c) = A;
-      stages_.T.block(first, 0, c, c) = T;
-      stages_.h.push_back(state_);
-    }
+    const Matrix<float> T = inverse(A);
+    if (keeps_) keep(first, G, A, T);
     Matrix<float> k_in = k;
     Matrix<float> q_in = q;
     Matrix<float> k_out = k;
@@ -200,13 +221,7 @@ class ChunkKernel {
         if (!is_given(i)) beta_v.row(i) *= beta(i);
         k_in.row(i) *= beta(i);
       }
-      const Matrix<float> w = product(T, k_in);
-      const Matrix<float> u = product(T, beta_v);
-      v_new = add(u, -1.0F, w, state_);
-      if (keeps_) {
-        stages_.w.middleRows(first, c) = w;
-        stages_.u.middleRows(first, c) = u;
-      }
+      v_new = corrections_wy(first, T, beta_v, k_in);
     }
     d_.middleRows(first, c) = v_new;
     const Matrix<float> o = add(product(q_in, state_), 1.0F, P, v_new);

@@ -23,7 +23,8 @@ call::TensorMap emulate_stages(const call::Record& record, const contract::Contr
         const auto stream = static_cast<std::uint64_t>(sequence.first_token * dims.HV + head);
         const KernelLane rows = kernel_lane(lane, contract, choices);
         LaneStages stages{
-            .chunk = honest_chunks(lane, v, start, {}, contract, seed, stream, Keep::kStages).stages,
+            .chunk =
+                honest_chunks(lane, v, start, {}, contract, seed, stream, Keep::kStages).stages,
             .q = rows.q.cast<double>(),
             .k = rows.k.cast<double>(),
             .beta = Matrix<double>(lane.tokens, 1)};

@@ -49,9 +49,8 @@ KeptForm<double> honest_chunks(const Lane<double>& lane, const Matrix<double>& v
   const auto round = [&](Matrix<double>& x) { rounder.apply(contract::Point::kSegmentMap, x); };
   const auto run = [&]<class S>(const Lane<double>& of, auto&& walk) {
     return run_in_pieces<S>(
-        of, v, start, positions, chunked.chunk, choices.ends, [&](const auto&... piece) {
-          return run_in_segments<S>(piece..., segment, walk, round);
-        });
+        of, v, start, positions, chunked.chunk, choices.ends,
+        [&](const auto&... piece) { return run_in_segments<S>(piece..., segment, walk, round); });
   };
   if (!chunked.has_coarse_operands()) {
     return in_double(run.template operator()<float>(lane, [&](const auto&... piece) {
@@ -59,9 +58,9 @@ KeptForm<double> honest_chunks(const Lane<double>& lane, const Matrix<double>& v
     }));
   }
   const KernelLane numbers = kernel_lane(lane, with_unrounded_rows(contract), choices);
-  return run.template operator()<double>(
-      with_numbers_of(lane, numbers),
-      [&](const auto&... piece) { return emulate_chunks(piece..., chunked, rounder, keep); });
+  return run.template operator()<double>(with_numbers_of(lane, numbers), [&](const auto&... piece) {
+    return emulate_chunks(piece..., chunked, rounder, keep);
+  });
 }
 
 }  // namespace goldenrule::delta

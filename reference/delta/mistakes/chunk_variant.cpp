@@ -296,8 +296,8 @@ class Chunk {
             const Matrix<double>& u, const Matrix<double>& v_new, const Matrix<double>& state) {
     for (std::int64_t i = 0; i < c_; ++i) {
       for (std::int64_t g = 0; g < lane_.gates; ++g) {
-        stages_->G(first_ + i, g) = std::log(from_start_[static_cast<std::size_t>(i)]
-                                                        [static_cast<std::size_t>(g)]);
+        stages_->G(first_ + i, g) =
+            std::log(from_start_[static_cast<std::size_t>(i)][static_cast<std::size_t>(g)]);
       }
     }
     stages_->A.block(first_, 0, c_, c_) = A;
@@ -332,8 +332,7 @@ call::TensorMap variant_stages(const call::Record& record, const ChunkVariant& v
   const CallInputs inputs(record);
   const OutputIndex index(record, dims);
   return stage_tensors(
-      record, variant.chunk,
-      [&](const call::Sequence& sequence, std::int64_t head) -> LaneStages {
+      record, variant.chunk, [&](const call::Sequence& sequence, std::int64_t head) -> LaneStages {
         const auto lane = prepare_lane<double>(record, dims, inputs, sequence, head);
         const Matrix<double> v = lane_values(inputs, dims, index, sequence, head);
         Matrix<double> state = lane_start(inputs, dims, index, sequence, head);

@@ -31,6 +31,19 @@ void bound_gates(const Lane<S>& lane, std::int64_t first, std::int64_t c, Matrix
   }
 }
 
+template <class S>
+ChunkErrors no_errors(const Lane<S>& lane, std::int64_t V, std::int64_t C) {
+  return {.G = Matrix<double>(lane.tokens, lane.gates),
+          .A = Matrix<double>::Zero(lane.tokens, C),
+          .T = Matrix<double>::Zero(lane.tokens, C),
+          .w = Eigen::VectorXd(lane.tokens),
+          .u = Matrix<double>(lane.tokens, V),
+          .v_new = Matrix<double>(lane.tokens, V),
+          .h = {},
+          .state = Eigen::RowVectorXd::Zero(V),
+          .corrections = Matrix<double>(lane.tokens, V)};
+}
+
 }  // namespace
 
 ChunkFactors::ChunkFactors(std::span<const TokenBounds> tokens)
@@ -68,30 +81,29 @@ ChunkFactors::ChunkFactors(std::span<const TokenBounds> tokens)
 
 template <class S>
 double underflow_term(const Lane<S>& lane, const Matrix<double>& v, const Matrix<double>& initial) {
-  double size = 1.0 + v.cwiseAbs().sum() + initial.cwiseAbs().sum();
-  for (const TokenBounds& b : lane.bounds) size += b.q_norm + b.k_norm + b.beta;
+  // What is not finite reaches nothing whose error is asked for.
+  const auto sum = [](const Matrix<double>& x) {
+    return x.cwiseAbs().unaryExpr([](double y) { return std::isfinite(y) ? y : 0.0; }).sum();
+  };
+  double size = 1.0 + sum(v) + sum(initial);
+  for (const TokenBounds& b : lane.bounds) {
+    const double norms = b.q_norm + b.k_norm + b.beta;
+    if (std::isfinite(norms)) size += norms;
+  }
   return scalar::Tier<S>::kUnderflow * std::pow(size, 3) *
          static_cast<double>((lane.tokens + lane.K) * lane.K);
 }
 
 template <class S>
 ChunkErrors chunk_errors(const Lane<S>& lane, const Matrix<double>& v,
-                         const Matrix<double>& initial, std::int64_t C,
-                         const FormResult<S>& result, const ChunkStages<S>& stages) {
+                         const Matrix<double>& initial, std::int64_t C, const FormResult<S>& result,
+                         const ChunkStages<S>& stages) {
   constexpr double u = scalar::Tier<S>::kUnitRoundoff;
   const auto g = [](std::int64_t m) { return rounding_growth<S>(m); };
   const std::int64_t K = lane.K;
   const std::int64_t V = v.cols();
   const double tiny = underflow_term(lane, v, initial);
-  ChunkErrors bound{.G = Matrix<double>(lane.tokens, lane.gates),
-                    .A = Matrix<double>::Zero(lane.tokens, C),
-                    .T = Matrix<double>::Zero(lane.tokens, C),
-                    .w = Eigen::VectorXd(lane.tokens),
-                    .u = Matrix<double>(lane.tokens, V),
-                    .v_new = Matrix<double>(lane.tokens, V),
-                    .h = {},
-                    .state = Eigen::RowVectorXd::Zero(V),
-                    .corrections = Matrix<double>(lane.tokens, V)};
+  ChunkErrors bound = no_errors(lane, V, C);
   Eigen::RowVectorXd& carried = bound.state;  // error norm of the state's columns
   for (std::int64_t first = 0, chunk = 0; first < lane.tokens; first += C, ++chunk) {
     const std::int64_t c = std::min(C, lane.tokens - first);
@@ -117,9 +129,8 @@ ChunkErrors chunk_errors(const Lane<S>& lane, const Matrix<double>& v,
                                   .cwiseProduct((g(K + c + 3) + 2 * e_k + e_b) * f.P + f.dP)
                                   .template triangularView<Eigen::StrictlyLower>();
     const Matrix<double> dT = T * (g(c) * A + dA) * T;
-    const Eigen::VectorXd dw =
-        dT * f.reach.cwiseProduct(f.E) +
-        T * f.reach.cwiseProduct((g(2 * c + 3) + e_k + e_b) * f.E + f.dE);
+    const Eigen::VectorXd dw = dT * f.reach.cwiseProduct(f.E) +
+                               T * f.reach.cwiseProduct((g(2 * c + 3) + e_k + e_b) * f.E + f.dE);
     Matrix<double> beta_v = v.middleRows(first, c).cwiseAbs();
     for (std::int64_t i = 0; i < c; ++i) beta_v.row(i) *= tokens[static_cast<std::size_t>(i)].beta;
     const Matrix<double> floor = Matrix<double>::Constant(c, V, tiny);

@@ -2,13 +2,13 @@
 //
 // How far the computed stages of the chunk form may be from the exact ones, by first-order rounding
 // error analysis with the computed quantities; u is the unit roundoff of the tier and g(m) =
-// m u / (1 - m u). Norms are over the K axis; |..| of a matrix is taken element by element. phi a is
-// the growth of one exact step (certificate.hpp): errors are transported by exact maps, so only the
-// local ones are bounded here.
+// m u / (1 - m u). Norms are over the K axis; |..| of a matrix is taken element by element. phi a
+// is the growth of one exact step (certificate.hpp): errors are transported by exact maps, so only
+// the local ones are bounded here.
 //
 // What the lane itself is off by (lane.hpp): e_k and e_b are the relative errors of k^ and beta,
-// e_a that of alpha, absolute. For c tokens with P_ij >= D_ij, E_i and F_j from alpha_max, the error
-// dP of a decay follows dP_ij = dP_{i-1,j} alpha_max_i + P_{i-1,j} e_a_i, and dE, dF alike.
+// e_a that of alpha, absolute. For c tokens with P_ij >= D_ij, E_i and F_j from alpha_max, the
+// error dP of a decay follows dP_ij = dP_{i-1,j} alpha_max_i + P_{i-1,j} e_a_i, and dE, dF alike.
 //
 //   |dG_i|  <= sum_{l <= i} |d log alpha_l| + g(i + 1) sum_{l <= i} |log alpha_l|
 //   |dA_ij| <= beta_i ||k_i|| ||k_j|| ((g(K + c + 3) + 2 e_k + e_b) P_ij + dP_ij)
@@ -55,17 +55,17 @@ struct ChunkFactors {
 
 /// Bounds of the errors of the stages of a lane.
 struct ChunkErrors {
-  Matrix<double> G;                      ///< [tokens,gates]
-  Matrix<double> A, T;                   ///< [tokens,C]
-  Eigen::VectorXd w;                     ///< [tokens], of every element of a row
-  Matrix<double> u, v_new;               ///< [tokens,V]
-  std::vector<Eigen::RowVectorXd> h;     ///< per chunk [V], of every element of a column
-  Eigen::RowVectorXd state;              ///< the same of the final state
-  Matrix<double> corrections;            ///< [tokens,V], v_new with an exact state
+  Matrix<double> G;                   ///< [tokens,gates]
+  Matrix<double> A, T;                ///< [tokens,C]
+  Eigen::VectorXd w;                  ///< [tokens], of every element of a row
+  Matrix<double> u, v_new;            ///< [tokens,V]
+  std::vector<Eigen::RowVectorXd> h;  ///< per chunk [V], of every element of a column
+  Eigen::RowVectorXd state;           ///< the same of the final state
+  Matrix<double> corrections;         ///< [tokens,V], v_new with an exact state
 };
 
-/// `result` and `stages` are those of chunk_form<S> with chunks of C. NaN where the lane has a token
-/// whose inputs are not finite.
+/// `result` and `stages` are those of chunk_form<S> with chunks of C. NaN where the lane has a
+/// token whose inputs are not finite.
 template <class S>
 [[nodiscard]] ChunkErrors chunk_errors(const Lane<S>& lane, const Matrix<double>& v,
                                        const Matrix<double>& initial, std::int64_t C,
@@ -76,11 +76,12 @@ template <class S>
 [[nodiscard]] double underflow_term(const Lane<S>& lane, const Matrix<double>& v,
                                     const Matrix<double>& initial);
 
-#define GOLDENRULE_DECLARE(S)                                                                      \
-  extern template ChunkErrors chunk_errors(const Lane<S>&, const Matrix<double>&,                  \
-                                           const Matrix<double>&, std::int64_t,                    \
-                                           const FormResult<S>&, const ChunkStages<S>&);           \
-  extern template double underflow_term(const Lane<S>&, const Matrix<double>&, const Matrix<double>&);
+#define GOLDENRULE_DECLARE(S)                                                            \
+  extern template ChunkErrors chunk_errors(const Lane<S>&, const Matrix<double>&,        \
+                                           const Matrix<double>&, std::int64_t,          \
+                                           const FormResult<S>&, const ChunkStages<S>&); \
+  extern template double underflow_term(const Lane<S>&, const Matrix<double>&,           \
+                                        const Matrix<double>&);
 GOLDENRULE_DECLARE(double)
 GOLDENRULE_DECLARE(scalar::Quad)
 GOLDENRULE_DECLARE(scalar::Multi)

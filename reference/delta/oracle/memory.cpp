@@ -92,8 +92,7 @@ double lane_token(const Extents& e, double scalar) {
 }
 
 // The stages of a kernel, after the verdict on its outputs.
-double stages_needed(const verdict::Declared& call, const Extents& e, double longest,
-                     int threads) {
+double stages_needed(const verdict::Declared& call, const Extents& e, double longest, int threads) {
   constexpr double kUsualChunk = 64;
   constexpr double kShortChunk = 16;
   constexpr double kPerStage = 2 * (8 + 4 + 4 + 1);

@@ -31,6 +31,40 @@ void put_rows(const Matrix<double>& rows, const call::Sequence& sequence, std::i
   }
 }
 
+// Everything of a lane that has rows of tokens.
+void put_lane(const call::Record& record, const call::Dims& d, const LaneJob& job,
+              const LaneStages& stages, std::map<std::string, Numbers>& tensors) {
+  const auto put = [&](const char* name, const Matrix<double>& rows, std::int64_t head) {
+    if (rows.size() > 0) put_rows(rows, *job.sequence, head, tensors.at(name));
+  };
+  put("G", stages.chunk.G, job.head);
+  put("beta", stages.beta, job.head);
+  if (stores_keys(record, d, job.head)) {
+    const std::int64_t qk_head = d.qk_head(record.convention.head_map, job.head);
+    put("q", stages.q, qk_head);
+    put("k", stages.k, qk_head);
+  }
+  put("A", stages.chunk.A, job.head);
+  put("T", stages.chunk.T, job.head);
+  put("w", stages.chunk.w, job.head);
+  put("u", stages.chunk.u, job.head);
+  put("v_new", stages.chunk.v_new, job.head);
+}
+
+void put_states(const std::vector<Matrix<double>>& states, const call::Dims& d,
+                const OutputIndex& index, std::int64_t first_chunk, std::int64_t head,
+                Numbers& to) {
+  for (std::size_t c = 0; c < states.size(); ++c) {
+    const std::int64_t chunk = first_chunk + static_cast<std::int64_t>(c);
+    const auto block = static_cast<std::size_t>((chunk * d.HV + head) * to.width);
+    for (std::int64_t i = 0; i < d.K; ++i) {
+      for (std::int64_t x = 0; x < d.V; ++x) {
+        to.values[block + index(0, 0, i, x)] = states[c](i, x);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 call::TensorMap stage_tensors(
@@ -67,38 +101,13 @@ call::TensorMap stage_tensors(
   }
   const OutputIndex index(record, d);
   for (const auto& [job, stages] : lanes) {
-    const call::Sequence& s = *job.sequence;
-    const auto put = [&](const char* name, const Matrix<double>& rows, std::int64_t head) {
-      if (rows.size() > 0) put_rows(rows, s, head, tensors.at(name));
-    };
-    put("G", stages.chunk.G, job.head);
-    put("beta", stages.beta, job.head);
-    if (stores_keys(record, d, job.head)) {
-      const std::int64_t qk_head = d.qk_head(record.convention.head_map, job.head);
-      put("q", stages.q, qk_head);
-      put("k", stages.k, qk_head);
-    }
-    put("A", stages.chunk.A, job.head);
-    put("T", stages.chunk.T, job.head);
-    put("w", stages.chunk.w, job.head);
-    put("u", stages.chunk.u, job.head);
-    put("v_new", stages.chunk.v_new, job.head);
-    Numbers& h = tensors.at("h");
-    for (std::size_t c = 0; c < stages.chunk.h.size(); ++c) {
-      const std::int64_t block =
-          ((first_chunk.at(&s) + static_cast<std::int64_t>(c)) * d.HV + job.head) * h.width;
-      for (std::int64_t i = 0; i < d.K; ++i) {
-        for (std::int64_t x = 0; x < d.V; ++x) {
-          h.values[static_cast<std::size_t>(block) + index(0, 0, i, x)] =
-              stages.chunk.h[c](i, x);
-        }
-      }
-    }
+    put_lane(record, d, job, stages, tensors);
+    put_states(stages.chunk.h, d, index, first_chunk.at(job.sequence), job.head, tensors.at("h"));
   }
   call::TensorMap result;
   for (auto& [name, numbers] : tensors) {
-    result.emplace(name, call::Tensor(call::DType::kF64, exact.at(name).expected.exact.shape,
-                                      numbers.values));
+    result.emplace(
+        name, call::Tensor(call::DType::kF64, exact.at(name).expected.exact.shape, numbers.values));
   }
   return result;
 }

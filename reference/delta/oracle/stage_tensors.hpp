@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stages of lanes as tensors of a call, for those who have stages of lanes: emulated kernels and
-// mistakes. (The oracle's own have radii beside them: stages.cpp.)
+// The stages of lanes as tensors of a call, for those who have stages of lanes: emulated kernels
+// and mistakes. (The oracle's own have radii beside them: stages.cpp.)
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ struct LaneStages {
   Matrix<double> beta;  ///< [tokens,1]
 };
 
-/// All stages of a call in f64, by the shapes of stage_table() in their first forms. `run` is called
-/// for each lane that has tokens, side by side.
+/// All stages of a call in f64, by the shapes of stage_table() in their first forms. `run` is
+/// called for each lane that has tokens, side by side.
 [[nodiscard]] call::TensorMap stage_tensors(
     const call::Record& record, std::int64_t C,
     const std::function<LaneStages(const call::Sequence&, std::int64_t head)>& run);

@@ -2,7 +2,6 @@
 #include "reference/delta/oracle/stages.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -20,51 +19,8 @@ namespace {
 using verdict::Exact;
 using verdict::ExpectedStage;
 using verdict::ExpectedStages;
-using verdict::StageForm;
 using verdict::StageRow;
 using Words = std::vector<std::string_view>;
-
-constexpr std::array kGateForms{
-    StageForm{"log", "natural logarithm"},
-    StageForm{"log2", "binary logarithm, G / ln 2"},
-};
-constexpr std::array kQueryForms{
-    StageForm{"scaled", "q^ has its scale"},
-    StageForm{"unscaled", "q^ / scale: the scale is applied later"},
-};
-constexpr std::array kSquareForms{
-    StageForm{"plus", "A as in T = (I + A)^-1"},
-    StageForm{"minus", "-A, as in T = (I - A)^-1"},
-};
-constexpr std::array kStateForms{
-    StageForm{"call", "in the state_layout of the call"},
-    StageForm{"other", "in the other one: [K,V] where the call has [V,K]"},
-};
-
-constexpr std::array kTable{
-    StageRow{"G", "tokens,HV(,K)",
-             "G_i = sum of log alpha_l from the first token of the chunk to token i, which counts; "
-             "of each key channel for KDA",
-             "from a linear gate below 2^-126 to the end of its chunk", false, kGateForms},
-    StageRow{"beta", "tokens,HV", "beta_i, after its sigmoid", "", false, {}},
-    StageRow{"q", "tokens,H,K", "q^_i = scale * norm(q_i)", "", false, kQueryForms},
-    StageRow{"k", "tokens,H,K", "k^_i = norm(k_i)", "", false, {}},
-    StageRow{"A", "tokens,HV,C",
-             "A_ij = beta_i < k^_i exp(G_i - G_j), k^_j > for tokens j before i of the chunk: beta of "
-             "the row, with its decay",
-             "the diagonal, what is above it, columns behind the end of the sequence", false,
-             kSquareForms},
-    StageRow{"T", "tokens,HV,C", "T = (I + A)^-1, with its diagonal of ones; no beta in it",
-             "what is above the diagonal, columns behind the end of the sequence", false, {}},
-    StageRow{"w", "tokens,HV,K", "w = T (beta k^ exp(G)), with its decay", "", false, {}},
-    StageRow{"u", "tokens,HV,V", "u = T (beta v), without decay", "", false, {}},
-    StageRow{"h", "chunks,HV,state",
-             "h = the state at the start of the chunk, the initial state of the first one; chunks "
-             "count up through the sequences",
-             "", true, kStateForms},
-    StageRow{"v_new", "tokens,HV,V",
-             "v_new = u - w h, before any decay to the end of the chunk", "", true, {}},
-};
 
 // One stage while lanes fill it in: rows of `width` numbers, one per (token or chunk, head).
 struct Filled {
@@ -99,8 +55,8 @@ class StageTensors {
     add("w", {n, d.HV, d.K}, {"token", "head", "key"}, d.HV, d.K);
     add("u", {n, d.HV, d.V}, {"token", "head", "value"}, d.HV, d.V);
     add("v_new", {n, d.HV, d.V}, {"token", "head", "value"}, d.HV, d.V);
-    const Words state = vk ? Words{"chunk", "head", "value", "key"}
-                           : Words{"chunk", "head", "key", "value"};
+    const Words state =
+        vk ? Words{"chunk", "head", "value", "key"} : Words{"chunk", "head", "key", "value"};
     add("h", {chunks, d.HV, vk ? d.V : d.K, vk ? d.K : d.V}, state, d.HV, d.K * d.V);
   }
 
@@ -116,7 +72,8 @@ class StageTensors {
       Exact& e = filled.exact();
       if (std::ranges::find(filled.defined, 0) != filled.defined.end()) {
         e.undefined.resize(filled.defined.size());
-        for (std::size_t i = 0; i < e.undefined.size(); ++i) e.undefined[i] = filled.defined[i] == 0;
+        for (std::size_t i = 0; i < e.undefined.size(); ++i)
+          e.undefined[i] = filled.defined[i] == 0;
       }
       result.emplace(name, std::move(filled.stage));
     }
@@ -190,22 +147,22 @@ class StageEvaluation {
       const auto relative = [](const S* x, double e) {
         return [x, e](std::int64_t i) { return e * std::fabs(scalar::to_double(x[i])); };
       };
-      store("beta", token, head, beta, ok ? 1 : 0, 0, relative(beta, e_b));
+      store("beta", token, head, beta, ok ? 1 : 0, relative(beta, e_b));
       if (has_keys) {
         const S* q = lane.q_row(t);
         const S* k = lane.k_row(t);
-        store("q", token, qk_head, q, ok ? d_.K : 0, 0, relative(q, lane.q_error));
-        store("k", token, qk_head, k, ok ? d_.K : 0, 0, relative(k, lane.k_error));
+        store("q", token, qk_head, q, ok ? d_.K : 0, relative(q, lane.q_error));
+        store("k", token, qk_head, k, ok ? d_.K : 0, relative(k, lane.k_error));
       }
       const auto of = [t](const Matrix<double>& e) {
         return [&e, t](std::int64_t i) { return e(t, i); };
       };
-      store("A", token, head, stages.A.row(t).data(), ok ? column : 0, 0, of(errors.A));
-      store("T", token, head, stages.T.row(t).data(), ok ? column + 1 : 0, 0, of(errors.T));
-      store("w", token, head, stages.w.row(t).data(), ok ? d_.K : 0, 0,
+      store("A", token, head, stages.A.row(t).data(), ok ? column : 0, of(errors.A));
+      store("T", token, head, stages.T.row(t).data(), ok ? column + 1 : 0, of(errors.T));
+      store("w", token, head, stages.w.row(t).data(), ok ? d_.K : 0,
             [&](std::int64_t) { return errors.w(t); });
-      store("u", token, head, stages.u.row(t).data(), ok ? d_.V : 0, 0, of(errors.u));
-      store("v_new", token, head, stages.v_new.row(t).data(), t < along ? d_.V : 0, 0,
+      store("u", token, head, stages.u.row(t).data(), ok ? d_.V : 0, of(errors.u));
+      store("v_new", token, head, stages.v_new.row(t).data(), t < along ? d_.V : 0,
             of(errors.v_new));
     }
     for (std::size_t c = 0; c < stages.h.size(); ++c) {
@@ -216,15 +173,15 @@ class StageEvaluation {
   }
 
  private:
-  // Numbers of a row from a lane; the first `count` from `from` on are defined.
+  // Numbers of a row from a lane; the first `count` are defined.
   template <class E>
   void store(const char* name, std::int64_t outer, std::int64_t head, const S* values,
-             std::int64_t count, std::int64_t from, const E& error) {
+             std::int64_t count, const E& error) {
     Filled* f = tensors_.find(name);
     if (f == nullptr) return;
     const std::size_t row = f->row(outer, head);
     for (std::int64_t i = 0; i < f->width; ++i) {
-      put(*f, row + static_cast<std::size_t>(i), values[i], error(i), i >= from && i < from + count);
+      put(*f, row + static_cast<std::size_t>(i), values[i], error(i), i < count);
     }
     if (count > 0) f->exact().touched[row / f->exact().block] = verdict::Touch::kComputed;
   }
@@ -301,59 +258,14 @@ ExpectedStages evaluate(const call::Record& record, std::int64_t C,
   return std::move(tensors).take();
 }
 
-ExpectedStage scaled(ExpectedStage stage, double factor) {
-  verdict::Expected& e = stage.expected;
-  const double size = std::fabs(factor);
-  for (std::size_t i = 0; i < e.exact.golden.size(); ++i) {
-    double& golden = e.exact.golden[i];
-    golden *= factor;
-    e.exact.radius[i] = call::f32_not_below(static_cast<double>(e.exact.radius[i]) * size +
-                                            std::fabs(golden) * 0x1p-52);
-  }
-  for (float& spread : e.grant.spread) {
-    spread = call::f32_not_below(static_cast<double>(spread) * size);
-  }
-  e.grant.flushed *= std::max(size, 1.0);
-  for (double& reach2 : e.exact.reach2) reach2 *= factor * factor;
-  return stage;
-}
-
-// The last two axes exchanged.
-template <class T>
-std::vector<T> exchanged(const std::vector<T>& x, std::size_t rows, std::size_t columns) {
-  std::vector<T> y(x.size());
-  const std::size_t block = rows * columns;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::size_t in = i % block;
-    y[i / block * block + in % columns * rows + in / columns] = x[i];
-  }
-  return y;
-}
-
-ExpectedStage transposed(ExpectedStage stage) {
-  verdict::Expected& e = stage.expected;
-  const auto rows = static_cast<std::size_t>(e.exact.shape[2]);
-  const auto columns = static_cast<std::size_t>(e.exact.shape[3]);
-  e.exact.golden = exchanged(e.exact.golden, rows, columns);
-  e.exact.radius = exchanged(e.exact.radius, rows, columns);
-  e.exact.undefined = exchanged(e.exact.undefined, rows, columns);
-  e.grant.spread = exchanged(e.grant.spread, rows, columns);
-  std::swap(e.exact.shape[2], e.exact.shape[3]);
-  std::swap(stage.axes[2], stage.axes[3]);
-  return stage;
-}
-
 }  // namespace
-
-std::span<const StageRow> stage_table() { return kTable; }
 
 std::int64_t chunks_of(const call::Sequence& sequence, std::int64_t C) {
   return (sequence.token_count + C - 1) / C;
 }
 
 ExpectedStages evaluate_stages(const call::Record& record, std::int64_t C,
-                               const std::vector<std::string>& names,
-                               scalar::Precision precision) {
+                               const std::vector<std::string>& names, scalar::Precision precision) {
   if (C < 1) throw Error(ErrorKind::kArgument, "stages", "a chunk size >= 1", std::to_string(C));
   if (call::has_tree(record)) {
     throw Error(ErrorKind::kArgument, "stages", "chains: the chunk form has no trees",
@@ -374,30 +286,9 @@ ExpectedStages evaluate_stages(const call::Record& record, std::int64_t C,
   return {};
 }
 
-ExpectedStage stage_in_form(const call::Record& record, const std::string& name,
-                            std::string_view form, const ExpectedStage& stage) {
-  const auto row = std::ranges::find(kTable, name, &StageRow::name);
-  const auto found = std::ranges::find(row->forms, form, &StageForm::name);
-  if (found == row->forms.end()) {
-    std::string known;
-    for (const StageForm& f : row->forms) {
-      known += known.empty() ? "one of " : ", ";
-      known += f.name;
-    }
-    throw Error(ErrorKind::kValue, "/stages/" + name + "@form",
-                known.empty() ? "no form: there is only one" : known, std::string(form));
-  }
-  if (found == row->forms.begin()) return stage;
-  constexpr double kLog2OfE = 1.4426950408889634;
-  if (name == "G") return scaled(stage, kLog2OfE);
-  if (name == "A") return scaled(stage, -1.0);
-  if (name == "h") return transposed(stage);
-  return scaled(stage, 1.0 / call::resolved_scale(record.convention, stage.expected.exact.shape[2]));
-}
-
 call::TensorMap chunk_stages(const call::Record& record, std::int64_t C) {
   std::vector<std::string> names;
-  for (const StageRow& row : kTable) names.emplace_back(row.name);
+  for (const StageRow& row : stage_table()) names.emplace_back(row.name);
   call::TensorMap map;
   for (auto& [name, stage] : evaluate_stages(record, C, names, scalar::Precision::kQuad)) {
     Exact& e = stage.expected.exact;

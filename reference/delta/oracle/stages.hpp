@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The stages of the chunk form for a whole call, so that the author of a chunked kernel can find
-// the first one that differs. The table says what each is, in the letters of rule/forms.hpp; a row t
-// of a token belongs to its position in its chunk.
+// the first one that differs. The table says what each is, in the letters of rule/forms.hpp; a row
+// t of a token belongs to its position in its chunk.
 //
-// Chunks begin with each sequence, and count up through the sequences, ceil(T / C) each. `tokens` is
-// the flattened token axis. Stages are computed by chunk_form in one tier, with the radius that
+// Chunks begin with each sequence, and count up through the sequences, ceil(T / C) each. `tokens`
+// is the flattened token axis. Stages are computed by chunk_form in one tier, with the radius that
 // chunk_certificate.hpp proves and half an ulp of double, to which they are rounded.
 //
-// What is not defined, and so not judged: rows and chunks of padded requests; of A what is not below
-// the diagonal, of T what is above it, since kernels mask these where they read them; columns behind
-// the last token of a chunk; G from a linear gate below 2^-126 to the end of its chunk, which has no
-// logarithm (oracle/ring.hpp). Where an input of a token is not finite, every stage of its head from
-// the chunk of that token on, and h and v_new of a start state that is not finite.
+// What is not defined, and so not judged: rows and chunks of padded requests; of A what is not
+// below the diagonal, of T what is above it, since kernels mask these where they read them; columns
+// behind the last token of a chunk; G from a linear gate below 2^-126 to the end of its chunk,
+// which has no logarithm (oracle/ring.hpp). Where an input of a token is not finite, every stage of
+// its head from the chunk of that token on, and h and v_new of a start state that is not finite.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,8 @@
 //
 // Chunk form: the stages, v_new among them as v', by oracle/chunk_certificate.hpp with an exact
 // lane, and of what is read from them, QK_ij = ||q_i|| ||k_j|| P_ij,
-//   |do_i|  <= g(K + c + 2) ||q_i|| E_i ||S|| + u |o_i| + sum_j QK_ij (g(K + 2c + 4) |v'_j| + |dv'_j|)
+//   |do_i|  <= g(K + c + 2) ||q_i|| E_i ||S|| + u |o_i| + sum_j QK_ij (g(K + 2c + 4) |v'_j| +
+//   |dv'_j|)
 //              + the errors of the states before, transported.
 //
 // The factor 1 + 2^-6 covers products of two small numbers and the arithmetic of the bounds.

@@ -2,6 +2,8 @@
 //
 // The stages of the chunk form are what chunk_form.cpp defines, each checked against its own
 // definition rather than against the code that made it.
+//
+// Length: each of ten stages has its definition here.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -259,8 +261,7 @@ TEST_CASE("stages: tiers agree within their radii, and a wide one is as good as 
       double worst = 0.0;
       for (std::size_t i = 0; i < a.golden.size(); ++i) {
         if (!a.is_defined(i)) continue;
-        const double radius =
-            static_cast<double>(a.radius[i]) + static_cast<double>(b.radius[i]);
+        const double radius = static_cast<double>(a.radius[i]) + static_cast<double>(b.radius[i]);
         const double error = std::fabs(a.golden[i] - b.golden[i]);
         CHECK(std::isfinite(a.golden[i]));
         if (error > 0.0) worst = std::fmax(worst, error / radius);
@@ -285,7 +286,8 @@ TEST_CASE("stages: tiers agree within their radii, and a wide one is as good as 
 TEST_CASE("stages: G is a number where its decay is none in double") {
   call::Record record = cases::make_record(
       cases::parse("op=gdn mode=prefill lens=3 H=1 HV=1 K=4 V=2 io=f32 gate=log"));
-  record.inputs.at("g") = call::Tensor(call::DType::kF32, {3, 1}, std::vector<double>{-2000.0, -1.0, -2661.0});
+  record.inputs.at("g") =
+      call::Tensor(call::DType::kF32, {3, 1}, std::vector<double>{-2000.0, -1.0, -2661.0});
   const call::TensorMap stages = delta::chunk_stages(record, 4);
   CHECK(stages.at("G")[0] == -2000.0);
   CHECK(stages.at("G")[1] == -2001.0);

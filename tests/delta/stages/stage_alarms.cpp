@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// goldenrule_stage_alarms SEEDS STRIDE [I N]: every STRIDE-th prefill case of the suites stress (all
-// families) and boundary (all shapes) is run by SEEDS emulated honest kernels of each chunked
+// goldenrule_stage_alarms SEEDS STRIDE [I N]: every STRIDE-th prefill case of the suites stress
+// (all families) and boundary (all shapes) is run by SEEDS emulated honest kernels of each chunked
 // contract, whose stages are judged as those of a capture are: in f32 for odd seeds, and for even
-// ones in the type in which each is an operand. Prints per contract and stage the largest error over
-// budget (above 1 would be a false alarm) and the median over runs of each run's largest. Exit 1 on
-// any false alarm.
+// ones in the type in which each is an operand. Prints per contract and stage the largest error
+// over budget (above 1 would be a false alarm) and the median over runs of each run's largest. Exit
+// 1 on any false alarm.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,12 +36,9 @@ using Cells = std::map<std::pair<std::string, std::string>, Cell>;
 
 std::vector<std::string> contracts_for(const cases::Case& c) {
   const bool kda = c.op == call::Op::kKda;
-  return {"chunk64_f32",
-          "chunk64_tf32",
-          "chunk64_bf16",
-          "chunk64_16bit",
-          "chunk16_bf16_state",
-          kda ? "chunk32_bf16_direct" : "chunk64_bf16_direct"};
+  return {"chunk64_f32",        "chunk64_tf32",
+          "chunk64_bf16",       "chunk64_16bit",
+          "chunk16_bf16_state", kda ? "chunk32_bf16_direct" : "chunk64_bf16_direct"};
 }
 
 // The type in which an even seed stores a stage: that of the operand where it is one of 16 bits.
@@ -67,8 +64,8 @@ std::vector<Run> run_case(const cases::Case& c, int seeds) {
       verdict::KernelStages kernel;
       for (const auto& [stage, exact] :
            delta::emulate_stages(record, contract, static_cast<std::uint64_t>(seed))) {
-        kernel.tensors.emplace(stage, call::Tensor(stored_type(contract, stage, seed), exact.shape(),
-                                                   exact.to_doubles()));
+        kernel.tensors.emplace(stage, call::Tensor(stored_type(contract, stage, seed),
+                                                   exact.shape(), exact.to_doubles()));
       }
       runs.push_back({name, cases::canonical(c), seed,
                       verdict::judge_stages(delta::slice(), record, contract, std::move(kernel))});
@@ -104,8 +101,7 @@ int main(int argc, char** argv) {
         Cell& cell = cells[{run.contract, t.name}];
         cell.ratios.push_back(t.max_ratio);
         cell.mistrusted += t.verdict == verdict::Verdict::kMistrusted ? 1 : 0;
-        if (t.verdict == verdict::Verdict::kOutOfBudget ||
-            t.verdict == verdict::Verdict::kError) {
+        if (t.verdict == verdict::Verdict::kOutOfBudget || t.verdict == verdict::Verdict::kError) {
           ++cell.alarms;
           ++alarms;
           fmt::print("FALSE ALARM: {} {} {:.3g} seed {}: {} ({})\n", run.contract, t.name,

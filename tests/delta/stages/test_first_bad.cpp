@@ -2,6 +2,8 @@
 //
 // Is the first bad stage the one in which the mistake was made? Mistakes of the table, made in one
 // stage of the chunk form or in the inputs of a kernel, and single numbers changed.
+//
+// Length: a table of mistakes, and what each kind of stage, form and refusal does.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -70,24 +72,23 @@ TEST_CASE("first bad stage: mistakes in one stage of the chunk form") {
     ChunkVariant variant;
     const char* first;  // "": what is wrong lies behind all stages
   };
-  const Row rows[]{
-      {"none", {}, ""},
-      {"G restarts", {.restart_row = 32}, "G"},
-      {"base of decays between sub-chunks", {.wrong_base_rows = 16}, "A"},
-      {"A couples halves only", {.inverse_rows = 32}, "A"},
-      {"the inverse of first order", {.inverse = Inverse::kFirstOrder}, "T"},
-      {"A keeps its diagonal", {.inverse = Inverse::kDiagonal}, "T"},
-      {"w without decay", {.w_decay = WDecay::kNone}, "w"},
-      {"w with its decay outside", {.w_decay = WDecay::kOutside}, "w"},
-      {"base of decays from the start", {.wrong_base_outside = true}, "w"},
-      {"the end of a chunk early", {.end_row = EndRow::kEarly}, "h"},
-      {"the end of a chunk by key", {.end_row = EndRow::kByKey}, "h"},
-      {"the old state is lost", {.keep_state = false}, "h"},
-      {"the state in fp16", {.state_operand_f16 = true}, "v_new"},
-      {"attention without decay", {.decay_attention = false}, ""},
-      {"queries without decay", {.decay_query = false}, ""},
-      {"o reads the state transposed", {.transposed_from = 0}, ""},
-      {"rows of a tail in o", {.swap_tail_output = true}, ""}};
+  const Row rows[]{{"none", {}, ""},
+                   {"G restarts", {.restart_row = 32}, "G"},
+                   {"base of decays between sub-chunks", {.wrong_base_rows = 16}, "A"},
+                   {"A couples halves only", {.inverse_rows = 32}, "A"},
+                   {"the inverse of first order", {.inverse = Inverse::kFirstOrder}, "T"},
+                   {"A keeps its diagonal", {.inverse = Inverse::kDiagonal}, "T"},
+                   {"w without decay", {.w_decay = WDecay::kNone}, "w"},
+                   {"w with its decay outside", {.w_decay = WDecay::kOutside}, "w"},
+                   {"base of decays from the start", {.wrong_base_outside = true}, "w"},
+                   {"the end of a chunk early", {.end_row = EndRow::kEarly}, "h"},
+                   {"the end of a chunk by key", {.end_row = EndRow::kByKey}, "h"},
+                   {"the old state is lost", {.keep_state = false}, "h"},
+                   {"the state in fp16", {.state_operand_f16 = true}, "v_new"},
+                   {"attention without decay", {.decay_attention = false}, ""},
+                   {"queries without decay", {.decay_query = false}, ""},
+                   {"o reads the state transposed", {.transposed_from = 0}, ""},
+                   {"rows of a tail in o", {.swap_tail_output = true}, ""}};
   for (const std::string& line : {kGdn, kKda}) {
     CAPTURE(line);
     const call::Record record = record_of(line);
@@ -106,7 +107,8 @@ TEST_CASE("first bad stage: mistakes of inputs are found where they first change
   int later = 0;
   int made = 0;
   std::string lost;
-  for (const std::string& line : {kGdn, kKda}) {
+  for (std::string line : {kGdn, kKda}) {
+    line.replace(line.find("150,40"), 6, "70,5");
     const call::Record record = record_of(line);
     const call::TensorMap honest = delta::emulate_stages(record, f32(), 1);
     const calls::Kernel kernel = [](const call::Record& r) {
@@ -182,7 +184,8 @@ TEST_CASE("first bad stage: a number is named by sequence, chunk, token, head an
   CHECK(report.first_bad->elements == 1);
   CHECK(stage(report, "v_new").out_of_budget == 1);
   CHECK(stage(report, "w").verdict == Verdict::kWithinBudget);
-  // The state at the start of chunk 2 is computed after v_new of chunk 1 and before that of chunk 2.
+  // The state at the start of chunk 2 is computed after v_new of chunk 1 and before that of
+  // chunk 2.
   kernel = stored(honest);
   kernel.tensors.at("h").set((2 * 2 + 0) * 24 * 16 + 5, 3.0);
   kernel.tensors.at("v_new").set(140 * 2 * 16, 9.0);
@@ -204,8 +207,8 @@ TEST_CASE("first bad stage: a number is named by sequence, chunk, token, head an
 TEST_CASE("first bad stage: NaN and Inf are bad, what is not defined is not judged") {
   const call::Record record = record_of(kGdn);
   const call::TensorMap honest = delta::emulate_stages(record, f32(), 1);
-  for (const double x : {std::numeric_limits<double>::quiet_NaN(),
-                         std::numeric_limits<double>::infinity()}) {
+  for (const double x :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     KernelStages kernel = stored(honest);
     kernel.tensors.at("T").set(64 * 2 * 64, x);  // row 0 of chunk 1: its diagonal
     CHECK(first_of(judged(record, kernel)) == "T");
@@ -215,6 +218,16 @@ TEST_CASE("first bad stage: NaN and Inf are bad, what is not defined is not judg
     kernel.tensors.at("A").set(149 * 2 * 64 + 63, x);  // behind the end of the sequence
     CHECK(first_of(judged(record, kernel)).empty());
   }
+  // An input that is none: nothing of its head from that chunk on, what is before it is judged.
+  call::Record with_nan = record;
+  with_nan.inputs.at("v").set((70 * 2 + 1) * 16, std::numeric_limits<double>::quiet_NaN());
+  KernelStages spoilt = stored(delta::emulate_stages(with_nan, f32(), 1));
+  StagesReport before = judged(with_nan, spoilt);
+  CHECK(first_of(before).empty());
+  CHECK(stage(before, "u").verdict == Verdict::kWithinBudget);
+  CHECK(stage(before, "u").undefined == (150 - 64) * 16);
+  spoilt.tensors.at("u").set((63 * 2 + 1) * 16, 5.0);
+  CHECK(first_of(judged(with_nan, spoilt)) == "u");
   // Rows of a padded request.
   const call::Record padded =
       record_of("op=gdn mode=mtp B=3 T=4 H=1 HV=1 K=4 V=2 io=f32 slots=padded");
@@ -225,7 +238,8 @@ TEST_CASE("first bad stage: NaN and Inf are bad, what is not defined is not judg
   CHECK(stage(report, "u").undefined == 4 * 2);
 }
 
-TEST_CASE("first bad stage: another form is no accusation, and a declared one is taken at its word") {
+TEST_CASE(
+    "first bad stage: another form is no accusation, and a declared one is taken at its word") {
   const call::Record record = record_of(
       "op=gdn mode=prefill lens=70 H=1 HV=1 K=16 V=16 io=f32 gate=softplus h0=1 family=E");
   const call::TensorMap honest = delta::emulate_stages(record, f32(), 3);
@@ -323,8 +337,8 @@ TEST_CASE("first bad stage: kernels store in any type") {
   const call::Record record = record_of(kGdn);
   const contract::Contract& bf16 = contract::find_contract("chunk64_bf16");
   const call::TensorMap honest = delta::emulate_stages(record, bf16, 5);
-  for (const call::DType type : {call::DType::kBF16, call::DType::kF16, call::DType::kF32,
-                                 call::DType::kF64}) {
+  for (const call::DType type :
+       {call::DType::kBF16, call::DType::kF16, call::DType::kF32, call::DType::kF64}) {
     CAPTURE(call::info(type).name);
     CHECK(first_of(judged(record, stored(honest, type), bf16)).empty());
   }

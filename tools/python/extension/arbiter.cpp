@@ -37,8 +37,7 @@ ExpectedOutput output_of(verdict::Expected& expected, const verdict::Budget& bud
 
 }  // namespace
 
-Judged judge(call::Record record, std::optional<verdict::KernelStages> stages,
-             const Asked& asked) {
+Judged judge(call::Record record, std::optional<verdict::KernelStages> stages, const Asked& asked) {
   tools::Examination examination{
       .question = {.precision = tools::parse_precision(asked.precision), .only = asked.only},
       .explain = asked.explain,
