@@ -185,6 +185,12 @@ contract::Contract in_chunks_of(contract::Contract contract, std::int64_t chunk)
   return contract;
 }
 
+// Each in the type that its kernel stored it in, as far as that can be told (call/widening.hpp).
+KernelStages with_types_undone(KernelStages kernel) {
+  for (auto& item : kernel.tensors) call::undo_widening(item.second);
+  return kernel;
+}
+
 std::vector<Judged> judge_in_tier(const StageSlice& slice, const call::Record& record,
                                   const contract::Contract& contract, const KernelStages& kernel,
                                   const StagePlaces& places, scalar::Precision tier) {
@@ -200,7 +206,6 @@ std::vector<Judged> judge_in_tier(const StageSlice& slice, const call::Record& r
     if (declared != kernel.forms.end()) return declared->second;
     return row.forms.empty() ? std::string() : std::string(row.forms.front().name);
   };
-  // Shapes and forms before the work.
   for (const auto& [name, tensor] : kernel.tensors) {
     const StageRow& row = *find_row(slice, name);
     ExpectedStage shape{.expected = {}, .axes = expected.at(name).axes};
@@ -244,7 +249,7 @@ std::vector<std::string> absent_before(const StagesReport& report, const std::st
 }
 
 StagesReport judge_stages(const Slice& slice, const call::Record& record,
-                          const contract::Contract& contract, KernelStages kernel) {
+                          const contract::Contract& contract, const KernelStages& kernel) {
   using scalar::Precision;
   if (slice.stages == nullptr) {
     throw Error(ErrorKind::kSchema, "/stages", "no stages: none are known of this operation",
@@ -271,11 +276,11 @@ StagesReport judge_stages(const Slice& slice, const call::Record& record,
     return report;
   }
   const contract::Contract declared = in_chunks_of(contract, report.chunk);
-  for (auto& [name, tensor] : kernel.tensors) call::undo_widening(tensor);
+  const KernelStages stored = with_types_undone(kernel);
   const StagePlaces places(record, report.chunk);
   std::vector<Judged> all;
   for (const Precision tier : {Precision::kDouble, Precision::kQuad, Precision::kMulti}) {
-    all = judge_in_tier(stages, record, declared, kernel, places, tier);
+    all = judge_in_tier(stages, record, declared, stored, places, tier);
     const bool decided = std::ranges::all_of(all, [](const Judged& j) {
       return j.report.tensor.undecided == 0 && j.report.tensor.unbounded == 0;
     });

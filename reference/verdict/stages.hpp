@@ -116,6 +116,7 @@ struct StagesReport {
 /// Judges the stages of a record, which are those of `kernel`. Throws Error for unknown names and
 /// forms, shapes that are wrong, and calls whose stages nobody has.
 [[nodiscard]] StagesReport judge_stages(const Slice& slice, const call::Record& record,
-                                        const contract::Contract& contract, KernelStages kernel);
+                                        const contract::Contract& contract,
+                                        const KernelStages& kernel);
 
 }  // namespace goldenrule::verdict

@@ -69,7 +69,7 @@ std::vector<Run> run_case(const cases::Case& c, int seeds) {
                                                    exact.shape(), exact.to_doubles()));
       }
       runs.push_back({name, cases::canonical(c), seed,
-                      verdict::judge_stages(delta::slice(), record, contract, std::move(kernel))});
+                      verdict::judge_stages(delta::slice(), record, contract, kernel)});
     }
   }
   return runs;

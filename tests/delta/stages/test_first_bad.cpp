@@ -38,9 +38,9 @@ KernelStages stored(const call::TensorMap& exact, call::DType dtype = call::DTyp
   return kernel;
 }
 
-StagesReport judged(const call::Record& record, KernelStages kernel,
+StagesReport judged(const call::Record& record, const KernelStages& kernel,
                     const contract::Contract& contract = f32()) {
-  return verdict::judge_stages(delta::slice(), record, contract, std::move(kernel));
+  return verdict::judge_stages(delta::slice(), record, contract, kernel);
 }
 
 std::string first_of(const StagesReport& report) {
@@ -314,8 +314,8 @@ TEST_CASE("first bad stage: chunks, contracts and calls that have none") {
 TEST_CASE("first bad stage: what nobody can mean is refused by its name") {
   const call::Record record = record_of(kGdn);
   const call::Tensor one(call::DType::kF32, {190, 2}, std::vector<double>(380, 0.5));
-  const auto refused = [&](KernelStages kernel, const char* text) {
-    CHECK_THROWS_WITH_AS((void)judged(record, std::move(kernel)), text, Error);
+  const auto refused = [&](const KernelStages& kernel, const char* text) {
+    CHECK_THROWS_WITH_AS((void)judged(record, kernel), text, Error);
   };
   refused({.tensors = {{"Z", one}}},
           "/stages: expected one of G, beta, q, k, A, T, w, u, h, v_new, actual 'Z'");
