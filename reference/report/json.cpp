@@ -45,12 +45,11 @@ ordered_json terms_json(const ShownTerms& shown) {
           {"passes", t.passes}};
 }
 
-ordered_json worst_json(const TensorReport& t) {
-  if (!t.worst) return nullptr;
-  return {{"index", t.worst->index},         {"coordinates", named(t.worst->coordinates)},
-          {"value", number(t.worst->value)}, {"golden", number(t.worst->golden)},
-          {"error", number(t.worst->error)}, {"budget", number(t.worst->budget)},
-          {"ulp", number(t.worst->ulps)}};
+ordered_json worst_json(const verdict::Worst& w) {
+  return {{"index", w.index},         {"coordinates", named(w.coordinates)},
+          {"value", number(w.value)}, {"golden", number(w.golden)},
+          {"error", number(w.error)}, {"budget", number(w.budget)},
+          {"ulp", number(w.ulps)}};
 }
 
 ordered_json axis_json(const verdict::MapAxis& axis) {
@@ -86,7 +85,7 @@ ordered_json tensor_json(const TensorReport& t) {
           {"bias", number(t.bias)},
           {"max_ratio", number(t.max_ratio)},
           {"median_ratio", number(t.median_ratio)},
-          {"worst", worst_json(t)},
+          {"worst", t.worst ? worst_json(*t.worst) : ordered_json()},
           {"nan", t.nan},
           {"inf", t.inf},
           {"unwritten", t.unwritten},
@@ -111,6 +110,26 @@ ordered_json blind_json(const explain::Blindness& blindness) {
           {"mistakes_tried", blindness.mistakes_tried},
           {"conventions", conventions},
           {"values_tried", blindness.values_tried}};
+}
+
+ordered_json stages_json(const verdict::StagesReport& stages) {
+  ordered_json judged = ordered_json::array();
+  for (const verdict::StageReport& stage : stages.stages) {
+    judged.push_back(tensor_json(stage.tensor));
+    judged.back()["form"] = stage.form;
+    judged.back()["formula"] = stage.formula;
+  }
+  ordered_json first = nullptr;
+  if (stages.first_bad) {
+    const verdict::BadStage& bad = *stages.first_bad;
+    first = {{"name", bad.name},
+             {"elements", bad.elements},
+             {"not_given_before", verdict::absent_before(stages, bad.name)},
+             {"worst", worst_json(bad.worst)}};
+  }
+  return {{"chunk", stages.chunk},   {"chunk_origin", stages.chunk_origin},
+          {"reason", stages.reason}, {"first_bad", first},
+          {"judged", judged},        {"not_given", stages.absent}};
 }
 
 ordered_json case_json(const FileReport& file) {
@@ -138,6 +157,7 @@ ordered_json case_json(const FileReport& file) {
                     {"nonfinite_inputs", report.nonfinite_inputs},
                     {"absent", report.absent},
                     {"tensors", tensors}};
+  if (file.stages) json["stages"] = stages_json(*file.stages);
   if (file.diagnosis) add_explanation(*file.diagnosis, json);
   if (file.blindness) json["blind"] = blind_json(*file.blindness);
   for (const ShownTerms& shown : file.terms) json["terms"][shown.element] = terms_json(shown);

@@ -158,6 +158,63 @@ std::string permit(const ordered_json& item) {
   return paragraph("", html);
 }
 
+std::string stage_rows(const ordered_json& judged) {
+  std::string html =
+      "<div class=\"scroll\"><table><tr><th>stage</th><th>verdict</th><th>error over "
+      "budget</th><th>median</th><th>what it is</th></tr>";
+  for (const ordered_json& stage : judged) {
+    const std::string form = text_of(stage, "form");
+    const std::string reason = text_of(stage, "reason");
+    html +=
+        fmt::format("<tr><td>{}{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td></tr>",
+                    escaped(text_of(stage, "name")), form.empty() ? "" : " (" + escaped(form) + ")",
+                    badge(stage.at("verdict").get<std::string>()), shown(stage.at("max_ratio")),
+                    shown(stage.at("median_ratio")), escaped(text_of(stage, "formula")),
+                    reason.empty() ? "" : "<br>" + escaped(reason));
+  }
+  return html + "</table></div>";
+}
+
+std::string first_bad_stage(const ordered_json& item, const ordered_json& bad) {
+  const ordered_json& worst = bad.at("worst");
+  std::string html = fmt::format(
+      "<p>First bad stage: <b>{}</b> at <b>{}</b>: value {}, exact {}, error {}, budget {}; {} of "
+      "its elements in that chunk are out of budget.</p>",
+      escaped(text_of(bad, "name")), place(worst.at("coordinates")),
+      shown(worst.at("value"), kValueDigits), shown(worst.at("golden"), kValueDigits),
+      shown(worst.at("error")), shown(worst.at("budget")), counted(whole(bad.at("elements"))));
+  if (!bad.at("not_given_before").empty()) {
+    html += paragraph("soft", "Not given, and before it: " + joined(bad.at("not_given_before")));
+  }
+  if (rank(item) == 2) {
+    html += paragraph("soft",
+                      "The outputs are right all the same: either the kernel means something else "
+                      "by this stage, or its error does not reach the outputs of this call.");
+  }
+  return html;
+}
+
+// Stages of the kernel, which are no part of the verdict.
+std::string stages(const ordered_json& item) {
+  const auto found = item.find("stages");
+  if (found == item.end()) return "";
+  const std::string reason = text_of(*found, "reason");
+  std::string html = "<div class=\"card\"><h3>Stages of the kernel</h3>";
+  if (!reason.empty()) return html + paragraph("", "Not judged: " + escaped(reason)) + "</div>";
+  const ordered_json& bad = found->at("first_bad");
+  if (!bad.is_null()) {
+    html += first_bad_stage(item, bad);
+  } else {
+    html += paragraph("", rank(item) == 0 ? "No stage that was judged is out of budget: what is "
+                                            "wrong begins behind them, or in one not given."
+                                          : "No stage that was judged is out of budget.");
+  }
+  html += paragraph(
+      "soft", fmt::format("In chunks of {} ({}); no part of the verdict.",
+                          whole(found->at("chunk")), escaped(text_of(*found, "chunk_origin"))));
+  return html + stage_rows(found->at("judged")) + "</div>";
+}
+
 }  // namespace
 
 std::string section(const ordered_json& item, std::size_t number, bool maps) {
@@ -191,7 +248,7 @@ std::string section(const ordered_json& item, std::size_t number, bool maps) {
         "be finite, elsewhere it must.</p>",
         counted(nonfinite));
   }
-  html += why(item) + permit(item);
+  html += why(item) + permit(item) + stages(item);
   for (const ordered_json* tensor : ranked(item.at("tensors"))) html += tensor_card(*tensor, maps);
   if (!text_of(item, "replay").empty()) {
     html += fmt::format("<p class=\"soft\">To judge it again:</p><pre>{}</pre>",

@@ -17,6 +17,7 @@
 #include "reference/explain/diagnose.hpp"
 #include "reference/explain/permits.hpp"
 #include "reference/verdict/error_map.hpp"
+#include "reference/verdict/stages.hpp"
 #include "reference/verdict/terms.hpp"
 
 namespace goldenrule::report {
@@ -40,6 +41,7 @@ struct FileReport {
   std::optional<explain::Permit> permit{};        ///< the tightest contract that the file keeps
   /// By tensor: where it is out of budget. For the JSON alone.
   std::map<std::string, std::vector<verdict::ErrorMap>> maps{};
+  std::optional<verdict::StagesReport> stages{};  ///< where the kernel gave some
 };
 
 /// What a JSON report is the report of, so that those of many machines can be put together: share

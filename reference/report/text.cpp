@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -70,6 +71,62 @@ std::string tensor_lines(const TensorReport& t) {
   }
   if (!t.first_unjudged.empty()) {
     text += fmt::format("      first there: {}\n", verdict::to_string(t.first_unjudged_at));
+  }
+  return text;
+}
+
+// One stage as one line, and why there is no verdict on it.
+std::string stage_line(const verdict::StageReport& stage) {
+  const TensorReport& t = stage.tensor;
+  const std::string name = t.name + (stage.form.empty() ? "" : " (" + stage.form + ")");
+  std::string text =
+      fmt::format("  {:<20} {:<14} {:>5} {:>11} {:>10.3g} {:>10.3g} {:>10} {:>10}\n", name,
+                  verdict::name_of(t.verdict), call::info(t.dtype).name, t.compared, t.rms_rel,
+                  t.max_abs, ratio(t.max_ratio), ratio(t.median_ratio));
+  if (!t.reason.empty()) text += fmt::format("      {}\n", t.reason);
+  return text;
+}
+
+// The first stage that differs, what the table says that it is, and what that means.
+std::string first_bad_lines(const verdict::StagesReport& stages, Verdict outputs) {
+  const verdict::BadStage& bad = *stages.first_bad;
+  const verdict::Worst& w = bad.worst;
+  const auto row = std::ranges::find(stages.stages, bad.name,
+                                     [](const verdict::StageReport& s) { return s.tensor.name; });
+  std::string text = fmt::format(
+      "  first bad stage: {} at {}: value {}, exact {}, error {}, budget {}\n"
+      "      {} of its elements in that chunk are out of budget, {} in all\n"
+      "      the table means: {}{}\n",
+      bad.name, verdict::to_string(w.coordinates), value(w.value), value(w.golden),
+      std::isnan(w.error) ? "nan" : fmt::format("{:.3g}", w.error), ratio(w.budget), bad.elements,
+      row->tensor.out_of_budget, row->formula,
+      row->form.empty() ? "" : fmt::format(" (form '{}')", row->form));
+  const std::vector<std::string> before = verdict::absent_before(stages, bad.name);
+  if (!before.empty()) {
+    text += fmt::format("      not given, and before it: {}\n", fmt::join(before, ", "));
+  }
+  if (outputs == Verdict::kExact || outputs == Verdict::kWithinBudget) {
+    text +=
+        "      the outputs are right all the same: either the kernel means something else by this "
+        "stage,\n      or its error does not reach the outputs of this call\n";
+  }
+  return text;
+}
+
+std::string stage_lines(const verdict::StagesReport& stages, Verdict outputs) {
+  if (!stages.reason.empty()) {
+    return fmt::format("  stages are not judged: {}\n", stages.reason);
+  }
+  std::string text = fmt::format("  stages, in chunks of {} ({}): no part of the verdict\n",
+                                 stages.chunk, stages.chunk_origin);
+  for (const verdict::StageReport& stage : stages.stages) text += stage_line(stage);
+  if (stages.first_bad) return text + first_bad_lines(stages, outputs);
+  text += fmt::format("  no stage that was judged is out of budget{}\n",
+                      outputs == Verdict::kOutOfBudget
+                          ? ": what is wrong begins behind them, or in one that was not given"
+                          : "");
+  if (outputs == Verdict::kOutOfBudget && !stages.absent.empty()) {
+    text += fmt::format("      not given: {}\n", fmt::join(stages.absent, ", "));
   }
   return text;
 }
@@ -156,6 +213,7 @@ std::string text_report(const FileReport& file) {
                   "tensor", "verdict", "type", "compared", "rms rel", "max abs", "err/budget",
                   "median", "NaN", "Inf", "unwritten");
   for (const TensorReport& t : report.tensors) text += tensor_lines(t);
+  if (file.stages) text += stage_lines(*file.stages, report.verdict);
   for (const ShownTerms& shown : file.terms) text += terms_lines(shown, report);
   if (file.diagnosis) text += explanation_text(*file.diagnosis);
   if (file.permit) text += permit_lines(file);

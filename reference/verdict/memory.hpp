@@ -18,9 +18,11 @@ using Shapes = std::map<std::string, call::Shape>;
 struct Declared {
   call::Op op = call::Op::kGatedDeltaRule;
   call::Mode mode = call::Mode::kDecode;
-  Shapes inputs, outputs;     ///< outputs: those that are judged
-  double file_bytes = 0.0;    ///< what is read to get them
-  double tensor_bytes = 0.0;  ///< of all that is loaded
+  Shapes inputs, outputs;        ///< outputs: those that are judged
+  Shapes stages = {};            ///< of a kernel
+  std::int64_t stage_chunk = 0;  ///< as the file declares it; 0: not at all
+  double file_bytes = 0.0;       ///< what is read to get them
+  double tensor_bytes = 0.0;     ///< of all that is loaded
 };
 
 /// In bytes. Doubles, since hostile shapes leave the range of integers.

@@ -18,7 +18,8 @@
 
 namespace goldenrule::verdict {
 
-struct Judgement;  // verdict.hpp
+struct Judgement;   // verdict.hpp
+struct StageSlice;  // stages.hpp
 
 struct Slice {
   /// The exact outputs of a call in one tier; nothing is granted. Throws Error for a call that
@@ -40,6 +41,8 @@ struct Slice {
   const contract::Contract& (*default_contract)(const call::Record& record);
   /// Memory that judging takes, from the shapes alone.
   Need (*memory_needed)(const Declared& call, int threads);
+  /// The intermediate results of its kernels; nullptr: none that are known.
+  const StageSlice* stages;
 };
 
 /// The exact outputs of a call and what `contract` grants beside them.

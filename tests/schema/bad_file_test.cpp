@@ -161,6 +161,8 @@ TEST_CASE("golden values, budgets and stages are checked like the rest") {
   check_refused(path, ErrorKind::kType, "/budget/recurrent_f32/o", "f32", "f64");
   put("/stages/G", H5T_IEEE_F32LE, {2});
   check_refused(path, ErrorKind::kType, "/stages/G", "f64", "f32");
+  write_edited(path, [](hid_t f) { put_attribute(f, "/stages", "chunk", -1.0); });
+  check_refused(path, ErrorKind::kValue, "/stages@chunk", "a number of tokens >= 1", "-1");
   put("/outputs/o", H5T_IEEE_F64LE, {2, 3, 3});
   check_refused(path, ErrorKind::kShape, "/outputs/o", "[2,3,2,3]", "[2,3,3]");
   write_edited(path, [](hid_t f) { H5Adelete_by_name(f, "/golden/o", "radius", H5P_DEFAULT); });

@@ -51,6 +51,8 @@ TEST_CASE("everything that a file says is in its meaning, and changes its digest
       {"/budget/recurrent_f32/o",
        [](Fixture& f) { f.budgets.at("recurrent_f32").at("o").set(1, 7.0); }},
       {"/stages/G", [](Fixture& f) { f.stages.at("G").set(2, 7.0); }},
+      {"/stages@chunk", [](Fixture& f) { f.stage_chunk = 32; }},
+      {"/stages/G@form", [](Fixture& f) { f.stage_forms["G"] = "log2"; }},
   };
   const Meaning before = meaning(small_fixture());
   std::set<std::string> digests{digest(before)};

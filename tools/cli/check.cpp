@@ -15,6 +15,14 @@
 namespace goldenrule::tools {
 namespace {
 
+// The stages of a kernel. Those of a fixture are the oracle's own.
+std::optional<verdict::KernelStages> stages_of(schema::Fixture& fixture) {
+  if (fixture.stages_of_oracle || fixture.stages.empty()) return std::nullopt;
+  return verdict::KernelStages{.tensors = std::move(fixture.stages),
+                               .chunk = fixture.stage_chunk,
+                               .forms = std::move(fixture.stage_forms)};
+}
+
 // What judges one of the files as this run does.
 std::string replay_of(const std::string& file, const CheckOptions& options) {
   std::string line =
@@ -28,7 +36,7 @@ report::FileReport check_file(const std::string& file, const CheckOptions& optio
   const auto start = ExplainEffort::Clock::now();
   try {
     schema::ReadOptions read = reading({.explained = options.explain, .only = options.only});
-    read.golden = read.budgets = read.stages = false;
+    read.golden = read.budgets = false;
     schema::Fixture fixture = schema::read_fixture(file, read);
     Examination asked{
         .question = {.precision = parse_precision(options.precision), .only = options.only},
@@ -37,6 +45,7 @@ report::FileReport check_file(const std::string& file, const CheckOptions& optio
         .blind = options.blind,
         .terms = options.terms,
         .maps = options.reports.show_maps(),
+        .stages = stages_of(fixture),
         .since = start};
     if (!options.contract.empty()) asked.question.contract = named_contract(options.contract);
     result = examine(std::move(fixture.record), asked);

@@ -54,12 +54,14 @@ verdict::Declared declared_by(const schema::Description& file, const Use& use) {
                          .inputs = {},
                          .outputs = {},
                          .file_bytes = static_cast<double>(file.file_bytes)};
+  call.stage_chunk = file.header.stage_chunk;
   for (const schema::DatasetInfo& d : file.datasets) {
     call.tensor_bytes += static_cast<double>(d.logical_bytes) * (use.compared ? 2 : 1);
     const auto slash = d.path.rfind('/');
     const std::string group = d.path.substr(0, slash);
     const std::string name = d.path.substr(slash + 1);
     if (group == "/inputs") call.inputs[name] = d.shape;
+    if (group == "/stages" && !file.header.stages_of_oracle) call.stages[name] = d.shape;
     const bool judged = use.only.empty() || std::ranges::find(use.only, name) != use.only.end();
     if ((group == "/outputs" || group == "/golden") && judged) call.outputs[name] = d.shape;
   }

@@ -101,6 +101,10 @@ report::FileReport examine(call::Record record, const Examination& asked) {
   for (const std::string& element : asked.terms) {
     result.terms.push_back(terms_of(judgement, element));
   }
+  if (asked.stages) {
+    result.stages =
+        verdict::judge_stages(slice, judgement.record, judgement.contract, *asked.stages);
+  }
   result.contract_origin = judgement.contract_origin;
   result.report = judgement.report;
   return result;

@@ -56,6 +56,7 @@ struct Examination {
   bool blind = false;                ///< adds what the call cannot show
   std::vector<std::string> terms{};  ///< "o[1,3,0,7]": elements whose budget is shown term by term
   bool maps = false;                 ///< adds where the errors of outputs are that fail
+  std::optional<verdict::KernelStages> stages{};  ///< intermediate results of the kernel
   ExplainEffort::Clock::time_point since = ExplainEffort::Clock::now();  ///< the verdict began
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tables of the library by name: suites, input families, contracts, mistakes of kernels and of
-// servers. What the tables say of themselves is printed as it stands there. Where a mistake can be
-// made is a question that only the mistake answers, call by call: it is asked about every case of
-// the suites that the kill matrix runs.
+// The tables of the library by name: suites, input families, contracts, stages, mistakes of kernels
+// and of servers. What the tables say of themselves is printed as it stands there. Where a mistake
+// can be made is a question that only the mistake answers, call by call: it is asked about every
+// case of the suites that the kill matrix runs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,6 +26,7 @@
 #include "reference/contract/contract.hpp"
 #include "reference/serving/mistakes.hpp"
 #include "reference/suites/slices.hpp"
+#include "reference/verdict/stages.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/tables.hpp"
 
@@ -87,6 +88,23 @@ Json contract_rows() {
   Json rows = Json::array();
   for (const contract::Contract& c : contract::contracts()) {
     rows.push_back({{"name", c.name}, {"meaning", c.meaning}});
+  }
+  return rows;
+}
+
+// In the order of the computation. Operations of one family have the same ones.
+Json stage_rows() {
+  Json rows = Json::array();
+  for (const verdict::StageRow& row : suites::slice_of(call::Op::kGatedDeltaRule).stages->table()) {
+    Json forms = Json::object();
+    for (const verdict::StageForm& form : row.forms) {
+      forms[std::string(form.name)] = std::string(form.meaning);
+    }
+    rows.push_back({{"name", std::string(row.name)},
+                    {"shape", std::string(row.shape)},
+                    {"meaning", std::string(row.formula)},
+                    {"forms", std::move(forms)},
+                    {"not_judged", std::string(row.not_judged)}});
   }
   return rows;
 }
@@ -178,6 +196,13 @@ void print_rows(const Json& rows) {
     const std::string name = row["name"], meaning = row["meaning"];
     if (row.contains("cases")) {
       fmt::print("{:<12} {:>4} cases  {}\n", name, row["cases"].get<std::size_t>(), meaning);
+    } else if (row.contains("forms")) {
+      fmt::print("{:<6} [{}]\n      {}\n", name, row["shape"].get<std::string>(), meaning);
+      for (const auto& [form, says] : row["forms"].items()) {
+        fmt::print("      form {}: {}\n", form, says.get<std::string>());
+      }
+      const std::string not_judged = row["not_judged"];
+      if (!not_judged.empty()) fmt::print("      not judged: {}\n", not_judged);
     } else if (row.contains("where")) {
       if (row["group"] != group) fmt::print("{}\n", group = row["group"]);
       fmt::print("  {:<28} {}\n      {}\n", name, where_text(row["where"]), meaning);
@@ -196,7 +221,8 @@ struct Table {
 constexpr std::array kTables{
     Table{"suites", suite_rows},       Table{"families", family_rows},
     Table{"contracts", contract_rows}, Table{"mistakes", mistake_rows},
-    Table{"chains", chain_rows},       Table{"server_mistakes", server_mistake_rows}};
+    Table{"chains", chain_rows},       Table{"server_mistakes", server_mistake_rows},
+    Table{"stages", stage_rows}};
 
 }  // namespace
 

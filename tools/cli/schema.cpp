@@ -157,7 +157,8 @@ Json schema_json() {
   return {{"schema", std::string(schema::kSchema)},
           {"operations", operations},
           {"conventions", conventions_json()},
-          {"contracts", contracts}};
+          {"contracts", contracts},
+          {"stages", table_json("stages")}};
 }
 
 int schema(bool json) {

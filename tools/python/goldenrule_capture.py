@@ -185,6 +185,19 @@ OUTPUTS = {
     "mtp": ("o", "final_state", "intermediate_states", "ring_d", "ring_k", "ring_g"),
     "prefill": ("o", "final_state", "checkpoints"),
 }
+# Stages of chunked kernels, in the order of the computation.
+STAGES = {
+    "G": "tokens,HV(,K)",
+    "beta": "tokens,HV",
+    "q": "tokens,H,K",
+    "k": "tokens,H,K",
+    "A": "tokens,HV,C",
+    "T": "tokens,HV,C",
+    "w": "tokens,HV,K",
+    "u": "tokens,HV,V",
+    "h": "chunks,HV,state",
+    "v_new": "tokens,HV,V",
+}
 # --- End of what is generated.
 _CHAIN = ("request_ids", "positions", "restored_from", "accepted_counts")
 
@@ -216,14 +229,16 @@ class Fixture:
 
 
 def write_capture(path, *, op, mode, inputs, outputs, convention=None, source="", contract="",
-                  bf16=(), chain="", call=None):
+                  bf16=(), chain="", call=None, stages=None, chunk=0, stage_forms=None):
     """Writes the inputs and outputs of one kernel call; replaces `path` completely or not at all.
 
     inputs, outputs: {name: tensor}, a tensor that is None is absent; convention: {attribute:
     value}, absent ones have their defaults, and scale=None is absent; contract: the declared
     rounding model, e.g. "recurrent_f32"; bf16: names of float32 or uint16 inputs or outputs that are
     to be stored as bfloat16; chain, call: id of the chain of calls that this is one of, and its place
-    in it, 0, 1, 2, ..
+    in it, 0, 1, 2, ..; stages: intermediate results of a chunked kernel, {name: tensor} by the table
+    of `goldenrule list stages`, in chunks of `chunk` tokens (0: those of the contract), stage_forms:
+    {name: form} where the kernel has one in another form than the first of its row.
 
     Shapes are those of the table above, and other forms are brought to them:
     - prefill with q `[B,T,H,K]` is packed, with everything that has tokens, and gets its
@@ -240,15 +255,21 @@ def write_capture(path, *, op, mode, inputs, outputs, convention=None, source=""
     of the convention that the program will refuse.
     """
     path = os.fsdecode(path)
-    attributes, conventions, groups = prepared(op, mode, inputs, outputs, convention, source,
-                                               contract, bf16)
+    stages = stages or {}
+    bf16 = (bf16,) if isinstance(bf16, str) else tuple(bf16)
+    attributes, conventions, groups = prepared(op, mode, inputs, outputs, convention, source, contract,
+                                               [name for name in bf16 if name not in stages])
+    arrays, chunk, forms = prepared_stages(op, stages, chunk, stage_forms or {},
+                                           [name for name in bf16 if name in stages])
     if chain:
         attributes["chain"] = _text("chain", chain)
     if call is not None:
         attributes["call"] = np.int64(operator.index(call))
         if call < 0:
             raise ValueError(f"call: expected a number >= 0, actual {call}")
-    _write_file(path, {"schema": SCHEMA, **attributes}, conventions, groups)
+    if arrays:
+        groups = {**groups, "stages": arrays}
+    _write_file(path, {"schema": SCHEMA, **attributes}, conventions, groups, chunk, forms)
 
 
 def prepared(op, mode, inputs, outputs, convention=None, source="", contract="", bf16=(),
@@ -286,6 +307,37 @@ def prepared(op, mode, inputs, outputs, convention=None, source="", contract="",
     return attributes, conventions, groups
 
 
+def prepared_stages(op, stages, chunk, forms, bf16=()):
+    """(arrays as those of prepared, the checked chunk, the checked forms). [B,T,..], [B,NT,..] of a
+    rectangular call are packed as its tokens are. What the names, shapes and forms must be, the program
+    says when it judges."""
+    if not isinstance(stages, Mapping) or not isinstance(forms, Mapping):
+        raise ValueError(f"stages: expected {{name: tensor}} and {{name: form}}, actual {stages!r:.80} "
+                         f"and {forms!r:.80}")
+    chunk = operator.index(chunk)
+    if not 0 <= chunk < 2**31:
+        raise ValueError(f"chunk: expected a number of tokens, actual {chunk}")
+    arrays = {}
+    for name, tensor in stages.items():
+        if tensor is None:
+            continue
+        _text("stages", name)
+        if name not in STAGES:
+            raise ValueError(f"stages: expected one of {', '.join(STAGES)}, actual {name!r}")
+        axes = STAGES[name].replace("(,K)", ",K" if op == "kda" else "").replace("state", "V,K")
+        array, is_bf16 = _to_array(f"stages {name}", tensor, name in bf16)
+        if array.dtype.kind != "f" and not is_bf16:
+            raise ValueError(f"stages {name}: expected floating-point numbers, actual {array.dtype}")
+        if array.ndim == axes.count(",") + 2:
+            array = array.reshape(array.shape[0] * array.shape[1], *array.shape[2:])
+        arrays[name] = (array, is_bf16)
+    for name, form in forms.items():
+        if name not in arrays:
+            raise ValueError(f"stage_forms: expected the form of a stage that is there, actual {name!r}")
+        _text("stage_forms", form)
+    return arrays, chunk, dict(forms)
+
+
 def checkpoints_every(cu_seqlens, n, form, earlier_tokens=None):
     """checkpoint_offsets and cu_checkpoints of a kernel that keeps a state every n tokens.
 
@@ -319,7 +371,7 @@ def checkpoints_at(offsets):
                 cu_checkpoints=counts.astype("<i8"))
 
 
-def _write_file(path, attributes, conventions, groups):
+def _write_file(path, attributes, conventions, groups, chunk=0, forms=()):
     """Writes the file beside its place first, and moves it there when it is complete."""
     import h5py  # here and below: only files need it
 
@@ -335,6 +387,10 @@ def _write_file(path, attributes, conventions, groups):
                 group = _new_group(file, group_name)
                 for name, (array, is_bf16) in sorted(tensors.items()):
                     _write_dataset(group, name, array, is_bf16)
+            if chunk and "stages" in groups:
+                file["stages"].attrs["chunk"] = np.int64(chunk)
+            for name in forms:
+                file["stages"][name].attrs["form"] = forms[name]
         with open(partial, "rb") as written:
             os.fsync(written.fileno())
         os.replace(partial, path)

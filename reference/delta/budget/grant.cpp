@@ -29,6 +29,8 @@ double largest_finite(const call::Tensor& x) {
   return largest.empty() ? 0.0 : std::ranges::max(largest);
 }
 
+}  // namespace
+
 // Up to 2^-126 in each of the K + 1 numbers that meet in an element, times the largest number that
 // they multiply.
 double flushed(const call::Record& record, const call::Dims& dims) {
@@ -39,8 +41,6 @@ double flushed(const call::Record& record, const call::Dims& dims) {
   }
   return static_cast<double>(dims.K + 1) * 0x1p-126 * largest;
 }
-
-}  // namespace
 
 namespace {
 

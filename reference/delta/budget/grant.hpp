@@ -29,6 +29,8 @@ void grant(const call::Record& record, const contract::Contract& contract,
 /// Zeros for every element, `multiple` sigmas: to be filled with store_grant.
 [[nodiscard]] verdict::Grant empty_grant(const verdict::Exact& exact, double multiple,
                                          verdict::GrantDetail detail);
+/// What a kernel may lose in an element that flushes subnormal fp32 numbers to zero.
+[[nodiscard]] double flushed(const call::Record& record, const call::Dims& dims);
 /// sigma and bias of element `at`.
 void store_grant(verdict::Grant& to, std::size_t at, double sigma, double bias);
 

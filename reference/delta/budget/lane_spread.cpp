@@ -24,15 +24,38 @@ Form zeros(const Form& like) {
   for (const Matrix<double>& state : like.states) {
     form.states.emplace_back(Matrix<double>::Zero(state.rows(), state.cols()));
   }
+  form.stages.T = Matrix<double>::Zero(like.stages.T.rows(), like.stages.T.cols());
+  form.stages.w = Matrix<double>::Zero(like.stages.w.rows(), like.stages.w.cols());
+  form.stages.u = Matrix<double>::Zero(like.stages.u.rows(), like.stages.u.cols());
+  for (const Matrix<double>& h : like.stages.h) {
+    form.stages.h.emplace_back(Matrix<double>::Zero(h.rows(), h.cols()));
+  }
   return form;
 }
 
-// f(matrix of a, matrix of b) for o, each state and, where they are asked for, the corrections.
+// f(matrix of a, matrix of b) for T and w, where stages are asked for.
 template <class F>
-void for_each_matrix(Form& a, const Form& b, F&& f) {
+void for_each_scaled_matrix(Form& a, const Form& b, F&& f) {
+  if (a.stages.T.size() > 0 && b.stages.T.size() > 0) f(a.stages.T, b.stages.T);
+  if (a.stages.w.size() > 0 && b.stages.w.size() > 0) f(a.stages.w, b.stages.w);
+}
+
+// The same for o, each state and, where they are asked for, the corrections (v_new is one) and
+// other stages.
+template <class F>
+void for_each_row_matrix(Form& a, const Form& b, F&& f) {
   f(a.o, b.o);
   if (a.d.size() > 0 && b.d.size() > 0) f(a.d, b.d);
   for (std::size_t i = 0; i < a.states.size(); ++i) f(a.states[i], b.states[i]);
+  if (a.stages.u.size() > 0 && b.stages.u.size() > 0) f(a.stages.u, b.stages.u);
+  const std::size_t chunks = std::min(a.stages.h.size(), b.stages.h.size());
+  for (std::size_t i = 0; i < chunks; ++i) f(a.stages.h[i], b.stages.h[i]);
+}
+
+template <class F>
+void for_each_matrix(Form& a, const Form& b, F&& f) {
+  for_each_row_matrix(a, b, f);
+  for_each_scaled_matrix(a, b, f);
 }
 
 void raise_to(Form& a, const Form& b) {
@@ -47,6 +70,22 @@ void to_sigma(Matrix<double>& squares, int runs) {
     for (Eigen::Index x = 0; x < squares.cols(); ++x) {
       squares(row, x) = std::sqrt(0.5 * (squares(row, x) + mean) / runs);
     }
+  }
+}
+
+// The same for errors of which `scale` says how large they are beside each other, averaged over
+// chunks of so many rows.
+void to_sigma(Matrix<double>& squares, const Matrix<double>& scale, std::int64_t chunk, int runs) {
+  // Errors below those of the smallest fp32 number say nothing of the others.
+  constexpr double kSmallest = 0x1p-150;
+  for (Eigen::Index first = 0; first < squares.rows(); first += chunk) {
+    const Eigen::Index rows = std::min<Eigen::Index>(chunk, squares.rows() - first);
+    auto block = squares.middleRows(first, rows).array();
+    const auto unit2 = scale.middleRows(first, rows).array().square();
+    const auto is_scaled = unit2 > kSmallest * kSmallest;
+    const double count = static_cast<double>(is_scaled.count());
+    const double mean = is_scaled.select(block / unit2, 0.0).sum() / std::max(count, 1.0);
+    block = (0.5 * (block + is_scaled.select(mean * unit2, block)) / runs).sqrt().eval();
   }
 }
 
@@ -98,6 +137,8 @@ class Rescaled {
     result.o = result.o.array().rowwise() / (query_ * scales_);
     if (result.d.size() > 0) result.d = result.d.array().rowwise() / scales_;
     for (Matrix<double>& state : result.states) state = state.array().rowwise() / scales_;
+    if (result.stages.u.size() > 0) result.stages.u = result.stages.u.array().rowwise() / scales_;
+    for (Matrix<double>& h : result.stages.h) h = h.array().rowwise() / scales_;
     return result;
   }
 
@@ -161,8 +202,13 @@ class LaneSpread {
       for_each_matrix(squares, result,
                       [](Matrix<double>& sum, const Matrix<double>& x) { sum += x; });
     }
-    for_each_matrix(squares, squares,
-                    [&](Matrix<double>& x, const Matrix<double>&) { to_sigma(x, runs); });
+    for_each_row_matrix(squares, squares,
+                        [&](Matrix<double>& x, const Matrix<double>&) { to_sigma(x, runs); });
+    if (call_.scales.T.size() > 0) {
+      const std::int64_t chunk = contract_.chunked()->chunk;
+      to_sigma(squares.stages.T, call_.scales.T, chunk, runs);
+      to_sigma(squares.stages.w, call_.scales.w, chunk, runs);
+    }
     return squares;
   }
 
@@ -181,8 +227,9 @@ class LaneSpread {
                                 std::uint64_t stream) const {
     const contract::Chunked& chunked = *contract_.chunked();
     Rounder rounder(chunked, mode, kSpreadSeed, stream);
+    const Keep keep = call_.exact.stages.T.size() > 0 ? Keep::kStages : Keep::kOutputs;
     const auto walk = [&](const auto&... piece) {
-      return emulate_chunks(piece..., chunked, rounder);
+      return emulate_chunks(piece..., chunked, rounder, keep);
     };
     const auto round = [&](Matrix<double>& x) { rounder.apply(contract::Point::kSegmentMap, x); };
     const auto run = [&](const Lane<double>& lane, const Matrix<double>& v,

@@ -18,11 +18,21 @@
 
 namespace goldenrule::delta {
 
+/// About how large the errors of T [tokens,C] and w [tokens,K] are beside each other. Elements of
+/// one row of T differ by orders of magnitude, and so do the channels of w where each has its gate:
+/// so the errors of a chunk are averaged in these units, where those of o are averaged as they are.
+struct StageScales {
+  Matrix<double> T, w;
+};
+
 struct LaneCall {
   Lane<double> lane;
   Matrix<double> v, start;
   std::vector<std::int64_t> positions;  ///< of states, ascending in (0, tokens]
-  KeptForm<double> exact;               ///< states that nobody asks for may hold anything
+  /// States that nobody asks for may hold anything. Stages are run where they are here, G and A,
+  /// which are granted without runs (stage_grant.hpp), left out.
+  KeptForm<double> exact;
+  StageScales scales = {};  ///< with stages
 };
 
 struct LaneErrors {

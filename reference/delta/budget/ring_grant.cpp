@@ -11,8 +11,13 @@ namespace goldenrule::delta {
 namespace {
 
 double key_error(const contract::Contract& c, bool is_normalised) {
-  const double rounded = contract::unit_of(c.at(contract::Activation::kKey));
-  return is_normalised ? c.functions.norm + rounded + c.unit_roundoff() : rounded;
+  return norm_error(c, is_normalised) + contract::unit_of(c.at(contract::Activation::kKey));
+}
+
+}  // namespace
+
+double norm_error(const contract::Contract& c, bool is_normalised) {
+  return is_normalised ? c.functions.norm + c.unit_roundoff() : 0.0;
 }
 
 double gate_error(const contract::Contract& c, const call::Convention& convention,
@@ -25,8 +30,6 @@ double gate_error(const contract::Contract& c, const call::Convention& conventio
   return (relative + rounded) * size + softplus_error(f, b.log_by_softplus, size) +
          f.logit * b.log_by_logit;
 }
-
-}  // namespace
 
 void grant_ring_rows(const call::Record& record, const call::Plan& plan,
                      const contract::Contract& contract, verdict::GrantDetail detail,

@@ -19,9 +19,17 @@
 
 #include "fixtures/call/plan.hpp"
 #include "reference/contract/contract.hpp"
+#include "reference/delta/rule/lane.hpp"
 #include "reference/verdict/expectation.hpp"
 
 namespace goldenrule::delta {
+
+/// E_norm + u; 0 without a norm.
+[[nodiscard]] double norm_error(const contract::Contract& contract, bool is_normalised);
+/// |d log alpha|, its rounding as an activation included.
+[[nodiscard]] double gate_error(const contract::Contract& contract,
+                                const call::Convention& convention, const TokenBounds& bounds,
+                                double log_alpha);
 
 void grant_ring_rows(const call::Record& record, const call::Plan& plan,
                      const contract::Contract& contract, verdict::GrantDetail detail,

@@ -11,13 +11,10 @@
 #include "fixtures/call/dtype.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/delta/budget/grant.hpp"
-#include "reference/delta/budget/lane_spread.hpp"
 #include "reference/delta/budget/running.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 
 namespace goldenrule::delta {
-namespace {
-
 Runs runs_for(const call::Plan& plan) {
   const call::Dims& dims = plan.dims;
   const std::int64_t lanes = std::ssize(plan.sequences) * dims.HV;
@@ -35,6 +32,8 @@ double multiple_for(std::int64_t n, int runs) {
   const double r = boost::math::quantile(chi2, p) / runs;
   return deviation_multiple(2 * n) / std::sqrt((1.0 + r) / 2.0);
 }
+
+namespace {
 
 class SpreadEmulation {
  public:

@@ -54,6 +54,7 @@
 
 #include "fixtures/call/plan.hpp"
 #include "reference/contract/contract.hpp"
+#include "reference/delta/budget/lane_spread.hpp"
 #include "reference/verdict/expectation.hpp"
 
 namespace goldenrule::delta {
@@ -72,6 +73,10 @@ inline constexpr std::int64_t kLaneSteps = 8192;
 
 /// The seed of the random roundings; fixed, so that a verdict can be repeated.
 inline constexpr std::uint64_t kSpreadSeed = 0x676f6c64656e7275U;
+
+/// The runs that a call is given, and the multiple of sigma for n elements that follows from them.
+[[nodiscard]] Runs runs_for(const call::Plan& plan);
+[[nodiscard]] double multiple_for(std::int64_t n, int runs);
 
 /// Fills in the grants of o, final_state and checkpoints, as far as they are in `expected`;
 /// intermediate_states have none.

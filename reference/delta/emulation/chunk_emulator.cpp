@@ -142,19 +142,26 @@ struct ChunkProducts {
 class ChunkEmulator {
  public:
   ChunkEmulator(const Lane<double>& lane, const Matrix<double>& v, const Matrix<double>& initial,
-                const contract::Chunked& chunked, Rounder& rounder)
+                const contract::Chunked& chunked, Rounder& rounder, Keep keep)
       : lane_(lane),
         v_(v),
         chunked_(chunked),
         rounder_(rounder),
         products_(chunked, rounder),
         chunk_(chunked.chunk),
+        keeps_(keep == Keep::kStages),
         state_(initial) {
     q_ = Eigen::Map<const Matrix<double>>(lane.q.data(), lane.tokens, lane.K);
     k_ = Eigen::Map<const Matrix<double>>(lane.k.data(), lane.tokens, lane.K);
     rounder_.apply(contract::Activation::kQuery, q_);
     rounder_.apply(contract::Activation::kKey, k_);
     d_ = Matrix<double>(lane.tokens, v.cols());
+    if (!keeps_) return;
+    stages_.G = Matrix<double>(lane.tokens, lane.gates);
+    stages_.A = stages_.T = Matrix<double>::Zero(lane.tokens, chunk_);
+    if (chunked.form != contract::Form::kWY) return;
+    stages_.w = Matrix<double>(lane.tokens, lane.K);
+    stages_.u = Matrix<double>(lane.tokens, v.cols());
   }
 
   FormResult<double> run() {
@@ -165,7 +172,9 @@ class ChunkEmulator {
       result.o.middleRows(first, c) = run_chunk(first, c);
     }
     result.state = std::move(state_);
+    if (keeps_) stages_.v_new = d_;
     result.d = std::move(d_);
+    result.stages = std::move(stages_);
     return result;
   }
 
@@ -184,7 +193,8 @@ class ChunkEmulator {
   // f_i = exp(error of the cumulated gate), per token and gate.
   Matrix<double> gate_factors(std::int64_t first, std::int64_t c) {
     Matrix<double> f = Matrix<double>::Ones(c, lane_.gates);
-    if (!rounder_.rounds(contract::Point::kGateSum)) return f;
+    const bool rounds = rounder_.rounds(contract::Point::kGateSum);
+    if (!rounds && !keeps_) return f;
     const double unit = rounder_.gate_unit();
     for (std::int64_t g = 0; g < lane_.gates; ++g) {
       double sum = 0.0;
@@ -193,11 +203,13 @@ class ChunkEmulator {
         const double gate =
             lane_.log_alpha[static_cast<std::size_t>((first + i) * lane_.gates + g)];
         sum += gate;
-        if (!std::isfinite(sum)) continue;
+        if (keeps_) stages_.G(first + i, g) = sum;
+        if (!rounds || !std::isfinite(sum)) continue;
         running += unit * gate;
         running += rounder_.error(contract::Point::kGateSum, running);
         const double late = rounder_.error(contract::Point::kGateSum, running);
         f(i, g) = std::exp((running + late) / unit - sum);
+        if (keeps_) stages_.G(first + i, g) = (running + late) / unit;
       }
     }
     return f;
@@ -322,10 +334,17 @@ class ChunkEmulator {
     return T;
   }
 
+  void keep_square(std::int64_t first, const Matrix<double>& A, const Matrix<double>& T) {
+    if (!keeps_) return;
+    stages_.A.block(first, 0, A.rows(), A.cols()) = A;
+    stages_.T.block(first, 0, T.rows(), T.cols()) = T;
+  }
+
   // v_new by w and u.
   Matrix<double> corrections_wy(std::int64_t first, std::int64_t c, const ChunkProducts& m,
                                 const Matrix<double>& operand) {
     Matrix<double> T = inverse(m.A);
+    keep_square(first, m.A, T);
     rounder_.apply(contract::Point::kInverse, T);
     Matrix<double> beta_v = v_.middleRows(first, c);
     Matrix<double> beta_k = k_.middleRows(first, c);
@@ -336,6 +355,10 @@ class ChunkEmulator {
     rounder_.apply(contract::Point::kBetaK, beta_k);
     Matrix<double> u = products_.product(T, beta_v, Products::Shape::kTriangular);
     Matrix<double> w = products_.product(T, beta_k, Products::Shape::kTriangular);
+    if (keeps_) {
+      stages_.u.middleRows(first, c) = u;
+      stages_.w.middleRows(first, c) = w;
+    }
     rounder_.apply(contract::Point::kU, u);
     rounder_.apply(contract::Point::kW, w);
     products_.add_product(-1.0, w, operand, u);
@@ -346,6 +369,7 @@ class ChunkEmulator {
   Matrix<double> corrections_direct(std::int64_t first, std::int64_t c, const ChunkProducts& m,
                                     const Matrix<double>& operand) {
     Matrix<double> T = inverse(m.A);
+    keep_square(first, m.A, T);
     for (Eigen::Index i = 0; i < c; ++i) {
       T(i, i) = 0.0;
       T.col(i) *= write_strength(first + i);
@@ -373,6 +397,7 @@ class ChunkEmulator {
   Matrix<double> run_chunk(std::int64_t first, std::int64_t c) {
     const ChunkProducts m = chunk_products(first, c);
     Matrix<double> operand = state_;
+    if (keeps_) stages_.h.push_back(state_);
     if (rounder_.rounds(contract::Point::kStateOperand))
       rounder_.apply(contract::Point::kStateOperand, operand);
     const Matrix<double> v_new = chunked_.form == contract::Form::kWY
@@ -422,6 +447,8 @@ class ChunkEmulator {
   Rounder& rounder_;
   const Products products_;
   const std::int64_t chunk_;
+  const bool keeps_;
+  ChunkStages<double> stages_;
   Matrix<double> q_, k_, d_;
   Matrix<double> state_;
 };
@@ -430,8 +457,9 @@ class ChunkEmulator {
 
 delta::FormResult<double> emulate_chunks(const Lane<double>& lane, const Matrix<double>& v,
                                          const Matrix<double>& initial,
-                                         const contract::Chunked& chunked, Rounder& rounder) {
-  return ChunkEmulator(lane, v, initial, chunked, rounder).run();
+                                         const contract::Chunked& chunked, Rounder& rounder,
+                                         Keep keep) {
+  return ChunkEmulator(lane, v, initial, chunked, rounder, keep).run();
 }
 
 }  // namespace goldenrule::delta

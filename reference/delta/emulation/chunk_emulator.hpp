@@ -130,9 +130,15 @@ class Rounder {
   NoisePlaces places_;  // of whole arrays, which take many more numbers
 };
 
+/// Whether an emulated kernel hands out its stages: each before the rounding that its contract has
+/// for it as an operand, which a kernel may store before or after. A kernel of the direct form has
+/// no w and no u.
+enum class Keep : std::uint8_t { kOutputs, kStages };
+
 /// Runs one lane. `v` is [tokens,V], `initial` [K,V].
 [[nodiscard]] FormResult<double> emulate_chunks(const Lane<double>& lane, const Matrix<double>& v,
                                                 const Matrix<double>& initial,
-                                                const contract::Chunked& chunked, Rounder& rounder);
+                                                const contract::Chunked& chunked, Rounder& rounder,
+                                                Keep keep = Keep::kOutputs);
 
 }  // namespace goldenrule::delta

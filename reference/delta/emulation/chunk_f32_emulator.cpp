@@ -16,13 +16,21 @@ class ChunkKernel {
  public:
   ChunkKernel(const Lane<double>& lane, const Matrix<double>& v, const Matrix<double>& initial,
               const contract::Contract& contract, std::int64_t chunk, std::uint64_t seed,
-              std::uint64_t stream)
+              std::uint64_t stream, Keep keep)
       : choices_(seed),
         lane_(kernel_lane(lane, contract, choices_)),
         v_(v.cast<float>()),
         chunk_(chunk),
+        keeps_(keep == Keep::kStages),
         state_(initial.cast<float>()),
-        shuffle_(seed, "order/" + std::to_string(stream)) {}
+        shuffle_(seed, "order/" + std::to_string(stream)) {
+    if (!keeps_) return;
+    stages_.G = Matrix<float>(v.rows(), lane_.alpha.cols());
+    stages_.A = stages_.T = Matrix<float>::Zero(v.rows(), chunk);
+    if (choices_.direct) return;
+    stages_.w = Matrix<float>(v.rows(), lane.K);
+    stages_.u = Matrix<float>(v.rows(), v.cols());
+  }
 
   FormResult<float> run() {
     FormResult<float> result{.o = Matrix<float>(v_.rows(), v_.cols()), .state = {}};
@@ -32,6 +40,8 @@ class ChunkKernel {
       result.o.middleRows(first, c) = run_chunk(first, c);
     }
     result.state = std::move(state_);
+    if (keeps_) stages_.v_new = d_;
+    result.stages = std::move(stages_);
     result.d = std::move(d_);
     return result;
   }
@@ -133,6 +143,39 @@ class ChunkKernel {
     return one_gate ? dot * decay(G, first, i, j, 0) : dot;
   }
 
+  void keep(std::int64_t first, const Matrix<float>& G, const Matrix<float>& A,
+            const Matrix<float>& T) {
+    stages_.G.middleRows(first, G.rows()) = G;
+    stages_.A.block(first, 0, A.rows(), A.cols()) = A;
+    stages_.T.block(first, 0, T.rows(), T.cols()) = T;
+    stages_.h.push_back(state_);
+  }
+
+  // v_new = u - w S, with w and u from T.
+  Matrix<float> corrections_wy(std::int64_t first, const Matrix<float>& T,
+                               const Matrix<float>& beta_v, const Matrix<float>& beta_k) {
+    const Matrix<float> w = product(T, beta_k);
+    const Matrix<float> u = product(T, beta_v);
+    if (keeps_) {
+      stages_.w.middleRows(first, w.rows()) = w;
+      stages_.u.middleRows(first, u.rows()) = u;
+    }
+    return add(u, -1.0F, w, state_);
+  }
+
+  // T = (I + A)^-1 by substitution.
+  [[nodiscard]] Matrix<float> inverse(const Matrix<float>& A) const {
+    Matrix<float> T = Matrix<float>::Identity(A.rows(), A.rows());
+    for (std::int64_t i = 1; i < A.rows(); ++i) {
+      for (std::int64_t j = 0; j < i; ++j) {
+        T(i, j) = -sum(
+            i, 0.0F, [&](std::int64_t l) { return A(i, l); },
+            [&](std::int64_t l) { return T(l, j); });
+      }
+    }
+    return T;
+  }
+
   Matrix<float> run_chunk(std::int64_t first, std::int64_t c) {
     const Matrix<float> G = cumulated(first, c);
     const Matrix<float> q = lane_.q.middleRows(first, c);
@@ -150,14 +193,8 @@ class ChunkKernel {
         P(i, j) = decayed_dot(q, k, G, first, i, j);
       }
     }
-    Matrix<float> T = Matrix<float>::Identity(c, c);
-    for (std::int64_t i = 1; i < c; ++i) {
-      for (std::int64_t j = 0; j < i; ++j) {
-        T(i, j) = -sum(
-            i, 0.0F, [&](std::int64_t l) { return A(i, l); },
-            [&](std::int64_t l) { return T(l, j); });
-      }
-    }
+    const Matrix<float> T = inverse(A);
+    if (keeps_) keep(first, G, A, T);
     Matrix<float> k_in = k;
     Matrix<float> q_in = q;
     Matrix<float> k_out = k;
@@ -184,7 +221,7 @@ class ChunkKernel {
         if (!is_given(i)) beta_v.row(i) *= beta(i);
         k_in.row(i) *= beta(i);
       }
-      v_new = add(product(T, beta_v), -1.0F, product(T, k_in), state_);
+      v_new = corrections_wy(first, T, beta_v, k_in);
     }
     d_.middleRows(first, c) = v_new;
     const Matrix<float> o = add(product(q_in, state_), 1.0F, P, v_new);
@@ -198,6 +235,8 @@ class ChunkKernel {
   const KernelLane lane_;
   const Matrix<float> v_;
   const std::int64_t chunk_;
+  const bool keeps_;
+  ChunkStages<float> stages_;
   Matrix<float> state_, d_;
   const random::Stream shuffle_;
   mutable std::map<std::size_t, std::vector<std::int64_t>> orders_;
@@ -208,8 +247,8 @@ class ChunkKernel {
 delta::FormResult<float> emulate_chunks_f32(const Lane<double>& lane, const Matrix<double>& v,
                                             const Matrix<double>& initial,
                                             const contract::Contract& contract, std::int64_t chunk,
-                                            std::uint64_t seed, std::uint64_t stream) {
-  return ChunkKernel(lane, v, initial, contract, chunk, seed, stream).run();
+                                            std::uint64_t seed, std::uint64_t stream, Keep keep) {
+  return ChunkKernel(lane, v, initial, contract, chunk, seed, stream, keep).run();
 }
 
 }  // namespace goldenrule::delta

@@ -17,18 +17,18 @@
 #include <cstdint>
 
 #include "reference/contract/contract.hpp"
+#include "reference/delta/emulation/chunk_emulator.hpp"
 #include "reference/delta/rule/forms.hpp"
 
 namespace goldenrule::delta {
 
 /// Runs one lane in chunks of `chunk` tokens; functions and activations are those of `contract`.
 /// `stream` names the lane; the kernel's choices depend on `seed` alone, so that all lanes of a
-/// call are run by the same kernel.
-[[nodiscard]] FormResult<float> emulate_chunks_f32(const Lane<double>& lane,
-                                                   const Matrix<double>& v,
-                                                   const Matrix<double>& initial,
-                                                   const contract::Contract& contract,
-                                                   std::int64_t chunk, std::uint64_t seed,
-                                                   std::uint64_t stream);
+/// call are run by the same kernel. One that takes its corrections from the residual has no w and
+/// u.
+[[nodiscard]] FormResult<float> emulate_chunks_f32(
+    const Lane<double>& lane, const Matrix<double>& v, const Matrix<double>& initial,
+    const contract::Contract& contract, std::int64_t chunk, std::uint64_t seed,
+    std::uint64_t stream, Keep keep = Keep::kOutputs);
 
 }  // namespace goldenrule::delta

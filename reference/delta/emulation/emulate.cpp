@@ -4,11 +4,9 @@
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/calls/kernel.hpp"
-#include "reference/delta/emulation/chunk_emulator.hpp"
-#include "reference/delta/emulation/chunk_f32_emulator.hpp"
+#include "reference/delta/emulation/honest_chunks.hpp"
 #include "reference/delta/emulation/kernel_lane.hpp"
 #include "reference/delta/emulation/recurrent_emulator.hpp"
-#include "reference/delta/emulation/segments.hpp"
 #include "reference/delta/oracle/evaluate.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/oracle/ring.hpp"
@@ -31,7 +29,6 @@ class Emulation {
         choices_(seed),
         inputs_(record),
         index_(record, plan.dims),
-        unrounded_rows_(with_unrounded_rows(contract)),
         values_(values) {}
 
   void run(const call::Sequence& sequence, std::int64_t head) {
@@ -39,24 +36,16 @@ class Emulation {
     const auto v = lane_values(inputs_, dims_, index_, sequence, head);
     const auto start = lane_start(inputs_, dims_, index_, sequence, head);
     const auto stream = static_cast<std::uint64_t>(sequence.first_token * dims_.HV + head);
-    const contract::Chunked* chunked = contract_.chunked();
-    if (chunked != nullptr && !chunked->has_coarse_operands()) {
-      run_chunks<float>(
-          sequence, head, lane, v, start,
-          [&](const auto&... piece) {
-            return emulate_chunks_f32(piece..., contract_, chunked->chunk, seed_, stream);
-          },
-          [&](Matrix<double>& x) {
-            Rounder(*chunked, RoundingMode::kNearest, seed_, stream)
-                .apply(contract::Point::kSegmentMap, x);
-          });
-    } else if (chunked != nullptr) {
-      const auto moved = with_numbers_of(lane, kernel_lane(lane, unrounded_rows_, choices_));
-      Rounder rounder(*chunked, RoundingMode::kNearest, seed_, stream);
-      run_chunks<double>(
-          sequence, head, moved, v, start,
-          [&](const auto&... piece) { return emulate_chunks(piece..., *chunked, rounder); },
-          [&](Matrix<double>& x) { rounder.apply(contract::Point::kSegmentMap, x); });
+    if (contract_.chunked() != nullptr) {
+      const std::vector<std::int64_t> positions = call::state_positions(sequence);
+      const KeptForm<double> result =
+          honest_chunks(lane, v, start, positions, contract_, seed_, stream);
+      store_output(sequence, head, result.o);
+      store_corrections(sequence, head, result.d);
+      // The states of an MTP call are stored after its last token only.
+      for (std::size_t i = 0; i < positions.size(); ++i) {
+        store_states(sequence, head, positions[i], result.states[i]);
+      }
     } else {
       const auto sink = [&](std::int64_t tokens, const Matrix<float>& state) {
         store_states(sequence, head, tokens, state);
@@ -71,35 +60,6 @@ class Emulation {
   }
 
  private:
-  // The chunk emulator rounds q^ and k^ itself, with the other operands of its products.
-  static contract::Contract with_unrounded_rows(contract::Contract contract) {
-    if (auto* chunked = std::get_if<contract::Chunked>(&contract.model)) {
-      chunked->at(contract::Activation::kQuery).reset();
-      chunked->at(contract::Activation::kKey).reset();
-    }
-    return contract;
-  }
-
-  // The states of an MTP call are stored after its last token only.
-  template <class S, class Run, class Round>
-  void run_chunks(const call::Sequence& sequence, std::int64_t head, const Lane<double>& lane,
-                  const Matrix<double>& v, const Matrix<double>& start, Run&& run, Round&& round) {
-    const std::vector<std::int64_t> positions = call::state_positions(sequence);
-    const contract::Chunked& chunked = *contract_.chunked();
-    const std::int64_t segment =
-        choices_.cuts && chunked.segment > 0 ? chunked.segment : lane.tokens;
-    const KeptForm<S> result = run_in_pieces<S>(
-        lane, v, start, positions, chunked.chunk, choices_.ends,
-        [&](const Lane<double>& piece, const Matrix<double>& values, const Matrix<double>& state) {
-          return run_in_segments<S>(piece, values, state, segment, run, round);
-        });
-    store_output(sequence, head, result.o);
-    store_corrections(sequence, head, result.d);
-    for (std::size_t i = 0; i < positions.size(); ++i) {
-      store_states(sequence, head, positions[i], result.states[i]);
-    }
-  }
-
   template <class M>
   void store_output(const call::Sequence& sequence, std::int64_t head, const M& o) {
     std::vector<double>& to = values_.at("o");
@@ -164,7 +124,6 @@ class Emulation {
   const KernelChoices choices_;
   const CallInputs inputs_;
   const OutputIndex index_;
-  const contract::Contract unrounded_rows_;
   Values& values_;
 };
 

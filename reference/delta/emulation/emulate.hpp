@@ -24,4 +24,12 @@ namespace goldenrule::delta {
 [[nodiscard]] call::TensorMap emulate(const call::Record& record,
                                       const contract::Contract& contract, std::uint64_t seed);
 
+/// The stages that the same kernel has on the way, in f64, each in the first form of its row
+/// (oracle/stages.hpp) and before its rounding as an operand; what is not defined is 0. Without w
+/// and u where the kernel has none. The contract must be chunked, and the kernel ends no chunk at a
+/// checkpoint. Throws Error as evaluate_stages does.
+[[nodiscard]] call::TensorMap emulate_stages(const call::Record& record,
+                                             const contract::Contract& contract,
+                                             std::uint64_t seed);
+
 }  // namespace goldenrule::delta

@@ -25,12 +25,14 @@ namespace goldenrule::delta {
 enum class ChunkEnds : std::uint8_t { kKeep, kSplit };
 
 /// What a kernel computes from a lane: o [tokens,V] and the states [K,V] after given numbers of
-/// tokens, ascending; and the corrections d [tokens,V] of an emulated chunked kernel.
+/// tokens, ascending; and the corrections d [tokens,V] of an emulated chunked kernel. Its stages
+/// too where it ran in one piece and was asked for them.
 template <class S>
 struct KeptForm {
   Matrix<S> o;
   std::vector<Matrix<S>> states;
   Matrix<S> d = {};
+  ChunkStages<S> stages = {};
 };
 
 /// Tokens [begin, end) of a lane.
@@ -62,6 +64,7 @@ KeptForm<S> run_in_pieces(const Lane<double>& lane, const Matrix<double>& v,
       result.d.middleRows(begin, end - begin) = piece.d;
     }
     state = piece.state.template cast<double>();
+    if (begin == 0 && end == lane.tokens) result.stages = std::move(piece.stages);
     begin = end;
   };
   for (const std::int64_t position : positions) {

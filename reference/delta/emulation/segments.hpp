@@ -20,6 +20,24 @@
 
 namespace goldenrule::delta {
 
+/// Adds the stages of the tokens behind those that are there.
+template <class S>
+void append(ChunkStages<S>& to, const ChunkStages<S>& more) {
+  const auto add = [](Matrix<S>& x, const Matrix<S>& rows) {
+    if (rows.size() == 0) return;
+    const Eigen::Index before = x.rows();
+    x.conservativeResize(before + rows.rows(), rows.cols());
+    x.bottomRows(rows.rows()) = rows;
+  };
+  add(to.G, more.G);
+  add(to.A, more.A);
+  add(to.T, more.T);
+  add(to.w, more.w);
+  add(to.u, more.u);
+  add(to.v_new, more.v_new);
+  to.h.insert(to.h.end(), more.h.begin(), more.h.end());
+}
+
 /// Runs a lane with run(lane, v, start), a kernel of type S, in segments of `segment` tokens (more
 /// than 0). `round` rounds an operand of the fold in place.
 template <class S, class Run, class Round>
@@ -35,6 +53,7 @@ FormResult<S> run_in_segments(const Lane<double>& lane, const Matrix<double>& v,
     const Matrix<double> values = v.middleRows(begin, count);
     FormResult<S> walked = run(piece, values, start);
     result.o.middleRows(begin, count) = walked.o;
+    append(result.stages, walked.stages);
     if (begin + count == lane.tokens) {
       result.state = std::move(walked.state);
     } else if (begin == 0) {  // its start is known

@@ -6,8 +6,11 @@
 #include <limits>
 #include <vector>
 
+#include "fixtures/call/plan.hpp"
 #include "reference/delta/mistakes/chunk_inverse.hpp"
 #include "reference/delta/mistakes/variant.hpp"
+#include "reference/delta/oracle/lane_io.hpp"
+#include "reference/delta/oracle/stage_tensors.hpp"
 
 namespace goldenrule::delta {
 namespace {
@@ -40,8 +43,10 @@ Matrix<double> read_transposed(const Matrix<double>& state) {
 // One chunk of c tokens.
 class Chunk {
  public:
-  Chunk(const ChunkVariant& variant, const Lane<double>& lane, std::int64_t first, std::int64_t c)
-      : variant_(variant), lane_(lane), first_(first), c_(c) {
+  /// `stages` of the whole lane may be null.
+  Chunk(const ChunkVariant& variant, const Lane<double>& lane, std::int64_t first, std::int64_t c,
+        ChunkStages<double>* stages)
+      : variant_(variant), lane_(lane), first_(first), c_(c), stages_(stages) {
     cumulate();
   }
 
@@ -69,8 +74,10 @@ class Chunk {
     Matrix<double> w = T * k_in;
     if (variant_.w_decay == WDecay::kOutside) decay_outside(w);
     const Matrix<double> start = operand(state);
-    Matrix<double> v_new = T * beta_v - w * start;
+    const Matrix<double> u = T * beta_v;
+    Matrix<double> v_new = u - w * start;
     poison_behind(first_growth(variant_.mask_inverse_late), v_new);
+    if (stages_ != nullptr) keep(A, T, w, u, v_new, state);
     corrections.middleRows(first_, c_) = v_new;
     o.middleRows(first_, c_) =
         q_in * (reads_transposed() ? read_transposed(start) : start) + QK * v_new;
@@ -285,9 +292,26 @@ class Chunk {
     }
   }
 
+  void keep(const Matrix<double>& A, const Matrix<double>& T, const Matrix<double>& w,
+            const Matrix<double>& u, const Matrix<double>& v_new, const Matrix<double>& state) {
+    for (std::int64_t i = 0; i < c_; ++i) {
+      for (std::int64_t g = 0; g < lane_.gates; ++g) {
+        stages_->G(first_ + i, g) =
+            std::log(from_start_[static_cast<std::size_t>(i)][static_cast<std::size_t>(g)]);
+      }
+    }
+    stages_->A.block(first_, 0, c_, c_) = A;
+    stages_->T.block(first_, 0, c_, c_) = T;
+    stages_->w.middleRows(first_, c_) = w;
+    stages_->u.middleRows(first_, c_) = u;
+    stages_->v_new.middleRows(first_, c_) = v_new;
+    stages_->h.push_back(state);
+  }
+
   const ChunkVariant& variant_;
   const Lane<double>& lane_;
   const std::int64_t first_, c_;
+  ChunkStages<double>* const stages_;
   std::vector<Decays> from_start_, from_block_;
 };
 
@@ -297,9 +321,40 @@ Advance chunk_variant(const ChunkVariant& variant) {
   return [variant](const Lane<double>& lane, const Matrix<double>& v, std::int64_t begin,
                    std::int64_t end, Matrix<double>& state, Matrix<double>& o, Matrix<double>& d) {
     for (std::int64_t first = begin; first < end; first += variant.chunk) {
-      Chunk(variant, lane, first, std::min(variant.chunk, end - first)).run(v, state, o, d);
+      Chunk(variant, lane, first, std::min(variant.chunk, end - first), nullptr)
+          .run(v, state, o, d);
     }
   };
+}
+
+call::TensorMap variant_stages(const call::Record& record, const ChunkVariant& variant) {
+  const call::Dims dims = call::validate(record);
+  const CallInputs inputs(record);
+  const OutputIndex index(record, dims);
+  return stage_tensors(
+      record, variant.chunk, [&](const call::Sequence& sequence, std::int64_t head) -> LaneStages {
+        const auto lane = prepare_lane<double>(record, dims, inputs, sequence, head);
+        const Matrix<double> v = lane_values(inputs, dims, index, sequence, head);
+        Matrix<double> state = lane_start(inputs, dims, index, sequence, head);
+        const std::int64_t n = lane.tokens;
+        const std::int64_t C = variant.chunk;
+        Matrix<double> o(n, dims.V);
+        Matrix<double> d(n, dims.V);
+        LaneStages stages{.chunk = {.G = Matrix<double>(n, lane.gates),
+                                    .A = Matrix<double>::Zero(n, C),
+                                    .T = Matrix<double>::Zero(n, C),
+                                    .w = Matrix<double>(n, dims.K),
+                                    .u = Matrix<double>(n, dims.V),
+                                    .v_new = Matrix<double>(n, dims.V),
+                                    .h = {}},
+                          .q = Eigen::Map<const Matrix<double>>(lane.q.data(), n, dims.K),
+                          .k = Eigen::Map<const Matrix<double>>(lane.k.data(), n, dims.K),
+                          .beta = Eigen::Map<const Matrix<double>>(lane.beta.data(), n, 1)};
+        for (std::int64_t first = 0; first < n; first += C) {
+          Chunk(variant, lane, first, std::min(C, n - first), &stages.chunk).run(v, state, o, d);
+        }
+        return stages;
+      });
 }
 
 }  // namespace goldenrule::delta

@@ -94,5 +94,8 @@ struct ChunkVariant {
   bool swap_tail_output = false, swap_tail_writes = false;
 };
 [[nodiscard]] Advance chunk_variant(const ChunkVariant& variant);
+/// The stages on its way, as emulate_stages gives those of honest kernels.
+[[nodiscard]] call::TensorMap variant_stages(const call::Record& record,
+                                             const ChunkVariant& variant);
 
 }  // namespace goldenrule::delta

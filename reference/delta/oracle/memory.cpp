@@ -91,6 +91,28 @@ double lane_token(const Extents& e, double scalar) {
   return (2 * e.K + e.gates + 1) * scalar + e.gates * 8 + sizeof(TokenBounds);
 }
 
+// The stages of a kernel, after the verdict on its outputs.
+double stages_needed(const verdict::Declared& call, const Extents& e, double longest, int threads) {
+  constexpr double kUsualChunk = 64;
+  constexpr double kShortChunk = 16;
+  constexpr double kPerStage = 2 * (8 + 4 + 4 + 1);
+  constexpr double kRuns = 10;
+  if (call.stages.empty()) return 0.0;
+  double all = 0.0;
+  double chunk = static_cast<double>(call.stage_chunk);
+  for (const auto& [name, shape] : call.stages) {
+    all += elements(shape);
+    if ((name == "A" || name == "T") && !shape.empty()) {
+      chunk = std::max(chunk, static_cast<double>(shape.back()));
+    }
+  }
+  const double states = longest / (chunk > 0.0 ? chunk : kShortChunk) + 1.0;
+  const double lane = longest * (e.gates + 2.0 * std::max(chunk, kUsualChunk) + e.K + 2.0 * e.V) +
+                      states * e.K * e.V;
+  const double beside = std::min<double>(threads, e.rows * e.HV);
+  return all * kPerStage + beside * lane * (sizeof(scalar::Multi) + kRuns * 8);
+}
+
 }  // namespace
 
 verdict::Need memory_needed(const verdict::Declared& call, int threads) {
@@ -137,7 +159,8 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
   const double reading = call.file_bytes + 2 * call.tensor_bytes;
   verdict::Need need;
   need.verdict = kProcess + threads * kPerThread +
-                 std::max(reading, call.tensor_bytes + plan + expectation + work);
+                 std::max(reading, call.tensor_bytes + plan + expectation + work +
+                                       stages_needed(call, e, longest, threads));
   need.explanation = judged * kExplanationPerElement + call.tensor_bytes;
   return need;
 }

@@ -13,6 +13,8 @@
 //                 [tokens, V]: v, the exact o, a run, its squares, two of systematic errors
 //   comparison    one ratio in f32 for each element of the largest output
 //   sequences     a plan entry and its snapshots
+//   stages        17 bytes for each element, twice while another form is tried; on every thread the
+//                 stages of one lane in the widest tier, and ten times in double while it is run
 //   explanation   per element of o and of the states: a second capture, two evaluations that
 //                 mistakes are run on, the outputs of one mistake, two predictions with their
 //                 spreads, and the sums of repeated runs

@@ -35,13 +35,6 @@ void for_each_place(const call::Sequence& s, F&& f) {
   for (std::int64_t t = s.replay.count; t < s.lane_tokens(); ++t) f(t, s.replay.place(t));
 }
 
-// Whether fp32 has a logarithm of the given gate: of 0, of negative numbers and, where they are
-// flushed, of subnormal ones it has none that a sum can take.
-template <class S>
-bool has_logarithm(const call::Convention& c, const S& alpha) {
-  return c.gate != call::Gate::kLinear || !(scalar::to_double(alpha) < 0x1p-126);
-}
-
 // A number whose exact value is within `error` of `value`. One that is not finite is so exactly
 // where an input is not, or where log alpha leaves the range of double.
 void store(Exact& to, std::size_t at, double value, double error, bool may_be_infinite) {

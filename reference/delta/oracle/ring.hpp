@@ -21,6 +21,13 @@ namespace goldenrule::delta {
 [[nodiscard]] bool stores_keys(const call::Record& record, const call::Dims& dims,
                                std::int64_t head);
 
+/// Whether fp32 has a logarithm of the given gate: of 0, of negative numbers and, where they are
+/// flushed, of subnormal ones it has none that a sum can take.
+template <class S>
+[[nodiscard]] bool has_logarithm(const call::Convention& c, const S& alpha) {
+  return c.gate != call::Gate::kLinear || !(scalar::to_double(alpha) < 0x1p-126);
+}
+
 /// Adds ring_d, ring_k and ring_g as they were before the call, with the places marked that it
 /// writes. Returns ring_d.
 verdict::Exact* add_rings(const call::Record& record, const call::Plan& plan, bool certify,

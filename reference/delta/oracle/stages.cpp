@@ -1,133 +1,227 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/delta/oracle/stages.hpp"
 
-#include <string>
+#include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/f32_bound.hpp"
 #include "fixtures/call/operation.hpp"
-#include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
+#include "reference/delta/oracle/chunk_certificate.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/oracle/ring.hpp"
-#include "reference/delta/rule/forms.hpp"
 
 namespace goldenrule::delta {
 namespace {
 
-using scalar::Quad;
+using verdict::Exact;
+using verdict::ExpectedStage;
+using verdict::ExpectedStages;
+using verdict::StageRow;
+using Words = std::vector<std::string_view>;
 
-// One stage while it is filled: rows of `width` numbers, one per (token or chunk, head).
-struct Stage {
-  call::Shape shape;
-  std::int64_t heads, width;
-  std::vector<double> values;
+// One stage while lanes fill it in: rows of `width` numbers, one per (token or chunk, head).
+struct Filled {
+  ExpectedStage stage;
+  std::int64_t heads = 1, width = 1;
+  std::vector<char> defined;  // no vector<bool>: lanes run side by side
 
-  Stage(call::Shape s, std::int64_t h, std::int64_t w)
-      : shape(std::move(s)),
-        heads(h),
-        width(w),
-        values(static_cast<std::size_t>(call::element_count(shape)), 0.0) {}
-
-  double* row(std::int64_t outer, std::int64_t head) {
-    return values.data() + (outer * heads + head) * width;
+  [[nodiscard]] Exact& exact() { return stage.expected.exact; }
+  [[nodiscard]] std::size_t row(std::int64_t outer, std::int64_t head) const {
+    return static_cast<std::size_t>((outer * heads + head) * width);
   }
 };
 
-struct Stages {
-  Stage G, beta, q, k, A, T, w, u, v_new, h;
+class StageTensors {
+ public:
+  StageTensors(const call::Record& record, const call::Dims& d, std::int64_t C, std::int64_t chunks,
+               const std::vector<std::string>& names)
+      : names_(names) {
+    const bool vk = record.convention.state_layout == call::StateLayout::kVK;
+    const std::int64_t gates = call::gate_channels(record, d.K);
+    const std::int64_t n = d.tokens;
+    if (gates == 1) {
+      add("G", {n, d.HV}, {"token", "head"}, d.HV, 1);
+    } else {
+      add("G", {n, d.HV, gates}, {"token", "head", "key"}, d.HV, gates);
+    }
+    add("beta", {n, d.HV}, {"token", "head"}, d.HV, 1);
+    add("q", {n, d.H, d.K}, {"token", "query/key head", "key"}, d.H, d.K);
+    add("k", {n, d.H, d.K}, {"token", "query/key head", "key"}, d.H, d.K);
+    add("A", {n, d.HV, C}, {"token", "head", "column"}, d.HV, C);
+    add("T", {n, d.HV, C}, {"token", "head", "column"}, d.HV, C);
+    add("w", {n, d.HV, d.K}, {"token", "head", "key"}, d.HV, d.K);
+    add("u", {n, d.HV, d.V}, {"token", "head", "value"}, d.HV, d.V);
+    add("v_new", {n, d.HV, d.V}, {"token", "head", "value"}, d.HV, d.V);
+    const Words state =
+        vk ? Words{"chunk", "head", "value", "key"} : Words{"chunk", "head", "key", "value"};
+    add("h", {chunks, d.HV, vk ? d.V : d.K, vk ? d.K : d.V}, state, d.HV, d.K * d.V);
+  }
+
+  /// Nothing where the stage is not asked for.
+  [[nodiscard]] Filled* find(const std::string& name) {
+    const auto found = stages_.find(name);
+    return found == stages_.end() ? nullptr : &found->second;
+  }
+
+  [[nodiscard]] ExpectedStages take() && {
+    ExpectedStages result;
+    for (auto& [name, filled] : stages_) {
+      Exact& e = filled.exact();
+      if (std::ranges::find(filled.defined, 0) != filled.defined.end()) {
+        e.undefined.resize(filled.defined.size());
+        for (std::size_t i = 0; i < e.undefined.size(); ++i)
+          e.undefined[i] = filled.defined[i] == 0;
+      }
+      result.emplace(name, std::move(filled.stage));
+    }
+    return result;
+  }
+
+ private:
+  void add(const std::string& name, call::Shape shape, Words axes, std::int64_t heads,
+           std::int64_t width) {
+    if (std::ranges::find(names_, name) == names_.end()) return;
+    const auto count = static_cast<std::size_t>(call::element_count(shape));
+    Filled f{.stage = {.expected = {}, .axes = std::move(axes)},
+             .heads = heads,
+             .width = width,
+             .defined = std::vector<char>(count, 0)};
+    Exact& e = f.exact();
+    e.shape = std::move(shape);
+    e.golden.assign(count, 0.0);
+    e.radius.assign(count, 0.0F);
+    e.block = static_cast<std::size_t>(width);
+    e.touched.assign(count / std::max<std::size_t>(e.block, 1), verdict::Touch::kCopied);
+    // What is wrong with a logarithm is wrong with its decay relatively: it is measured against 1.
+    if (name == "G") e.reach2.assign(e.touched.size(), static_cast<double>(width));
+    stages_.emplace(name, std::move(f));
+  }
+
+  const std::vector<std::string>& names_;
+  std::map<std::string, Filled> stages_;
 };
 
-Stages allocate(const call::Record& record, const call::Dims& d, std::int64_t gates, std::int64_t C,
-                std::int64_t chunks) {
-  const bool vk = record.convention.state_layout == call::StateLayout::kVK;
-  const call::Shape g =
-      gates == 1 ? call::Shape{d.tokens, d.HV} : call::Shape{d.tokens, d.HV, gates};
-  const call::Shape state{chunks, d.HV, vk ? d.V : d.K, vk ? d.K : d.V};
-  return {.G = {g, d.HV, gates},
-          .beta = {{d.tokens, d.HV}, d.HV, 1},
-          .q = {{d.tokens, d.H, d.K}, d.H, d.K},
-          .k = {{d.tokens, d.H, d.K}, d.H, d.K},
-          .A = {{d.tokens, d.HV, C}, d.HV, C},
-          .T = {{d.tokens, d.HV, C}, d.HV, C},
-          .w = {{d.tokens, d.HV, d.K}, d.HV, d.K},
-          .u = {{d.tokens, d.HV, d.V}, d.HV, d.V},
-          .v_new = {{d.tokens, d.HV, d.V}, d.HV, d.V},
-          .h = {state, d.HV, d.K * d.V}};
+// Tokens of a lane in front of the first whose inputs are not finite.
+template <class S>
+std::int64_t finite_tokens(const Lane<S>& lane, const Matrix<double>& v) {
+  std::int64_t t = 0;
+  while (t < lane.first_nonfinite && t < lane.tokens && v.row(t).allFinite()) ++t;
+  return t;
 }
 
-void copy_row(const Matrix<Quad>& from, std::int64_t row, double* to) {
-  for (std::int64_t i = 0; i < from.cols(); ++i) to[i] = from(row, i).hi;
-}
-
-class StageWriter {
+template <class S>
+class StageEvaluation {
  public:
-  StageWriter(const call::Record& record, const call::Plan& plan, std::int64_t C)
+  StageEvaluation(const call::Record& record, const call::Plan& plan, std::int64_t C,
+                  StageTensors& tensors)
       : record_(record),
         d_(plan.dims),
         C_(C),
         inputs_(record),
         index_(record, plan.dims),
-        stages_(allocate(record, d_, gate_count(), C, count_chunks(plan, C))) {}
-
-  static std::int64_t count_chunks(const call::Plan& plan, std::int64_t C) {
-    std::int64_t chunks = 0;
-    for (const call::Sequence& s : plan.sequences) chunks += (s.token_count + C - 1) / C;
-    return chunks;
-  }
+        tensors_(tensors) {}
 
   void run(const call::Sequence& sequence, std::int64_t first_chunk, std::int64_t head) {
-    const auto lane =
-        prepare_lane<Quad>(record_, d_, inputs_, sequence.first_token, sequence.token_count, head);
-    ChunkStages<Quad> result;
-    (void)chunk_form<Quad>(lane, lane_values(inputs_, d_, index_, sequence, head),
-                           lane_start(inputs_, d_, index_, sequence, head), C_, &result);
+    const auto lane = prepare_lane<S>(record_, d_, inputs_, sequence, head);
+    const Matrix<double> v = lane_values(inputs_, d_, index_, sequence, head);
+    const Matrix<double> start = lane_start(inputs_, d_, index_, sequence, head);
+    ChunkStages<S> stages;
+    const FormResult<S> result = chunk_form<S>(lane, v, start, C_, &stages);
+    const ChunkErrors errors = chunk_errors<S>(lane, v, start, C_, result, stages);
+    const std::int64_t finite = finite_tokens(lane, v);
+    // Where an input is not finite, no stage of its chunk is judged.
+    const std::int64_t judged = finite == lane.tokens ? finite : finite / C_ * C_;
+    const std::int64_t along = start.allFinite() ? judged : 0;
     const std::int64_t qk_head = d_.qk_head(record_.convention.head_map, head);
-    for (std::int64_t t = 0; t < sequence.token_count; ++t) {
+    const bool has_keys = stores_keys(record_, d_, head);
+    for (std::int64_t t = 0; t < lane.tokens; ++t) {
       const std::int64_t token = sequence.first_token + t;
-      copy_row(result.G, t, stages_.G.row(token, head));
-      *stages_.beta.row(token, head) = lane.beta[static_cast<std::size_t>(t)].hi;
-      if (stores_keys(record_, d_, head)) {
-        for (std::int64_t i = 0; i < d_.K; ++i) {
-          stages_.q.row(token, qk_head)[i] = lane.q_row(t)[i].hi;
-          stages_.k.row(token, qk_head)[i] = lane.k_row(t)[i].hi;
-        }
+      const std::int64_t column = t % C_;
+      const bool ok = t < judged;
+      store_gates(lane, t, token, head, stages.G, errors.G, ok);
+      const S* beta = &lane.beta[static_cast<std::size_t>(t)];
+      const double e_b = lane.bounds[static_cast<std::size_t>(t)].beta_error;
+      const auto relative = [](const S* x, double e) {
+        return [x, e](std::int64_t i) { return e * std::fabs(scalar::to_double(x[i])); };
+      };
+      store("beta", token, head, beta, ok ? 1 : 0, relative(beta, e_b));
+      if (has_keys) {
+        const S* q = lane.q_row(t);
+        const S* k = lane.k_row(t);
+        store("q", token, qk_head, q, ok ? d_.K : 0, relative(q, lane.q_error));
+        store("k", token, qk_head, k, ok ? d_.K : 0, relative(k, lane.k_error));
       }
-      copy_row(result.A, t, stages_.A.row(token, head));
-      copy_row(result.T, t, stages_.T.row(token, head));
-      copy_row(result.w, t, stages_.w.row(token, head));
-      copy_row(result.u, t, stages_.u.row(token, head));
-      copy_row(result.v_new, t, stages_.v_new.row(token, head));
+      const auto of = [t](const Matrix<double>& e) {
+        return [&e, t](std::int64_t i) { return e(t, i); };
+      };
+      store("A", token, head, stages.A.row(t).data(), ok ? column : 0, of(errors.A));
+      store("T", token, head, stages.T.row(t).data(), ok ? column + 1 : 0, of(errors.T));
+      store("w", token, head, stages.w.row(t).data(), ok ? d_.K : 0,
+            [&](std::int64_t) { return errors.w(t); });
+      store("u", token, head, stages.u.row(t).data(), ok ? d_.V : 0, of(errors.u));
+      store("v_new", token, head, stages.v_new.row(t).data(), t < along ? d_.V : 0,
+            of(errors.v_new));
     }
-    for (std::size_t c = 0; c < result.h.size(); ++c) {
-      store_state(result.h[c], stages_.h.row(first_chunk + static_cast<std::int64_t>(c), head));
+    for (std::size_t c = 0; c < stages.h.size(); ++c) {
+      const auto n = static_cast<std::int64_t>(c);
+      const bool ok = n * C_ <= along && start.allFinite();
+      store_state(stages.h[c], errors.h[c], first_chunk + n, head, ok, n > 0);
     }
-  }
-
-  [[nodiscard]] call::TensorMap tensors() && {
-    call::TensorMap map;
-    const auto put = [&](const std::string& name, const Stage& stage) {
-      map.emplace(name, call::Tensor(call::DType::kF64, stage.shape, stage.values));
-    };
-    put("G", stages_.G);
-    put("beta", stages_.beta);
-    put("q", stages_.q);
-    put("k", stages_.k);
-    put("A", stages_.A);
-    put("T", stages_.T);
-    put("w", stages_.w);
-    put("u", stages_.u);
-    put("v_new", stages_.v_new);
-    put("h", stages_.h);
-    return map;
   }
 
  private:
-  [[nodiscard]] std::int64_t gate_count() const { return call::gate_channels(record_, d_.K); }
-
-  void store_state(const Matrix<Quad>& state, double* to) const {
-    for (std::int64_t i = 0; i < d_.K; ++i) {
-      for (std::int64_t x = 0; x < d_.V; ++x) to[index_(0, 0, i, x)] = state(i, x).hi;
+  // Numbers of a row from a lane; the first `count` are defined.
+  template <class E>
+  void store(const char* name, std::int64_t outer, std::int64_t head, const S* values,
+             std::int64_t count, const E& error) {
+    Filled* f = tensors_.find(name);
+    if (f == nullptr) return;
+    const std::size_t row = f->row(outer, head);
+    for (std::int64_t i = 0; i < f->width; ++i) {
+      put(*f, row + static_cast<std::size_t>(i), values[i], error(i), i < count);
     }
+    if (count > 0) f->exact().touched[row / f->exact().block] = verdict::Touch::kComputed;
+  }
+
+  void store_gates(const Lane<S>& lane, std::int64_t t, std::int64_t token, std::int64_t head,
+                   const Matrix<S>& G, const Matrix<double>& error, bool ok) {
+    Filled* f = tensors_.find("G");
+    if (f == nullptr) return;
+    const std::size_t row = f->row(token, head);
+    for (std::int64_t g = 0; g < lane.gates; ++g) {
+      bool is_number = true;
+      for (std::int64_t l = t / C_ * C_; l <= t; ++l) {
+        is_number = is_number && has_logarithm(record_.convention, lane.alpha_at(l, g));
+      }
+      put(*f, row + static_cast<std::size_t>(g), G(t, g), error(t, g), ok && is_number);
+    }
+    if (ok) f->exact().touched[row / f->exact().block] = verdict::Touch::kComputed;
+  }
+
+  void store_state(const Matrix<S>& state, const Eigen::RowVectorXd& error, std::int64_t chunk,
+                   std::int64_t head, bool ok, bool computed) {
+    Filled* f = tensors_.find("h");
+    if (f == nullptr) return;
+    const std::size_t block = f->row(chunk, head);
+    for (std::int64_t i = 0; i < d_.K; ++i) {
+      for (std::int64_t x = 0; x < d_.V; ++x) {
+        put(*f, block + index_(0, 0, i, x), state(i, x), error(x), ok);
+      }
+    }
+    if (ok && computed) f->exact().touched[block / f->exact().block] = verdict::Touch::kComputed;
+  }
+
+  static void put(Filled& f, std::size_t at, const S& value, double error, bool defined) {
+    const double x = scalar::to_double(value);
+    f.exact().golden[at] = x;
+    const double radius = error + std::fabs(x) * 0x1p-53;
+    constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+    f.exact().radius[at] =
+        call::f32_not_below(std::isfinite(x) && !std::isnan(radius) ? radius : kUnbounded);
+    f.defined[at] = defined ? 1 : 0;
   }
 
   const call::Record& record_;
@@ -135,12 +229,43 @@ class StageWriter {
   const std::int64_t C_;
   const CallInputs inputs_;
   const OutputIndex index_;
-  Stages stages_;
+  StageTensors& tensors_;
 };
+
+template <class S>
+ExpectedStages evaluate(const call::Record& record, std::int64_t C,
+                        const std::vector<std::string>& names) {
+  const call::Plan plan = call::make_plan(record, false);
+  std::int64_t chunks = 0;
+  struct Job {
+    const call::Sequence* sequence;
+    std::int64_t first_chunk, head;
+  };
+  std::vector<Job> jobs;
+  for (const call::Sequence& s : plan.sequences) {
+    for (std::int64_t head = 0; head < plan.dims.HV && !s.padded && s.token_count > 0; ++head) {
+      jobs.push_back({&s, chunks, head});
+    }
+    chunks += chunks_of(s, C);
+  }
+  StageTensors tensors(record, plan.dims, C, chunks, names);
+  StageEvaluation<S> evaluation(record, plan, C, tensors);
+  const parallel::Phase phase("stages");
+  parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
+    const Job& job = jobs[static_cast<std::size_t>(i)];
+    evaluation.run(*job.sequence, job.first_chunk, job.head);
+  });
+  return std::move(tensors).take();
+}
 
 }  // namespace
 
-call::TensorMap chunk_stages(const call::Record& record, std::int64_t C) {
+std::int64_t chunks_of(const call::Sequence& sequence, std::int64_t C) {
+  return (sequence.token_count + C - 1) / C;
+}
+
+ExpectedStages evaluate_stages(const call::Record& record, std::int64_t C,
+                               const std::vector<std::string>& names, scalar::Precision precision) {
   if (C < 1) throw Error(ErrorKind::kArgument, "stages", "a chunk size >= 1", std::to_string(C));
   if (call::has_tree(record)) {
     throw Error(ErrorKind::kArgument, "stages", "chains: the chunk form has no trees",
@@ -150,25 +275,26 @@ call::TensorMap chunk_stages(const call::Record& record, std::int64_t C) {
     throw Error(ErrorKind::kArgument, "stages", "tokens of the call: those of rings have no stages",
                 "/inputs/initial_ring_d");
   }
-  const call::Plan plan = call::make_plan(record, false);
-  StageWriter writer(record, plan, C);
-  struct Job {
-    const call::Sequence* sequence;
-    std::int64_t first_chunk, head;
-  };
-  std::vector<Job> jobs;
-  std::int64_t chunk = 0;
-  for (const call::Sequence& s : plan.sequences) {
-    for (std::int64_t head = 0; head < plan.dims.HV && !s.padded && s.token_count > 0; ++head) {
-      jobs.push_back({&s, chunk, head});
-    }
-    chunk += (s.token_count + C - 1) / C;
+  switch (precision) {
+    case scalar::Precision::kDouble:
+      return evaluate<double>(record, C, names);
+    case scalar::Precision::kQuad:
+      return evaluate<scalar::Quad>(record, C, names);
+    case scalar::Precision::kMulti:
+      return evaluate<scalar::Multi>(record, C, names);
   }
-  parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
-    const Job& job = jobs[static_cast<std::size_t>(i)];
-    writer.run(*job.sequence, job.first_chunk, job.head);
-  });
-  return std::move(writer).tensors();
+  return {};
+}
+
+call::TensorMap chunk_stages(const call::Record& record, std::int64_t C) {
+  std::vector<std::string> names;
+  for (const StageRow& row : stage_table()) names.emplace_back(row.name);
+  call::TensorMap map;
+  for (auto& [name, stage] : evaluate_stages(record, C, names, scalar::Precision::kQuad)) {
+    Exact& e = stage.expected.exact;
+    map.emplace(name, call::Tensor(call::DType::kF64, e.shape, e.golden));
+  }
+  return map;
 }
 
 }  // namespace goldenrule::delta

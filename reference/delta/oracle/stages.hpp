@@ -1,28 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The stages of the chunk form for a whole call, so that the author of a chunked kernel can find
-// the first one that differs. Computed in the 106-bit tier and stored as f64; there is no radius.
+// the first one that differs. The table says what each is, in the letters of rule/forms.hpp; a row
+// t of a token belongs to its position in its chunk.
 //
-//   name     shape            row t of a token belongs to its position in its chunk
-//   G        tokens,HV(,K)    sum of log alpha from the start of the chunk, natural log
-//   beta     tokens,HV
-//   q, k     tokens,H,K       normalised, q scaled
-//   A, T     tokens,HV,C      row of A and of (I + A)^-1; columns beyond the chunk's tokens are 0
-//   w        tokens,HV,K
-//   u, v_new tokens,HV,V
-//   h        chunks,HV,state  state at the start of each chunk, in the state layout of the call;
-//                             chunks count up through the sequences, ceil(T / C) each
+// Chunks begin with each sequence, and count up through the sequences, ceil(T / C) each. `tokens`
+// is the flattened token axis. Stages are computed by chunk_form in one tier, with the radius that
+// chunk_certificate.hpp proves and half an ulp of double, to which they are rounded.
 //
-// `tokens` is the flattened token axis. Padded rows are left zero and have chunks like the others.
+// What is not defined, and so not judged: rows and chunks of padded requests; of A what is not
+// below the diagonal, of T what is above it, since kernels mask these where they read them; columns
+// behind the last token of a chunk; G from a linear gate below 2^-126 to the end of its chunk,
+// which has no logarithm (oracle/ring.hpp). Where an input of a token is not finite, every stage of
+// its head from the chunk of that token on, and h and v_new of a start state that is not finite.
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
 
-#include "fixtures/call/record.hpp"
+#include "fixtures/call/plan.hpp"
+#include "reference/verdict/stages.hpp"
 
 namespace goldenrule::delta {
 
-/// Throws Error as call::make_plan does, and Error(kArgument) for C < 1.
+/// In the order of the computation.
+[[nodiscard]] std::span<const verdict::StageRow> stage_table();
+
+/// Throws Error as call::make_plan does, Error(kArgument) for C < 1 and for calls with trees or
+/// rings, whose tokens have no chunks.
+[[nodiscard]] verdict::ExpectedStages evaluate_stages(const call::Record& record, std::int64_t C,
+                                                      const std::vector<std::string>& names,
+                                                      scalar::Precision precision);
+
+/// The stage in another form of its row.
+[[nodiscard]] verdict::ExpectedStage stage_in_form(const call::Record& record,
+                                                   const std::string& name, std::string_view form,
+                                                   const verdict::ExpectedStage& stage);
+
+/// All of them in the 106-bit tier, in f64, for a fixture; what is not defined is 0. Throws as
+/// evaluate_stages does.
 [[nodiscard]] call::TensorMap chunk_stages(const call::Record& record, std::int64_t C);
+
+/// ceil(tokens / C).
+[[nodiscard]] std::int64_t chunks_of(const call::Sequence& sequence, std::int64_t C);
 
 }  // namespace goldenrule::delta

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <type_traits>
+
 #include "reference/delta/rule/forms.hpp"
 
 namespace goldenrule::delta {
@@ -90,11 +92,21 @@ void resize(ChunkStages<S>& stages, const Lane<S>& lane, std::int64_t V, std::in
   stages.h.clear();
 }
 
+// log alpha. In double that of the lane, which was not rounded to alpha in between; and everywhere
+// where alpha leaves the range of double, so that its logarithm has lost digits, or all.
+template <class S>
+S log_of_alpha(const Lane<S>& lane, std::int64_t t, std::int64_t g) {
+  constexpr double kSmall = -600.0;
+  const double log_alpha = lane.log_alpha[static_cast<std::size_t>(t * lane.gates + g)];
+  if (std::is_same_v<S, double> || !(log_alpha > kSmall)) return S(log_alpha);
+  return scalar::log(lane.alpha_at(t, g));
+}
+
 template <class S>
 void record_gates(ChunkStages<S>& stages, const Lane<S>& lane, std::int64_t first, std::int64_t c) {
   for (std::int64_t i = 0; i < c; ++i) {
     for (std::int64_t g = 0; g < lane.gates; ++g) {
-      const S log_alpha = scalar::log(lane.alpha_at(first + i, g));
+      const S log_alpha = log_of_alpha(lane, first + i, g);
       stages.G(first + i, g) = i == 0 ? log_alpha : S(stages.G(first + i - 1, g) + log_alpha);
     }
   }

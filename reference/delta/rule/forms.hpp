@@ -54,13 +54,6 @@ namespace goldenrule::delta {
 template <class S>
 using Matrix = Eigen::Matrix<S, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// What every form computes from a lane: o [tokens,V] and the final state [K,V]. Emulated kernels
-/// hand out their corrections d [tokens,V] as well.
-template <class S>
-struct FormResult {
-  Matrix<S> o, state, d = {};
-};
-
 /// The stages of the chunk form; row t belongs to token t of the lane.
 template <class S>
 struct ChunkStages {
@@ -69,6 +62,14 @@ struct ChunkStages {
   Matrix<S> w;               ///< [tokens, K]
   Matrix<S> u, v_new;        ///< [tokens, V]
   std::vector<Matrix<S>> h;  ///< per chunk [K,V], the state at its start
+};
+
+/// What every form computes from a lane: o [tokens,V] and the final state [K,V]. Emulated kernels
+/// hand out their corrections d [tokens,V] as well, and their stages where they are asked for.
+template <class S>
+struct FormResult {
+  Matrix<S> o, state, d = {};
+  ChunkStages<S> stages = {};
 };
 
 /// The recurrence of recurrent.hpp, all columns. `v` is [tokens,V], `initial` [K,V].

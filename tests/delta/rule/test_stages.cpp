@@ -2,10 +2,13 @@
 //
 // The stages of the chunk form are what chunk_form.cpp defines, each checked against its own
 // definition rather than against the code that made it.
+//
+// Length: each of ten stages has its definition here.
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/cases/case.hpp"
@@ -235,6 +238,60 @@ TEST_CASE("stages: of a whole call, in both layouts") {
       CHECK(stages.at("q")[(22 * 2 + 1) * 8 + x] == lane.q_row(2)[x].hi);
     }
   }
+}
+
+TEST_CASE("stages: tiers agree within their radii, and a wide one is as good as exact") {
+  std::vector<std::string> names;
+  for (const verdict::StageRow& row : delta::stage_table()) names.emplace_back(row.name);
+  for (const char* line :
+       {"op=gdn mode=prefill lens=37,5 H=1 HV=2 K=24 V=4 io=f32 gate=softplus h0=1 family=B999",
+        "op=kda mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=bounded h0=1 family=Dmixed",
+        "op=gdn mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=log h0=1 family=Dhard",
+        "op=gdn mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=softplus h0=1 family=production",
+        "op=kda mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=log2 beta=sigmoid2 h0=1 family=C190"}) {
+    CAPTURE(line);
+    const call::Record record = cases::make_record(cases::parse(line));
+    const auto in = [&](scalar::Precision tier) {
+      return delta::evaluate_stages(record, kC, names, tier);
+    };
+    const auto narrow = in(scalar::Precision::kDouble);
+    const auto middle = in(scalar::Precision::kQuad);
+    const auto wide = in(scalar::Precision::kMulti);
+    const auto difference = [](const verdict::Exact& a, const verdict::Exact& b) {
+      double worst = 0.0;
+      for (std::size_t i = 0; i < a.golden.size(); ++i) {
+        if (!a.is_defined(i)) continue;
+        const double radius = static_cast<double>(a.radius[i]) + static_cast<double>(b.radius[i]);
+        const double error = std::fabs(a.golden[i] - b.golden[i]);
+        CHECK(std::isfinite(a.golden[i]));
+        if (error > 0.0) worst = std::fmax(worst, error / radius);
+      }
+      return worst;
+    };
+    for (const std::string& name : names) {
+      CAPTURE(name);
+      const verdict::Exact& exact = wide.at(name).expected.exact;
+      CHECK(difference(narrow.at(name).expected.exact, exact) <= 1.0);
+      CHECK(difference(middle.at(name).expected.exact, exact) <= 1.0);
+      // Half an ulp of double, and for G the double logarithms of gates that it is summed from.
+      for (std::size_t i = 0; i < exact.golden.size(); ++i) {
+        const double size = std::fabs(middle.at(name).expected.exact.golden[i]) + 1e-6;
+        const double least = name == "G" ? 0x1p-44 : 0x1.01p-53;
+        CHECK(static_cast<double>(middle.at(name).expected.exact.radius[i]) <= least * size);
+      }
+    }
+  }
+}
+
+TEST_CASE("stages: G is a number where its decay is none in double") {
+  call::Record record = cases::make_record(
+      cases::parse("op=gdn mode=prefill lens=3 H=1 HV=1 K=4 V=2 io=f32 gate=log"));
+  record.inputs.at("g") =
+      call::Tensor(call::DType::kF32, {3, 1}, std::vector<double>{-2000.0, -1.0, -2661.0});
+  const call::TensorMap stages = delta::chunk_stages(record, 4);
+  CHECK(stages.at("G")[0] == -2000.0);
+  CHECK(stages.at("G")[1] == -2001.0);
+  CHECK(stages.at("G")[2] == -4662.0);
 }
 
 TEST_CASE("stages: padded rows are zero and chunk sizes are positive") {

@@ -40,7 +40,8 @@ def test_a_page(page, tmp_path):
     text = (EXAMPLES / page).read_text()
     if "import h5py" in text:
         pytest.importorskip("h5py")
-    shutil.copy(EXAMPLES / "my_decode.py", tmp_path)
+    for kernel in ("my_decode.py", "my_chunks.py"):
+        shutil.copy(EXAMPLES / kernel, tmp_path)
     blocks = BLOCK.findall(text)
     assert blocks
     for kind, name, block in blocks:

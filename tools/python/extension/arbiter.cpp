@@ -37,14 +37,15 @@ ExpectedOutput output_of(verdict::Expected& expected, const verdict::Budget& bud
 
 }  // namespace
 
-Judged judge(call::Record record, const Asked& asked) {
+Judged judge(call::Record record, std::optional<verdict::KernelStages> stages, const Asked& asked) {
   tools::Examination examination{
       .question = {.precision = tools::parse_precision(asked.precision), .only = asked.only},
       .explain = asked.explain,
       .explain_seconds = asked.explain_seconds,
       .blind = asked.blind,
       .terms = asked.terms,
-      .maps = true};
+      .maps = true,
+      .stages = std::move(stages)};
   for (const std::string& element : asked.terms) (void)verdict::parse_element(element);
   if (!asked.contract.empty()) examination.question.contract = contract_of(asked.contract);
   (void)call::validate(record);
@@ -78,15 +79,9 @@ ExpectedCall expected(const call::Record& record, const Asked& asked) {
   return result;
 }
 
-void admit(call::Op op, call::Mode mode, const Shapes& inputs, const Shapes& outputs,
-           double tensor_bytes, bool explained) {
+void admit(const verdict::Declared& call, bool explained) {
   try {
-    tools::admit({.op = op,
-                  .mode = mode,
-                  .inputs = inputs,
-                  .outputs = outputs,
-                  .tensor_bytes = tensor_bytes},
-                 explained);
+    tools::admit(call, explained);
   } catch (const Error& error) {
     throw TooLarge(error.what());
   }

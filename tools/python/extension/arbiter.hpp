@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "fixtures/call/record.hpp"
+#include "reference/verdict/memory.hpp"
+#include "reference/verdict/stages.hpp"
 #include "tools/cli/judging.hpp"
 
 namespace goldenrule::python {
@@ -39,7 +41,8 @@ struct Judged {
 };
 
 /// Throws Error for a call or a question that makes no sense.
-[[nodiscard]] Judged judge(call::Record record, const Asked& asked);
+[[nodiscard]] Judged judge(call::Record record, std::optional<verdict::KernelStages> stages,
+                           const Asked& asked);
 
 /// An output as it must be; values are in storage order. NaN: no kernel writes the element.
 struct ExpectedOutput {
@@ -59,13 +62,9 @@ struct ExpectedCall {
 /// record say in which types this one does. Throws Error.
 [[nodiscard]] ExpectedCall expected(const call::Record& record, const Asked& asked);
 
-/// The extents of a tensor that is about to be copied.
-using Shapes = std::map<std::string, call::Shape>;
-
 /// Refuses a call that would need more memory than there is, before its tensors are copied. Throws
 /// TooLarge.
-void admit(call::Op op, call::Mode mode, const Shapes& inputs, const Shapes& outputs,
-           double tensor_bytes, bool explained);
+void admit(const verdict::Declared& call, bool explained);
 
 /// Refuses tensors of so many bytes, where they alone are more memory than there is: before they
 /// are put into one piece. Throws TooLarge.

@@ -77,8 +77,8 @@ GivenTensors to_given(const char* group, const nb::dict& tensors) {
   return given;
 }
 
-Shapes shapes_of(const GivenTensors& given) {
-  Shapes shapes;
+verdict::Shapes shapes_of(const GivenTensors& given) {
+  verdict::Shapes shapes;
   for (const auto& [name, tensor] : given) shapes[name] = tensor.shape;
   return shapes;
 }
@@ -98,6 +98,11 @@ call::TensorMap copied(const GivenTensors& given) {
     tensors.emplace(name, std::move(tensor));
   }
   return tensors;
+}
+
+GivenTensors given_stages(const nb::dict& call) {
+  if (!call.contains("stages")) return {};
+  return to_given("stages", nb::cast<nb::dict>(call["stages"]));
 }
 
 nb::dict convention_dict(const call::Convention& convention) {
@@ -150,11 +155,29 @@ call::Record to_record(const nb::dict& call, bool explained) {
   record.case_line = nb::cast<std::string>(call["case"]);
   const GivenTensors inputs = to_given("inputs", nb::cast<nb::dict>(call["inputs"]));
   const GivenTensors outputs = to_given("outputs", nb::cast<nb::dict>(call["outputs"]));
-  admit(record.op, record.mode, shapes_of(inputs), shapes_of(outputs),
-        bytes_of(inputs) + bytes_of(outputs), explained);
+  const GivenTensors stages = given_stages(call);
+  admit({.op = record.op,
+         .mode = record.mode,
+         .inputs = shapes_of(inputs),
+         .outputs = shapes_of(outputs),
+         .stages = shapes_of(stages),
+         .tensor_bytes = bytes_of(inputs) + bytes_of(outputs) + bytes_of(stages)},
+        explained);
   record.inputs = copied(inputs);
   record.outputs = copied(outputs);
   return record;
+}
+
+std::optional<verdict::KernelStages> to_stages(const nb::dict& call) {
+  const GivenTensors given = given_stages(call);
+  if (given.empty()) return std::nullopt;
+  verdict::KernelStages stages;
+  stages.tensors = copied(given);
+  stages.chunk = nb::cast<std::int64_t>(call["stage_chunk"]);
+  for (const auto& [name, form] : nb::cast<nb::dict>(call["stage_forms"])) {
+    stages.forms[nb::cast<std::string>(name)] = nb::cast<std::string>(form);
+  }
+  return stages;
 }
 
 nb::dict to_dict(call::Record record) {
@@ -168,6 +191,15 @@ nb::dict to_dict(call::Record record) {
   call["inputs"] = tensor_dict(std::move(record.inputs));
   call["outputs"] = tensor_dict(std::move(record.outputs));
   return call;
+}
+
+void put_stages(call::TensorMap stages, std::int64_t chunk,
+                const std::map<std::string, std::string>& forms, nb::dict& call) {
+  nb::dict form_of;
+  for (const auto& [name, form] : forms) form_of[name.c_str()] = form;
+  call["stages"] = tensor_dict(std::move(stages));
+  call["stage_chunk"] = chunk;
+  call["stage_forms"] = form_of;
 }
 
 nb::tuple to_tuple(call::Tensor tensor) {

@@ -7,7 +7,10 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
+
 #include "fixtures/call/record.hpp"
+#include "reference/verdict/stages.hpp"
 
 namespace goldenrule::python {
 
@@ -16,8 +19,16 @@ namespace goldenrule::python {
 /// verdict needs (`explained`: and an explanation) is there. Throws Error and TooLarge.
 [[nodiscard]] call::Record to_record(const nanobind::dict& call, bool explained);
 
+/// What `call` has of the stages of its kernel: "stages" as the outputs, "stage_chunk" and
+/// "stage_forms" {name: form}. Nothing where there are none.
+[[nodiscard]] std::optional<verdict::KernelStages> to_stages(const nanobind::dict& call);
+
 /// The same, without its outputs where it has none. The tensors move into the arrays.
 [[nodiscard]] nanobind::dict to_dict(call::Record record);
+
+/// Adds what to_stages takes.
+void put_stages(call::TensorMap stages, std::int64_t chunk,
+                const std::map<std::string, std::string>& forms, nanobind::dict& call);
 
 /// A flat array of bytes that owns the tensor.
 [[nodiscard]] nanobind::tuple to_tuple(call::Tensor tensor);

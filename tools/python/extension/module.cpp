@@ -108,7 +108,9 @@ void translate(const std::exception_ptr& exception, void*) {
 
 nb::tuple judge_call(const nb::dict& call, const Asked& asked) {
   call::Record record = to_record(call, asked.explain);
-  const Judged judged = computed([&] { return judge(std::move(record), asked); });
+  std::optional<verdict::KernelStages> stages = to_stages(call);
+  const Judged judged =
+      computed([&] { return judge(std::move(record), std::move(stages), asked); });
   return nb::make_tuple(judged.text, judged.json);
 }
 
@@ -150,6 +152,11 @@ std::string to_path(const nb::bytes& path) { return {path.c_str(), path.size()};
 void write_file(const nb::bytes& path, const nb::dict& call) {
   schema::Fixture fixture;
   fixture.record = to_record(call, false);
+  if (std::optional<verdict::KernelStages> stages = to_stages(call)) {
+    fixture.stages = std::move(stages->tensors);
+    fixture.stage_chunk = stages->chunk;
+    fixture.stage_forms = std::move(stages->forms);
+  }
   const std::string to = to_path(path);
   (void)computed([&] {
     schema::write_fixture(to, fixture);
@@ -165,7 +172,9 @@ nb::tuple read_file(const nb::bytes& file) {
   for (auto& [name, tensor] : fixture.golden) {
     golden[name.c_str()] = nb::make_tuple(to_tuple(std::move(tensor.value)), tensor.radius);
   }
-  return nb::make_tuple(to_dict(std::move(fixture.record)), golden);
+  nb::dict call = to_dict(std::move(fixture.record));
+  put_stages(std::move(fixture.stages), fixture.stage_chunk, fixture.stage_forms, call);
+  return nb::make_tuple(call, golden);
 }
 
 std::string contract_json(const std::string& name) {

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ._tables import families as families
     from ._tables import mistakes as mistakes
     from ._tables import schema as schema
+    from ._tables import stages as stages
     from ._tables import suites as suites
 
 _MODULE_OF = {
@@ -56,7 +57,7 @@ _MODULE_OF = {
     "record": "_recorder", "Row": "_recorded",
     "Report": "_report",
     "contract": "_tables", "contracts": "_tables", "families": "_tables", "mistakes": "_tables",
-    "schema": "_tables", "suites": "_tables",
+    "schema": "_tables", "stages": "_tables", "suites": "_tables",
     "__version__": "_core",
 }
 _MODULES = ("trace",)

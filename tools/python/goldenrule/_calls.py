@@ -8,7 +8,7 @@ A user's tensors are brought to the types and shapes of the schema by the module
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,9 @@ class Call:
     contract: str = ""  # that it claims; who judges it chooses another with judge(contract=..)
     case: str = ""
     golden: dict[str, tuple[np.ndarray, float]] = field(default_factory=dict)  # of a fixture's file
+    stages: dict[str, Any] = field(default_factory=dict)  # of the kernel, or of a fixture's file
+    chunk: int = 0  # tokens of a chunk of the stages, 0: those of the contract
+    stage_forms: dict[str, str] = field(default_factory=dict)
 
     def judge(self, **options: Any) -> Report:
         """The options are those of goldenrule.judge."""
@@ -76,6 +79,8 @@ def judge(*, op: str, mode: str, inputs: Mapping[str, Any], outputs: Mapping[str
           contract: str | Mapping[str, Any] | None = None, only: str | Iterable[str] = (),
           precision: str = "auto", explain: bool = True, explain_seconds: float | None = None,
           blind: bool = False, terms: str | Iterable[str] = (), bf16: str | Iterable[str] = (),
+          stages: Mapping[str, Any] | None = None, chunk: int = 0,
+          stage_forms: Mapping[str, str] | None = None,
           source: str = "", case: str = "", name: str = "") -> Report:
     """Judges the outputs of one call, as `goldenrule check` judges a capture of it.
 
@@ -84,6 +89,9 @@ def judge(*, op: str, mode: str, inputs: Mapping[str, Any], outputs: Mapping[str
     quad or multi; explain=False: do not look for the mistake behind a failure; explain_seconds=N;
     blind=True: say what the call cannot show; terms=("o[0,0,1,2]",): show budgets of elements;
     bf16=("q",): these uint16 or float32 arrays hold bfloat16; source, case, name: texts.
+    stages={"u": u, ..}: intermediate results of a chunked kernel, as goldenrule.stages() lists them, in
+    chunks of `chunk` tokens (default: those of the contract), in the forms of stage_forms={"G": "log2"};
+    Report.first_bad_stage is the first that its contract does not explain. They never change a verdict.
 
     Raises ValueError, TypeError, MemoryError (the verdict needs more than there is) with one line
     that names the tensor, what was expected and what is there. Other threads run meanwhile.
@@ -92,7 +100,8 @@ def judge(*, op: str, mode: str, inputs: Mapping[str, Any], outputs: Mapping[str
                 inputs=_mapping("inputs", inputs), outputs=_mapping("outputs", outputs),
                 source=source, case=case)
     return _judged(call, contract=contract, only=only, precision=precision, explain=explain,
-                   explain_seconds=explain_seconds, blind=blind, terms=terms, bf16=bf16, name=name)
+                   explain_seconds=explain_seconds, blind=blind, terms=terms, bf16=bf16, name=name,
+                   stages=stages, chunk=chunk, stage_forms=stage_forms)
 
 
 def expected(*, op: str, mode: str, inputs: Mapping[str, Any],
@@ -111,11 +120,15 @@ def expected(*, op: str, mode: str, inputs: Mapping[str, Any],
 
 def capture(path: str | os.PathLike[str], *, op: str, mode: str, inputs: Mapping[str, Any],
             outputs: Mapping[str, Any], convention: Mapping[str, Any] | None = None,
-            source: str = "", contract: str = "", case: str = "", bf16: str | Iterable[str] = ()) -> None:
-    """Writes one call into a file for `goldenrule check`; replaces it completely or not at all."""
+            source: str = "", contract: str = "", case: str = "", bf16: str | Iterable[str] = (),
+            stages: Mapping[str, Any] | None = None, chunk: int = 0,
+            stage_forms: Mapping[str, str] | None = None) -> None:
+    """Writes one call into a file for `goldenrule check`; replaces it completely or not at all. Stages
+    are those of goldenrule.judge."""
     call = Call(op=op, mode=mode, convention=_mapping("convention", convention or {}),
                 inputs=_mapping("inputs", inputs), outputs=_mapping("outputs", outputs),
-                source=source, contract=contract, case=case)
+                source=source, contract=contract, case=case, stages=_mapping("stages", stages or {}),
+                chunk=chunk, stage_forms=_mapping("stage_forms", stage_forms or {}))
     _core.write(_replaceable(path), packed(call, bf16=bf16))
 
 
@@ -132,7 +145,9 @@ def unpacked(call: Mapping[str, Any]) -> Call:
     tensors = {group: {name: _array(*value) for name, value in call[group].items()}
                for group in ("inputs", "outputs")}
     texts = {name: call[name] for name in ("op", "mode", "source", "contract", "case")}
-    return Call(convention=dict(call["convention"]), **tensors, **texts)
+    tensors["stages"] = {name: _array(*value) for name, value in call.get("stages", {}).items()}
+    return Call(convention=dict(call["convention"]), chunk=call.get("stage_chunk", 0),
+                stage_forms=dict(call.get("stage_forms", {})), **tensors, **texts)
 
 
 def _array(dtype: str, shape: tuple[int, ...], data: np.ndarray) -> np.ndarray:
@@ -144,19 +159,35 @@ def _array(dtype: str, shape: tuple[int, ...], data: np.ndarray) -> np.ndarray:
 
 
 def packed(call: Call, bf16: str | Iterable[str] = (), wants_outputs: bool = True) -> dict[str, Any]:
-    """The call as the library takes it."""
-    _core.admit_tensors(sum(_bytes(tensor) for group in (call.inputs, call.outputs)
+    """The call as the library takes it. Stages of a fixture are the oracle's, and left out."""
+    if call.golden:
+        call = replace(call, golden={}, stages={}, chunk=0, stage_forms={})
+    _core.admit_tensors(sum(_bytes(tensor) for group in (call.inputs, call.outputs, call.stages)
                             if isinstance(group, Mapping) for tensor in group.values()))
     attributes, convention, groups = _capture.prepared(
         call.op, call.mode, call.inputs, call.outputs, call.convention, call.source, call.contract,
-        bf16, wants_outputs)
+        [name for name in _names("bf16", bf16) if name not in call.stages], wants_outputs)
     text_of("case", call.case)
+    attributes = {**attributes, **_packed_stages(call, _names("bf16", bf16))}
     tensors = {group: {name: ("bf16" if is_bf16 else _NAME_OF[array.dtype], array.shape,
                               array.reshape(-1).view(np.uint8))
                        for name, (array, is_bf16) in arrays.items()}
                for group, arrays in groups.items()}
     return {"source": "", "contract": "", "case": call.case, **attributes, "convention": convention,
             **tensors}
+
+
+def _packed_stages(call: Call, bf16: list[str]) -> dict[str, Any]:
+    if not call.stages:
+        if call.stage_forms or call.chunk:
+            raise ValueError("stages: expected some, actual none, with their chunk or forms")
+        return {}
+    arrays, chunk, forms = _capture.prepared_stages(call.op, call.stages, call.chunk,
+                                                    call.stage_forms, [name for name in bf16 if name in call.stages])
+    return {"stages": {name: ("bf16" if is_bf16 else _NAME_OF[array.dtype], array.shape,
+                              array.reshape(-1).view(np.uint8))
+                       for name, (array, is_bf16) in arrays.items()},
+            "stage_chunk": chunk, "stage_forms": forms}
 
 
 def _bytes(tensor: Any) -> float:
@@ -171,7 +202,11 @@ def _bytes(tensor: Any) -> float:
 def _judged(call: Call, *, contract: str | Mapping[str, Any] | None = None,
             only: str | Iterable[str] = (), precision: str = "auto", explain: bool = True,
             explain_seconds: float | None = None, blind: bool = False, terms: str | Iterable[str] = (),
-            name: str = "", bf16: str | Iterable[str] = ()) -> Report:
+            name: str = "", bf16: str | Iterable[str] = (), stages: Mapping[str, Any] | None = None,
+            chunk: int = 0, stage_forms: Mapping[str, str] | None = None) -> Report:
+    if stages is not None or chunk or stage_forms:
+        call = replace(call, golden={}, stages=_mapping("stages", stages or {}), chunk=chunk,
+                       stage_forms=_mapping("stage_forms", stage_forms or {}))
     taken = packed(call, bf16)
     asked = _core.Asked()
     asked.name = text_of("name", name) or call.case or call.source or f"{call.op} {call.mode}"

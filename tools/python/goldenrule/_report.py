@@ -42,6 +42,18 @@ class TensorReport:
 
 
 @dataclass(frozen=True)
+class BadStage:
+    """The first bad stage, and the worst element of its first bad chunk."""
+
+    name: str
+    worst: Worst
+    data: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.worst}"
+
+
+@dataclass(frozen=True)
 class Explanation:
     """A known mistake, or a pair, and whether it reproduces every wrong element."""
 
@@ -79,6 +91,21 @@ class Report:
     @property
     def tensors(self) -> dict[str, TensorReport]:
         return {data["name"]: _tensor(data) for data in self.data["tensors"]}
+
+    @property
+    def stages(self) -> dict[str, TensorReport]:
+        """The stages that the kernel gave, in the order of the computation; no part of the verdict."""
+        return {data["name"]: _tensor(data) for data in self.data.get("stages", {}).get("judged", [])}
+
+    @property
+    def first_bad_stage(self) -> BadStage | None:
+        """The first stage that the contract does not explain, and where."""
+        first = self.data.get("stages", {}).get("first_bad")
+        if first is None:
+            return None
+        worst = _worst(first["worst"])
+        assert worst is not None
+        return BadStage(first["name"], worst, first)
 
     @property
     def worst(self) -> Worst | None:

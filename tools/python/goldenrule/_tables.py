@@ -32,6 +32,11 @@ def mistakes() -> list[dict[str, Any]]:
     return json.loads(_core.table("mistakes"))
 
 
+def stages() -> list[dict[str, Any]]:
+    """Stages of chunked kernels in the order of the computation: name, shape, meaning, forms, not_judged."""
+    return json.loads(_core.table("stages"))
+
+
 def contract(name: str) -> dict[str, Any]:
     """A contract with all its roundings: a built-in one, or that of a .json file."""
     if not isinstance(name, str):

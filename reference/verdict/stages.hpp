@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The first bad stage. The author of a chunked kernel may add to a capture the intermediate results
+// that the kernel has, and learns in which of them it first leaves what its contract allows. An
+// operation's slice says which stages there are (StageSlice); what is compared with what, and which
+// of them is the first, is decided here.
+//
+// Order. Stages that read no state are computed for all chunks before any other, in the order of
+// the table. Those that follow the states are computed chunk after chunk, in the order of the table
+// within each. So of two bad stages the first is the one that stands before the other in the table
+// where either reads no state, and else the one in the earlier chunk of its sequence. In the first
+// bad stage the element that is shown is the worst one of its first bad chunk.
+//
+// What a bad stage means. Stages never decide whether a kernel is right: outputs do, by what they
+// are. A kernel with right outputs and a bad stage has a stage that is not the one of the table, or
+// an error that does not reach its outputs in this call; one with wrong outputs and no bad stage
+// goes wrong behind the stages that it gave. So the verdict of a record and the exit code are
+// those of its outputs, and stages are reported beside them.
+//
+// Conventions. Kernels hold the same stage in different forms (log or log2, either layout of a
+// state). A kernel may declare the form of a stage; where it does not, the first form of the row
+// holds. A stage that is bad in a form that was not declared, and right in another one, is accused
+// of nothing: it is not judged (SKIPPED), and the form is named. A declared form is taken at its
+// word.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fixtures/call/record.hpp"
+#include "reference/contract/contract.hpp"
+#include "reference/verdict/expectation.hpp"
+#include "reference/verdict/verdict.hpp"
+
+namespace goldenrule::verdict {
+
+/// A convention in which kernels hold a stage.
+struct StageForm {
+  std::string_view name, meaning;
+};
+
+struct StageRow {
+  std::string_view name;
+  std::string_view shape;            ///< "tokens,HV,C"
+  std::string_view formula;          ///< what it is, exactly
+  std::string_view not_judged;       ///< which elements; empty: all are judged
+  bool follows_states;               ///< reads the state at the start of its chunk
+  std::span<const StageForm> forms;  ///< the first: of a kernel that declares none; may be empty
+};
+
+/// Stages as a kernel had them.
+struct KernelStages {
+  call::TensorMap tensors;
+  std::int64_t chunk = 0;                         ///< tokens of a chunk; 0: those of the contract
+  std::map<std::string, std::string> forms = {};  ///< of those that declare one
+};
+
+/// One stage of a call: what is exact, what a contract grants, and what its axes count ("token",
+/// "chunk", "head", "key", "value", "column").
+struct ExpectedStage {
+  Expected expected;
+  std::vector<std::string_view> axes;
+};
+using ExpectedStages = std::map<std::string, ExpectedStage>;
+
+/// What a slice whose kernels work by chunks gives.
+struct StageSlice {
+  std::span<const StageRow> (*table)();
+  /// The exact stages `names` in chunks of `chunk` tokens, each in the first form of its row.
+  /// Throws Error for a call that has no stages.
+  ExpectedStages (*evaluate)(const call::Record& record, std::int64_t chunk,
+                             const std::vector<std::string>& names, scalar::Precision precision);
+  /// Fills in what `contract` grants them, in the types that a kernel stores them in. A stage that
+  /// its kernels do not have is granted nothing.
+  void (*grant)(const call::Record& record, const contract::Contract& contract,
+                const std::map<std::string, call::DType>& stored, ExpectedStages& stages);
+  /// The same stage in another form of its row. Throws Error(kValue) for an unknown one.
+  ExpectedStage (*in_form)(const call::Record& record, const std::string& name,
+                           std::string_view form, const ExpectedStage& stage);
+};
+
+/// Where the first bad stage is bad.
+struct BadStage {
+  std::string name;
+  std::int64_t sequence = 0, chunk = 0;  ///< the chunk counted in its sequence
+  Worst worst;                           ///< of that chunk and head, coordinates filled in
+  std::int64_t elements = 0;             ///< out of budget in that chunk and head
+};
+
+struct StageReport {
+  TensorReport tensor;
+  std::string form;     ///< in which it was judged; empty: there is only one
+  std::string formula;  ///< of the table
+};
+
+struct StagesReport {
+  std::int64_t chunk = 0;
+  std::string chunk_origin;  ///< who says so
+  std::string contract;
+  std::string reason;               ///< why nothing was judged; else empty
+  std::vector<StageReport> stages;  ///< in the order of the table
+  std::vector<std::string> order;   ///< the names of the table
+  std::vector<std::string> absent;  ///< those that the kernel did not give
+  std::optional<BadStage> first_bad;
+};
+
+/// Stages of the table before `name` that the kernel did not give.
+[[nodiscard]] std::vector<std::string> absent_before(const StagesReport& report,
+                                                     const std::string& name);
+
+/// Judges the stages of a record, which are those of `kernel`. Throws Error for unknown names and
+/// forms, shapes that are wrong, and calls whose stages nobody has.
+[[nodiscard]] StagesReport judge_stages(const Slice& slice, const call::Record& record,
+                                        const contract::Contract& contract,
+                                        const KernelStages& kernel);
+
+}  // namespace goldenrule::verdict
