@@ -158,11 +158,12 @@ Shape choose_shape(Choices& choose, const Size& size, Attributes& a) {
   return s;
 }
 
-void choose_attributes(Choices& choose, const Size& size, Attributes& a) {
+void choose_attributes(Choices& choose, const Size& size, std::int64_t K, Attributes& a) {
   a.head_map = choose.chance(0.8) ? call::HeadMap::kGrouped : call::HeadMap::kTiled;
   a.lse_base = choose.chance(0.7) ? LseBase::kE : LseBase::k2;
   a.lse_layout = choose.chance(0.7) ? LseLayout::kTh : LseLayout::kHt;
   if (choose.chance(0.15)) a.soft_cap = choose.chance(0.5) ? 30.0 : 1.0;
+  if (choose.chance(0.3)) a.scale = 0.6 / std::sqrt(static_cast<double>(K));
   if (size.plain) return;
   a.mask = static_cast<Mask>(choose.between(0, 2));
   a.block = choose.one_of({1, 3, 4, 8});
@@ -268,7 +269,7 @@ Call random_problem(Family family, call::DType type, std::uint64_t seed, const S
   Choices choose(seed);
   Call call;
   const Shape s = choose_shape(choose, size, call.attributes);
-  choose_attributes(choose, size, call.attributes);
+  choose_attributes(choose, size, s.K, call.attributes);
   const Numbers numbers(family, seed, s, size);
   std::vector<double> q;
   for (std::int64_t row = 0; row < s.q.back(); ++row) {

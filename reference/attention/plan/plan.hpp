@@ -36,6 +36,8 @@ struct Dims {
   std::int64_t total_q = 0, total_k = 0;  ///< rows of q; of fresh k and v
   std::int64_t pages = 0, P = 0;          ///< of the cache; 0: none
   bool has_fresh = false, has_cache = false;
+
+  bool operator==(const Dims&) const = default;
 };
 
 /// Limits beyond which an extent or an integer of a call is taken for an error.
@@ -55,12 +57,15 @@ enum class Source : std::uint8_t {
 struct Run {
   Source source = Source::kFresh;
   std::int64_t row = 0, t = 0, count = 0;
+
+  bool operator==(const Run&) const = default;
 };
 
 /// Positions first <= t < last.
 struct Range {
   std::int64_t first = 0, last = 0;
   [[nodiscard]] bool contains(std::int64_t t) const { return first <= t && t < last; }
+  bool operator==(const Range&) const = default;
 };
 
 struct Request {
@@ -75,6 +80,7 @@ struct Request {
     for (const Run& run : runs) count += run.count;
     return count;
   }
+  bool operator==(const Request&) const = default;
 };
 
 struct Plan {
@@ -86,6 +92,8 @@ struct Plan {
   KvLayout layout = KvLayout::kNhd;
   LseBase lse_base = LseBase::kE;
   LseLayout lse_layout = LseLayout::kTh;
+
+  bool operator==(const Plan&) const = default;
 };
 
 /// Checks types and shapes of all inputs and returns the extents. Throws Error naming the dataset,
