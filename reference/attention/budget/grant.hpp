@@ -14,8 +14,8 @@
 //
 // Without bins equal or nearly equal scores with V near 1 are false alarms: their errors add, and
 // do not grow with the root of their number. (A single key per bin gives S_vv - 2 rho o S_v +
-// rho o^2 S_1.) In fp16 weights below 2^-24 of the largest have errors of one sign, up to 2^-25:
-// they are part of the bias.
+// rho o^2 S_1.) fp16 has a floor: h is max(h, 2^-25 / P) there, and below P = 2^-24 errors
+// have one sign and are part of the bias.
 //
 // Stored scores (eager, random). <q,k> and its scaled value are rounded, d_t = sqrt(2) h |s_t| each
 // with variance / 3, and act through w_t (v_t - o). The same keys share errors: bins of equal
@@ -24,14 +24,15 @@
 //
 // Scores and functions (systematic, linear). |eta_t| <= E_t:
 //
-//   E_t = (2 + R_t) E_exp + (ceil(K/16) + 2) u scale sum_d |q_d k_td| + 2 u |s_t - m|
+//   E_t = (2 + R_t) E_exp + (2 ceil(K/16) + 2) u scale sum_d |q_d k_td| + 2 u |s_t - m|
 //         + 4 u (|m| + log n) + E_tanh |s_t|
 //
 // R_t: rescales that key t goes through, the records of the running maximum in tiles of 16 keys
 // behind it, in the worse direction; two more exponentials are its own and that of a merge. The dot
-// product: steps of 16 truncate a partial sum, 2u of it each, which grows to the whole at most
-// linearly, so ceil(K/16) u of all; storing and scaling add 2u. s c - m c is one fused operation
-// with a rounded c: 2u of it. m c and the lse that a split stores are rounded by themselves.
+// product: a step of 16 takes at most 4u of a partial sum, as below, and these grow to the whole at
+// most linearly, so 2 ceil(K/16) u of sum |q k|; storing and scaling add 2u. s c - m c is one fused
+// operation with a rounded c: 2u of it. m c and the lse that a split stores are rounded by
+// themselves.
 //
 // Large errors. With D_t = E_t plus the largest error of a stored score,
 //
@@ -41,13 +42,16 @@
 // so both parts are taken with exp(D_t) / Z, the random one also has the mean d_t^2 / 6 of its
 // exponential as a bias, and none is larger than max_t |v_t - o|: o~ is a mean of visible values.
 //
-// Tensor cores (systematic). Sums in steps of 16 keys are truncated to 2^-23 of a partial sum A_k,
-// from either end, and addends are aligned to the largest and cut below u of it:
+// Tensor cores (systematic). A step of 16 keys aligns its products and the partial sum A_k to the
+// largest, cuts each below 2^-26 of it, and cuts their sum to fp32, all toward zero. The second cut
+// loses up to 2^-23 |A_k|; the first up to 16 2^-26 |A_k| = 2 2^-23 |A_k|, half of it in the mean
+// over sixteen independent ones in every step: kappa = 1 + 1 = 2,
 //
-//   kappa 2^-23 max( sum_k |A_k|, sum_k |o - A_k| ) + 16 u sum_t w_t |v_t|,   kappa = 2,
+//   kappa 2^-23 max( sum_k |A_k|, sum_k |o - A_k| ) + 16 u sum_t w_t |v_t| + 4 u |o|
 //
-// where a further |o| 4u is for the quotient and the last products. A sum l that drifts as well
-// moves o by |o| times its own drift, and one of |A_k|, |o - A_k| is at least |o| / 2.
+// from either end. The second term: products may be larger than the sums that they leave (one key
+// in each step at worst). The third: quotient and last products. A sum l that drifts as well moves
+// o by |o| times its own drift, and one of |A_k|, |o - A_k| is at least |o| / 2.
 //
 // lse: E_t acts through w_t, with the same factors; the sum l drifts by kappa 2^-23 max(sum L_k,
 // sum (1 - L_k)), L_k the weights of the first 16 k keys; with rounded_sum the rounding of P shows,

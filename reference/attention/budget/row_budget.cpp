@@ -17,12 +17,14 @@ constexpr std::size_t kStep = 16;
 
 struct Key {
   KeyPlace place;
-  double s = 0.0;     // as the exponential takes it
-  double w = 0.0;     // exact weight
-  double e = 0.0;     // E_t
-  double d = 0.0;     // random error of a stored score, one bound of a uniform law
-  double grow = 1.0;  // exp(D_t) / Z
-  double lost = 0.0;  // share of its weight that fp16 loses for certain
+  double s = 0.0;      // as the exponential takes it
+  double w = 0.0;      // exact weight
+  double p = 0.0;      // what is rounded in its place
+  double floor = 1.0;  // its error over h: above 1 where fp16 is subnormal
+  double e = 0.0;      // E_t
+  double d = 0.0;      // random error of a stored score, one bound of a uniform law
+  double grow = 1.0;   // exp(D_t) / Z
+  double lost = 0.0;   // share of its weight that fp16 loses for certain
 };
 
 // Sums in bins: equal errors add, others by squares.
@@ -92,7 +94,7 @@ class Row {
       const double dot = score_of<double>(uncapped(), q, k.data());
       key.s = soft_capped(dot, plan.soft_cap);
       if (key.s == -kInfinity) continue;  // a weight that is exactly 0
-      const double steps = std::ceil(static_cast<double>(q.size()) / 16.0) + 2.0;
+      const double steps = 2.0 * std::ceil(static_cast<double>(q.size()) / 16.0) + 2.0;
       key.e = steps * kU * std::fabs(plan.scale) * size;
       if (plan.soft_cap > 0.0) key.e += rounding.tanh_error * std::fabs(key.s);
       if (rounding.stored_scores) key.d = stored_error(dot);
@@ -116,9 +118,10 @@ class Row {
     if (rounding_.rounded_weights && format_) {
       const double rho = rounding_.rounded_sum ? 1.0 : 0.0;
       const auto x = [&](const Key& key, double v, double mean) {
-        return key.w * (v - rho * mean);
+        if (key.lost > 0.0) return 0.0;
+        return key.w * key.floor * (v - rho * mean);
       };
-      by_bins([&](const Key& key) { return std::log(key.w) * 2.0 / h_; }, x, rounding_.rounded_sum,
+      by_bins([&](const Key& key) { return weight_bin(key); }, x, rounding_.rounded_sum,
               h_ * h_ / 3.0, o, budget);
     }
     if (rounding_.stored_scores && format_) {
@@ -170,10 +173,14 @@ class Row {
     for (Key& key : keys_) l += key.w = std::exp(key.s - m_);
     for (Key& key : keys_) {
       const double p = rounding_.stored_scores ? key.w / l : key.w;
-      if (format_ == contract::Format::kF16 && p < 0x1p-24) {
-        key.lost = std::min(1.0, 0x1p-25 / p);
-      }
       key.w /= l;
+      key.p = p;
+      if (format_ != contract::Format::kF16) continue;
+      if (p < 0x1p-24) {
+        key.lost = std::min(1.0, 0x1p-25 / p);
+      } else {
+        key.floor = std::max(1.0, 0x1p-25 / (p * h_));
+      }
     }
   }
 
@@ -239,6 +246,12 @@ class Row {
     }
     budget.lse_bias += kKappa * 2.0 * kU * std::max(drift, drift_back);
     budget.flushed *= static_cast<double>(keys_.size()) * 0x1p-126;
+  }
+
+  // A quarter of the spacing of what is rounded; subnormal numbers of fp16 have one spacing.
+  [[nodiscard]] double weight_bin(const Key& key) const {
+    constexpr double kBelow = -1e12;
+    return key.floor > 1.0 ? kBelow + key.p * 0x1p26 : std::log(key.p) * 2.0 / h_;
   }
 
   // Adds `variance` times the sums of x(key, v, o) in bins of bin(key) to the squares of sigma.

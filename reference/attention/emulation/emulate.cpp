@@ -29,7 +29,7 @@ float step(float acc, const double* terms, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) largest = std::max(largest, std::fabs(terms[i]));
   if (largest == 0.0) return acc;
   if (!std::isfinite(largest)) return std::numeric_limits<float>::quiet_NaN();
-  const double unit = std::ldexp(1.0, std::ilogb(largest) - 24);
+  const double unit = std::ldexp(1.0, std::ilogb(largest) - 26);
   double sum = std::trunc(static_cast<double>(acc) / unit) * unit;
   for (std::size_t i = 0; i < count; ++i) sum += std::trunc(terms[i] / unit) * unit;
   return truncated(sum);
@@ -122,7 +122,8 @@ class Kernel {
   }
 
   // sum += p times the rows of `keys`; without keys, times 1.
-  void accumulate(const std::vector<double>& p, const KeyPlace* keys, std::vector<float>& sum) {
+  void accumulate(const std::vector<double>& p, const KeyPlace* keys, bool tensor_cores,
+                  std::vector<float>& sum) {
     const std::size_t V = sum.size();
     v_.resize(kStep * V);
     for (std::size_t i = 0; i < p.size(); i += kStep) {
@@ -135,11 +136,11 @@ class Kernel {
         double terms[kStep];
         for (std::size_t j = 0; j < count; ++j) {
           terms[j] = p[i + j] * v_[j * V + x];
-          if (choices_.tensor_cores) continue;
+          if (tensor_cores) continue;
           sum[x] =
               std::fmaf(static_cast<float>(p[i + j]), static_cast<float>(v_[j * V + x]), sum[x]);
         }
-        if (choices_.tensor_cores) sum[x] = step(sum[x], terms, count);
+        if (tensor_cores) sum[x] = step(sum[x], terms, count);
       }
     }
   }
@@ -163,9 +164,10 @@ class Kernel {
       p[i] = rounding_.rounded_weights ? rounded(exact[i]) : exact[i];
     }
     std::vector<float> l{state.l};
-    accumulate(rounding_.rounded_sum ? p : exact, nullptr, l);
+    accumulate(rounding_.rounded_sum ? p : exact, nullptr,
+               choices_.tensor_cores && rounding_.rounded_sum, l);
     state.l = l[0];
-    accumulate(p, keys, state.acc);
+    accumulate(p, keys, choices_.tensor_cores, state.acc);
   }
 
   [[nodiscard]] std::vector<float> flash(const std::vector<KeyPlace>& keys) {
@@ -226,10 +228,10 @@ class Kernel {
     for (const float x : s) {
       p.push_back(static_cast<double>(exp2((x - m) * static_cast<float>(std::numbers::log2e))));
     }
-    accumulate(p, nullptr, l);
+    accumulate(p, nullptr, false, l);
     for (double& x : p) x = rounded(static_cast<double>(static_cast<float>(x) / l[0]));
     std::vector<float> result(static_cast<std::size_t>(plan_.dims.V), 0.0F);
-    accumulate(p, keys.data(), result);
+    accumulate(p, keys.data(), choices_.tensor_cores, result);
     result.push_back(m + std::log(l[0]));
     return result;
   }
