@@ -7,6 +7,8 @@
 #include <numbers>
 #include <numeric>
 
+#include "reference/attention/budget/binned.hpp"
+
 namespace goldenrule::attention {
 namespace {
 
@@ -25,27 +27,6 @@ struct Key {
   double d = 0.0;      // random error of a stored score, one bound of a uniform law
   double grow = 1.0;   // exp(D_t) / Z
   double lost = 0.0;   // share of its weight that fp16 loses for certain
-};
-
-// Sums in bins: equal errors add, others by squares.
-class Binned {
- public:
-  explicit Binned(std::size_t columns) : sum_(columns), square_(columns), total_(columns) {}
-
-  void add(std::size_t x, double value) {
-    sum_[x] += value;
-    square_[x] += value * value;
-  }
-  void close() {
-    for (std::size_t x = 0; x < sum_.size(); ++x) {
-      total_[x] += std::max(sum_[x] * sum_[x], square_[x]);
-      sum_[x] = square_[x] = 0.0;
-    }
-  }
-  [[nodiscard]] double total(std::size_t x) const { return total_[x]; }
-
- private:
-  std::vector<double> sum_, square_, total_;
 };
 
 // How many tiles of kStep keys behind that of each key raise the running maximum.
