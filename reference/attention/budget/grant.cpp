@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/attention/budget/grant.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fixtures/parallel/for_each_index.hpp"
+#include "reference/attention/budget/row_budget.hpp"
+
+namespace goldenrule::attention {
+namespace {
+
+constexpr double kFalseAlarms = 1e-6;  // in a whole tensor
+
+void prepare(verdict::Expected& expected, verdict::GrantDetail detail) {
+  const std::size_t n = expected.exact.golden.size();
+  verdict::Grant& grant = expected.grant;
+  grant = {};
+  grant.given = true;
+  grant.multiple = std::sqrt(
+      2.0 * std::log(2.0 * static_cast<double>(std::max(n, std::size_t{1})) / kFalseAlarms));
+  grant.spread.assign(n, 0.0F);
+  if (detail == verdict::GrantDetail::kTerms) {
+    grant.sigma.assign(n, 0.0F);
+    grant.bias.assign(n, 0.0F);
+  }
+}
+
+// Where the exact result is not finite there is nothing to grant.
+void store(verdict::Expected& to, std::size_t at, double sigma, double bias) {
+  if (!std::isfinite(to.exact.golden[at])) return;
+  verdict::Grant& grant = to.grant;
+  grant.spread[at] = call::f32_not_below(grant.multiple * sigma + bias);
+  if (grant.sigma.empty()) return;
+  grant.sigma[at] = call::f32_not_below(sigma);
+  grant.bias[at] = call::f32_not_below(bias);
+}
+
+}  // namespace
+
+void grant(const call::Record& record, const Plan& plan, const Rounding& rounding,
+           verdict::GrantDetail detail, verdict::Expectations& expected) {
+  for (auto& [name, e] : expected.outputs) {
+    e.grant = {};
+    e.grant.given = rounding.is_ideal;
+  }
+  if (rounding.is_ideal) return;
+  verdict::Expected& o = expected.outputs.at("o");
+  verdict::Expected& lse = expected.outputs.at("lse");
+  prepare(o, detail);
+  prepare(lse, detail);
+  const Tensors tensors(record);
+  const std::vector<RowJob> jobs = row_jobs(plan);
+  std::vector<double> flushed(jobs.size(), 0.0);
+  parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
+    const RowJob& job = jobs[static_cast<std::size_t>(i)];
+    for (const RowPlace& row : job.rows) {
+      const auto first = static_cast<std::size_t>(o_index(plan, *job.request, row));
+      const std::size_t at = lse_index(plan, job.request->first_query + row.query, row.head);
+      if (o.exact.touched[first / o.exact.block] != verdict::Touch::kComputed) continue;
+      const RowBudget terms = row_budget(tensors, plan, *job.request, row, rounding,
+                                         &o.exact.golden[first], lse.exact.golden[at]);
+      for (std::size_t x = 0; x < terms.sigma.size(); ++x) {
+        store(o, first + x, terms.sigma[x], terms.bias[x]);
+      }
+      store(lse, at, terms.lse_sigma, terms.lse_bias);
+      double& lost = flushed[static_cast<std::size_t>(i)];
+      if (terms.flushed > lost) lost = terms.flushed;
+    }
+  });
+  for (const double lost : flushed) o.grant.flushed = std::max(o.grant.flushed, lost);
+}
+
+}  // namespace goldenrule::attention

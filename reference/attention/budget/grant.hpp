@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a contract grants an element (i, x) of o beyond the exact result. All sums run over V(i), w
+// are the exact weights, o the exact result, u = 2^-24, h the unit roundoff of P, and rho = 1 where
+// l sums the rounded weights.
+//
+// Rounded weights (random). P_t(1 + d_t) with |d_t| <= h moves o by sum_t d_t x_t to first order,
+// x_t = w_t (v_t - rho o): with the unrounded sum the mean of V does not cancel. d_t is uniform,
+// hence strictly sub-Gaussian with variance h^2 / 3, and a function of the bits of P_t: weights
+// within a quarter of their spacing are rounded the same way, so they count as one error. With bins
+// b of that width in log w
+//
+//   sigma^2 = h^2 / 3 sum_b max( (sum_{t in b} x_t)^2, sum_{t in b} x_t^2 ).
+//
+// Without bins equal or nearly equal scores with V near 1 are false alarms: their errors add, and
+// do not grow with the root of their number. (A single key per bin gives S_vv - 2 rho o S_v +
+// rho o^2 S_1.) fp16 has a floor: h is max(h, 2^-25 / P) there, and below P = 2^-24 errors
+// have one sign and are part of the bias.
+//
+// Stored scores (eager, random). <q,k> and its scaled value are rounded, d_t = sqrt(2) h |s_t| each
+// with variance / 3, and act through w_t (v_t - o). The same keys share errors: bins of equal
+// scores, whose width is a quarter of their spacing. Where the type cannot hold a score (65504 in
+// fp16) an honest kernel may return NaN: nothing bounds its row.
+//
+// Scores and functions (systematic, linear). |eta_t| <= E_t:
+//
+//   E_t = (2 + R_t) E_exp + (2 ceil(K/16) + 2) u scale sum_d |q_d k_td| + 2 u |s_t - m|
+//         + 4 u (|m| + log n) + E_tanh |s_t|
+//
+// R_t: rescales that key t goes through, the records of the running maximum in tiles of 16 keys
+// behind it, in the worse direction; two more exponentials are its own and that of a merge. The dot
+// product: a step of 16 takes at most 4u of a partial sum, as below, and these grow to the whole at
+// most linearly, so 2 ceil(K/16) u of sum |q k|; storing and scaling add 2u. s c - m c is one fused
+// operation with a rounded c: 2u of it. m c and the lse that a split stores are rounded by
+// themselves.
+//
+// Large errors. With D_t = E_t plus the largest error of a stored score,
+//
+//   |o~ - o| = | sum_t w_t (exp(eta_t) - 1)(v_t - o) | / sum_t w_t exp(eta_t),
+//   |exp(eta) - 1| <= |eta| exp(D_t),   denominator >= Z = sum_t w_t exp(-D_t)
+//
+// so both parts are taken with exp(D_t) / Z, the random one also has the mean d_t^2 / 6 of its
+// exponential as a bias, and none is larger than max_t |v_t - o|: o~ is a mean of visible values.
+//
+// Tensor cores (systematic). A step of 16 keys aligns its products and the partial sum A_k to the
+// largest, cuts each below 2^-26 of it, and cuts their sum to fp32, all toward zero. The second cut
+// loses up to 2^-23 |A_k|; the first up to 16 2^-26 |A_k| = 2 2^-23 |A_k|, half of it in the mean
+// over sixteen independent ones in every step: kappa = 1 + 1 = 2,
+//
+//   kappa 2^-23 max( sum_k |A_k|, sum_k |o - A_k| ) + 16 u sum_t w_t |v_t| + 4 u |o|
+//
+// from either end. The second term: products may be larger than the sums that they leave (one key
+// in each step at worst). The third: quotient and last products. A sum l that drifts as well moves
+// o by |o| times its own drift, and one of |A_k|, |o - A_k| is at least |o| / 2.
+//
+// lse: E_t acts through w_t, with the same factors; the sum l drifts by kappa 2^-23 max(sum L_k,
+// sum (1 - L_k)), L_k the weights of the first 16 k keys; with rounded_sum the rounding of P shows,
+// sigma^2 = h^2 / 3 sum_b (sum_{t in b} w_t)^2, and with stored scores that of the scores; storing
+// it takes 2^-23 (|lse| + 4), and to base 2 all is multiplied by log2(e).
+//
+//   budget = lambda sigma + bias + half an ulp of storage,   lambda = sqrt(2 ln(2n/p))
+//
+// for n elements and p = 1e-6 in the whole tensor: a union bound, which needs no independence.
+#pragma once
+
+#include <cstdint>
+
+#include "reference/attention/budget/rounding.hpp"
+#include "reference/attention/rule/evaluate.hpp"
+
+namespace goldenrule::attention {
+
+/// Fills in what `rounding` grants the outputs in `expected`, the evaluation of this plan.
+void grant(const call::Record& record, const Plan& plan, const Rounding& rounding,
+           verdict::GrantDetail detail, verdict::Expectations& expected);
+
+}  // namespace goldenrule::attention

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The formula of grant.hpp for one row.
+#pragma once
+
+#include <vector>
+
+#include "reference/attention/budget/rounding.hpp"
+#include "reference/attention/rule/visible_keys.hpp"
+
+namespace goldenrule::attention {
+
+struct RowBudget {
+  std::vector<double> sigma, bias;  ///< per column of o
+  double lse_sigma = 0.0, lse_bias = 0.0;
+  double flushed = 0.0;  ///< what subnormal numbers that are flushed to zero may cost
+};
+
+/// `o` and `lse` are the exact results of the row, which has keys.
+[[nodiscard]] RowBudget row_budget(const Tensors& tensors, const Plan& plan, const Request& request,
+                                   const RowPlace& row, const Rounding& rounding, const double* o,
+                                   double lse);
+
+}  // namespace goldenrule::attention

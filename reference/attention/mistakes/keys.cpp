@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mistakes in which keys there are and where they are read: contexts, pages, padding and heads.
+#include <algorithm>
+#include <array>
+
+#include "fixtures/call/integer_inputs.hpp"
+#include "reference/attention/mistakes/mistake.hpp"
+
+namespace goldenrule::attention {
+namespace {
+
+constexpr std::int64_t kKeyTile = 64;
+constexpr std::int64_t kFreshTile = 16;
+constexpr std::int64_t kHeadTile = 4;
+
+// change(request, index of the run) for the last run of each request that `source` has.
+template <class Change>
+void change_last_run(Work& work, Source source, const Change& change) {
+  for (Request& request : work.plan.requests) {
+    for (std::size_t i = request.runs.size(); i-- > 0;) {
+      if (request.runs[i].source != source) continue;
+      change(request, i);
+      break;
+    }
+  }
+}
+
+void drop(Work& work, Source source) {
+  for (Request& request : work.plan.requests) {
+    std::erase_if(request.runs, [&](const Run& run) { return run.source == source; });
+  }
+}
+
+void context_short(Work& work) {
+  change_last_run(work, Source::kCache,
+                  [](Request& request, std::size_t i) { --request.runs[i].count; });
+}
+
+// More slots of the last page, up to `most`.
+void extend_page(Work& work, std::int64_t most) {
+  const std::int64_t P = work.plan.dims.P;
+  change_last_run(work, Source::kCache, [&](Request& request, std::size_t i) {
+    Run& run = request.runs[i];
+    const std::int64_t used = (run.row + run.count) % P;
+    if (used != 0) run.count += std::min(most, P - used);
+  });
+}
+void context_long(Work& work) { extend_page(work, 1); }
+void page_tail(Work& work) { extend_page(work, kMaxKeys); }
+
+void full_page_empty(Work& work) {
+  const std::int64_t P = work.plan.dims.P;
+  change_last_run(work, Source::kCache, [&](Request& request, std::size_t i) {
+    Run& run = request.runs[i];
+    if ((run.row + run.count) % P == 0) run.count -= P;
+    if (run.count <= 0) request.runs.erase(request.runs.begin() + static_cast<std::ptrdiff_t>(i));
+  });
+}
+void counted_twice(Work& work) {
+  if (!work.plan.dims.has_cache) return;
+  change_last_run(work, Source::kFresh, [](Request& request, std::size_t i) {
+    request.runs.push_back(Run(request.runs[i]));
+  });
+}
+void fresh_ignored(Work& work) { drop(work, Source::kFresh); }
+void cache_ignored(Work& work) { drop(work, Source::kCache); }
+
+void padding_in_sum(Work& work) {
+  for (Request& request : work.plan.requests) {
+    const std::int64_t keys = request.key_count();
+    if (keys == 0) continue;
+    const std::int64_t missing = (kKeyTile - keys % kKeyTile) % kKeyTile;
+    // Where every query but those of a narrow window sees them.
+    for (std::int64_t i = 0; i < missing; ++i) {
+      request.runs.push_back({Source::kZeros, 0, request.offset, 1});
+    }
+  }
+}
+void last_split_dropped(Work& work) {
+  for (Request& request : work.plan.requests) {
+    std::int64_t left = request.key_count() - kKeyTile;
+    if (left <= 0) continue;
+    left = (left + kKeyTile - 1) / kKeyTile * kKeyTile;
+    for (Run& run : request.runs) {
+      run.count = std::min(run.count, left);
+      left -= run.count;
+    }
+    std::erase_if(request.runs, [](const Run& run) { return run.count == 0; });
+  }
+}
+void first_tile_reread(Work& work) {
+  change_last_run(work, Source::kFresh, [](Request& request, std::size_t i) {
+    const Run run = request.runs[i];
+    if (run.count <= kFreshTile) return;
+    request.runs[i].count = kFreshTile;
+    for (std::int64_t at = kFreshTile; at < run.count; at += kFreshTile) {
+      request.runs.push_back(
+          {run.source, run.row, run.t + at, std::min(kFreshTile, run.count - at)});
+    }
+  });
+}
+void neighbour_rows(Work& work) {
+  const std::int64_t total = work.plan.dims.total_k;
+  change_last_run(work, Source::kFresh, [&](Request& request, std::size_t i) {
+    Run& run = request.runs[i];
+    const std::int64_t whole = (run.count + kFreshTile - 1) / kFreshTile * kFreshTile;
+    run.count = std::min(whole, total - run.row);
+  });
+}
+void valid_q_ignored(Work& work) {
+  Call changed = work.call;
+  if (changed.record.inputs.erase("valid_q") != 0) work.plan = make_plan(changed);
+}
+
+// A table of other pages, where it is dense; what the pool does not have becomes page 0.
+template <class Page>
+void with_table(Work& work, const Page& page) {
+  Call changed = work.call;
+  auto given = call::integers(changed.record, "page_table");
+  if (!given || work.plan.dims.pages == 0) return;
+  const std::int64_t width = changed.record.inputs.at("page_table").shape()[1];
+  call::Integers table = *given;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    table[i] = page(*given, at / width, at % width, width);
+    if (table[i] < -1 || table[i] >= work.plan.dims.pages) table[i] = 0;
+    if (table[i] == -1 && changed.attributes.missing_page == MissingPage::kError) table[i] = 0;
+  }
+  changed.record.inputs["page_table"] =
+      call::integer_tensor(table, changed.record.inputs.at("page_table").shape());
+  work.plan = make_plan(changed);
+}
+void minus_one_is_zero(Work& work) {
+  with_table(work,
+             [](const call::Integers& table, std::int64_t n, std::int64_t i, std::int64_t width) {
+               return std::max(std::int64_t{0}, table[static_cast<std::size_t>(n * width + i)]);
+             });
+}
+void table_ignored(Work& work) {
+  with_table(work, [](const call::Integers&, std::int64_t n, std::int64_t i, std::int64_t width) {
+    return n * width + i;
+  });
+}
+void row_shifted(Work& work) {
+  with_table(work,
+             [](const call::Integers& table, std::int64_t n, std::int64_t i, std::int64_t width) {
+               const std::int64_t next = (n + 1) * width + i;
+               return table[static_cast<std::size_t>(next % std::ssize(table))];
+             });
+}
+void page_16bit(Work& work) {
+  with_table(work,
+             [](const call::Integers& table, std::int64_t n, std::int64_t i, std::int64_t width) {
+               const std::int64_t page = table[static_cast<std::size_t>(n * width + i)];
+               return page < 0 ? page : page & 0xffff;
+             });
+}
+void layout_swapped(Work& work) {
+  if (work.plan.dims.P == 1 || work.plan.dims.H == 1 || !work.plan.dims.has_cache) return;
+  KvLayout& layout = work.plan.layout;
+  layout = layout == KvLayout::kNhd ? KvLayout::kHnd : KvLayout::kNhd;
+}
+
+void head_tiled(Work& work) {
+  const Dims& d = work.plan.dims;
+  const bool grouped = work.call.attributes.head_map == call::HeadMap::kGrouped;
+  for (std::int64_t j = 0; j < d.HV; ++j) {
+    work.plan.key_head[static_cast<std::size_t>(j)] = grouped ? j % d.H : j / (d.HV / d.H);
+  }
+}
+void head_zero(Work& work) { std::ranges::fill(work.plan.key_head, 0); }
+void group_crosses(Work& work) {
+  auto& heads = work.plan.key_head;
+  for (std::size_t j = 0; j < heads.size(); ++j) heads[j] = heads[j / kHeadTile * kHeadTile];
+}
+
+constexpr std::array kMistakes{
+    Mistake{.name = "context_short",
+            .group = "context",
+            .meaning = "drops the last cached key",
+            .change = context_short},
+    Mistake{.name = "context_long",
+            .group = "context",
+            .meaning = "reads the slot behind the last cached key",
+            .change = context_long},
+    Mistake{.name = "block_counted_twice",
+            .group = "context",
+            .meaning = "sees the fresh keys twice, in the cache and beside it",
+            .change = counted_twice,
+            .reported = "Diffulex v0.0.1"},
+    Mistake{.name = "fresh_ignored",
+            .group = "context",
+            .meaning = "sees the cache alone",
+            .change = fresh_ignored,
+            .reported = "xinfer #481"},
+    Mistake{.name = "cache_ignored",
+            .group = "context",
+            .meaning = "sees the fresh keys alone",
+            .change = cache_ignored,
+            .reported = "xinfer #481"},
+    Mistake{.name = "last_split_dropped",
+            .group = "context",
+            .meaning = "leaves the last tile of keys out of the merge",
+            .change = last_split_dropped},
+    Mistake{.name = "first_tile_reread",
+            .group = "context",
+            .meaning = "reads the first tile of fresh keys in the place of each",
+            .change = first_tile_reread,
+            .reported = "Diffulex v0.0.1"},
+    Mistake{.name = "full_page_empty",
+            .group = "pages",
+            .meaning = "takes a full last page for an empty one",
+            .change = full_page_empty,
+            .reported = "Diffulex"},
+    Mistake{.name = "page_tail_visible",
+            .group = "pages",
+            .meaning = "sees all slots of the last page",
+            .change = page_tail,
+            .reported = "FlashInfer #3716, tilelang #1552"},
+    Mistake{.name = "page_minus_one_is_zero",
+            .group = "pages",
+            .meaning = "reads page 0 where the table has no page",
+            .change = minus_one_is_zero,
+            .reported = "Diffulex"},
+    Mistake{.name = "table_ignored",
+            .group = "pages",
+            .meaning = "reads pages in the order of the pool",
+            .change = table_ignored},
+    Mistake{.name = "table_row_shifted",
+            .group = "pages",
+            .meaning = "reads the pages of the next request",
+            .change = row_shifted},
+    Mistake{.name = "page_id_16bit",
+            .group = "pages",
+            .meaning = "cuts page numbers to 16 bits",
+            .change = page_16bit,
+            .reported = "vLLM #50427; ATOM #702"},
+    Mistake{.name = "layout_swapped",
+            .group = "pages",
+            .meaning = "reads a page in the other layout",
+            .change = layout_swapped,
+            .reported = "FlashInfer #441"},
+    Mistake{.name = "padding_in_sum",
+            .group = "padding",
+            .meaning = "counts the zero keys that fill a tile in the sum of the weights",
+            .change = padding_in_sum,
+            .reported = "FlashInfer #3716, vLLM #57432"},
+    Mistake{.name = "neighbour_rows",
+            .group = "padding",
+            .meaning = "sees the fresh keys of the next request up to the end of a tile",
+            .change = neighbour_rows,
+            .reported = "Diffulex"},
+    Mistake{.name = "valid_q_ignored",
+            .group = "padding",
+            .meaning = "takes padding rows for tokens",
+            .change = valid_q_ignored,
+            .reported = "Diffulex"},
+    Mistake{.name = "kv_head_tiled",
+            .group = "heads",
+            .meaning = "reads key heads by the other map",
+            .change = head_tiled,
+            .reported = "onnx #7274"},
+    Mistake{.name = "kv_head_zero",
+            .group = "heads",
+            .meaning = "reads key head 0 for every query head",
+            .change = head_zero},
+    Mistake{.name = "group_tile_crosses",
+            .group = "heads",
+            .meaning = "reads one key head for a tile of query heads that has two",
+            .change = group_crosses,
+            .reported = "FreeToken #177"},
+};
+
+}  // namespace
+
+std::span<const Mistake> key_mistakes() { return kMistakes; }
+
+}  // namespace goldenrule::attention
