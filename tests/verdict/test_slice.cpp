@@ -121,7 +121,8 @@ const Slice kToy{.evaluate = evaluate,
                  .mistakes = mistakes,
                  .capture_mistakes = nullptr,
                  .default_contract = default_contract,
-                 .memory_needed = nullptr};
+                 .memory_needed = nullptr,
+                 .stages = nullptr};
 
 Record captured(const std::function<call::TensorMap(const Record&, const calls::Kernel&)>& commit) {
   Record record = cases::make_record(
