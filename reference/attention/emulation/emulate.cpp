@@ -215,6 +215,7 @@ class Kernel {
   [[nodiscard]] std::vector<float> eager(const std::vector<KeyPlace>& keys) {
     const float scale = static_cast<float>(plan_.scale);
     std::vector<float> s;
+    s.reserve(keys.size());
     float m = kNegative;
     for (const KeyPlace& key : keys) {
       const auto product = static_cast<float>(rounded(static_cast<double>(dot(key))));
@@ -224,6 +225,7 @@ class Kernel {
       m = std::max(m, x);
     }
     std::vector<double> p;
+    p.reserve(s.size());
     std::vector<float> l{0.0F};
     for (const float x : s) {
       p.push_back(static_cast<double>(exp2((x - m) * static_cast<float>(std::numbers::log2e))));
