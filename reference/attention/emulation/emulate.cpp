@@ -50,10 +50,10 @@ class Kernel {
         rounding_(rounding),
         choices_(choices),
         format_(operand_format(tensors_.q->dtype())) {
-    const double scale = plan.scale;
     const bool capped = plan.soft_cap > 0.0;
-    before_ = static_cast<float>(capped ? scale / plan.soft_cap : std::copysign(1.0, scale));
-    const double after = capped ? 1.0 : std::fabs(scale);
+    before_ =
+        static_cast<float>(capped ? plan.scale / plan.soft_cap : std::copysign(1.0, plan.scale));
+    const double after = capped ? 1.0 : std::fabs(plan.scale);
     c_ = static_cast<float>(after * std::numbers::log2e);
     natural_ = static_cast<float>(after);
   }
