@@ -210,7 +210,6 @@ class Kernel {
     result.push_back(lse);
     return result;
   }
-
   // Products, scaled scores and normalised weights are stored.
   [[nodiscard]] std::vector<float> eager(const std::vector<KeyPlace>& keys) {
     const float scale = static_cast<float>(plan_.scale);
