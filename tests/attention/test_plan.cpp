@@ -41,7 +41,9 @@ bool sees(const Attributes& a, std::int64_t origin, std::int64_t t, std::int64_t
 Call good_call() {
   Call call;
   auto& in = call.record.inputs;
-  const auto zeros = [](call::Shape shape) { return call::Tensor(call::DType::kBF16, shape); };
+  const auto zeros = [](const call::Shape& shape) {
+    return call::Tensor(call::DType::kBF16, shape);
+  };
   in["q"] = zeros({3, 4, 8});
   in["cu_seqlens_q"] = call::integer_tensor({0, 3});
   in["k"] = zeros({3, 2, 8});
@@ -75,7 +77,7 @@ void refuses(const std::function<void(Call&)>& change, const std::string& where,
 }
 
 std::function<void(Call&)> with(const char* name, const call::Integers& values,
-                                call::Shape shape = {}) {
+                                const call::Shape& shape = {}) {
   return [=](Call& call) {
     call.record.inputs[name] =
         call::integer_tensor(values, shape.empty() ? call::Shape{std::ssize(values)} : shape);
@@ -190,7 +192,7 @@ TEST_CASE("attention: lengths that do not ascend are refused") {
 }
 
 TEST_CASE("attention: bad tensors and attributes are refused") {
-  const auto tensor = [](const char* name, call::Shape shape,
+  const auto tensor = [](const char* name, const call::Shape& shape,
                          call::DType type = call::DType::kBF16) {
     return [=](Call& call) { call.record.inputs[name] = call::Tensor(type, shape); };
   };

@@ -50,10 +50,10 @@ class Kernel {
         rounding_(rounding),
         choices_(choices),
         format_(operand_format(tensors_.q->dtype())) {
-    const double scale = plan.scale;
     const bool capped = plan.soft_cap > 0.0;
-    before_ = static_cast<float>(capped ? scale / plan.soft_cap : std::copysign(1.0, scale));
-    const double after = capped ? 1.0 : std::fabs(scale);
+    before_ =
+        static_cast<float>(capped ? plan.scale / plan.soft_cap : std::copysign(1.0, plan.scale));
+    const double after = capped ? 1.0 : std::fabs(plan.scale);
     c_ = static_cast<float>(after * std::numbers::log2e);
     natural_ = static_cast<float>(after);
   }
@@ -210,11 +210,11 @@ class Kernel {
     result.push_back(lse);
     return result;
   }
-
   // Products, scaled scores and normalised weights are stored.
   [[nodiscard]] std::vector<float> eager(const std::vector<KeyPlace>& keys) {
     const float scale = static_cast<float>(plan_.scale);
     std::vector<float> s;
+    s.reserve(keys.size());
     float m = kNegative;
     for (const KeyPlace& key : keys) {
       const auto product = static_cast<float>(rounded(static_cast<double>(dot(key))));
@@ -224,6 +224,7 @@ class Kernel {
       m = std::max(m, x);
     }
     std::vector<double> p;
+    p.reserve(s.size());
     std::vector<float> l{0.0F};
     for (const float x : s) {
       p.push_back(static_cast<double>(exp2((x - m) * static_cast<float>(std::numbers::log2e))));

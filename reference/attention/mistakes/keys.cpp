@@ -60,7 +60,8 @@ void full_page_empty(Work& work) {
 void counted_twice(Work& work) {
   if (!work.plan.dims.has_cache) return;
   change_last_run(work, Source::kFresh, [](Request& request, std::size_t i) {
-    request.runs.push_back(Run(request.runs[i]));
+    const Run twice = request.runs[i];
+    request.runs.push_back(twice);
   });
 }
 void fresh_ignored(Work& work) { drop(work, Source::kFresh); }
