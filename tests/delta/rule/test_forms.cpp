@@ -156,6 +156,9 @@ void check_suite(const std::string& suite, std::int64_t cost) {
 // What the bounds of a lane would say of exact inputs.
 void fill_bounds(Lane<Multi>& lane) {
   constexpr double kUp = 1.0 + 0x1p-40;
+  for (const Multi& alpha : lane.alpha) {
+    lane.log_alpha.push_back(std::log(std::fabs(scalar::to_double(alpha))));
+  }
   for (std::int64_t t = 0; t < lane.tokens; ++t) {
     double q2 = 0.0, k2 = 0.0, alpha = 0.0;
     for (std::int64_t i = 0; i < lane.K; ++i) {
