@@ -187,17 +187,17 @@ TEST_CASE("first bad stage: a number is named by sequence, chunk, token, head an
   // The state at the start of chunk 2 is computed after v_new of chunk 1 and before that of
   // chunk 2.
   kernel = stored(honest);
-  kernel.tensors.at("h").set((2 * 2 + 0) * 24 * 16 + 5, 3.0);
-  kernel.tensors.at("v_new").set(140 * 2 * 16, 9.0);
+  kernel.tensors.at("h").set(4L * 24 * 16 + 5, 3.0);
+  kernel.tensors.at("v_new").set(140L * 2 * 16, 9.0);
   report = judged(record, kernel);
   REQUIRE(report.first_bad);
   CHECK(report.first_bad->name == "h");
   CHECK(report.first_bad->chunk == 2);
-  kernel.tensors.at("v_new").set(100 * 2 * 16, 9.0);
+  kernel.tensors.at("v_new").set(100L * 2 * 16, 9.0);
   CHECK(first_of(judged(record, kernel)) == "v_new");
   // The second sequence begins a chunk of its own: chunk 3 of all of them is its chunk 0.
   kernel = stored(honest);
-  kernel.tensors.at("h").set(3 * 2 * 24 * 16, 3.0);
+  kernel.tensors.at("h").set(3L * 2 * 24 * 16, 3.0);
   report = judged(record, kernel);
   REQUIRE(report.first_bad);
   CHECK(verdict::to_string(report.first_bad->worst.coordinates) ==
@@ -210,29 +210,29 @@ TEST_CASE("first bad stage: NaN and Inf are bad, what is not defined is not judg
   for (const double x :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     KernelStages kernel = stored(honest);
-    kernel.tensors.at("T").set(64 * 2 * 64, x);  // row 0 of chunk 1: its diagonal
+    kernel.tensors.at("T").set(64L * 2 * 64, x);  // row 0 of chunk 1: its diagonal
     CHECK(first_of(judged(record, kernel)) == "T");
     kernel = stored(honest);
-    kernel.tensors.at("T").set(64 * 2 * 64 + 1, x);    // above the diagonal
-    kernel.tensors.at("A").set(64 * 2 * 64, x);        // the diagonal
-    kernel.tensors.at("A").set(149 * 2 * 64 + 63, x);  // behind the end of the sequence
+    kernel.tensors.at("T").set(64L * 2 * 64 + 1, x);    // above the diagonal
+    kernel.tensors.at("A").set(64L * 2 * 64, x);        // the diagonal
+    kernel.tensors.at("A").set(149L * 2 * 64 + 63, x);  // behind the end of the sequence
     CHECK(first_of(judged(record, kernel)).empty());
   }
   // An input that is none: nothing of its head from that chunk on, what is before it is judged.
   call::Record with_nan = record;
-  with_nan.inputs.at("v").set((70 * 2 + 1) * 16, std::numeric_limits<double>::quiet_NaN());
+  with_nan.inputs.at("v").set(141L * 16, std::numeric_limits<double>::quiet_NaN());
   KernelStages spoilt = stored(delta::emulate_stages(with_nan, f32(), 1));
   StagesReport before = judged(with_nan, spoilt);
   CHECK(first_of(before).empty());
   CHECK(stage(before, "u").verdict == Verdict::kWithinBudget);
-  CHECK(stage(before, "u").undefined == (150 - 64) * 16);
-  spoilt.tensors.at("u").set((63 * 2 + 1) * 16, 5.0);
+  CHECK(stage(before, "u").undefined == 86L * 16);
+  spoilt.tensors.at("u").set(127L * 16, 5.0);
   CHECK(first_of(judged(with_nan, spoilt)) == "u");
   // Rows of a padded request.
   const call::Record padded =
       record_of("op=gdn mode=mtp B=3 T=4 H=1 HV=1 K=4 V=2 io=f32 slots=padded");
   KernelStages kernel = stored(delta::emulate_stages(padded, f32(), 1));
-  for (std::int64_t i = 8 * 2; i < 12 * 2; ++i) kernel.tensors.at("u").set(i, 5.0);
+  for (std::int64_t i = 16; i < 24; ++i) kernel.tensors.at("u").set(i, 5.0);
   const StagesReport report = judged(padded, kernel);
   CHECK(first_of(report).empty());
   CHECK(stage(report, "u").undefined == 4 * 2);
