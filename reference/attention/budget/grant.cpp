@@ -6,6 +6,7 @@
 
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/attention/budget/row_budget.hpp"
+#include "reference/verdict/grants.hpp"
 
 namespace goldenrule::attention {
 namespace {
@@ -13,27 +14,14 @@ namespace {
 constexpr double kFalseAlarms = 1e-6;  // in a whole tensor
 
 void prepare(verdict::Expected& expected, verdict::GrantDetail detail) {
-  const std::size_t n = expected.exact.golden.size();
-  verdict::Grant& grant = expected.grant;
-  grant = {};
-  grant.given = true;
-  grant.multiple = std::sqrt(
-      2.0 * std::log(2.0 * static_cast<double>(std::max(n, std::size_t{1})) / kFalseAlarms));
-  grant.spread.assign(n, 0.0F);
-  if (detail == verdict::GrantDetail::kTerms) {
-    grant.sigma.assign(n, 0.0F);
-    grant.bias.assign(n, 0.0F);
-  }
+  const auto n = static_cast<double>(std::max(expected.exact.golden.size(), std::size_t{1}));
+  const double multiple = std::sqrt(2.0 * std::log(2.0 * n / kFalseAlarms));
+  expected.grant = verdict::empty_grant(expected.exact, multiple, detail);
 }
 
 // Where the exact result is not finite there is nothing to grant.
 void store(verdict::Expected& to, std::size_t at, double sigma, double bias) {
-  if (!std::isfinite(to.exact.golden[at])) return;
-  verdict::Grant& grant = to.grant;
-  grant.spread[at] = call::f32_not_below(grant.multiple * sigma + bias);
-  if (grant.sigma.empty()) return;
-  grant.sigma[at] = call::f32_not_below(sigma);
-  grant.bias[at] = call::f32_not_below(bias);
+  if (std::isfinite(to.exact.golden[at])) verdict::store_grant(to.grant, at, sigma, bias);
 }
 
 }  // namespace

@@ -68,26 +68,6 @@ bool is_emulated(const call::Record& record, const contract::Contract& contract)
   return contract.chunked() != nullptr || record.mode == call::Mode::kPrefill;
 }
 
-verdict::Grant empty_grant(const verdict::Exact& exact, double multiple,
-                           verdict::GrantDetail detail) {
-  verdict::Grant grant;
-  grant.given = true;
-  grant.multiple = multiple;
-  grant.spread.assign(exact.golden.size(), 0.0F);
-  if (detail == verdict::GrantDetail::kTerms) {
-    grant.sigma.assign(exact.golden.size(), 0.0F);
-    grant.bias.assign(exact.golden.size(), 0.0F);
-  }
-  return grant;
-}
-
-void store_grant(verdict::Grant& to, std::size_t at, double sigma, double bias) {
-  to.spread[at] = call::f32_not_below(to.multiple * sigma + bias);
-  if (to.sigma.empty()) return;
-  to.sigma[at] = call::f32_not_below(sigma);
-  to.bias[at] = call::f32_not_below(bias);
-}
-
 void grant(const call::Record& record, const contract::Contract& contract,
            verdict::GrantDetail detail, verdict::Expectations& expected) {
   for (auto& [name, e] : expected.outputs) {

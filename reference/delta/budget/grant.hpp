@@ -14,6 +14,7 @@
 #include "fixtures/call/record.hpp"
 #include "reference/contract/contract.hpp"
 #include "reference/verdict/expectation.hpp"
+#include "reference/verdict/grants.hpp"
 
 namespace goldenrule::delta {
 
@@ -26,12 +27,7 @@ namespace goldenrule::delta {
 void grant(const call::Record& record, const contract::Contract& contract,
            verdict::GrantDetail detail, verdict::Expectations& expected);
 
-/// Zeros for every element, `multiple` sigmas: to be filled with store_grant.
-[[nodiscard]] verdict::Grant empty_grant(const verdict::Exact& exact, double multiple,
-                                         verdict::GrantDetail detail);
 /// What a kernel may lose in an element that flushes subnormal fp32 numbers to zero.
 [[nodiscard]] double flushed(const call::Record& record, const call::Dims& dims);
-/// sigma and bias of element `at`.
-void store_grant(verdict::Grant& to, std::size_t at, double sigma, double bias);
 
 }  // namespace goldenrule::delta

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/verdict/grants.hpp"
+
+#include "fixtures/call/f32_bound.hpp"
+
+namespace goldenrule::verdict {
+
+Grant empty_grant(const Exact& exact, double multiple, GrantDetail detail) {
+  Grant grant;
+  grant.given = true;
+  grant.multiple = multiple;
+  grant.spread.assign(exact.golden.size(), 0.0F);
+  if (detail == GrantDetail::kTerms) {
+    grant.sigma.assign(exact.golden.size(), 0.0F);
+    grant.bias.assign(exact.golden.size(), 0.0F);
+  }
+  return grant;
+}
+
+void store_grant(Grant& to, std::size_t at, double sigma, double bias) {
+  to.spread[at] = call::f32_not_below(to.multiple * sigma + bias);
+  if (to.sigma.empty()) return;
+  to.sigma[at] = call::f32_not_below(sigma);
+  to.bias[at] = call::f32_not_below(bias);
+}
+
+}  // namespace goldenrule::verdict
