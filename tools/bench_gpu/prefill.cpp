@@ -64,6 +64,11 @@ std::vector<PrefillRow> rows_of_peers() {
     for (std::size_t i = first; i < rows.size(); ++i) rows[i].gates = gates;
   }
   for (const std::int64_t heads : {8, 16}) add(uniform(true, heads, heads, 1, 8192), 0, 0);
+  for (const bool kda : {false, true}) {  // what the flag costs: the first row of each op with it
+    PrefillRow row = uniform(kda, kda ? 64 : 16, kda ? 64 : 32, 1, 8192);
+    row.precise = true;
+    rows.push_back(std::move(row));
+  }
   return rows;
 }
 

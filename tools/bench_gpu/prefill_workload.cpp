@@ -29,7 +29,7 @@ float bias_of(Gates gates, std::size_t channel) {
 std::string PrefillRow::name() const {
   constexpr const char* kGates[] = {" fast", " real", " none"};
   return (kda ? "kda " : "gdn ") + std::to_string(H) + "/" + std::to_string(HV) + " " + lengths +
-         (kda ? kGates[static_cast<int>(gates)] : "");
+         (kda ? kGates[static_cast<int>(gates)] : "") + (precise ? " precise" : "");
 }
 
 std::int64_t PrefillRow::tokens() const {
@@ -86,6 +86,7 @@ goldenrule_gpu_prefill_args PrefillWorkload::shared(const PrefillRow& row) {
   call.K = kK;
   call.V = kV;
   call.scale = 1.0 / std::sqrt(static_cast<double>(kK));
+  if (row.precise) call.flags |= GOLDENRULE_GPU_FLAG_PRECISE;
   std::vector<float> rates(static_cast<std::size_t>(row.HV));
   for (std::size_t j = 0; j < rates.size(); ++j) {
     rates[j] = row.kda ? 0.f : -4.f + 5.f * static_cast<float>(j) / static_cast<float>(row.HV);

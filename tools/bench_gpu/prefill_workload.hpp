@@ -29,6 +29,7 @@ struct PrefillRow {
   std::string lengths;  ///< of the name: "8192", "8x1024"
   std::vector<std::int64_t> lens;
   Gates gates = Gates::kFast;
+  bool precise = false;  ///< GOLDENRULE_GPU_FLAG_PRECISE
   double peer_us = 0;  ///< the best in the table of measured peers; 0: none
   double goal_us = 0;  ///< 0: none
 
