@@ -25,9 +25,9 @@
  *
  * The bits of a row do not depend on the other rows, on B, or on flags. Those of a token do not
  * depend on how many tokens follow it, nor on alignment, with one exception: the tensor cores serve
- * GDN with K = 128, T = 2 to 8, q and k in bf16 aligned to four elements, and dense states aligned
- * to 16 bytes. Their sums have another order, so a token has the same bits at any T from 2 to 8,
- * and beside other T and other alignments it agrees within the budget of both.
+ * GDN with K = 128, T = 2 to 8 (with rings 1 to 8), q and k in bf16 aligned to four elements, and
+ * dense states aligned to 16 bytes. Their sums have another order, so a token has the same bits at
+ * any of these T, and beside other T and other alignments it agrees within the budget of both.
  *
  * Extents: B rows, T tokens per row (0..16), H query/key heads, HV value heads (HV % H == 0),
  * K key dimension (1..256), V value dimension (>= 1), P pool slots.
@@ -37,14 +37,14 @@
  *     read or written, its rows of intermediate_states are not written;
  *   - a write to pad_slot or outside the pool is skipped;
  *   - T = 0 and accepted_tokens = 0: the final state is the start state;
- *   - num_accepted_tokens outside 1..T: the row is padded; accepted_tokens outside 0..T: the final
- *     write is skipped;
+ *   - num_accepted_tokens outside 1..T, or a cursor of a ring out of range: the row is padded;
+ *     accepted_tokens outside 0..T: the final write is skipped;
  *   - alpha = 0 erases a finite state exactly; softplus is finite for every finite input;
- *   - o, the states that are written, intermediate_states, checkpoints and the workspace share no
- *     memory with each other nor with anything that is read, o not with v either; but final_state
- *     may be state itself, with the same strides. The host refuses what it sees by addresses,
- *     extents and strides; views that interleave without touching (q, k, v and o as parts of one
- *     row) pass where they step alike;
+ *   - o, the states that are written, intermediate_states, checkpoints, rings and the workspace
+ *     share no memory with each other nor with anything that is read, o not with v either; but
+ *     final_state may be state itself, with the same strides. The host refuses what it sees by
+ *     addresses, extents and strides; views that interleave without touching (q, k, v and o as
+ *     parts of one row) pass where they step alike;
  *   - two writers of one slot, or a row that reads a slot which another row of the same call
  *     writes, have no defined result (never one outside the pool); give a separate final_state
  *     to read a pool as it was, and goldenrule_gpu_recurrent_check to find such calls.
@@ -63,7 +63,7 @@ extern "C" {
  * and a field of 0 is one that is not used: a program works with every library whose
  * goldenrule_gpu_version is that of its header or later, and with an earlier one as long as it
  * uses no field that was added since. The number goes up with each addition. */
-#define GOLDENRULE_GPU_VERSION 1
+#define GOLDENRULE_GPU_VERSION 2
 
 #if defined(__GNUC__)
 #define GOLDENRULE_GPU_API __attribute__((visibility("default")))
@@ -73,6 +73,7 @@ extern "C" {
 
 #define GOLDENRULE_GPU_MAX_K 256
 #define GOLDENRULE_GPU_MAX_T 16
+#define GOLDENRULE_GPU_MAX_PLACES (1 << 20)
 
 typedef enum goldenrule_gpu_status {
   GOLDENRULE_GPU_OK = 0,
@@ -222,6 +223,33 @@ typedef struct goldenrule_gpu_recurrent_args {
   goldenrule_gpu_tensor accepted_tokens;     /* final state = after this many tokens */
 
   void* stream; /* cudaStream_t */
+
+  /* Since version 2. Replay: rings of tokens in the place of states. A row starts from the state of
+   * its slot and its ring_count pending tokens, oldest first, from place ring_start on, modulo
+   * ring_places; for each of them
+   *
+   *     S = diag(exp(g)) S + k d^T
+   *
+   * without q, v or beta. d, k^ and log alpha of the tokens of this call go to the places behind
+   * the pending ones. Where ring_flush is 1 the state after the pending tokens, and none of this
+   * call's own, is the final state; elsewhere no state is written. How many tokens were accepted
+   * the caller says in the cursors of its next call. So a verification is a call with rings, and a
+   * commit is a change of two numbers; T = 0 with ring_flush empties rings alone.
+   * A row is padded, too, where its ring lies outside the rings, ring_start outside the places,
+   * ring_count outside 0..ring_places - T or ring_flush outside 0..1; no row may have the ring of
+   * another. Beside rings there are no intermediate_states, ssm_state_indices and accepted_tokens.
+   */
+  int64_t rings;       /* J */
+  int64_t ring_places; /* W, T and more */
+
+  goldenrule_gpu_tensor ring_d; /* [J,HV,W,V] f32, f16, bf16: read and written; absent: no rings */
+  goldenrule_gpu_tensor ring_k; /* [J,H,W,K]  f32, f16, bf16: of each q/k head */
+  goldenrule_gpu_tensor ring_g; /* [J,HV,W]; KDA [J,HV,W,K]; of gate_kind NONE [J,HV,W] */
+  /* [B] i32 or i64, at any stride. */
+  goldenrule_gpu_tensor ring_indices; /* absent: row b has ring b */
+  goldenrule_gpu_tensor ring_start;
+  goldenrule_gpu_tensor ring_count;
+  goldenrule_gpu_tensor ring_flush; /* absent: 0 */
 } goldenrule_gpu_recurrent_args;
 
 /* Fills `args`, of struct_size = sizeof *args bytes, with the defaults: everything absent,
@@ -269,6 +297,10 @@ typedef struct goldenrule_gpu_index_report {
   int64_t written_twice, first_written_twice;             /* a slot with two writers */
   int64_t read_after_write, first_read_after_write;       /* reads a slot that another row writes */
   int64_t count_out_of_range, first_count_out_of_range;   /* accepted counts */
+  /* Since version 2; written where the struct_size of the call is larger than that of version 1. */
+  int64_t ring_out_of_range, first_ring_out_of_range;     /* ring_indices */
+  int64_t ring_of_two_rows, first_ring_of_two_rows;       /* of a row in front, too */
+  int64_t cursor_out_of_range, first_cursor_out_of_range; /* ring_start, _count, _flush */
 } goldenrule_gpu_index_report;
 
 GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_recurrent_check(

@@ -26,13 +26,14 @@ __device__ __forceinline__ void complain(Tally& tally, int64_t at) {
   atomicMin(&tally.first, static_cast<unsigned long long>(at));
 }
 
-/// Writes the pairs "count, lowest place or -1".
+/// Writes the pairs "count, lowest place or -1" of the first `kinds` kinds.
 template <int Kinds, class Report>
-__device__ __forceinline__ void end_complaints(const Tally (&tallies)[Kinds], Report* report) {
+__device__ __forceinline__ void end_complaints(const Tally (&tallies)[Kinds], Report* report,
+                                               int kinds = Kinds) {
   static_assert(sizeof(Report) == 2 * Kinds * sizeof(int64_t),
                 "the report is one pair per kind, in the order of the kinds");
   __syncthreads();
-  if (threadIdx.x < Kinds) {
+  if (static_cast<int>(threadIdx.x) < kinds) {
     const Tally tally = tallies[threadIdx.x];
     int64_t* out = reinterpret_cast<int64_t*>(report) + 2 * threadIdx.x;
     out[0] = static_cast<int64_t>(tally.count);

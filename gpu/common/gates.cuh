@@ -40,14 +40,25 @@ concept has_norm_rule = requires(const P& p) {
   p.l2_eps;
 };
 
+/// log alpha where alpha is its exponential.
+template <has_gate_rule P>
+__device__ __forceinline__ float log_alpha_softplus(const P& p, float x, float rate,
+                                                    float dt_bias) {
+  return -rate * softplus(x + dt_bias, p.softplus_beta, p.softplus_threshold);
+}
+template <has_gate_rule P>
+__device__ __forceinline__ float log_alpha_bounded(const P& p, float x, float rate, float dt_bias) {
+  return p.lower_bound * sigmoid(rate * (x + dt_bias));
+}
+
 /// alpha from gate input x; `rate` = exp(A_log).
 template <has_gate_rule P>
 __device__ __forceinline__ float alpha_of(const P& p, float x, float rate, float dt_bias) {
   switch (p.gate_kind) {
     case GOLDENRULE_GPU_GATE_SOFTPLUS:
-      return expf(-rate * softplus(x + dt_bias, p.softplus_beta, p.softplus_threshold));
+      return expf(log_alpha_softplus(p, x, rate, dt_bias));
     case GOLDENRULE_GPU_GATE_BOUNDED:
-      return expf(p.lower_bound * sigmoid(rate * (x + dt_bias)));
+      return expf(log_alpha_bounded(p, x, rate, dt_bias));
     case GOLDENRULE_GPU_GATE_LOG:
       return expf(x);
     case GOLDENRULE_GPU_GATE_LOG2:
@@ -56,6 +67,26 @@ __device__ __forceinline__ float alpha_of(const P& p, float x, float rate, float
       return x;
     default:
       return 1.f;
+  }
+}
+
+/// Its natural logarithm, as a ring keeps it: formed before alpha, so it holds where alpha is 0.
+template <has_gate_rule P>
+__device__ __forceinline__ float log_alpha_of(const P& p, float x, float rate, float dt_bias) {
+  constexpr float kLog2 = 0.693147180559945309f;
+  switch (p.gate_kind) {
+    case GOLDENRULE_GPU_GATE_SOFTPLUS:
+      return log_alpha_softplus(p, x, rate, dt_bias);
+    case GOLDENRULE_GPU_GATE_BOUNDED:
+      return log_alpha_bounded(p, x, rate, dt_bias);
+    case GOLDENRULE_GPU_GATE_LOG:
+      return x;
+    case GOLDENRULE_GPU_GATE_LOG2:
+      return x * kLog2;
+    case GOLDENRULE_GPU_GATE_LINEAR:
+      return logf(x);
+    default:
+      return 0.f;
   }
 }
 

@@ -12,6 +12,8 @@
 //   kChoices, kExtents, kNumbers, kTensors, kStructSize, kFlags, kStream, and where the struct has
 //   them kReserved, kWorkspaceSize and kWorkspace
 //   kFirstSize                       bytes of the first version of the aggregate
+//   kFirstExtents, kFirstTensors     where a later version has more: how many of the lists the
+//                                    first one has; the rest stands behind its stream
 //   kKnownFlags, kFlagNames          the bits of flags that it takes, and what they are called
 //   kTokenAxes                       axes that the tokens have in front of the heads
 //   extent_of(args, axis)            of the axes that are its own
@@ -23,6 +25,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 
 #include "gpu/goldenrule_gpu.h"
@@ -73,7 +76,8 @@ struct Number {
 
 /// Axes by the extents they have. kGateHead: H or HV, see gate_head; kChannel: K, and no axis at
 /// all with one gate per head; kOuter, kInner: V, K or K, V by the layout of the state; kStep: the
-/// rows of intermediate_states; kPacked: the tokens of all sequences; kBound: N + 1.
+/// rows of intermediate_states; kPacked: the tokens of all sequences; kBound: N + 1; kPlace: the
+/// places of a ring; kRingChannel: as kChannel, and no axis without a gate.
 enum class Axis : std::uint8_t {
   kEnd,
   kRow,
@@ -91,7 +95,10 @@ enum class Axis : std::uint8_t {
   kChannel,
   kValue,
   kOuter,
-  kInner
+  kInner,
+  kRing,
+  kPlace,
+  kRingChannel
 };
 /// Which calls are given a tensor.
 enum class Presence : std::uint8_t {
@@ -106,6 +113,10 @@ enum class Presence : std::uint8_t {
   kFinal,        ///< required without state where there is an update, else optional
   kCheckpoints,  ///< required where there are rows of checkpoints, else optional
   kNoOffsets,    ///< optional, forbidden beside checkpoint_offsets
+  kAccepted,     ///< optional, forbidden beside ssm_state_indices and beside rings
+  kNoRings,      ///< optional, forbidden beside rings
+  kRings,        ///< required beside ring_d, else forbidden
+  kRingChoice,   ///< optional beside ring_d, else forbidden
 };
 template <class Args>
 struct TensorField {
@@ -122,22 +133,41 @@ struct NeedAndWhy {
   const char* why;  ///< a constant: calls that pass build no text
 };
 
+/// How many extents and tensors the first version of the aggregate has.
+template <class Group>
+constexpr std::size_t first_extents() {
+  if constexpr (requires { Group::kFirstExtents; }) return Group::kFirstExtents;
+  return std::size(Group::kExtents);
+}
+template <class Group>
+constexpr std::size_t first_tensors() {
+  if constexpr (requires { Group::kFirstTensors; }) return Group::kFirstTensors;
+  return std::size(Group::kTensors);
+}
+
 /// Calls f(field, type) for every field in the order of the struct; the names of the types are
 /// those of goldenrule_gpu_recurrent_fields.
 template <class Group, class F>
 constexpr void for_each_field(F&& f) {
+  constexpr std::size_t kExtents = first_extents<Group>(), kTensors = first_tensors<Group>();
   f(Group::kStructSize, "u64");
   for (const auto& choice : Group::kChoices) f(choice.field, "i32");
   f(Group::kFlags, "u32");
   if constexpr (requires { Group::kReserved; }) f(Group::kReserved, "i32");
-  for (const auto& extent : Group::kExtents) f(extent.field, "i64");
+  for (std::size_t i = 0; i < kExtents; ++i) f(Group::kExtents[i].field, "i64");
   for (const auto& number : Group::kNumbers) f(number.field, "f64");
-  for (const auto& tensor : Group::kTensors) f(tensor.field, "tensor");
+  for (std::size_t i = 0; i < kTensors; ++i) f(Group::kTensors[i].field, "tensor");
   if constexpr (requires { Group::kWorkspace; }) {
     f(Group::kWorkspaceSize, "u64");
     f(Group::kWorkspace, "pointer");
   }
   f(Group::kStream, "pointer");
+  for (std::size_t i = kExtents; i < std::size(Group::kExtents); ++i) {
+    f(Group::kExtents[i].field, "i64");
+  }
+  for (std::size_t i = kTensors; i < std::size(Group::kTensors); ++i) {
+    f(Group::kTensors[i].field, "tensor");
+  }
 }
 
 /// Whether the lists are the struct: each field begins where the one before it ends, and the last

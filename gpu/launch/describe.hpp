@@ -8,7 +8,7 @@
 namespace goldenrule::gpu {
 
 struct Description {
-  char text[2048] = {};
+  char text[4096] = {};
   std::size_t length = 0;
 
   constexpr void put(const char* more) {

@@ -26,7 +26,9 @@ Problem check_slots(const Args* args, goldenrule_gpu_index_report* device_report
   if (!problem.ok()) return problem;
   const Args& a = call.args;
   const bool in_place = a.final_state.data == nullptr || a.final_state.data == a.state.data;
-  return launch_check(call.params, static_cast<int>(a.B), in_place, device_report, a.stream);
+  const bool first_version = args->struct_size == Group::kFirstSize;
+  return launch_check(call.params, static_cast<int>(a.B), in_place, first_version, device_report,
+                      a.stream);
 }
 
 }  // namespace

@@ -34,6 +34,9 @@ inline constexpr Extent<Args> kExtents[] = {
     {FIELD(slots), 0, kInt32Max},
     {FIELD(intermediate_rows), kInt64Min, kInt64Max},
     {FIELD(pad_slot), kInt64Min, kInt64Max, -1},
+    // Since version 2.
+    {FIELD(rings), 0, kInt32Max},
+    {FIELD(ring_places), 0, GOLDENRULE_GPU_MAX_PLACES},
 };
 
 inline constexpr Number<Args> kNumbers[] = {
@@ -62,14 +65,22 @@ inline constexpr TensorField<Args> kTensors[] = {
     {FIELD(intermediate_states),
      kState,
      kWritten,
-     kOptional,
+     kNoRings,
      4,
      {kRow, kStep, kValueHead, kOuter, kInner}},
     {FIELD(state_indices), kRowIndex, kRead, kOptional, 1, {kRow}},
     {FIELD(output_state_indices), kRowIndex, kRead, kOwnSlots, 1, {kRow}},
-    {FIELD(ssm_state_indices), kIndex, kRead, kOptional, 2, {kRow, kToken}},
+    {FIELD(ssm_state_indices), kIndex, kRead, kNoRings, 2, {kRow, kToken}},
     {FIELD(num_accepted_tokens), kRowIndex, kRead, kScatterOnly, 1, {kRow}},
-    {FIELD(accepted_tokens), kRowIndex, kRead, kOwnSlots, 1, {kRow}},
+    {FIELD(accepted_tokens), kRowIndex, kRead, kAccepted, 1, {kRow}},
+    // Since version 2.
+    {FIELD(ring_d), kFloat, kWritten, kOptional, 3, {kRing, kValueHead, kPlace, kValue}},
+    {FIELD(ring_k), kFloat, kWritten, kRings, 3, {kRing, kQkHead, kPlace, kKey}},
+    {FIELD(ring_g), kFloat, kWritten, kRings, 3, {kRing, kValueHead, kPlace, kRingChannel}},
+    {FIELD(ring_indices), kRowIndex, kRead, kRingChoice, 1, {kRow}},
+    {FIELD(ring_start), kRowIndex, kRead, kRings, 1, {kRow}},
+    {FIELD(ring_count), kRowIndex, kRead, kRings, 1, {kRow}},
+    {FIELD(ring_flush), kRowIndex, kRead, kRingChoice, 1, {kRow}},
 };
 
 struct Group {
@@ -84,7 +95,8 @@ struct Group {
   static constexpr Field<Args, std::uint32_t> kFlags = FIELD(flags);
   static constexpr Field<Args, std::int32_t> kReserved = FIELD(reserved);
   static constexpr Field<Args, void*> kStream = FIELD(stream);
-  static constexpr std::size_t kFirstSize = sizeof(Args);
+  static constexpr std::size_t kFirstSize = offsetof(Args, rings);
+  static constexpr std::size_t kFirstExtents = 9, kFirstTensors = 16;
   static constexpr std::uint32_t kKnownFlags = GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH |
                                                GOLDENRULE_GPU_FLAG_TRIGGER_EARLY |
                                                GOLDENRULE_GPU_FLAG_NO_OUTPUT;

@@ -7,6 +7,47 @@
 
 namespace goldenrule::gpu::recurrent {
 
+namespace {
+
+void check_rings(const Args& a, Problem& problem) {
+  const std::int64_t least = a.T > 0 ? a.T : 1;
+  if (a.ring_places < least) {
+    problem.invalid("ring_places", "at least " + std::to_string(least) + ": a place for each token",
+                    a.ring_places);
+  }
+  if (a.ring_indices.data == nullptr && a.rings < a.B) {
+    problem.invalid("rings", "at least B=" + std::to_string(a.B) + " (no ring_indices)", a.rings);
+  }
+}
+
+RowList row_list(const Tensor& tensor, const Strides& strides) {
+  return {.data = tensor.data, .step = narrow(strides[0]), .wide = is_wide(tensor)};
+}
+
+/// Rings, a place and a head as the tokens have rows, a token and a head.
+TokenView ring_view(const Tensor& tensor, const Strides& s) {
+  return token_view(tensor, {s[0], s[2], s[1]}, 2);
+}
+
+void pack_rings(const Args& a, const TensorStrides<Group>& strides, Rings& to) {
+  to.d = ring_view(a.ring_d, strides[&Args::ring_d]);
+  to.k = ring_view(a.ring_k, strides[&Args::ring_k]);
+  to.g = ring_view(a.ring_g, strides[&Args::ring_g]);
+  to.d_type = element(a.ring_d);
+  to.k_type = element(a.ring_k);
+  to.g_type = element(a.ring_g);
+  to.d_unit = copy_unit(to.d, a.ring_d.dtype, a.V);
+  to.k_unit = copy_unit(to.k, a.ring_k.dtype, a.K);
+  to.indices = row_list(a.ring_indices, strides[&Args::ring_indices]);
+  to.start = row_list(a.ring_start, strides[&Args::ring_start]);
+  to.count = row_list(a.ring_count, strides[&Args::ring_count]);
+  to.flush = row_list(a.ring_flush, strides[&Args::ring_flush]);
+  to.rings = narrow(a.rings);
+  to.places = narrow(a.ring_places);
+}
+
+}  // namespace
+
 std::int64_t Group::extent_of(const Args& a, Axis axis) {
   switch (axis) {
     case kRow:
@@ -15,6 +56,12 @@ std::int64_t Group::extent_of(const Args& a, Axis axis) {
       return a.T;
     case kStep:
       return a.intermediate_rows;
+    case kRing:
+      return a.rings;
+    case kPlace:
+      return a.ring_places;
+    case kRingChannel:
+      return a.gate_kind == GOLDENRULE_GPU_GATE_NONE ? -1 : gpu::extent_of<Group>(a, kChannel);
     default:
       return -1;
   }
@@ -22,6 +69,9 @@ std::int64_t Group::extent_of(const Args& a, Axis axis) {
 
 NeedAndWhy Group::need_of(const Args& a, Presence presence) {
   const bool scatter = a.ssm_state_indices.data != nullptr;
+  const bool rings = a.ring_d.data != nullptr;
+  constexpr const char* kBeside = " (rings keep tokens in the place of states)";
+  constexpr const char* kWithout = " (no ring_d)";
   switch (presence) {
     case Presence::kOutput: {
       const bool none = (a.flags & GOLDENRULE_GPU_FLAG_NO_OUTPUT) != 0;
@@ -30,6 +80,15 @@ NeedAndWhy Group::need_of(const Args& a, Presence presence) {
     case Presence::kOwnSlots:
       return {scatter ? Need::kForbidden : Need::kOptional,
               " (ssm_state_indices already names every slot that is written)"};
+    case Presence::kNoRings:
+      return {rings ? Need::kForbidden : Need::kOptional, kBeside};
+    case Presence::kAccepted:
+      return rings ? NeedAndWhy{Need::kForbidden, " (ring_count already says how many)"}
+                   : need_of(a, Presence::kOwnSlots);
+    case Presence::kRings:
+      return {rings ? Need::kRequired : Need::kForbidden, rings ? " (ring_d)" : kWithout};
+    case Presence::kRingChoice:
+      return {rings ? Need::kOptional : Need::kForbidden, kWithout};
     default: {
       const bool counted = scatter && a.state_indices.data == nullptr;
       return {counted ? Need::kRequired : Need::kForbidden,
@@ -51,6 +110,7 @@ void Group::check_sizes(const Args& a, Problem& problem) {
   if (a.ssm_state_indices.data != nullptr && a.T == 0) {
     problem.invalid("T", "1 or more (ssm_state_indices)", a.T);
   }
+  if (a.ring_d.data != nullptr) check_rings(a, problem);
   check_grid(a, "B", a.B, problem);
 }
 
@@ -75,6 +135,7 @@ void Group::pack_rest(const Args& a, const TensorStrides<Group>& strides, Params
   p.ssm_row = narrow(strides[&Args::ssm_state_indices][0]);
   p.ssm_token = narrow(strides[&Args::ssm_state_indices][1]);
   p.T = narrow(a.T);
+  pack_rings(a, strides, p.ring);
 }
 
 }  // namespace goldenrule::gpu::recurrent

@@ -3,40 +3,48 @@
 #include "gpu/groups.hpp"
 #include "gpu/launch/guard.hpp"
 #include "gpu/recurrent/check_indices.hpp"
-#include "gpu/recurrent/row_slots.cuh"
+#include "gpu/recurrent/rings.cuh"
 
 namespace goldenrule::gpu::recurrent {
 namespace {
 
 constexpr int kThreads = 256;
 
-enum Complaint : int { kStart, kOutput, kTwice, kReadAfterWrite, kCount, kComplaints };
+enum Complaint : int {
+  kStart,
+  kOutput,
+  kTwice,
+  kReadAfterWrite,
+  kCount,
+  kFirstComplaints,  ///< those of version 1
+  kRing = kFirstComplaints,
+  kRingTwice,
+  kCursor,
+  kComplaints
+};
 
 __device__ bool strange(const Params& p, int64_t slot) {
   return slot != p.pad_slot && (slot < 0 || slot >= p.slots);
+}
+
+/// kNoSlot for a row of rings that is padded for them.
+__device__ int64_t read_slot(const Params& p, int b) {
+  if (p.ring.d.data != nullptr && ring_cursors(p, b).ring == kNoRing) return kNoSlot;
+  return start_slot(p, b, request_start_slot(p, b));
 }
 
 /// Writers are numbered 0..writers-1: one per row, or T per row in the scatter form.
 __device__ int64_t written_slot(const Params& p, int64_t writer) {
   if (p.ssm_state_indices == nullptr) {
     const int row = static_cast<int>(writer);
-    return final_write(p, row, start_slot(p, row, request_start_slot(p, row))).slot;
+    if (p.ring.d.data == nullptr) return final_write(p, row, read_slot(p, row)).slot;
+    return flush_slot(p, row, read_slot(p, row), ring_cursors(p, row));
   }
   const int b = static_cast<int>(writer / p.T);
-  if (p.disable_state_update != 0 || start_slot(p, b, request_start_slot(p, b)) == kNoSlot)
-    return kNoSlot;
+  if (p.disable_state_update != 0 || read_slot(p, b) == kNoSlot) return kNoSlot;
   return ssm_slot(p, b, writer % p.T);
 }
 
-/// One number of each row; absent: none.
-struct RowList {
-  const void* data;
-  uint8_t wide;
-  int32_t step;
-};
-__device__ int64_t row_value(const RowList& list, int b) {
-  return load_index(list.data, list.wide, int64_t{b} * list.step);
-}
 __device__ bool is_strange(const Params& p, const RowList& slots, int b) {
   return slots.data != nullptr && strange(p, row_value(slots, b));
 }
@@ -47,10 +55,10 @@ __device__ bool is_beyond(const RowList& counts, int b, int64_t low, int64_t hig
 }
 
 __device__ void check_row(const Params& p, int b, Tally* tallies) {
-  const RowList start{p.state_indices, p.wide_start, p.start_step};
-  const RowList output{p.output_state_indices, p.wide_output, p.output_step};
-  const RowList first{p.num_accepted_tokens, p.wide_num_accepted, p.num_accepted_step};
-  const RowList accepted{p.accepted_tokens, p.wide_accepted, p.accepted_step};
+  const RowList start{p.state_indices, p.start_step, p.wide_start};
+  const RowList output{p.output_state_indices, p.output_step, p.wide_output};
+  const RowList first{p.num_accepted_tokens, p.num_accepted_step, p.wide_num_accepted};
+  const RowList accepted{p.accepted_tokens, p.accepted_step, p.wide_accepted};
   if (is_strange(p, start, b)) complain(tallies[kStart], b);
   if (is_strange(p, output, b)) complain(tallies[kOutput], b);
   if (is_beyond(first, b, 1, p.T) || is_beyond(accepted, b, 0, p.T)) complain(tallies[kCount], b);
@@ -62,7 +70,27 @@ __device__ void check_row(const Params& p, int b, Tally* tallies) {
   }
 }
 
-__global__ void check_kernel(const __grid_constant__ Params p, int B, bool in_place,
+/// Of a row that a slot makes padding no ring is looked at.
+__device__ void check_ring(const Params& p, int b, Tally* tallies) {
+  const Rings& r = p.ring;
+  if (r.d.data == nullptr || start_slot(p, b, request_start_slot(p, b)) == kNoSlot) return;
+  if (r.indices.data != nullptr && !is_within(row_value(r.indices, b), 0, r.rings - 1)) {
+    complain(tallies[kRing], b);
+  }
+  const int64_t flush = r.flush.data != nullptr ? row_value(r.flush, b) : 0;
+  if (!has_cursors_in_range(p, row_value(r.start, b), row_value(r.count, b), flush)) {
+    complain(tallies[kCursor], b);
+  }
+  const int ring = ring_cursors(p, b).ring;
+  for (int other = 0; ring != kNoRing && other < b; ++other) {
+    if (read_slot(p, other) != kNoSlot && ring_cursors(p, other).ring == ring) {
+      complain(tallies[kRingTwice], b);
+      break;
+    }
+  }
+}
+
+__global__ void check_kernel(const __grid_constant__ Params p, int B, bool in_place, int complaints,
                              goldenrule_gpu_index_report* report) {
   __shared__ Tally tallies[kComplaints];
   begin_complaints(tallies);
@@ -70,7 +98,8 @@ __global__ void check_kernel(const __grid_constant__ Params p, int B, bool in_pl
   const int64_t writers = B * per_row;
   for (int b = static_cast<int>(threadIdx.x); b < B; b += kThreads) {
     check_row(p, b, tallies);
-    const int64_t start = start_slot(p, b, request_start_slot(p, b));
+    check_ring(p, b, tallies);
+    const int64_t start = read_slot(p, b);
     for (int64_t w = 0; in_place && start != kNoSlot && w < writers; ++w) {
       if (w / per_row != b && written_slot(p, w) == start) {
         complain(tallies[kReadAfterWrite], b);
@@ -87,22 +116,24 @@ __global__ void check_kernel(const __grid_constant__ Params p, int B, bool in_pl
       }
     }
   }
-  end_complaints(tallies, report);
+  end_complaints(tallies, report, complaints);
 }
 
 }  // namespace
 
 const void* check_function() { return reinterpret_cast<const void*>(&check_kernel); }
 
-Problem launch_check(const Params& params, int B, bool in_place,
+Problem launch_check(const Params& params, int B, bool in_place, bool first_version,
                      goldenrule_gpu_index_report* report, void* stream) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(1);
   config.blockDim = dim3(kThreads);
   config.stream = static_cast<cudaStream_t>(stream);
   // The error of this launch: cudaGetLastError would return, and clear, what another has left.
-  return cuda_problem(cudaLaunchKernelEx(&config, check_kernel, params, B, in_place, report),
-                      "launch");
+  return cuda_problem(
+      cudaLaunchKernelEx(&config, check_kernel, params, B, in_place,
+                         static_cast<int>(first_version ? kFirstComplaints : kComplaints), report),
+      "launch");
 }
 
 }  // namespace goldenrule::gpu::recurrent

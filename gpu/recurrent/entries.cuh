@@ -9,16 +9,22 @@
 
 #include "gpu/recurrent/decode.cuh"
 #include "gpu/recurrent/mtp.cuh"
+#include "gpu/recurrent/mtp_replay.cuh"
 #include "gpu/recurrent/recurrent.cuh"
+#include "gpu/recurrent/replay.cuh"
 #include "gpu/recurrent/table.hpp"
 
 namespace goldenrule::gpu::recurrent {
 
-/// E.g. vk_f32_head_few_r64x2: 64 value rows per block of 2 warps.
+/// E.g. vk_f32_head_few_r64x2: 64 value rows per block of 2 warps; vk_f32_replay_k256_r32x4.
 constexpr EntryName name_of(const Key& key, int rows, int threads) {
   EntryName name;
   name << (key.format.kv ? "kv_" : "vk_") << (key.format.bf16 ? "bf16_" : "f32_");
-  if (key.exact) {
+  if (key.replay && key.exact) {
+    name << "replay_few";
+  } else if (key.replay) {
+    name << "replay_k" << kGeneralK[key.general];
+  } else if (key.exact) {
     name << (key.channel_gate ? "channel_" : "head_") << kVariants[static_cast<int>(key.work)].name;
   } else {
     name << "general_k" << kGeneralK[key.general];
@@ -82,17 +88,29 @@ struct Entries {
     }
   }
 
+  static constexpr Specialization general_with(int padded_k) {
+    return {.format = Format,
+            .channel_gate = true,
+            .exact = false,
+            .padded_k = padded_k,
+            .tokens_per_round = kTokensPrepared,
+            .shape = {.rows = padded_k > 128 ? 2 : 4, .warps = 4, .min_blocks = 2}};
+  }
   template <int I>
   static constexpr Entry general() {
-    constexpr int kPaddedK = kGeneralK[I];
-    constexpr Specialization kGeneral = {
-        .format = Format,
-        .channel_gate = true,
-        .exact = false,
-        .padded_k = kPaddedK,
-        .tokens_per_round = kTokensPrepared,
-        .shape = {.rows = kPaddedK > 128 ? 2 : 4, .warps = 4, .min_blocks = 2}};
-    return recurrent<kGeneral>({.format = Format, .general = I});
+    return recurrent<general_with(kGeneralK[I])>({.format = Format, .general = I});
+  }
+  template <int I>
+  static constexpr Entry replay() {
+    if constexpr (I == kGeneralEntries) {
+      using C = MtpConfig<Format, kReplayShape>;
+      return make_entry<C>({.format = Format, .exact = true, .replay = true}, &mtp_replay_kernel<C>,
+                           sizeof(MtpStorage<C>));
+    } else {
+      using C = Config<general_with(kGeneralK[I])>;
+      return make_entry<C>({.format = Format, .general = I, .replay = true}, &replay_kernel<C>,
+                           sizeof(ReplayStorage<C>));
+    }
   }
 
   /// The entry at place I, as in Key::in_format.
@@ -100,8 +118,10 @@ struct Entries {
   static constexpr Entry entry() {
     if constexpr (I < kExactEntries) {
       return exact<I / (2 * kWorks) == 1, static_cast<Work>(I / 2 % kWorks), I % 2 == 1>();
-    } else {
+    } else if constexpr (I < kExactEntries + kGeneralEntries) {
       return general<I - kExactEntries>();
+    } else {
+      return replay<I - kExactEntries - kGeneralEntries>();
     }
   }
   template <std::size_t... I>

@@ -28,10 +28,6 @@
 
 namespace goldenrule::gpu::recurrent {
 
-/// x[row][token]: numbers of tokens 2t and 2t + 1.
-template <class C>
-using LaneTokens = float[C::kLaneRows][2];
-
 /// x = S_0 . k_t and y = S_0 . q_t, each times its factor.
 template <class C>
 __device__ __forceinline__ void multiply_state(const WarpState<C>& state,

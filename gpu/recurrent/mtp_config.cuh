@@ -34,6 +34,10 @@ struct MtpConfig {
   static_assert(kRowTiles == 1 || kRowTiles == 2, "a vector along V is 2 or 4 rows");
 };
 
+/// x[row][token]: numbers of the lane's rows and of tokens 2t and 2t + 1.
+template <class C>
+using LaneTokens = float[C::kLaneRows][2];
+
 /// The place of a lane in its matrices.
 struct Fragment {
   int warp, g, t;

@@ -14,6 +14,25 @@ namespace goldenrule::gpu::recurrent {
 
 /// The most tokens that mtp.cuh takes: the columns of a matrix on the tensor cores.
 inline constexpr int kMtpTokens = 8;
+/// The most pending tokens of a ring that mtp_replay.cuh takes.
+inline constexpr int kPendingTokens = 16;
+inline constexpr int kPendingGroups = kPendingTokens / kMtpTokens;
+
+/// One number of each row; no data: none.
+struct RowList {
+  const void* data;
+  int32_t step;  // in elements
+  uint8_t wide;
+};
+
+/// Rings of tokens in the place of states: views [ring,place,head,(innermost)].
+struct Rings {
+  TokenView d, k, g;  // no d: the call has none
+  RowList indices, start, count, flush;
+  int32_t rings, places;
+  Element d_type, k_type, g_type;
+  uint8_t d_unit, k_unit;  // as those of the tokens
+};
 
 struct Params {
   // Where am I, and from which slot do I start?
@@ -57,6 +76,7 @@ struct Params {
   StateView final_state;
   StateView intermediate;  // block = row stride of B
   int64_t intermediate_token;
+  Rings ring;  // last, where no other kernel reads
 };
 
 }  // namespace goldenrule::gpu::recurrent

@@ -6,14 +6,16 @@
 namespace goldenrule::gpu::recurrent {
 namespace {
 
-/// B = 0 has no effect, T = 0 only where a state moves elsewhere, and a call that is to write
-/// nothing has none.
+/// B = 0 has no effect, T = 0 only where a state moves elsewhere or takes the tokens of its ring,
+/// and a call that is to write nothing has none.
 bool has_effect(const Args& args) {
   const bool updates = args.disable_state_update == 0;
+  const bool rings = args.ring_d.data != nullptr;
   if (args.B == 0) return false;
   if (args.T > 0) {
-    return updates || args.o.data != nullptr || args.intermediate_states.data != nullptr;
+    return rings || updates || args.o.data != nullptr || args.intermediate_states.data != nullptr;
   }
+  if (rings) return updates && args.ring_flush.data != nullptr;
   return updates && (args.final_state.data != nullptr || args.output_state_indices.data != nullptr);
 }
 

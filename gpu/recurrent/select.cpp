@@ -8,7 +8,15 @@ namespace goldenrule::gpu::recurrent {
 
 Key select(const Params& p, const Load& load) {
   Key key{.format = {.bf16 = p.bf16_state != 0, .kv = p.kv_layout != 0}};
-  if (p.K == kExactK && p.vector_state && p.dense_heads) {
+  const bool exact_k = p.K == kExactK && p.vector_state && p.dense_heads;
+  if (p.ring.d.data != nullptr) {
+    key.replay = key.exact = true;
+    if (exact_k && replays_few(p) && p.V % table_entry(table_index(key)).rows == 0) return key;
+    key.exact = false;
+    while (kGeneralK[key.general] < p.K) ++key.general;
+    return key;
+  }
+  if (exact_k) {
     const auto* variant = std::find_if(std::begin(kVariants), std::end(kVariants),
                                        [&](const Variant& v) { return v.serves(p, load); });
     Key exact = key;

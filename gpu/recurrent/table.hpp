@@ -23,7 +23,9 @@ namespace goldenrule::gpu::recurrent {
 inline constexpr int kExactK = 128;
 inline constexpr int kGeneralK[] = {64, 128, 256};
 inline constexpr int kExactEntries = 2 * kWorks * 2;
-inline constexpr int kEntriesPerFormat = kExactEntries + 3;
+inline constexpr int kGeneralEntries = 3;
+inline constexpr int kReplayEntries = kGeneralEntries + 1;
+inline constexpr int kEntriesPerFormat = kExactEntries + kGeneralEntries + kReplayEntries;
 inline constexpr int kTableSize = kStateFormats * kEntriesPerFormat;
 
 struct Key {
@@ -33,10 +35,12 @@ struct Key {
   Work work = Work::kAnyTokens;  ///< exact only
   bool large = false;            ///< exact only: enough rows to fill the device with tall tiles
   int general = 0;               ///< general only: place in kGeneralK
+  bool replay = false;           ///< with rings; exact: mtp_replay.cuh, and no other member counts
 
   bool operator==(const Key&) const = default;
 
   [[nodiscard]] constexpr int in_format() const {
+    if (replay) return kExactEntries + kGeneralEntries + (exact ? kGeneralEntries : general);
     if (!exact) return kExactEntries + general;
     return ((channel_gate ? kWorks : 0) + static_cast<int>(work)) * 2 + (large ? 1 : 0);
   }

@@ -86,6 +86,31 @@ op=gdn mode=mtp B=2 T=4 H=2 HV=8 K=128 V=128 head_map={grouped,tiled} seed=3
 op={gdn,kda} mode=decode B=3 H=1 HV=2 K=128 V={32,64} state_layout={vk,kv} state={f32,bf16} slots=permuted family={A,E,I,J17,J20p,J100,production}
 op=kda mode=mtp B=2 T={4,8} H=1 HV=2 K=128 V=64 state_layout={vk,kv} state={f32,bf16} slots=permuted family={A,Dzero,E,J100}
 )"},
+    CaseList{"replay", R"(
+op={gdn,kda} mode=mtp B=4 T={1,2,3,5,8} H=1 HV=2 K=128 V=64 ring=io window={8,16,24} state_layout={vk,kv} state={f32,bf16} slots=permuted
+op={gdn,kda} mode=mtp B=4 T={9,16} H=1 HV=2 K=128 V=64 ring=io window={16,40} state_layout={vk,kv} state={f32,bf16} slots=padded index=i32
+op={gdn,kda} mode=mtp B=3 T=3 H=1 HV=2 K={1,16,32,60,64,96,100,136,192,255,256} V={33,64} ring={io,f32} window=9 state_layout={vk,kv} state={f32,bf16} slots=separate_padded
+op={gdn,kda} mode=mtp B=3 T=2 H=1 HV=2 K={128,60} V={1,3,17,31,33,63,65,127,128,129,192} ring=io window=7 state={f32,bf16}
+op={gdn,kda} mode=mtp B=5 T=4 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={none,identity,permuted,padded,separate,separate_padded} pad_slot={-1,0} ring=io stray={0,1}
+op={gdn,kda} mode=mtp B=5 T=4 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} slots={padded,separate_padded} ring=io columns={2,7} separate=1 output={0,1} index=i32
+op={gdn,kda} mode=mtp B=5 T=4 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} slots=permuted ring=io change=no_tokens separate={0,1}
+op={gdn,kda} mode=mtp B=5 T=4 H=1 HV=2 K={128,96} V=64 slots={none,padded} ring=io disable_state_update=1
+op={gdn,kda} mode=mtp B=3 T=2 H=2 HV=4 K={128,100} V=64 ring=io gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,sigmoid2,direct} state={f32,bf16}
+op={gdn,kda} mode=mtp B=3 T=2 H=2 HV=4 K={128,100} V=64 ring=io qk_l2norm={none,max_norm_eps,norm_plus_eps} scale=0.25 family={A,C050}
+op={gdn,kda} mode=mtp B=3 T=2 H=3 HV={3,6,24} K=128 V=64 ring=io head_map={grouped,tiled} gate_head={v,qk}
+op={gdn,kda} mode=mtp B=3 T=4 H=2 HV=4 K={128,64,60} V=128 io={f32,f16,bf16} ring={io,f32} state_layout={vk,kv} state={f32,bf16} change={gates_f32,gates_f16,gates_bf16}
+op={gdn,kda} mode=mtp B=3 T=4 H=1 HV=2 K={128,100} V=64 ring={io,f32} state_layout={vk,kv} gap={1,2,4,8,24} shift={0,1,2,4} index=i32
+op={gdn,kda} mode=mtp B=70 T=4 H=1 HV=2 K=128 V=128 ring=io state_layout={vk,kv} state={f32,bf16} slots=padded
+)"},
+    CaseList{"replay, tuned shapes", R"(
+op={gdn,kda} mode=mtp B=4 T=8 H=1 HV=2 K=128 V=64 ring=io window=24 state_layout={vk,kv} slots=permuted family={A,B75,B95,B999,B16,B64,C000,C050,C0999,C100,Dslow,Dprod,Dbound,Dzero,Dmixed,E,F,G,H,I,J17,J20p,J20m,J100,L,production}
+op=gdn mode=mtp B=4 T=5 H=1 HV=2 K=128 V=64 ring={io,f32} window=12 state_layout={vk,kv} state=bf16 slots=permuted family={A,B95,C050,C100,Dslow,Dzero,E,G,I,J17,J20p,J100,production}
+op=gdn mode=mtp B=4 T={2,8} H=1 HV=2 K=128 V=64 ring=io window={18,24} state_layout={vk,kv} state={f32,bf16} change={corrections_f32,corrections_f16} family={A,B999,C050,Dslow,H,J100,production}
+op=gdn mode=mtp B=4 T={2,8} H=1 HV=2 K=128 V=64 ring=io window={18,24} state_layout={vk,kv} state={f32,bf16} change=corrections_f32 family=L
+op=gdn mode=mtp B=4 T=2 H=1 HV=2 K=128 V=64 ring=io window=18 gate={softplus,bounded,log,log2,linear,none} seed=2
+op=gdn mode=mtp B=4 T=4 H=2 HV=8 K=128 V=128 ring=io window=16 head_map={grouped,tiled} seed=3
+op=gdn mode=mtp B=6 T={1,2,3,4,5,6,7,8} H=1 HV=2 K=128 V={64,128} ring=io window=16 state_layout={vk,kv} state={f32,bf16} seed=4
+)"},
     // Every kernel of the dispatch table, tails of K and V, slots of every kind; small, because a
     // sanitized kernel is a hundred times slower.
     CaseList{"sanitizer", R"(
@@ -101,6 +126,10 @@ op={gdn,kda} mode=mtp B=3 T=10 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f
 # Tall tiles.
 op={gdn,kda} mode=mtp B=70 T={1,2} H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=separate_padded kept=0
 op={gdn,kda} mode=mtp B=3 T=8 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded
+# Replay.
+op={gdn,kda} mode=mtp B=4 T=3 H=1 HV=2 K=128 V=128 ring=io window=12 state_layout={vk,kv} state={f32,bf16} slots=padded
+op={gdn,kda} mode=mtp B=4 T=10 H=1 HV=2 K={60,136} V=37 ring=f32 window=21 state_layout={vk,kv} state={f32,bf16} index=i32 slots=separate_padded
+op={gdn,kda} mode=mtp B=4 T=3 H=1 HV=2 K=100 V=37 ring=io window=12 state_layout={vk,kv} state={f32,bf16} gap=3
 # Prefill.
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 h0={0,1}
 op={gdn,kda} mode=prefill lens=70,0,129 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} checkpoints={none,listed}

@@ -41,7 +41,9 @@ class LateInputs {
   template <class Group>
   void collect(const Record& record, const typename Group::Args& args) {
     for (const auto& tensor : Group::kTensors) {
-      const call::Tensor* input = record.find_input(gpu::record_name(record, tensor.field.name));
+      const std::string name = gpu::record_name(record, tensor.field.name);
+      const call::Tensor* input = record.find_input(name);
+      if (input == nullptr) input = record.find_input("initial_" + name);  // a ring
       const goldenrule_gpu_tensor& to = args.*tensor.field.member;
       if (input == nullptr || to.data == nullptr) continue;
       memory_.push_back(gpu::allocate_device(input->bytes().size()));
@@ -89,7 +91,10 @@ constexpr auto kAccepted =
 constexpr auto kPrefill =
     "op={gdn,kda} mode=prefill lens=70,0,9 H=1 HV=2 K={128,60} V=64 state={f32,bf16} "
     "slots=separate_padded checkpoints={none,listed}";
-constexpr std::array kLists = {kDecode, kMtp, kAccepted, kPrefill};
+constexpr auto kReplay =
+    "op={gdn,kda} mode=mtp B=3 T=3 H=1 HV=2 K={128,60} V=64 state_layout={vk,kv} "
+    "state={f32,bf16} slots=padded ring=io window=9";
+constexpr std::array kLists = {kDecode, kMtp, kAccepted, kReplay, kPrefill};
 
 TEST_CASE("dependent launch: what the kernel in front writes late is what is read") {
   REQUIRE_GPU();

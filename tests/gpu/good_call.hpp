@@ -29,4 +29,11 @@ inline goldenrule_gpu_recurrent_args good_call() {
   return a;
 }
 
+/// Likewise with rings.
+inline goldenrule_gpu_recurrent_args good_ring_call() {
+  goldenrule_gpu_recurrent_args a = good_call();
+  give_rings(a);
+  return a;
+}
+
 }  // namespace goldenrule::test

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <string_view>
 
 #include "gpu/prefill/args_fields.hpp"
 #include "gpu/recurrent/args_fields.hpp"
@@ -17,13 +18,18 @@ namespace {
 using call::Record;
 using call::Tensor;
 
-/// The tensor of the interface that the record calls `name`; no data: the kernel is not given it.
+constexpr std::string_view kBefore = "initial_";
+
+/// The tensor of the interface that the record calls `name`, a ring also as it was before the call;
+/// no data: the kernel is not given it.
 template <class Group>
 goldenrule_gpu_tensor given(const typename Group::Args& args, const Record& record,
                             const std::string& name) {
   goldenrule_gpu_tensor t{};
   for (const auto& tensor : Group::kTensors) {
-    if (gpu::record_name(record, tensor.field.name) == name) t = args.*tensor.field.member;
+    const std::string known = gpu::record_name(record, tensor.field.name);
+    const bool ring = known.starts_with("ring_") && name == std::string(kBefore) + known;
+    if (known == name || ring) t = args.*tensor.field.member;
   }
   return t.data == nullptr && name == "final_state" ? args.state : t;
 }
@@ -92,7 +98,11 @@ void write(const typename Group::Args& args, const Record& record, const call::T
       const bool o = name == "o";
       const bool stray = mistake == HostMistake::kWritesLastSlot && name == "final_state" &&
                          i / block == args.slots - 1;
-      if (!o && !stray && !written[static_cast<std::size_t>(i / block)]) return;
+      const bool goes_there =
+          name.starts_with("ring_")
+              ? writes.rings[place_of_element(tensor.shape(), static_cast<std::size_t>(i))]
+              : o || stray || written[static_cast<std::size_t>(i / block)];
+      if (!goes_there) return;
       if (o && mistake == HostMistake::kLeavesLastToken && is_last(record, i)) return;
       std::memcpy(at, &tensor.bytes()[static_cast<std::size_t>(i) * bytes], bytes);
       if (stray) at[0] ^= std::byte{1};

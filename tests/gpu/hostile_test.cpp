@@ -3,6 +3,7 @@
 // What only the device can see: slots and counts of any value. A call with them may have no defined
 // result, but it touches nothing outside its buffers, and no slot that no index names. And calls
 // that the host refuses write nothing at all.
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -14,8 +15,9 @@
 namespace goldenrule::test {
 namespace {
 
-const char* const kIndices[] = {"state_indices", "output_state_indices", "ssm_state_indices",
-                                "num_accepted_tokens", "accepted_tokens"};
+const char* const kIndices[] = {"state_indices",       "output_state_indices", "ssm_state_indices",
+                                "num_accepted_tokens", "accepted_tokens",      "ring_indices",
+                                "ring_start",          "ring_count",           "ring_flush"};
 
 /// Slots, counts, and what lies around them and around the ends of the types.
 std::vector<std::int64_t> hostile_values(const call::Dims& d, bool wide) {
@@ -23,6 +25,10 @@ std::vector<std::int64_t> hostile_values(const call::Dims& d, bool wide) {
   using Narrow = std::numeric_limits<std::int32_t>;
   std::vector<std::int64_t> values{0,           1,  d.T, d.T + 1,       d.slots - 1,  d.slots,
                                    d.slots + 1, -1, -2,  Narrow::max(), Narrow::min()};
+  if (d.ring_places > 0) {
+    values.insert(values.end(), {d.rings - 1, d.rings, d.ring_places - d.T, d.ring_places - d.T + 1,
+                                 d.ring_places - 1, d.ring_places});
+  }
   if (wide) values.insert(values.end(), {Wide::max(), Wide::min(), std::int64_t{1} << 32});
   return values;
 }
@@ -39,9 +45,11 @@ void set_integer(call::Tensor& tensor, std::int64_t i, std::int64_t x) {
 /// that no index names.
 WriteSet make_hostile(call::Record& record, std::uint64_t seed) {
   const call::Dims d = call::validate(record);
-  WriteSet writes{.o = true,
-                  .final_state = std::vector<bool>(static_cast<std::size_t>(d.slots)),
-                  .kept_states = std::vector<bool>(static_cast<std::size_t>(d.tokens), true)};
+  WriteSet writes{
+      .o = true,
+      .final_state = std::vector<bool>(static_cast<std::size_t>(d.slots)),
+      .kept_states = std::vector<bool>(static_cast<std::size_t>(d.tokens), true),
+      .rings = std::vector<bool>(static_cast<std::size_t>(d.rings * d.ring_places), true)};
   for (const char* name : kIndices) {
     const auto it = record.inputs.find(name);
     if (it == record.inputs.end()) continue;
@@ -66,7 +74,10 @@ TEST_CASE("any slot and any count: nothing outside the buffers is touched") {
       "op=gdn mode=mtp B=7 T={1,4} H=1 HV=1 K={128,60} V=64 state_layout={vk,kv} state={f32,bf16} "
       "index={i32,i64} pad_slot={-1,2} seed={1,2,3} kept=0 columns={1,3} ";
   for_each_case(
-      shape + "slots={permuted,separate} accepted=mixed\n" + shape + "slots={scatter,scatter_from}",
+      shape + "slots={permuted,separate} accepted=mixed\n" + shape +
+          "slots={scatter,scatter_from}\nop={gdn,kda} mode=mtp B=7 T={1,4} H=1 HV=1 K={128,60} "
+          "V=64 state_layout={vk,kv} slots={permuted,separate} ring=io window=9 index={i32,i64} "
+          "seed={1,2,3,4,5,6} columns={1,3}",
       [&](const LiveCase& c, call::Record record) {
         const WriteSet writes = make_hostile(record, c.call.seed);
         LiveCall live(record, c.placement);
@@ -137,6 +148,43 @@ TEST_CASE("the checking kernel reports start slots beside a slot for each token"
   CHECK(r.read_after_write == 1);
   CHECK(r.first_read_after_write == 3);
   CHECK(r.count_out_of_range == 0);
+}
+
+TEST_CASE("the checking kernel reports rings and cursors, to callers that know them") {
+  REQUIRE_GPU();
+  call::Record record =
+      record_of("op=gdn mode=mtp B=7 T=3 H=1 HV=2 K=64 V=64 slots=permuted ring=io index=i32");
+  call::Tensor& rings = record.inputs.at("ring_indices");
+  rings.set(2, -1);
+  rings.set(5, rings[3]);
+  record.inputs.at("ring_start").set(4, 16);
+  record.inputs.at("ring_count").set(6, 14);
+  record.inputs.at("ring_flush").set(1, 1);
+  record.inputs.at("ring_flush").set(3, 2);  // so no row has the ring of another
+  record.inputs.at("state_indices").set(1, -1);
+  record.inputs.at("ring_start").set(1, -5);  // of a padded row: nobody reads it
+  const goldenrule_gpu_index_report r = checked(record, {.columns = 2});
+  CHECK(r.start_out_of_range == 0);
+  CHECK(r.ring_out_of_range == 1);
+  CHECK(r.first_ring_out_of_range == 2);
+  CHECK(r.ring_of_two_rows == 0);
+  CHECK(r.cursor_out_of_range == 3);
+  CHECK(r.first_cursor_out_of_range == 3);
+  record.inputs.at("ring_flush").set(3, 0);
+  const goldenrule_gpu_index_report twice = checked(record, {});
+  CHECK(twice.ring_of_two_rows == 1);
+  CHECK(twice.first_ring_of_two_rows == 5);
+  CHECK(twice.cursor_out_of_range == 2);
+  // The report of version 1 ends in front of the rings.
+  LiveCall live(record_of("op=gdn mode=mtp B=2 T=1 H=1 HV=1 K=64 V=64"));
+  live.args().struct_size = offsetof(goldenrule_gpu_recurrent_args, rings);
+  constexpr std::size_t kFirst = offsetof(goldenrule_gpu_index_report, ring_out_of_range);
+  GuardedBuffer report("report", kFirst, 3);
+  REQUIRE(goldenrule_gpu_recurrent_check(&live.args(),
+                                         static_cast<goldenrule_gpu_index_report*>(report.data()),
+                                         nullptr, 0) == GOLDENRULE_GPU_OK);
+  live.synchronize();
+  CHECK(report.violation().empty());
 }
 
 TEST_CASE("a refused call launches nothing and writes nothing") {

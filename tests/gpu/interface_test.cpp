@@ -39,6 +39,15 @@ TEST_CASE("callers of other versions: what is not there is 0, what is not known 
   };
   std::string text;
   CHECK(taken(answer_to_size(good_call(), sizeof(Args), 0, text)));
+  // Version 1 ended here: a call of it has no rings.
+  constexpr std::size_t kFirst = offsetof(Args, rings);
+  CHECK(taken(answer_to_size(good_call(), kFirst, 0, text)));
+  CHECK(taken(answer_to_size(good_ring_call(), kFirst, 0, text)));
+  Args without = good_ring_call();
+  without.ring_k.data = nullptr;
+  CHECK(taken(answer_to_size(without, kFirst, 0, text)));
+  CHECK_FALSE(taken(answer_to_size(without, sizeof(Args), 0, text)));
+  CHECK_FALSE(taken(answer_to_size(good_call(), kFirst - 8, 0, text)));
   for (const std::uint64_t more : {8U, 40U, 4096U}) {
     CHECK(taken(answer_to_size(good_call(), sizeof(Args) + more, 0, text)));
     CHECK(answer_to_size(good_call(), sizeof(Args) + more, 1, text) == GOLDENRULE_GPU_UNSUPPORTED);

@@ -199,10 +199,13 @@ TEST_CASE("a call that passes takes nothing from the heap") {
   Args scatter = call(5, 3);
   scatter.ssm_state_indices = scatter.num_accepted_tokens = scatter.state_indices;
   scatter.state_indices.data = nullptr;
+  Args ring = call(70, 4), commit = call(70, 0);
+  give_rings(ring);
+  give_rings(commit);
   std::vector<PrefillArgs> prefills{prefill_call(), prefill_call()};
   prefills.back().V = 100;  // no tuned kernel
   const std::vector<Args> calls{call(1, 1), call(70, 1), call(3, 4), call_that_keeps_states(),
-                                scatter};
+                                scatter,    ring,        commit};
   const auto run = [&] {
     bool ok = true;
     for (const Args& a : calls)

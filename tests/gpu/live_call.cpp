@@ -6,7 +6,6 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
-#include "fixtures/call/plan.hpp"
 #include "fixtures/random/philox.hpp"
 #include "tools/gpu_run/record_call.hpp"
 
@@ -41,17 +40,6 @@ void use_stray_slots(Record& record) {
       it->second.set(i, static_cast<double>(i % 2 == 0 ? slots + i : -7 - i));
     }
   }
-}
-
-/// Blocks of a target that the plan writes.
-std::vector<bool> written_blocks(const call::Plan& plan, call::Target target, std::int64_t count) {
-  std::vector<bool> written(static_cast<std::size_t>(count), false);
-  for (const call::Sequence& sequence : plan.sequences) {
-    for (const call::Snapshot& s : sequence.snapshots) {
-      if (s.target == target) written[static_cast<std::size_t>(s.block)] = true;
-    }
-  }
-  return written;
 }
 
 }  // namespace
@@ -95,16 +83,6 @@ Layout layout_of(const Record& record, const std::string& name, const Tensor& te
                   (axis + dense <= axes.size() ? gap : 0);
   }
   return layout;
-}
-
-WriteSet writes_of(const Record& record) {
-  const call::Plan plan = call::make_plan(record, true);
-  const bool mtp = record.mode == call::Mode::kMtp;
-  return {.o = true,
-          .final_state = written_blocks(plan, call::Target::kFinalState, plan.dims.slots),
-          .kept_states = written_blocks(
-              plan, mtp ? call::Target::kIntermediateStates : call::Target::kCheckpoints,
-              mtp ? plan.dims.tokens : plan.dims.checkpoints)};
 }
 
 LiveCall::LiveCall(Record record, const Placement& placement, Memory memory)
@@ -178,7 +156,8 @@ goldenrule_gpu_tensor LiveCall::place(const std::string& name, const Tensor& ten
 
 void LiveCall::fill(Placed& placed, const Tensor& tensor) {
   const std::size_t bytes = call::info(placed.dtype).bytes;
-  if (memory_ == Memory::kBare && record_.outputs.contains(placed.name)) return;
+  const bool written = record_.outputs.contains(placed.name) && !is_ring(placed.name);
+  if (memory_ == Memory::kBare && written) return;
   if (!only_written(placed.name)) {
     placed.layout.for_each_run([&](std::size_t from, std::size_t to, std::size_t count) {
       std::copy_n(&tensor.bytes()[from * bytes], count * bytes, &placed.image[to * bytes]);
@@ -209,7 +188,7 @@ void LiveCall::reset(const Record& record) {
   Record given = record;
   if (placement_.stray != 0) use_stray_slots(given);
   for (Placed& placed : placed_) {
-    const Tensor* input = given.find_input(placed.name);
+    const Tensor* input = given.find_input((is_ring(placed.name) ? "initial_" : "") + placed.name);
     if (input == nullptr) input = given.find_input("initial_state");
     fill(placed, input != nullptr ? *input : Tensor());  // of what is only written nothing is read
   }
@@ -224,7 +203,7 @@ call::TensorMap LiveCall::outputs() const {
   call::TensorMap outputs;
   for (const Placed& placed : placed_) {
     const bool final = placed.name == final_name();
-    if (!final && !only_written(placed.name)) continue;
+    if (!final && !only_written(placed.name) && !is_ring(placed.name)) continue;
     Tensor& tensor = outputs[final ? "final_state" : placed.name];
     tensor = Tensor(placed.dtype, placed.layout.shape);
     const std::size_t bytes = call::info(placed.dtype).bytes;
@@ -249,10 +228,19 @@ std::string LiveCall::stray_write(const WriteSet& writes) const {
     const std::vector<bool>& written = final ? writes.final_state : writes.kept_states;
     const std::size_t bytes = call::info(placed.dtype).bytes;
     Bytes now = placed.buffer->download();
-    if (output) {
+    const auto restore = [&](std::size_t at, std::size_t count) {
+      std::copy_n(&placed.image[at * bytes], count * bytes, &now[at * bytes]);
+    };
+    if (is_ring(placed.name)) {
+      placed.layout.for_each_run([&](std::size_t first, std::size_t at, std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) {
+          if (writes.rings[place_of_element(placed.layout.shape, first + i)]) restore(at + i, 1);
+        }
+      });
+    } else if (output) {
       placed.layout.for_each_run([&](std::size_t first, std::size_t at, std::size_t count) {
         if (placed.name == "o" ? !writes.o : !written[first / block]) return;
-        std::copy_n(&placed.image[at * bytes], count * bytes, &now[at * bytes]);
+        restore(at, count);
       });
     }
     std::string complaint =

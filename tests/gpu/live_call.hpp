@@ -16,6 +16,7 @@
 #include "gpu/goldenrule_gpu.h"
 #include "tests/gpu/guarded_buffer.hpp"
 #include "tests/gpu/placement.hpp"
+#include "tests/gpu/write_set.hpp"
 
 namespace goldenrule::test {
 
@@ -50,15 +51,6 @@ struct Layout {
 };
 [[nodiscard]] Layout layout_of(const call::Record& record, const std::string& name,
                                const call::Tensor& tensor, const Placement& placement);
-
-/// Which blocks [HV,state] a call may write, and whether o. kept_states: intermediate_states or
-/// checkpoints.
-struct WriteSet {
-  bool o = true;
-  std::vector<bool> final_state, kept_states;
-};
-/// By the plan of the call.
-[[nodiscard]] WriteSet writes_of(const call::Record& record);
 
 class LiveCall {
  public:
@@ -107,6 +99,10 @@ class LiveCall {
   /// Nothing of the buffer is there before the call: o, states on the way, and the final states of
   /// a prefill call without slots.
   [[nodiscard]] bool only_written(const std::string& name) const;
+  /// Read, written and kept where it is, as a pool that is updated in place.
+  [[nodiscard]] bool is_ring(const std::string& name) const {
+    return name.starts_with("ring_") && record_.outputs.contains(name);
+  }
   [[nodiscard]] const char* final_name() const {
     return record_.outputs.contains("final_state") ? "final_state" : "initial_state";
   }

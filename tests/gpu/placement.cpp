@@ -27,6 +27,16 @@ void store_gates_as(Record& record) {
   }
 }
 
+/// Other numbers: those of the case have only the digits of its own type.
+template <call::DType type>
+void store_corrections_as(Record& record) {
+  constexpr double kAllDigits = 1.2345678;
+  Tensor& ring = record.inputs.at("initial_ring_d");
+  std::vector<double> values = ring.to_doubles();
+  for (double& x : values) x *= kAllDigits;
+  ring = Tensor(type, ring.shape(), values);
+}
+
 void draw(Record& record, const char* name, const std::vector<double>& values) {
   const auto it = record.inputs.find(name);
   if (it == record.inputs.end()) return;
@@ -70,6 +80,8 @@ const std::vector<Change>& changes() {
       {"gates_f32", "gate and beta inputs in f32", store_gates_as<call::DType::kF32>},
       {"gates_f16", "gate and beta inputs in f16", store_gates_as<call::DType::kF16>},
       {"gates_bf16", "gate and beta inputs in bf16", store_gates_as<call::DType::kBF16>},
+      {"corrections_f32", "corrections of rings in f32", store_corrections_as<call::DType::kF32>},
+      {"corrections_f16", "corrections of rings in f16", store_corrections_as<call::DType::kF16>},
   };
   return all;
 }

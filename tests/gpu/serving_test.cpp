@@ -89,6 +89,7 @@ TEST_CASE("every entry of the dispatch table is reached") {
   for_each_case(kFamilies + "mode=mtp B={1,160} T={1,2,9} H=2 HV=4 K={48,96,128,200} V=128 kept=0",
                 run);
   for_each_case(kFamilies + "mode=mtp B=270 T=4 H=2 HV=4 K=128 V=128", run);
+  for_each_case(kFamilies + "mode=mtp B=2 T=2 H=2 HV=4 K={48,96,128,200} V=128 ring=io", run);
   for_each_case(kFamilies + "mode=prefill lens=70,3 H=2 HV=4 K={48,96,128,200} V=128 shift={0,1}",
                 run);
   for_each_case("op={gdn,kda} mode=prefill lens=70,3 H=2 HV=4 K=128 V=128 checkpoints=listed", run);

@@ -233,6 +233,41 @@ TEST_CASE("the choice of a kernel: each condition by itself") {
   }
 }
 
+TEST_CASE("the choice of a kernel: rings") {
+  struct Change {
+    const char* expected;
+    void (*make)(gpu::recurrent::Params&);
+  };
+  for (const Change& change : {
+           Change{"vk_f32_replay_few", [](auto&) {}},
+           Change{"vk_f32_replay_few", [](auto& p) { p.T = 1; }},
+           Change{"vk_f32_replay_k128", [](auto& p) { p.T = 0; }},
+           Change{"vk_f32_replay_k128", [](auto& p) { p.T = 9; }},
+           Change{"vk_f32_replay_few", [](auto& p) { p.ring.places = 20; }},
+           Change{"vk_f32_replay_k128", [](auto& p) { p.ring.places = 21; }},
+           Change{"vk_f32_replay_k128", [](auto& p) { p.ring.k_type = gpu::Element::kF32; }},
+           Change{"vk_f32_replay_k128", [](auto& p) { p.ring.k_unit = 4; }},
+           Change{"vk_f32_replay_few", [](auto& p) { p.ring.d_type = gpu::Element::kF32; }},
+           Change{"vk_f32_replay_k128", [](auto& p) { p.channel_gate = 1; }},
+           Change{"vk_f32_replay_k128", [](auto& p) { p.qk_type = gpu::Element::kF16; }},
+           Change{"vk_f32_replay_k128", [](auto& p) { p.V = 96; }},
+           Change{"vk_f32_replay_k128", [](auto& p) { p.dense_heads = 0; }},
+           Change{"vk_f32_replay_k64", [](auto& p) { p.K = 64; }},
+           Change{"vk_f32_replay_k256", [](auto& p) { p.K = 129; }},
+           Change{"kv_bf16_replay_few", [](auto& p) { p.bf16_state = p.kv_layout = 1; }},
+       }) {
+    std::byte memory{};
+    gpu::recurrent::Params p = production(4);
+    p.ring.d.data = reinterpret_cast<char*>(&memory);
+    p.ring.places = 16;
+    p.ring.k_type = p.ring.d_type = gpu::Element::kBF16;
+    p.ring.k_unit = 16;
+    change.make(p);
+    const std::string name = chosen(p, 64);
+    CHECK_MESSAGE(name.rfind(change.expected, 0) == 0, name);
+  }
+}
+
 TEST_CASE("the choice of a kernel: all states kept, and how many heads") {
   std::byte memory{};
   const auto keeps = [&](gpu::recurrent::Params p) {

@@ -21,6 +21,44 @@
 namespace goldenrule::bench {
 namespace {
 
+// With the update of the state, every format.
+void add_updates(std::vector<Row>& rows) {
+  for (const bool kda : {false, true}) {
+    for (const bool kv : {false, true}) {
+      for (const bool bf16 : {false, true}) {
+        rows.push_back({.kda = kda, .kv = kv, .bf16 = bf16, .B = 64, .T = 8, .H = kda ? 32 : 16});
+      }
+    }
+  }
+}
+
+// A verification by replay, and the commit that goes with it: every row flushes as often as the
+// ring is full, about every fourth step where four of eight tokens are accepted and 16 wait. The
+// last one is a commit alone.
+void add_replay(std::vector<Row>& rows) {
+  struct Replay {
+    std::int64_t B, T, pending, flush_every;
+    double goal;
+  };
+  for (const bool kda : {false, true}) {
+    for (const Replay& r :
+         {Replay{8, 8, 8, 4, 0}, Replay{64, 8, 0, 0, 0}, Replay{64, 8, 8, 0, 0},
+          Replay{64, 8, 8, 4, 70}, Replay{64, 8, 16, 4, 0}, Replay{64, 8, 16, 1, 0},
+          Replay{64, 4, 8, 4, 0}, Replay{64, 1, 8, 8, 0}, Replay{64, 0, 16, 1, 0}}) {
+      for (const bool bf16 : {false, true}) {
+        rows.push_back({.kda = kda,
+                        .bf16 = bf16,
+                        .B = r.B,
+                        .T = r.T,
+                        .H = kda ? 32 : 16,
+                        .pending = r.pending,
+                        .flush_every = r.flush_every,
+                        .goal_us = kda || bf16 ? 0 : r.goal});
+      }
+    }
+  }
+}
+
 // The rows of the measured peers, K = V = 128; goal_us and peer_us as measured or set there.
 std::vector<Row> table() {
   std::vector<Row> rows;
@@ -73,13 +111,8 @@ std::vector<Row> table() {
       }
     }
   }
-  for (const bool kda : {false, true}) {
-    for (const bool kv : {false, true}) {
-      for (const bool bf16 : {false, true}) {
-        rows.push_back({.kda = kda, .kv = kv, .bf16 = bf16, .B = 64, .T = 8, .H = kda ? 32 : 16});
-      }
-    }
-  }
+  add_updates(rows);
+  add_replay(rows);
   return rows;
 }
 

@@ -22,13 +22,20 @@ struct Row {
   std::int64_t B = 1, T = 1, H = 16, HV = 32;
   bool intermediates = false;
   bool update = true;
-  double peer_us = 0;  ///< best peer in the table of measured peers; 0: none
-  double goal_us = 0;  ///< 0: none
+  std::int64_t pending = -1;     ///< tokens that wait in a ring, -1: no rings
+  std::int64_t flush_every = 0;  ///< with rings: every n-th row flushes; 0: none
+  double peer_us = 0;            ///< best peer in the table of measured peers; 0: none
+  double goal_us = 0;            ///< 0: none
 
   [[nodiscard]] std::string name() const;
+  [[nodiscard]] bool has_rings() const { return pending >= 0; }
+  /// Rows whose state is written.
+  [[nodiscard]] std::int64_t written_rows() const;
   /// Bytes of one state of all heads and rows.
   [[nodiscard]] std::int64_t state_bytes() const;
-  /// The fewest bytes that must move: state in, state out, intermediates, tokens.
+  /// Bytes of a token of all heads of a row in a ring: d and k in bf16, log alpha in f32.
+  [[nodiscard]] std::int64_t ring_token_bytes() const;
+  /// The fewest bytes that must move: state in, state out, intermediates, tokens, rings.
   [[nodiscard]] std::int64_t bytes_read() const;
   [[nodiscard]] std::int64_t bytes_written() const;
   /// The floating-point operations of the closed form; a fused multiply-add counts two.
@@ -45,6 +52,11 @@ class Workload {
 
  private:
   void* buffer(std::size_t bytes);
+  /// f(b) for every row b, as i32.
+  template <class F>
+  goldenrule_gpu_tensor row_list(std::int64_t rows, F&& f);
+  void give_cursors(const Row& row, goldenrule_gpu_recurrent_args& call);
+  void give_rings(const Row& row, goldenrule_gpu_recurrent_args& call, cudaStream_t stream);
   void* random(std::size_t count, bool f32, float amplitude, cudaStream_t stream);
 
   std::vector<gpu::DeviceMemory> memory_;

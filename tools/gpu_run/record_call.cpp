@@ -87,8 +87,8 @@ void place_tensors(const call::Record& record, const Place& place, typename Grou
 // What the kernels have no argument for.
 // Forms of verification that the kernels do not take yet.
 void refuse_drafts(const call::Record& record) {
-  for (const char* name : {"cu_seqlens", "parent_tokens", "initial_intermediate_states",
-                           "checkpoint_state_indices", "initial_ring_d"}) {
+  for (const char* name :
+       {"cu_seqlens", "parent_tokens", "initial_intermediate_states", "checkpoint_state_indices"}) {
     if (record.find_input(name) == nullptr) continue;
     throw Error(ErrorKind::kSchema, "/inputs/" + std::string(name),
                 "no dataset: the kernels take rows of equal length, chains, states by row and one "
@@ -133,7 +133,11 @@ call::TensorMap make_outputs(const call::Record& record, Update update) {
   } else if (update == Update::kSeparate) {
     outputs["final_state"] = *start;
   }
-  if (record.mode == call::Mode::kMtp) {
+  if (call::has_ring(record)) {
+    for (const char* ring : {"ring_d", "ring_k", "ring_g"}) {
+      outputs[ring] = record.inputs.at("initial_" + std::string(ring));
+    }
+  } else if (record.mode == call::Mode::kMtp) {
     outputs["intermediate_states"] = output("intermediate_states", dtype);
   }
   if (record.inputs.contains("checkpoint_offsets")) {
@@ -156,6 +160,8 @@ goldenrule_gpu_recurrent_args make_args(const call::Record& record, const Place&
   a.B = d.rows;
   a.T = d.T;
   a.intermediate_rows = d.T;
+  a.rings = d.rings;
+  a.ring_places = d.ring_places;
   place_tensors<recurrent::Group>(record, place, a);
   return a;
 }

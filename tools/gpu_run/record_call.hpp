@@ -26,10 +26,10 @@ enum class Update {
 };
 
 /// Tensors for everything that a call writes: `o` in the type of v, the states on the way
-/// (`intermediate_states` of MTP, `checkpoints` of prefill) and, where it is separate or there is
-/// no initial_state to update, `final_state`, in the type of initial_state, f32 without one. Their
-/// contents are zero, but final_state holds initial_state: slots that nobody writes keep their
-/// content. Throws Error as call::validate does.
+/// (`intermediate_states` of MTP, `checkpoints` of prefill), the rings and, where it is separate or
+/// there is no initial_state to update, `final_state`, in the type of initial_state, f32 without
+/// one. Their contents are zero, but final_state holds initial_state and rings what they held
+/// before the call: what nobody writes keeps its content. Throws Error as call::validate does.
 [[nodiscard]] call::TensorMap make_outputs(const call::Record& record, Update update);
 
 /// The arguments of a decode or MTP call, or of a prefill call, no stream and no workspace; `place`

@@ -7,7 +7,9 @@ import numpy as np
 from goldenrule import _gpu
 
 OPTION_OF = {"gate": "gate_kind", "beta": "beta_kind", "qk_l2norm": "qk_norm"}  # else the same
-TENSOR_OF = {"initial_state": "state", "a": "gate", "g": "gate", "b": "beta"}
+RINGS = ("ring_d", "ring_k", "ring_g")
+TENSOR_OF = {"initial_state": "state", "a": "gate", "g": "gate", "b": "beta",
+             **{"initial_" + name: name for name in RINGS}}
 # Inputs that no kernel takes (gpu/README.md).
 NOT_TAKEN = {"parent_tokens", "checkpoint_tokens", "initial_intermediate_states", "has_initial_state",
              "intermediate_state_indices"}
@@ -74,7 +76,7 @@ class OfArrays:
         return self._recurrent({"q": q, "k": k, "v": v, "gate": gate, "beta": beta, "state": state,
                                 "o": v.new_zeros(v.shape), **rest})
 
-    verify = decode
+    verify = replay = decode
 
     def commit(self, k, v, gate, beta, state, **rest):
         self._recurrent({"q": k, "k": k, "v": v, "gate": gate, "beta": beta, "state": state, **rest})
@@ -106,6 +108,8 @@ def arguments(call, tensors):
     last = "cu_seqlens" if call.mode == "prefill" else "state"
     positional = [given.pop(name) for name in ("q", "k", "v", "gate", "beta", last)]
     operator = {"decode": "decode", "mtp": "verify", "prefill": "prefill"}[call.mode]
+    if "ring_d" in given:
+        operator = "replay"
     return operator, positional, {**options, **given}
 
 
@@ -131,5 +135,6 @@ def run(ops, call, tensors, wrap=lambda function: function, commit=False):
             options["intermediate_states"] = pool.new_zeros((*q.shape[:2], *pool.shape[1:]))
     outputs = {"o": wrap(getattr(ops, operator))(*positional, **options), "final_state": pool,
                "intermediate_states": options.get("intermediate_states"),
-               "checkpoints": options.get("checkpoints")}
+               "checkpoints": options.get("checkpoints"),
+               **{name: options.get(name) for name in RINGS}}
     return {name: x for name, x in outputs.items() if x is not None}

@@ -26,6 +26,8 @@ CASES = [
     "op=gdn mode=decode B=2 H=2 HV=4 K=32 V=16 gate=none beta=direct head_map=tiled scale=0.5 io=f16",
     "op=gdn mode=mtp B=2 T=3 H=1 HV=2 K=64 V=32 slots=scatter",
     "op=kda mode=mtp B=2 T=2 H=1 HV=1 K=64 V=16 slots=permuted qk_l2norm=max_norm_eps",
+    "op=gdn mode=mtp B=4 T=4 H=1 HV=2 K=128 V=64 slots=padded ring=io",
+    "op=kda mode=mtp B=4 T=2 H=1 HV=2 K=64 V=16 slots=permuted ring=f32 io=f32 index=i32 state_layout=kv",
     "op=gdn mode=prefill lens=70,0,3 H=1 HV=2 K=64 V=32 gate=log",
     "op=kda mode=prefill lens=20,9 H=1 HV=2 K=32 V=16 h0=1 checkpoints=after every=8",
 ]

@@ -90,7 +90,7 @@ class Library:
 
     def recurrent(self, tensors: Mapping[str, Any], options: Mapping[str, Any], dtypes: Mapping[Any, int],
                   stream: int) -> None:
-        """Decode, verify, and without `o` commit: see `_Call` for tensors and options."""
+        """Decode, verify, replay, and without `o` commit: see `_Call` for tensors and options."""
         call = _Call(self._recurrent, tensors, options, dtypes, self._numbers)
         B, T, H, K, HV, V = call.extents("k", "v", ("B", "T", "H", "K"), ("B", "T", "HV", "V"))
         call.tokens((B, T), H, HV, K, V)
@@ -103,6 +103,8 @@ class Library:
         for name in ("state_indices", "output_state_indices", "num_accepted_tokens", "accepted_tokens"):
             call.tensor(name, (B,), 1)
         call.tensor("ssm_state_indices", (B, T), 2)
+        if tensors.get("ring_d") is not None:
+            call.rings(B, H, HV, K, V)
         call.end(stream, 0 if "o" in tensors else _NO_OUTPUT)
         self._call(self._functions.goldenrule_gpu_recurrent, call.packed())
 
@@ -220,6 +222,17 @@ class _Call:
         if self._options.get("scale") is None and K > 0:
             self._flat[self._at["scale"]] = K**-0.5
         self.state = (K, V) if self._options.get("state_layout") == "kv" else (V, K)
+
+    def rings(self, B: int, H: int, HV: int, K: int, V: int) -> None:
+        shape = self._tensors["ring_d"].shape
+        rings, places = (shape[0], shape[2]) if len(shape) == 4 else (0, 0)  # refused below
+        self._flat[self._at["rings"]], self._flat[self._at["ring_places"]] = rings, places
+        channels = self._options.get("op") == "kda" and self._options.get("gate_kind") != "none"
+        self.tensor("ring_d", (rings, HV, places, V), 3)
+        self.tensor("ring_k", (rings, H, places, K), 3)
+        self.tensor("ring_g", (rings, HV, places, K) if channels else (rings, HV, places), 3)
+        for name in ("ring_indices", "ring_start", "ring_count", "ring_flush"):
+            self.tensor(name, (B,), 1)
 
     def pool(self, pool: Any, HV: int, K: int, V: int, slots: int = 0) -> None:
         slots = slots if pool is None else len_of(pool)

@@ -2,7 +2,7 @@
 """The GPU kernels of goldenrule as operators of torch.
 
     import torch
-    from goldenrule import ops      # registers torch.ops.goldenrule.decode, verify, commit, prefill
+    from goldenrule import ops      # registers torch.ops.goldenrule.decode, verify, replay, ..
 
     o = ops.decode(q, k, v, a, b, state, A_log=A_log, dt_bias=dt_bias, state_indices=slots)
 
@@ -43,6 +43,9 @@ _RULE = ('Tensor? A_log=None, Tensor? dt_bias=None, Tensor? state_indices=None, 
          'bool disable_state_update=False, bool dependent_launch=False')
 _ROWS = ("Tensor(d!)? intermediate_states=None, Tensor? ssm_state_indices=None, "
          "Tensor? num_accepted_tokens=None, Tensor? accepted_tokens=None, bool trigger_early=False")
+_RINGS = ("Tensor(d!) ring_d, Tensor(e!) ring_k, Tensor(f!) ring_g, Tensor ring_start, "
+          "Tensor ring_count, Tensor? ring_indices=None, Tensor? ring_flush=None, "
+          "bool trigger_early=False")
 _CHECKPOINTS = ('Tensor(d!)? checkpoints=None, Tensor? cu_checkpoints=None, '
                 'Tensor? checkpoint_offsets=None, Tensor? start_positions=None, '
                 'int checkpoint_every=0, str checkpoint_form="after", bool precise=False, '
@@ -51,6 +54,7 @@ SCHEMAS = {
     "decode": f"(Tensor q, {_TOKENS}, Tensor(a!) state, Tensor(c!) o, *, {_RULE}, "
               "bool trigger_early=False) -> ()",
     "verify": f"(Tensor q, {_TOKENS}, Tensor(a!) state, Tensor(c!) o, *, {_RULE}, {_ROWS}) -> ()",
+    "replay": f"(Tensor q, {_TOKENS}, Tensor(a!) state, Tensor(c!) o, *, {_RINGS}, {_RULE}) -> ()",
     "commit": f"({_TOKENS}, Tensor(a!) state, *, {_RULE}, {_ROWS}) -> ()",
     "prefill": f"(Tensor q, {_TOKENS}, Tensor cu_seqlens, Tensor(c!) o, *, Tensor(a!)? state=None, "
                f"{_RULE}, {_CHECKPOINTS}) -> ()",
@@ -146,6 +150,9 @@ def _verify(q, k, v, gate, beta, state, o, **rest):  # noqa: ANN001, ANN003, ANN
     _recurrent({"q": q, "k": k, "v": v, "gate": gate, "beta": beta, "state": state, "o": o, **rest})
 
 
+_replay = _verify
+
+
 def _commit(k, v, gate, beta, state, **rest):  # noqa: ANN001, ANN003, ANN202
     _recurrent({"q": k, "k": k, "v": v, "gate": gate, "beta": beta, "state": state, **rest})
 
@@ -171,8 +178,8 @@ def _register() -> torch.library.Library:
     library = torch.library.Library("goldenrule", "DEF")
     tags = [torch.Tag.pt2_compliant_tag]
     exact = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
-    for name, function in (("decode", _decode), ("verify", _verify), ("commit", _commit),
-                           ("prefill", _prefill)):
+    for name, function in (("decode", _decode), ("verify", _verify), ("replay", _replay),
+                           ("commit", _commit), ("prefill", _prefill)):
         library.define(name + SCHEMAS[name], tags=[*tags, exact])
         for key in ("CUDA", "CPU"):  # on the host: to say what is expected
             library.impl(name, function, key)
@@ -199,6 +206,17 @@ def verify(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, s
     token, or ssm_state_indices names a slot for each."""
     o = v.new_empty(v.shape) if o is None else o
     _OPS.verify(q, k, v, gate, beta, state, o, **options)
+    return o
+
+
+def replay(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, state: Tensor, *,
+           o: Tensor | None = None, **options: Any) -> Tensor:
+    """Verify over rings: ring_d [J,HV,W,V], ring_k [J,H,W,K] and ring_g [J,HV,W] (KDA [..,K]) take the
+    corrections, keys and log gates of the tokens, in place, behind the ring_count[b] pending ones from
+    place ring_start[b] on. The pool is written only where ring_flush[b] is 1, with the state after the
+    pending tokens. A commit is a change of the two cursors; with no tokens (T = 0) it flushes alone."""
+    o = v.new_empty(v.shape) if o is None else o
+    _OPS.replay(q, k, v, gate, beta, state, o, **options)
     return o
 
 
