@@ -30,8 +30,8 @@ struct PrefillRow {
   std::vector<std::int64_t> lens;
   Gates gates = Gates::kFast;
   bool precise = false;  ///< GOLDENRULE_GPU_FLAG_PRECISE
-  double peer_us = 0;  ///< the best in the table of measured peers; 0: none
-  double goal_us = 0;  ///< 0: none
+  double peer_us = 0;    ///< the best in the table of measured peers; 0: none
+  double goal_us = 0;    ///< 0: none
 
   [[nodiscard]] std::string name() const;
   [[nodiscard]] std::int64_t tokens() const;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kK = 128, kV = 128;
 constexpr std::int64_t kDistinctBytes = std::int64_t{512} << 20;
 constexpr std::int64_t kTokenBytes = 2;  // bf16
-constexpr std::int64_t kPlaces = 24;     // of a ring: 16 and 8 tokens
+constexpr std::int64_t kPending = 16;    // the most tokens that may wait in a ring
 
 goldenrule_gpu_tensor dense(void* data, std::int32_t dtype) {
   return {.data = data, .stride = {}, .dtype = dtype, .dense = 1};
@@ -91,9 +91,9 @@ goldenrule_gpu_tensor Workload::row_list(std::int64_t rows, F&& f) {
 
 void Workload::give_cursors(const Row& row, goldenrule_gpu_recurrent_args& call) {
   call.rings = row.B;
-  call.ring_places = kPlaces;
+  call.ring_places = kPending + row.T;
   call.ring_indices = row_list(row.B, [](std::int64_t b) { return b; });
-  call.ring_start = row_list(row.B, [](std::int64_t b) { return b % kPlaces; });
+  call.ring_start = row_list(row.B, [](std::int64_t b) { return b % kPending; });
   call.ring_count = row_list(row.B, [&](std::int64_t) { return row.pending; });
   if (row.flush_every > 0) {
     call.ring_flush =
@@ -105,7 +105,7 @@ void Workload::give_cursors(const Row& row, goldenrule_gpu_recurrent_args& call)
 void Workload::give_rings(const Row& row, goldenrule_gpu_recurrent_args& call,
                           cudaStream_t stream) {
   const auto n = [](std::int64_t x) { return static_cast<std::size_t>(x); };
-  const std::int64_t places = row.B * kPlaces;
+  const std::int64_t places = row.B * (kPending + row.T);
   call.ring_d = dense(random(n(places * row.HV * kV), false, 0.5f, stream), GOLDENRULE_GPU_BF16);
   call.ring_k = dense(random(n(places * row.H * kK), false, 0.1f, stream), GOLDENRULE_GPU_BF16);
   const std::size_t gates = n(places * row.HV * (row.kda ? kK : 1) * 4);
