@@ -329,6 +329,18 @@ std::string_view name_of(Form form) {
 
 const std::vector<Contract>& contracts() { return built_in(); }
 
+const std::vector<Contract>& contracts_of(call::Family family) {
+  const auto select = [](call::Family of) {
+    std::vector<Contract> chosen;
+    for (const Contract& c : built_in()) {
+      if (c.is_of(of)) chosen.push_back(c);
+    }
+    return chosen;
+  };
+  static const std::array kOf{select(call::Family::kDelta), select(call::Family::kAttention)};
+  return kOf[static_cast<std::size_t>(family)];
+}
+
 const Contract& find_contract(std::string_view name) {
   std::string known;
   for (const Contract& contract : built_in()) {

@@ -18,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -195,9 +194,7 @@ struct Contract {
 [[nodiscard]] const std::vector<Contract>& contracts();
 
 /// Those that kernels of that family may declare.
-[[nodiscard]] inline auto contracts_of(call::Family family) {
-  return std::views::filter(contracts(), [family](const Contract& c) { return c.is_of(family); });
-}
+[[nodiscard]] const std::vector<Contract>& contracts_of(call::Family family);
 
 /// Throws Error(kArgument) naming every known contract.
 [[nodiscard]] const Contract& find_contract(std::string_view name);
