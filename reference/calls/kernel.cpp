@@ -5,7 +5,7 @@ namespace goldenrule::calls {
 
 call::DType stored_type(const call::Record& record, const contract::Contract& contract,
                         const std::string& output) {
-  if (output == "o") return record.inputs.at("v").dtype();
+  if (output == "o") return record.inputs.at(call::type_of_o(record.op)).dtype();
   const call::Tensor* before = record.find_input("initial_" + output);  // a buffer, a ring
   if (before != nullptr) return before->dtype();
   const call::Tensor* initial = record.find_input("initial_state");

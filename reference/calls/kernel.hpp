@@ -17,8 +17,8 @@ namespace goldenrule::calls {
 /// are NaN. The oracle in double precision is one; an emulator of a contract is another.
 using Kernel = std::function<call::TensorMap(const call::Record&)>;
 
-/// What a kernel under `contract` stores an output in: o in the type of v, states in the contract's
-/// storage type, or that of initial_state, or f32.
+/// What a kernel under `contract` stores an output in: o in the type of v (attention: of q), states
+/// in the contract's storage type, or that of initial_state, or f32, and lse in f32.
 [[nodiscard]] call::DType stored_type(const call::Record& record,
                                       const contract::Contract& contract,
                                       const std::string& output);

@@ -16,6 +16,7 @@
 #include "reference/delta/budget/running.hpp"
 #include "reference/scalar/pack.hpp"
 #include "reference/verdict/budget.hpp"
+#include "reference/verdict/grants.hpp"
 
 namespace goldenrule::chain {
 namespace {
@@ -59,8 +60,8 @@ Layout::Layout(const call::Record& record, const call::Dims& dims)
   const auto n = static_cast<double>(size());
   const double freedom = static_cast<double>(runs) * static_cast<double>(V);
   const boost::math::chi_squared chi2(freedom);
-  const double q = boost::math::quantile(chi2, delta::kFalseAlarm / (2.0 * n)) / freedom;
-  multiple = delta::deviation_multiple(2 * static_cast<std::int64_t>(size())) / std::sqrt(q);
+  const double q = boost::math::quantile(chi2, verdict::kFalseAlarm / (2.0 * n)) / freedom;
+  multiple = verdict::deviation_multiple(2 * static_cast<std::int64_t>(size())) / std::sqrt(q);
 }
 
 Known Layout::exact(Block state) const {

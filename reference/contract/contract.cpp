@@ -4,9 +4,11 @@
 #include "reference/contract/contract.hpp"
 
 #include <array>
+#include <initializer_list>
 #include <string>
 
 #include "fixtures/call/error.hpp"
+#include "reference/contract/family.hpp"
 
 namespace goldenrule::contract {
 namespace {
@@ -120,6 +122,13 @@ Contract chunked(const char* name, const char* meaning, std::int64_t chunk, Form
       .model = Chunked{.unit_roundoff = kFp32, .chunk = chunk, .form = form, .rounding = rounding}};
 }
 
+Contract softmax(const char* name, const char* meaning,
+                 std::initializer_list<SoftmaxPoint> rounded) {
+  Softmax model;
+  for (const SoftmaxPoint point : rounded) model.rounds[static_cast<std::size_t>(point)] = true;
+  return {.name = name, .meaning = meaning, .model = model};
+}
+
 // A kernel of that contract which walks long sequences in segments, whose maps and states it
 // multiplies as two bf16 terms each.
 Contract in_segments(Contract c) {
@@ -131,7 +140,25 @@ Contract in_segments(Contract c) {
   return c;
 }
 
-const std::vector<Contract>& built_in() {
+std::vector<Contract> of_attention() {
+  return {
+      // FlashAttention 2 and 3, cuDNN, Triton, Diffulex, SGLang.
+      softmax("flash_bf16",
+              "attention in fp32; the weights are rounded to the type of q for the product with V, "
+              "not in the sum that divides",
+              {SoftmaxPoint::kWeights}),
+      // FlashInfer's tensor-core kernels: the row sum is a product with the rounded fragment.
+      softmax("flash_bf16_rounded_sum", "as flash_bf16; the sum is one of the rounded weights",
+              {SoftmaxPoint::kWeights, SoftmaxPoint::kSum}),
+      // Three calls of a framework, each of which stores its result.
+      softmax("eager_bf16",
+              "attention whose products, scaled scores and normalised weights are stored in the "
+              "type of q",
+              {SoftmaxPoint::kScores, SoftmaxPoint::kWeights}),
+  };
+}
+
+std::vector<Contract> of_delta_rule() {
   using call::DType;
   const Contract direct64 =
       chunked("chunk64_bf16_direct",
@@ -150,7 +177,7 @@ const std::vector<Contract>& built_in() {
       chunked("chunk32_bf16_direct_bf16_state",
               "as chunk32_bf16_direct; states are rounded to bf16 once where they are stored", 32,
               Form::kDirect, DType::kBF16, kDirectPerChannel);
-  static const std::vector<Contract> contracts{
+  return {
       {.name = "ideal", .meaning = "the exact result, rounded once to the type it is stored in"},
       recurrent("recurrent_f32", "token by token in fp32 with approximate functions, fp32 state",
                 DType::kF32, {}),
@@ -189,6 +216,15 @@ const std::vector<Contract>& built_in() {
               "chunks of 16 tokens with bf16 operands, bf16 state between chunks", 16, Form::kWY,
               DType::kBF16, kChunk16),
   };
+}
+
+const std::vector<Contract>& built_in() {
+  static const std::vector<Contract> contracts = [] {
+    std::vector<Contract> all = of_delta_rule();
+    const std::vector<Contract> more = of_attention();
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }();
   return contracts;
 }
 
@@ -213,6 +249,13 @@ bool are_comparable(const Contract& a, const Contract& b) {
   if (of_a == nullptr) return true;
   return of_b != nullptr && of_a->chunk == of_b->chunk && of_a->form == of_b->form &&
          (of_a->segment == 0 || of_a->segment == of_b->segment);
+}
+
+// A rounded sum makes the errors of the weights cancel in part or not at all: nothing can be said
+// across it, nor across stored scores, which round other weights.
+bool are_comparable(const Softmax& a, const Softmax& b) {
+  return a.rounds == b.rounds && a.unit_roundoff <= b.unit_roundoff &&
+         a.exp2_error <= b.exp2_error && a.tanh_error <= b.tanh_error;
 }
 
 template <class... F>
@@ -246,16 +289,16 @@ double Contract::unit_roundoff() const {
 
 std::span<const Rounding> Contract::roundings() const {
   using Span = std::span<const Rounding>;
-  return std::visit(Each{[](const Ideal&) { return Span(); },
+  return std::visit(Each{[](const Ideal&) { return Span(); }, [](const Softmax&) { return Span(); },
                          [](const auto& declared) { return Span(declared.rounding); }},
                     model);
 }
 
 std::span<Rounding> Contract::roundings() {
   using Span = std::span<Rounding>;
-  return std::visit(
-      Each{[](Ideal&) { return Span(); }, [](auto& declared) { return Span(declared.rounding); }},
-      model);
+  return std::visit(Each{[](Ideal&) { return Span(); }, [](Softmax&) { return Span(); },
+                         [](auto& declared) { return Span(declared.rounding); }},
+                    model);
 }
 
 Rounding Contract::at(Activation activation) const {
@@ -274,12 +317,29 @@ std::string_view point_name(std::size_t point) {
   return kNames.at(point);
 }
 
+std::string_view name_of(SoftmaxPoint point) {
+  constexpr std::array<std::string_view, kSoftmaxPoints> kNames{"scores", "weights", "sum"};
+  return kNames[static_cast<std::size_t>(point)];
+}
+
 std::string_view name_of(Form form) {
   constexpr std::array<std::string_view, 2> kNames{"wy", "direct"};
   return kNames[static_cast<std::size_t>(form)];
 }
 
 const std::vector<Contract>& contracts() { return built_in(); }
+
+const std::vector<Contract>& contracts_of(call::Family family) {
+  const auto select = [](call::Family of) {
+    std::vector<Contract> chosen;
+    for (const Contract& c : built_in()) {
+      if (c.is_of(of)) chosen.push_back(c);
+    }
+    return chosen;
+  };
+  static const std::array kOf{select(call::Family::kDelta), select(call::Family::kAttention)};
+  return kOf[static_cast<std::size_t>(family)];
+}
 
 const Contract& find_contract(std::string_view name) {
   std::string known;
@@ -290,9 +350,22 @@ const Contract& find_contract(std::string_view name) {
   throw Error(ErrorKind::kArgument, "contract", "one of " + known, "'" + std::string(name) + "'");
 }
 
+void require_family(const Contract& contract, call::Family family) {
+  if (contract.is_of(family)) return;
+  std::string known;
+  for (const Contract& c : contracts_of(family)) known += (known.empty() ? "" : ", ") + c.name;
+  throw Error(ErrorKind::kArgument, "contract",
+              "one for family '" + std::string(call::name_of(family)) + "': " + known,
+              "'" + contract.name + "'");
+}
+
 bool is_no_wider(const Contract& a, const Contract& b) {
   if (a.is_ideal()) return true;  // rounded once, to the type that is there
   if (b.is_ideal()) return false;
+  if (a.softmax() != nullptr || b.softmax() != nullptr) {
+    return a.softmax() != nullptr && b.softmax() != nullptr &&
+           are_comparable(*a.softmax(), *b.softmax());
+  }
   const auto bits = [](const Contract& c) {
     return c.state_dtype ? call::info(*c.state_dtype).significand_bits : 53;
   };

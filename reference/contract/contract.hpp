@@ -4,10 +4,12 @@
 // and how accurately its elementary functions are evaluated. It is data; the budget follows from
 // it and from the data of the call (running.hpp, oracle/spread.hpp), and nothing is tuned.
 //
-// What the kernel is, its model, is one of three. An *ideal* kernel returns the exact result,
+// What the kernel is, its model, is one of four. An *ideal* kernel returns the exact result,
 // rounded once. A *recurrent* one works token by token in fp32. A *chunked* one works on chunks of
 // tokens with matrix products whose operands may be rounded; its sums, and whatever is not rounded
-// further, are fp32. Each model holds what it alone can be asked: whoever wants a chunk size, a
+// further, are fp32. A *softmax* kernel is one of attention: it adds in fp32, and what it rounds on
+// the way it rounds to the type of its operands, whichever that is. The second and the third are of
+// the delta rule. Each model holds what it alone can be asked: whoever wants a chunk size, a
 // form or a point of the chunk form must have a Chunked in hand. The types of stored states and the
 // errors of functions are common to all.
 #pragma once
@@ -22,6 +24,7 @@
 #include <variant>
 #include <vector>
 
+#include "fixtures/call/convention.hpp"
 #include "fixtures/call/dtype.hpp"
 #include "reference/contract/format.hpp"
 
@@ -133,8 +136,28 @@ struct Chunked {
   [[nodiscard]] bool has_coarse_operands() const;
 };
 
-using Model = std::variant<Ideal, Recurrent, Chunked>;
-inline constexpr std::array<std::string_view, 3> kModelNames{"ideal", "recurrent", "chunked"};
+/// What a kernel of attention may round to the type of q, beside o.
+enum class SoftmaxPoint : std::uint8_t {
+  kScores,   ///< <q,k> and scale <q,k> where they are stored, and the normalised weights then
+  kWeights,  ///< exp(s - m) as an operand of the product with V
+  kSum,      ///< the weights in the sum that divides, which is of the unrounded ones else
+};
+inline constexpr std::size_t kSoftmaxPoints = 3;
+[[nodiscard]] std::string_view name_of(SoftmaxPoint point);
+
+/// Sums in fp32 of weights exp(s - m).
+struct Softmax {
+  double unit_roundoff = 0x1p-24;
+  std::array<bool, kSoftmaxPoints> rounds{};  ///< to the type of q
+  double exp2_error = 0x1p-22;                ///< relative, at a given argument
+  double tanh_error = 0x1p-11;  ///< relative: the approximate instruction that kernels use
+
+  [[nodiscard]] bool at(SoftmaxPoint p) const { return rounds[static_cast<std::size_t>(p)]; }
+};
+
+using Model = std::variant<Ideal, Recurrent, Chunked, Softmax>;
+inline constexpr std::array<std::string_view, 4> kModelNames{"ideal", "recurrent", "chunked",
+                                                             "softmax"};
 static_assert(kModelNames.size() == std::variant_size_v<Model>);
 
 struct Contract {
@@ -147,12 +170,19 @@ struct Contract {
 
   [[nodiscard]] std::string_view model_name() const { return kModelNames[model.index()]; }
   [[nodiscard]] bool is_ideal() const { return std::holds_alternative<Ideal>(model); }
+  /// Whether kernels of that family may declare it; an ideal one is of all.
+  [[nodiscard]] bool is_of(call::Family family) const {
+    return is_ideal() || (softmax() != nullptr) == (family == call::Family::kAttention);
+  }
+  /// Nothing unless the kernel is one of attention.
+  [[nodiscard]] const Softmax* softmax() const { return std::get_if<Softmax>(&model); }
   /// Nothing unless the kernel is chunked.
   [[nodiscard]] const Chunked* chunked() const { return std::get_if<Chunked>(&model); }
 
   /// What every kernel can be asked. Unit roundoff of its arithmetic; 0 in an ideal contract only.
   [[nodiscard]] double unit_roundoff() const;
-  /// Every rounding point that this model has, by number: none, the activations, or all.
+  /// Every rounding point of the delta rule that this model has, by number: none, the activations,
+  /// or all.
   [[nodiscard]] std::span<const Rounding> roundings() const;
   [[nodiscard]] std::span<Rounding> roundings();
   [[nodiscard]] Rounding at(Activation activation) const;
@@ -162,6 +192,9 @@ struct Contract {
 
 /// The contracts that are built in, roughly from the tightest to the widest.
 [[nodiscard]] const std::vector<Contract>& contracts();
+
+/// Those that kernels of that family may declare.
+[[nodiscard]] const std::vector<Contract>& contracts_of(call::Family family);
 
 /// Throws Error(kArgument) naming every known contract.
 [[nodiscard]] const Contract& find_contract(std::string_view name);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "fixtures/call/error.hpp"
+
 namespace goldenrule::contract {
 namespace {
 
@@ -36,6 +38,14 @@ Draft draft_of(const Contract& c) {
     draft.form = chunked->form;
   }
   return draft;
+}
+
+Draft draft_of_built_in(std::string_view name) {
+  const Contract& contract = find_contract(name);
+  if (contract.softmax() == nullptr) return draft_of(contract);
+  throw Error(ErrorKind::kValue, "base",
+              "a contract of the delta rule: those of attention are built in",
+              "'" + contract.name + "'");
 }
 
 Contract contract_of(const Draft& draft) {

@@ -10,11 +10,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "reference/contract/contract.hpp"
 
 namespace goldenrule::contract {
+
+/// Models that a file can describe: contracts of attention are built in.
+inline constexpr std::span<const std::string_view> kDraftedModels(kModelNames.data(), 3);
 
 struct Draft {
   std::string name, meaning;
@@ -31,6 +36,9 @@ struct Draft {
 };
 
 [[nodiscard]] Draft draft_of(const Contract& contract);
+/// Of the built-in contract of that name. Throws Error where there is none that a file can
+/// describe.
+[[nodiscard]] Draft draft_of_built_in(std::string_view name);
 
 /// The contract of a draft that fits its kind: whatever that kind cannot have is not there.
 [[nodiscard]] Contract contract_of(const Draft& draft);

@@ -38,7 +38,7 @@ class ContractReader {
     Draft c = inherited();
     c.name = name();
     if (const json* value = find("meaning")) c.meaning = text("meaning", *value);
-    if (const json* value = find("kind")) c.kind = choice("kind", *value, kModelNames);
+    if (const json* value = find("kind")) c.kind = choice("kind", *value, kDraftedModels);
     if (const json* value = find("state")) c.state = state(*value);
     if (const json* value = find("chunk")) c.chunk = tokens("chunk", *value, 4096);
     if (const json* value = find("segment")) c.segment = tokens("segment", *value, 1 << 20);
@@ -95,7 +95,7 @@ class ContractReader {
     }
     Draft from;
     try {
-      from = draft_of(find_contract(text("base", *base)));
+      from = draft_of_built_in(text("base", *base));
     } catch (const Error& e) {
       fail(ErrorKind::kValue, "base", e.expected(), e.actual());
     }

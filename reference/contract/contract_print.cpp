@@ -14,7 +14,16 @@ std::string to_json(const Contract& c) {
     if (chunked->segment > 0) root["segment"] = chunked->segment;
     root["form"] = name_of(chunked->form);
   }
-  if (!c.is_ideal()) {
+  if (const Softmax* softmax = c.softmax()) {
+    root["unit_roundoff"] = softmax->unit_roundoff;
+    ordered_json round = ordered_json::object();
+    for (std::size_t i = 0; i < kSoftmaxPoints; ++i) {
+      if (softmax->rounds[i])
+        round[std::string(name_of(static_cast<SoftmaxPoint>(i)))] = "type of q";
+    }
+    root["round"] = round;
+    root["functions"] = {{"exp2", softmax->exp2_error}, {"tanh", softmax->tanh_error}};
+  } else if (!c.is_ideal()) {
     root["unit_roundoff"] = c.unit_roundoff();
     ordered_json round = ordered_json::object();
     const auto roundings = c.roundings();

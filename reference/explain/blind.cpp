@@ -21,10 +21,11 @@ struct Usual {
   const char* attribute;
   std::vector<double> values;
 };
-const std::array<Usual, 4> kUsual{{{"l2_eps", {0.0, 1e-12, 1e-6, 1e-5, 1e-3}},
+const std::array<Usual, 5> kUsual{{{"l2_eps", {0.0, 1e-12, 1e-6, 1e-5, 1e-3}},
                                    {"softplus_beta", {1.0, 2.0}},
                                    {"softplus_threshold", {1.0, 5.0, 20.0}},
-                                   {"lower_bound", {-1.0, -5.0, -10.0}}}};
+                                   {"lower_bound", {-1.0, -5.0, -10.0}},
+                                   {"soft_cap", {0.0, 30.0, 50.0}}}};
 
 std::string text_of(double x) {
   std::array<char, 32> text{};
@@ -74,7 +75,8 @@ void for_each_other_value(const Record& record, F&& f) {
   Record changed = record;
   changed.outputs.clear();
   const std::int64_t K = call::validate(record).K;
-  call::for_each_field(changed.convention, [&](const char* attribute, auto& field) {
+  const call::Family family = call::family_of(record.op);
+  call::for_each_field_of(family, changed.convention, [&](const char* attribute, auto& field) {
     using Field = std::remove_cvref_t<decltype(field)>;
     const Field declared = field;
     const auto try_value = [&](const Field& value, const std::string& text) {

@@ -160,7 +160,7 @@ Capture make_capture(const verdict::Judgement& judgement) {
 }
 
 bool is_cut_by_tokens(const call::Record& call) {
-  return call.mode == call::Mode::kPrefill && !call::has_pool(call);
+  return call.mode == call::Mode::kPrefill && !call::has_pool(call) && !call::is_attention(call.op);
 }
 
 Capture cut(const Capture& capture, const Cut& what) {

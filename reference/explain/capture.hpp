@@ -35,8 +35,9 @@ struct Cut {
   std::int64_t tokens = -1;          ///< prefill: the first of each sequence; -1: all
 };
 
-/// Whether a call is cut by sequences and tokens as well as by value channels: a prefill without a
-/// pool. A pool binds the rows of a call together.
+/// Whether a call is cut by sequences and tokens as well as by value channels: a prefill of the
+/// delta rule without a pool. A pool binds the rows of a call together, and the keys of a request
+/// its queries.
 [[nodiscard]] bool is_cut_by_tokens(const call::Record& call);
 
 /// The part of a capture. final_state is left out where a sequence loses tokens, and so are the

@@ -16,7 +16,9 @@ Grid::Grid(const call::Record& record, const call::Dims& dims, const std::string
   const call::Strides strides = call::strides_of(record, dims, row);
   keys = strides.key > 0 ? dims.K : 1;
   key_stride = std::max<std::int64_t>(strides.key, 1);
-  value_stride = strides.value;
+  if (strides.value == 0) values = 1;
+  value_stride = std::max<std::int64_t>(strides.value, 1);
+  heads_first = axes.front() == call::Axis::kValueHead;
   if (axes.front() == call::Axis::kRing) {
     const call::Shape shape = call::shape_of(record, dims, row);
     rings = true;
@@ -35,8 +37,9 @@ Grid::Grid(const call::Record& record, const call::Dims& dims, const std::string
     const std::int64_t steps = buffer ? dims.kept_steps : 1;
     const std::int64_t count = call::extent_of(dims, axes.front()) * steps;
     for (std::int64_t r = 0; r < count; ++r) rows.push_back({r, -1});
-  } else if (axes.front() == call::Axis::kPackedToken) {
-    const std::vector<std::int64_t> bounds = record.inputs.at("cu_seqlens").to_integers();
+  } else if (axes.front() == call::Axis::kPackedToken || heads_first) {
+    const std::vector<std::int64_t> bounds =
+        record.inputs.at(call::bounds_name(record.op)).to_integers();
     for (std::size_t n = 0; n + 1 < bounds.size(); ++n) {
       for (std::int64_t t = bounds[n]; t < bounds[n + 1]; ++t) {
         rows.push_back({static_cast<std::int64_t>(n), t - bounds[n]});

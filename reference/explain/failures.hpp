@@ -2,7 +2,8 @@
 //
 // Which elements of the outputs fail, and where they lie in the terms of the call. Every output is
 // viewed as rows x value heads x key channels x value channels: a row is one token of o, one slot
-// of final_state, one token of intermediate_states or one checkpoint; o has one key channel.
+// of final_state, one token of intermediate_states or one checkpoint; o has one key channel, lse
+// one of each.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +32,16 @@ struct Grid {
   bool checkpoints = false;  ///< rows are checkpoints, not sequences
   bool buffer = false;       ///< rows are places of a buffer of intermediate states
   bool rings = false;        ///< rows are rings, keys their places and values what stands there
+  bool heads_first = false;  ///< heads stand before rows, which have one element each
 
   [[nodiscard]] bool by_sequence() const { return !slots && !checkpoints && !buffer && !rings; }
-  [[nodiscard]] std::int64_t head_stride() const { return keys * values; }
-  [[nodiscard]] std::int64_t row_stride() const { return heads * keys * values; }
-  [[nodiscard]] std::int64_t row_of(std::int64_t i) const { return i / row_stride(); }
+  [[nodiscard]] std::int64_t head_stride() const {
+    return heads_first ? std::ssize(rows) : keys * values;
+  }
+  [[nodiscard]] std::int64_t row_stride() const { return heads_first ? 1 : heads * keys * values; }
+  [[nodiscard]] std::int64_t row_of(std::int64_t i) const {
+    return i / row_stride() % std::ssize(rows);
+  }
   [[nodiscard]] std::int64_t head_of(std::int64_t i) const { return i / head_stride() % heads; }
   [[nodiscard]] std::int64_t key_of(std::int64_t i) const { return i / key_stride % keys; }
   [[nodiscard]] std::int64_t value_of(std::int64_t i) const { return i / value_stride % values; }

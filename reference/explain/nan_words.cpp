@@ -33,6 +33,7 @@ std::string nan_words(const call::Tensor& output, const Grid& grid, const Failur
     if (!std::isnan(output[i])) return "";
     rows.insert(grid.row_of(i));
   }
+  if (grid.heads_first) return "all NaN";
   std::optional<std::uint64_t> payload;
   bool one_payload = true;
   for (const std::int64_t row : rows) {

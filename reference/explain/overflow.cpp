@@ -91,7 +91,8 @@ class Lane {
 
 void mark_overflows(const Capture& capture, Prediction& prediction) {
   // What follows a token is not what stands behind it, and a flushed state has no token of the
-  // call.
+  // call; queries of attention follow none another.
+  if (call::is_attention(capture.call.op)) return;
   if (call::has_tree(capture.call) || call::has_ring(capture.call)) return;
   const call::Plan plan = call::make_plan(capture.call, true);
   const std::int64_t chunk = capture.contract->tokens_together();
@@ -118,8 +119,8 @@ void mark_overflows(const call::TensorMap& emulated, Prediction& prediction) {
 
 bool overflowed(const Capture& capture) {
   constexpr std::int64_t kSteps = std::int64_t{1} << 23;  // of one emulated call, 0.1 s
-  const call::Dims d = call::validate(capture.call);
-  if (capture.contract->chunked() == nullptr || d.tokens * d.HV * d.state_size() > kSteps) {
+  if (capture.contract->chunked() == nullptr ||
+      call::work_of(capture.call, call::validate(capture.call)) > kSteps) {
     return false;
   }
   return std::ranges::any_of(capture.outputs, [&](const auto& entry) {

@@ -153,7 +153,9 @@ class TensorPattern {
     }
     const std::int64_t per_group = dims_.HV / dims_.H;
     if (groups.size() == 1 && dims_.H > 1 && per_group > 1 && std::ssize(failing) == per_group) {
-      return "every value head of q head " + std::to_string(*groups.begin());
+      return (call::is_attention(record_.op) ? "every query head of key head "
+                                             : "every value head of q head ") +
+             std::to_string(*groups.begin());
     }
     return axis_words({"head", "heads", "j"}, heads_);
   }
@@ -194,7 +196,8 @@ class TensorPattern {
     if (failures_.count <= kListed) return "";
     if (repeats(grid_.row_stride())) return "equal to the previous row";
     if (grid_.heads > 1 && repeats(grid_.head_stride())) return "equal to the previous head";
-    if (repeats(grid_.value_stride)) return "equal to the previous value channel";
+    if (grid_.values == dims_.V && repeats(grid_.value_stride))
+      return "equal to the previous value channel";
     return multiple_words();
   }
 

@@ -64,12 +64,11 @@ std::string single_difference(const verdict::Judgement& judged, const Contract& 
 
 std::optional<Permit> tightest_permit(const verdict::Judgement& judged) {
   const call::Record& record = judged.record;
-  const call::Dims d = call::validate(record);
-  if (d.tokens * d.HV * d.state_size() > kPermitSteps) return std::nullopt;
+  if (call::work_of(record, call::validate(record)) > kPermitSteps) return std::nullopt;
   verdict::Expectations expected = judged.expected;
   const Contract* best = nullptr;
   double best_width = 0.0;
-  for (const Contract& contract : contract::contracts()) {
+  for (const Contract& contract : contract::contracts_of(call::family_of(record.op))) {
     if (contract.chunked() != nullptr && record.mode != call::Mode::kPrefill) continue;
     const std::optional<double> width = width_if_kept(judged, contract, expected);
     if (!width || (best != nullptr && *width >= best_width)) continue;

@@ -94,7 +94,7 @@ std::vector<Line> lines_of(const Capture& capture, const std::string& output) {
     const std::vector<Indices> all{counted(0, shape[a])};
     switch (axes[a]) {
       case call::Axis::kPackedToken:
-        lines.push_back({"token", a, groups_of(call, "cu_seqlens")});
+        lines.push_back({"token", a, groups_of(call, call::bounds_name(call.op))});
         lines.push_back({"the tokens of the batch", a, all});
         break;
       case call::Axis::kCheckpoint:
@@ -134,8 +134,7 @@ std::vector<Line> lines_of(const Capture& capture, const std::string& output) {
       case call::Axis::kQkHead:
         lines.push_back({"query/key head", a, all});
         break;
-      case call::Axis::kBound:
-      case call::Axis::kStep:
+      default:
         break;  // of no output
     }
   }

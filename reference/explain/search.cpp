@@ -33,7 +33,7 @@ bool better(const Candidate& a, const Candidate& b) {
 
 std::int64_t steps_of(const Capture& capture) {
   const call::Dims d = call::validate(capture.call);
-  return (d.tokens + d.slots + d.checkpoints) * d.HV * d.state_size();
+  return call::work_of(capture.call, d) + (d.slots + d.checkpoints) * d.HV * d.state_size();
 }
 
 std::optional<Candidate> evaluate(const Trial& trial, const Hypothesis& hypothesis, SpreadBy by) {
@@ -58,7 +58,8 @@ std::vector<Capture> screening_cuts(const Capture& capture, std::span<const Fail
   for (std::int64_t v = 0; v < d.V; ++v) by_channel.emplace_back(0, v);
   for (const Failures& f : failures) {
     const Grid grid(capture.call, d, f.name);
-    if (grid.rings) continue;  // what stands in a ring need not be a value channel
+    // What stands in a ring need not be a value channel, and an lse has none.
+    if (grid.rings || grid.values != d.V) continue;
     for (std::int64_t i = 0; i < std::ssize(f.failing); ++i) {
       by_channel[static_cast<std::size_t>(grid.value_of(i))].first +=
           f.failing[static_cast<std::size_t>(i)];
@@ -66,7 +67,8 @@ std::vector<Capture> screening_cuts(const Capture& capture, std::span<const Fail
   }
   std::ranges::stable_sort(by_channel, std::greater<>{},
                            &std::pair<std::int64_t, std::int64_t>::first);
-  const std::int64_t per_channel = std::max<std::int64_t>(d.tokens * d.HV * d.K, 1);
+  const std::int64_t per_channel =
+      std::max<std::int64_t>(call::work_of(capture.call, d) / std::max<std::int64_t>(d.V, 1), 1);
   const std::int64_t channels = std::clamp<std::int64_t>(affordable / per_channel, 2, d.V);
   Cut columns;
   for (std::int64_t i = 0; i < channels; ++i) {

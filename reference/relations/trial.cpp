@@ -14,6 +14,7 @@
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/budget.hpp"
 #include "reference/verdict/expectation.hpp"
+#include "reference/verdict/grants.hpp"
 #include "reference/verdict/kernels.hpp"
 
 namespace goldenrule::relations {
@@ -81,8 +82,9 @@ Grants Trial::granted(const Run& run) const {
     std::vector<Grant>& to = grants[name];
     to.assign(expected.exact.golden.size(), Grant());
     if (!budget.given()) continue;
-    const double multiple = expected.grant.sigma.empty() ? delta::deviation_multiple(std::ssize(to))
-                                                         : expected.grant.multiple;
+    const double multiple = expected.grant.sigma.empty()
+                                ? verdict::deviation_multiple(std::ssize(to))
+                                : expected.grant.multiple;
     for (std::size_t i = 0; i < to.size(); ++i) {
       if (!expected.exact.is_defined(i)) continue;
       const double sigma =

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "fixtures/call/error.hpp"
 #include "fixtures/call/plan.hpp"
 #include "reference/calls/kernel.hpp"
 #include "reference/delta/oracle/stages.hpp"
@@ -83,6 +84,10 @@ schema::Fixture make_fixture(const cases::Case& c, scalar::Precision precision,
   fixture.family = c.family;
   fixture.seed = static_cast<std::int64_t>(c.seed);
   compute_golden(fixture, precision);
+  if (extras.stages > 0 && call::is_attention(c.op)) {
+    throw Error(ErrorKind::kArgument, "stages", "a case of the delta rule, which has stages",
+                "'" + cases::canonical(c) + "'");
+  }
   if (extras.stages > 0) fixture.stages = delta::chunk_stages(fixture.record, extras.stages);
   fixture.budgets = compute_budgets(fixture, extras.contracts);
   return fixture;

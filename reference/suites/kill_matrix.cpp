@@ -59,7 +59,7 @@ std::vector<Entry> in_visiting_order(std::vector<Entry> all) {
 
 // The same call with NaN in k and v of a token that follows the tail of another sequence.
 std::optional<call::Record> poisoned(const call::Record& record) {
-  if (record.mode != call::Mode::kPrefill) return std::nullopt;
+  if (record.mode != call::Mode::kPrefill || call::is_attention(record.op)) return std::nullopt;
   const call::Plan plan = call::make_plan(record, false);
   for (std::size_t n = 1; n < plan.sequences.size(); ++n) {
     const call::Sequence& s = plan.sequences[n];
@@ -75,6 +75,11 @@ std::optional<call::Record> poisoned(const call::Record& record) {
     return twin;
   }
   return std::nullopt;
+}
+
+bool is_of(const calls::Mistake& mistake, call::Op op) {
+  const auto own = mistakes_of(op);
+  return &mistake >= own.data() && &mistake < own.data() + own.size();
 }
 
 class MatrixBuilder {
@@ -101,6 +106,9 @@ class MatrixBuilder {
       visit(order[i]);
     }
     for (const calls::Mistake* m : chosen_) {
+      const bool asked =
+          std::ranges::any_of(order, [&](const Entry& e) { return is_of(*m, e.c.op); });
+      if (!asked) continue;  // none of the cases is of its family
       const auto first = rows_.lower_bound({m, ""});
       if (first == rows_.end() || first->first.first != m) {
         matrix_.unreached.emplace_back(m->name);
@@ -118,6 +126,7 @@ class MatrixBuilder {
     const cases::Case& c = entry.c;
     const call::Record record = cases::make_record(c);
     if (!given_) return visit(entry, record, slice_of(record.op).default_contract(record));
+    if (!given_->is_of(call::family_of(record.op))) return;
     const bool chunked = given_->chunked() != nullptr;
     if (chunked && c.mode != call::Mode::kPrefill) return;  // nobody chunks these
     visit(entry, record, *given_);
@@ -159,7 +168,7 @@ class MatrixBuilder {
     for (const calls::Mistake* m : chosen_) {
       const auto row = rows_.find({m, std::string(contract.name)});
       if (row != rows_.end() && is_done(row->second, row->second.cells[suite])) continue;
-      if (m->applies(record)) found.push_back(m);
+      if (is_of(*m, record.op) && m->applies(record)) found.push_back(m);
     }
     return found;
   }

@@ -11,7 +11,8 @@ namespace goldenrule::suites {
 
 [[nodiscard]] const verdict::Slice& slice_of(call::Op op);
 
-/// The mistakes of all of them.
+/// The mistakes of all of them, in one table, and the part of it that belongs to an operation.
 [[nodiscard]] std::span<const calls::Mistake> mistakes();
+[[nodiscard]] std::span<const calls::Mistake> mistakes_of(call::Op op);
 
 }  // namespace goldenrule::suites

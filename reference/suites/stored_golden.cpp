@@ -55,7 +55,7 @@ std::optional<Error> disagreement(const std::string& name, const schema::GoldenT
     if (!expected.is_defined(at)) {
       if (!std::isnan(value)) return refuse("NaN, since no kernel writes this element");
     } else if (!std::isfinite(exact)) {
-      if (std::isfinite(value)) return refuse("NaN or Inf, as recomputed");
+      if (!expected.admits_nonfinite(at, value)) return refuse("NaN or Inf, as recomputed");
     } else {
       const double radius = stored.radius + static_cast<double>(expected.radius[at]);
       if (!std::isfinite(radius)) return refuse("a value that the oracle can certify");
@@ -71,7 +71,10 @@ std::optional<Error> disagreement(const std::string& name, const schema::GoldenT
 // Inputs that are not finite, or an overflow in this tier: the two look alike.
 bool has_nonfinite(const verdict::Exact& expected) {
   for (std::size_t i = 0; i < expected.golden.size(); ++i) {
-    if (expected.is_defined(i) && !std::isfinite(expected.golden[i])) return true;
+    if (expected.is_defined(i) && !std::isfinite(expected.golden[i]) &&
+        !expected.is_right_infinity(i)) {
+      return true;
+    }
   }
   return false;
 }

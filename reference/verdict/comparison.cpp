@@ -90,8 +90,8 @@ class Part {
       return false;
     }
     if (!std::isfinite(golden)) {
-      ++report_.nonfinite;
-      if (std::isfinite(y)) fail(i, y, golden, budget);
+      ++(expected_.exact.is_right_infinity(at) ? report_.compared : report_.nonfinite);
+      if (!expected_.exact.admits_nonfinite(at, y)) fail(i, y, golden, budget);
       return false;
     }
     ++report_.compared;

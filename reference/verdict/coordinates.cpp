@@ -13,7 +13,8 @@ constexpr const char* kAfter = "after";  // so many tokens
 // The last sequence that begins at or before the packed token and is not empty there.
 std::pair<std::int64_t, std::int64_t> locate_packed(const call::Record& record,
                                                     std::int64_t token) {
-  const std::vector<std::int64_t> bounds = record.inputs.at("cu_seqlens").to_integers();
+  const std::vector<std::int64_t> bounds =
+      record.inputs.at(call::bounds_name(record.op)).to_integers();
   const auto after = std::upper_bound(bounds.begin(), bounds.end(), token);
   const auto sequence = after - bounds.begin() - 1;
   return {sequence, token - bounds[static_cast<std::size_t>(sequence)]};

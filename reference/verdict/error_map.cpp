@@ -102,12 +102,13 @@ class MapMaker {
   }
 
   [[nodiscard]] bool is_packed() const {
-    return report_.name == "o" && record_.mode == call::Mode::kPrefill;
+    return report_.name == "o" &&
+           (record_.mode == call::Mode::kPrefill || call::is_attention(record_.op));
   }
 
   // Where sequences begin among the rows, with their end.
   [[nodiscard]] std::vector<std::int64_t> bounds() const {
-    if (is_packed()) return record_.inputs.at("cu_seqlens").to_integers();
+    if (is_packed()) return record_.inputs.at(call::bounds_name(record_.op)).to_integers();
     std::vector<std::int64_t> bounds{0};
     const bool by_token = report_.shape.size() > 1 && rows_ == dims_.rows * dims_.T && dims_.T > 1;
     while (bounds.back() < rows_) {
@@ -287,9 +288,9 @@ class MapMaker {
 
 std::vector<ErrorMap> error_maps(const Judgement& judgement, const TensorReport& report) {
   if (report.verdict != Verdict::kOutOfBudget || !report.worst) return {};
-  // A place of a ring is no token and no state: there is no plane to show.
+  // A place of a ring is no token and no state, and an lse has no channels: there is no plane.
   const call::TensorRow& row = *call::find_row(judgement.record, call::Group::kOutput, report.name);
-  if (row.has(call::Extent::kRings)) return {};
+  if (row.has(call::Extent::kRings) || row.has(call::Extent::kLse)) return {};
   const MapMaker maker(judgement, report);
   return {maker.overview(), maker.nearby()};
 }

@@ -6,6 +6,7 @@
 // of the operation.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -39,12 +40,22 @@ struct Exact {
   std::vector<bool> undefined;
   std::size_t block = 1;       ///< elements of one row and value head, which are contiguous
   std::vector<Touch> touched;  ///< per block
+  /// An infinite element that is written without the rule is what an output must be, as the lse of
+  /// a row of attention that sees no key: NaN or the other infinity is wrong.
+  bool has_right_infinities = false;
   /// Of o, with a certificate, per block: the squared size that the elements have for a q of the
   /// same length in a random direction, summed over the block. Empty: the values themselves say how
   /// large they are.
   std::vector<double> reach2;
 
   [[nodiscard]] bool is_defined(std::size_t i) const { return undefined.empty() || !undefined[i]; }
+  [[nodiscard]] bool is_right_infinity(std::size_t i) const {
+    return has_right_infinities && touched[i / block] == Touch::kCopied && std::isinf(golden[i]);
+  }
+  /// Whether `y` is right for an element whose exact result is not finite.
+  [[nodiscard]] bool admits_nonfinite(std::size_t i, double y) const {
+    return is_right_infinity(i) ? y == golden[i] : !std::isfinite(y);
+  }
   /// Hands over the golden values as an output has them: NaN in undefined elements.
   [[nodiscard]] std::vector<double> take_output() {
     for (std::size_t i = 0; i < undefined.size(); ++i) {

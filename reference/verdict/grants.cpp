@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/verdict/grants.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "fixtures/call/f32_bound.hpp"
 
 namespace goldenrule::verdict {
+
+double deviation_multiple(std::int64_t n) {
+  return std::sqrt(2.0 *
+                   std::log(2.0 * static_cast<double>(std::max<std::int64_t>(n, 1)) / kFalseAlarm));
+}
 
 Grant empty_grant(const Exact& exact, double multiple, GrantDetail detail) {
   Grant grant;

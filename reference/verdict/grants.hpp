@@ -4,10 +4,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "reference/verdict/expectation.hpp"
 
 namespace goldenrule::verdict {
+
+/// sqrt(2 ln(2 n / p)) with p = kFalseAlarm, the stated probability that an honest tensor of n
+/// elements leaves its budget: a union bound over sub-Gaussian errors, which needs no independence.
+inline constexpr double kFalseAlarm = 1e-6;
+[[nodiscard]] double deviation_multiple(std::int64_t n);
 
 /// Zeros for every element, `multiple` sigmas: to be filled with store_grant.
 [[nodiscard]] Grant empty_grant(const Exact& exact, double multiple, GrantDetail detail);

@@ -11,6 +11,7 @@
 #include "fixtures/call/plan.hpp"
 #include "fixtures/call/widening.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
+#include "reference/contract/family.hpp"
 #include "reference/verdict/budget.hpp"
 #include "reference/verdict/comparison.hpp"
 
@@ -94,8 +95,7 @@ std::int64_t count_nonfinite(const call::Record& record) {
 }
 
 EvaluationOptions outputs_of(const call::Record& record) {
-  return {.certify = true,
-          .final_state = record.outputs.contains("final_state"),
+  return {.final_state = record.outputs.contains("final_state"),
           .kept_states = call::has_kept_states(record.outputs)};
 }
 
@@ -119,6 +119,7 @@ CaseReport judge_all(const call::Record& record, const contract::Contract& contr
 }
 
 const char* row_word(call::Axis axis) {
+  if (axis == call::Axis::kValueHead) return "head";
   switch (axis) {
     case call::Axis::kPackedToken:
     case call::Axis::kSlot:
@@ -253,7 +254,6 @@ TensorReport judge(const std::string& name, const call::Tensor& output, const Ex
 
 Judgement judgement(const Slice& slice, call::Record record, const Question& question) {
   using scalar::Precision;
-  constexpr std::array kTiers{Precision::kDouble, Precision::kQuad, Precision::kMulti};
   call::undo_widening(record);
   keep_only(question.only, record);
   Judgement result{.slice = &slice,
@@ -268,7 +268,8 @@ Judgement judgement(const Slice& slice, call::Record record, const Question& que
     result.contract = slice.default_contract(result.record);
     result.contract_origin = origin_of(result.record, result.contract);
   }
-  for (const Precision tier : kTiers) {
+  contract::require_family(result.contract, call::family_of(result.record.op));
+  for (const Precision tier : {Precision::kDouble, Precision::kQuad, Precision::kMulti}) {
     if (question.precision && tier != *question.precision) continue;
     result.expected = {};  // before the next takes its memory
     result.expected =

@@ -81,7 +81,7 @@ struct TensorReport {
   std::string reason;  ///< for kMistrusted, kSkipped, kError
   call::DType dtype = call::DType::kF32;
   call::Shape shape;
-  std::int64_t compared = 0;       ///< elements with a finite expectation
+  std::int64_t compared = 0;       ///< elements with a finite expectation, or a right infinity
   std::int64_t nonfinite = 0;      ///< elements whose exact result is not finite, as inputs are not
   std::int64_t undefined = 0;      ///< elements that are not compared: Exact::undefined
   std::int64_t out_of_budget = 0;  ///< elements beyond radius + budget, NaN and Inf included

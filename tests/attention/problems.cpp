@@ -124,7 +124,7 @@ class Numbers {
   const Size& size_;
 };
 
-Shape choose_shape(Choices& choose, const Size& size, Attributes& a) {
+Shape choose_shape(Choices& choose, const Size& size, call::Convention& a) {
   Shape s;
   s.H = choose.between(1, 2);
   s.HV = s.H * choose.between(1, 3);
@@ -158,7 +158,7 @@ Shape choose_shape(Choices& choose, const Size& size, Attributes& a) {
   return s;
 }
 
-void choose_attributes(Choices& choose, const Size& size, std::int64_t K, Attributes& a) {
+void choose_attributes(Choices& choose, const Size& size, std::int64_t K, call::Convention& a) {
   a.head_map = choose.chance(0.8) ? call::HeadMap::kGrouped : call::HeadMap::kTiled;
   a.lse_base = choose.chance(0.7) ? LseBase::kE : LseBase::k2;
   a.lse_layout = choose.chance(0.7) ? LseLayout::kTh : LseLayout::kHt;
@@ -178,8 +178,8 @@ call::Tensor tensor_of(call::DType type, call::Shape shape, const std::vector<do
 
 // Pages in random order, some shared, some missing; the pool has one page too many.
 void fill_cache(Choices& choose, const Numbers& numbers, const Shape& s, call::DType type,
-                Call& call) {
-  const Attributes& a = call.attributes;
+                call::Record& call) {
+  const call::Convention& a = call.convention;
   std::int64_t width = 0;
   std::int64_t total = 0;
   for (const std::int64_t length : s.kv) {
@@ -221,7 +221,7 @@ void fill_cache(Choices& choose, const Numbers& numbers, const Shape& s, call::D
     }
     indptr.push_back(std::ssize(indices));
   }
-  auto& inputs = call.record.inputs;
+  auto& inputs = call.inputs;
   call::Shape shape{pool, s.P, s.H, s.K};
   if (a.kv_layout == KvLayout::kHnd) std::swap(shape[1], shape[2]);
   inputs["k_cache"] = tensor_of(type, shape, k);
@@ -237,7 +237,7 @@ void fill_cache(Choices& choose, const Numbers& numbers, const Shape& s, call::D
   }
 }
 
-void fill_fresh(const Numbers& numbers, const Shape& s, call::DType type, Call& call) {
+void fill_fresh(const Numbers& numbers, const Shape& s, call::DType type, call::Record& call) {
   std::vector<double> k;
   std::vector<double> v;
   for (std::int64_t n = 0; n < s.N; ++n) {
@@ -250,7 +250,7 @@ void fill_fresh(const Numbers& numbers, const Shape& s, call::DType type, Call& 
       }
     }
   }
-  auto& inputs = call.record.inputs;
+  auto& inputs = call.inputs;
   inputs["k"] = tensor_of(type, {s.k.back(), s.H, s.K}, k);
   inputs["v"] = tensor_of(type, {s.k.back(), s.H, s.V}, v);
   inputs["cu_seqlens_k"] = call::integer_tensor(s.k);
@@ -265,11 +265,13 @@ std::string line_of(Family family, call::DType type, std::uint64_t seed) {
          " seed=" + std::to_string(seed);
 }
 
-Call random_problem(Family family, call::DType type, std::uint64_t seed, const Size& size) {
+call::Record random_problem(Family family, call::DType type, std::uint64_t seed, const Size& size) {
   Choices choose(seed);
-  Call call;
-  const Shape s = choose_shape(choose, size, call.attributes);
-  choose_attributes(choose, size, s.K, call.attributes);
+  call::Record call;
+  call.op = call::Op::kAttention;
+  const Shape s = choose_shape(choose, size, call.convention);
+  call.mode = s.cache ? call::Mode::kDecode : call::Mode::kPrefill;
+  choose_attributes(choose, size, s.K, call.convention);
   const Numbers numbers(family, seed, s, size);
   std::vector<double> q;
   for (std::int64_t row = 0; row < s.q.back(); ++row) {
@@ -277,9 +279,9 @@ Call random_problem(Family family, call::DType type, std::uint64_t seed, const S
       for (std::int64_t d = 0; d < s.K; ++d) q.push_back(numbers.query(row, j, d));
     }
   }
-  call.record.inputs["q"] = tensor_of(type, {s.q.back(), s.HV, s.K}, q);
-  call.record.inputs["cu_seqlens_q"] = call::integer_tensor(s.q);
-  if (choose.chance(0.5)) call.record.inputs["valid_q"] = call::integer_tensor(s.valid);
+  call.inputs["q"] = tensor_of(type, {s.q.back(), s.HV, s.K}, q);
+  call.inputs["cu_seqlens_q"] = call::integer_tensor(s.q);
+  if (choose.chance(0.5)) call.inputs["valid_q"] = call::integer_tensor(s.valid);
   if (s.fresh) fill_fresh(numbers, s, type, call);
   if (s.cache) fill_cache(choose, numbers, s, type, call);
   return call;

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "reference/attention/attributes.hpp"
+#include "reference/attention/plan/plan.hpp"
 
 namespace goldenrule::attention {
 
@@ -37,8 +37,8 @@ struct Size {
 };
 
 /// Inputs of type `type`.
-[[nodiscard]] Call random_problem(Family family, call::DType type, std::uint64_t seed,
-                                  const Size& size = {});
+[[nodiscard]] call::Record random_problem(Family family, call::DType type, std::uint64_t seed,
+                                          const Size& size = {});
 
 /// "family=rising type=bf16 seed=17"
 [[nodiscard]] std::string line_of(Family family, call::DType type, std::uint64_t seed);

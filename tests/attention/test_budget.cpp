@@ -47,25 +47,25 @@ double worst_ratio(const call::Tensor& y, const verdict::Expected& expected) {
 
 void judge(Family family, call::DType type, std::uint64_t seed, const Size& size,
            std::map<std::string_view, Worst>& worst) {
-  const Call call = random_problem(family, type, seed, size);
+  const call::Record call = random_problem(family, type, seed, size);
   const Plan plan = make_plan(call);
-  verdict::Expectations expected = evaluate(call.record, plan, scalar::Precision::kDouble, true);
-  for (const Rounding& rounding : kRoundings) {
-    if (rounding.is_ideal) continue;
-    grant(call.record, plan, rounding, verdict::GrantDetail::kSpread, expected);
+  verdict::Expectations expected = evaluate(call, plan, scalar::Precision::kDouble, true);
+  for (const contract::Contract& contract : contract::contracts_of(call::Family::kAttention)) {
+    if (contract.is_ideal()) continue;
+    grant(call, contract, verdict::GrantDetail::kSpread, expected);
     for (std::uint64_t kernel = 0; kernel < 3; ++kernel) {
       const std::uint64_t choice = seed * 10 + kernel;
-      const call::TensorMap outputs = emulate(call.record, plan, rounding, choice);
+      const call::TensorMap outputs = emulate(call, contract, choice);
       const double o = worst_ratio(outputs.at("o"), expected.outputs.at("o"));
       const double lse = worst_ratio(outputs.at("lse"), expected.outputs.at("lse"));
       CAPTURE(line_of(family, type, seed));
-      CAPTURE(std::string(rounding.name));
+      CAPTURE(contract.name);
       CAPTURE(KernelChoices(choice).words());
       if (o > 1.0 || lse > 1.0) {
         CHECK(o <= 1.0);
         CHECK(lse <= 1.0);
       }
-      Worst& w = worst[rounding.name];
+      Worst& w = worst[contract.name];
       w.o = std::max(w.o, o);
       w.lse = std::max(w.lse, lse);
       ++w.runs;

@@ -33,9 +33,9 @@ void compare(double narrow, const Multi& wide, double radius, double& worst, Wor
   if (error > 0.0) worst = std::max(worst, error / radius);
 }
 
-void compare(const Call& call, Worst& worst) {
+void compare(const call::Record& call, Worst& worst) {
   const Plan plan = make_plan(call);
-  const Tensors tensors(call.record);
+  const Tensors tensors(call);
   const verdict::Expectations in_double = evaluate(call, scalar::Precision::kDouble);
   const verdict::Exact& o = in_double.outputs.at("o").exact;
   const verdict::Exact& lse = in_double.outputs.at("lse").exact;
@@ -83,12 +83,12 @@ TEST_CASE("attention: the certificate of double encloses the widest tier") {
 
 TEST_CASE(
     "attention: a radius is infinite where scores are too uncertain, and a wider tier's is not") {
-  Call call = random_problem(Family::kRandom, call::DType::kF64, 3, {.plain = true});
-  call.attributes.scale = 1e13;  // scores of 1e13 and more: their error is above 2^-8
+  call::Record call = random_problem(Family::kRandom, call::DType::kF64, 3, {.plain = true});
+  call.convention.scale = 1e13;  // scores of 1e13 and more: their error is above 2^-8
   const auto narrow = evaluate(call, scalar::Precision::kDouble);
   const auto wide = evaluate(call, scalar::Precision::kMulti);
   CHECK(std::isinf(narrow.outputs.at("o").exact.max_radius()));
   CHECK(wide.outputs.at("o").exact.max_radius() < 1e-14);
-  call.attributes.soft_cap = 5.0;
+  call.convention.soft_cap = 5.0;
   CHECK(evaluate(call, scalar::Precision::kQuad).outputs.at("o").exact.max_radius() < 1e-13);
 }

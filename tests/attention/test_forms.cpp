@@ -35,10 +35,10 @@ TEST_CASE("attention: two passes, random merge trees and reciprocals agree in th
     double trees = 0.0;
     double reciprocals = 0.0;
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
-      const Call call = random_problem(family, call::DType::kBF16, seed, {.key_dim = 16});
+      const call::Record call = random_problem(family, call::DType::kBF16, seed, {.key_dim = 16});
       CAPTURE(line_of(family, call::DType::kBF16, seed));
       const Plan plan = make_plan(call);
-      const Tensors tensors(call.record);
+      const Tensors tensors(call);
       // Scores err by units of their size.
       const double scores = family == Family::kHuge ? 1e5 : 100.0;
       for (const RowJob& job : row_jobs(plan)) {

@@ -5,6 +5,7 @@
 // is refused nowhere (test_budget.cpp).
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -13,6 +14,7 @@
 #include "reference/attention/budget/grant.hpp"
 #include "reference/attention/emulation/emulate.hpp"
 #include "reference/attention/mistakes/mistake.hpp"
+#include "reference/attention/mistakes/plain_call.hpp"
 #include "tests/attention/problems.hpp"
 
 using namespace goldenrule;
@@ -20,15 +22,17 @@ using namespace goldenrule::attention;
 
 namespace {
 
-const Rounding& flash() { return kRoundings[1]; }
+const contract::Contract& flash() { return contract::find_contract("flash_bf16"); }
+
+call::TensorMap exact(const call::Record& record) { return outputs_of(record, make_plan(record)); }
 
 struct Judged {
-  Call call;
+  call::Record call;
   verdict::Expectations expected;
 
-  explicit Judged(Call given)
+  explicit Judged(call::Record given)
       : call(std::move(given)), expected(evaluate(call, scalar::Precision::kDouble)) {
-    grant(call.record, make_plan(call), flash(), verdict::GrantDetail::kSpread, expected);
+    grant(call, flash(), verdict::GrantDetail::kSpread, expected);
   }
 
   // The largest error over budget of an output as it is stored; infinite where it is not finite.
@@ -54,10 +58,11 @@ struct Judged {
 };
 
 // More pages than 16 bits count; the request has the last of them.
-Call many_pages() {
+call::Record many_pages() {
   constexpr std::int64_t kPages = 65540;
-  Call call;
-  auto& in = call.record.inputs;
+  call::Record call;
+  call.op = call::Op::kAttention;
+  auto& in = call.inputs;
   std::vector<double> k(kPages);
   for (std::size_t i = 0; i < k.size(); ++i) k[i] = static_cast<double>(i % 7) - 3.0;
   in["q"] = call::Tensor(call::DType::kBF16, {1, 1, 1}, std::vector<double>{1.0});
@@ -92,17 +97,17 @@ std::vector<Judged> problems() {
 
 TEST_CASE("attention: every mistake can be made, and is refused where it is") {
   const std::vector<Judged> all = problems();
-  const PlanKernel kernel = outputs_of;
+  const calls::Kernel kernel = exact;
   std::set<std::string_view> names;
-  for (const Mistake& mistake : mistakes()) {
+  for (const calls::Mistake& mistake : mistakes()) {
     names.insert(mistake.name);
     std::int64_t made = 0;
     std::int64_t refused = 0;
     double worst = 0.0;
     for (const Judged& problem : all) {
-      if (!applies(mistake, problem.call)) continue;
+      if (!mistake.applies(problem.call)) continue;
       ++made;
-      const double ratio = problem.worst(commit(mistake, problem.call, kernel));
+      const double ratio = problem.worst(mistake.commit(problem.call, kernel));
       worst = std::max(worst, ratio);
       if (ratio > 1.0) ++refused;
     }
@@ -117,14 +122,49 @@ TEST_CASE("attention: every mistake can be made, and is refused where it is") {
 
 TEST_CASE("attention: a mistake around an emulated kernel is refused as around the oracle") {
   const Judged problem(random_problem(Family::kRandom, call::DType::kBF16, 4, {.queries = 12}));
-  const PlanKernel kernel = [](const call::Record& record, const Plan& plan) {
-    return emulate(record, plan, flash(), 5);
+  const calls::Kernel kernel = [](const call::Record& record) {
+    return emulate(record, flash(), 5);
   };
-  CHECK(problem.worst(kernel(problem.call.record, make_plan(problem.call))) <= 1.0);
+  CHECK(problem.worst(kernel(problem.call)) <= 1.0);
   std::int64_t refused = 0;
-  for (const Mistake& mistake : mistakes()) {
-    if (!applies(mistake, problem.call)) continue;
-    if (problem.worst(commit(mistake, problem.call, kernel)) > 1.0) ++refused;
+  for (const calls::Mistake& mistake : mistakes()) {
+    if (!mistake.applies(problem.call)) continue;
+    if (problem.worst(mistake.commit(problem.call, kernel)) > 1.0) ++refused;
   }
   CHECK(refused > 3);
+}
+
+namespace {
+
+// What a mistake makes of a plan, in one plan: other ranges, heads, scales, and keys of zeros.
+Plan changed_plan(const call::Record& call, std::uint64_t seed) {
+  Plan plan = make_plan(call);
+  if (seed % 3 == 0) std::ranges::fill(plan.key_head, plan.dims.H - 1);
+  if (seed % 4 == 1) plan.scale *= 1.5;
+  for (Request& request : plan.requests) {
+    for (Range& range : request.visible) range.last = std::min(range.last, request.offset + 3);
+    if (seed % 2 == 0) request.runs.push_back({Source::kZeros, 0, request.offset, 1});
+    if (request.valid > 1 && seed % 5 == 2) {
+      --request.valid;
+      request.visible.pop_back();
+    }
+  }
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("attention: the plain call of a changed plan gives its bits") {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    CAPTURE(seed);
+    const call::Record call = random_problem(Family::kRandom, call::DType::kBF16, seed);
+    const Plan plan = changed_plan(call, seed);
+    const call::TensorMap by_plan = outputs_of(call, plan);
+    const call::TensorMap by_call = exact(call_of(call, plan));
+    for (const auto& [name, tensor] : by_plan) {
+      const call::Tensor& other = by_call.at(name);
+      CHECK(tensor.shape() == other.shape());
+      CHECK(std::ranges::equal(tensor.bytes(), other.bytes()));
+    }
+  }
 }

@@ -22,8 +22,8 @@ std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(std::floor(static_cast<double>(a) / static_cast<double>(b)));
 }
 
-// The definition of V(i), in the words of attributes.hpp.
-bool sees(const Attributes& a, std::int64_t origin, std::int64_t t, std::int64_t t_q) {
+// The definition of V(i), in the words of fixtures/call/attention_operation.hpp.
+bool sees(const call::Convention& a, std::int64_t origin, std::int64_t t, std::int64_t t_q) {
   if (a.window_left >= 0 && t_q - t > a.window_left) return false;
   if (a.window_right >= 0 && t - t_q > a.window_right) return false;
   const std::int64_t base = a.block_base == BlockBase::kSegment ? origin : 0;
@@ -38,9 +38,10 @@ bool sees(const Attributes& a, std::int64_t origin, std::int64_t t, std::int64_t
 }
 
 // One request with two cached pages and three fresh tokens.
-Call good_call() {
-  Call call;
-  auto& in = call.record.inputs;
+call::Record good_call() {
+  call::Record call;
+  call.op = call::Op::kAttention;
+  auto& in = call.inputs;
   const auto zeros = [](const call::Shape& shape) {
     return call::Tensor(call::DType::kBF16, shape);
   };
@@ -56,8 +57,8 @@ Call good_call() {
   return call;
 }
 
-std::string refusal(const std::function<void(Call&)>& change) {
-  Call call = good_call();
+std::string refusal(const std::function<void(call::Record&)>& change) {
+  call::Record call = good_call();
   change(call);
   try {
     (void)make_plan(call);
@@ -68,7 +69,7 @@ std::string refusal(const std::function<void(Call&)>& change) {
 }
 
 // The refusal names `where` and says `words`.
-void refuses(const std::function<void(Call&)>& change, const std::string& where,
+void refuses(const std::function<void(call::Record&)>& change, const std::string& where,
              const std::string& words) {
   const std::string what = refusal(change);
   CAPTURE(what);
@@ -76,10 +77,10 @@ void refuses(const std::function<void(Call&)>& change, const std::string& where,
   CHECK(what.find(words) != std::string::npos);
 }
 
-std::function<void(Call&)> with(const char* name, const call::Integers& values,
-                                const call::Shape& shape = {}) {
-  return [=](Call& call) {
-    call.record.inputs[name] =
+std::function<void(call::Record&)> with(const char* name, const call::Integers& values,
+                                        const call::Shape& shape = {}) {
+  return [=](call::Record& call) {
+    call.inputs[name] =
         call::integer_tensor(values, shape.empty() ? call::Shape{std::ssize(values)} : shape);
   };
 }
@@ -91,12 +92,12 @@ TEST_CASE("attention: ranges and runs are the visible sets of the definition") {
   std::int64_t empty = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     CAPTURE(seed);
-    const Call call = random_problem(Family::kRandom, call::DType::kBF16, seed);
+    const call::Record call = random_problem(Family::kRandom, call::DType::kBF16, seed);
     const Plan plan = make_plan(call);
-    const auto& a = call.attributes;
-    const auto kv = call::integers(call.record, "kv_lens");
-    const auto cu_k = call::integers(call.record, "cu_seqlens_k");
-    const auto table = call::integers(call.record, "page_table");
+    const auto& a = call.convention;
+    const auto kv = call::integers(call, "kv_lens");
+    const auto cu_k = call::integers(call, "cu_seqlens_k");
+    const auto table = call::integers(call, "page_table");
     for (std::size_t n = 0; n < plan.requests.size(); ++n) {
       const Request& request = plan.requests[n];
       const std::int64_t cached = kv ? (*kv)[n] : 0;
@@ -110,10 +111,10 @@ TEST_CASE("attention: ranges and runs are the visible sets of the definition") {
           const bool brought = in_cache ? t < cached : t >= cached;
           const bool padding =
               brought && t >= offset + request.valid && t < offset + request.queries;
-          const bool hole = table && t < cached &&
-                            (*table)[n * static_cast<std::size_t>(
-                                             call.record.inputs.at("page_table").shape()[1]) +
-                                     static_cast<std::size_t>(t / plan.dims.P)] < 0;
+          const bool hole =
+              table && t < cached &&
+              (*table)[n * static_cast<std::size_t>(call.inputs.at("page_table").shape()[1]) +
+                       static_cast<std::size_t>(t / plan.dims.page_size)] < 0;
           if (!padding && !hole && sees(a, offset, t, offset + i)) expected.insert(t);
         }
         std::set<std::int64_t> found;
@@ -134,7 +135,7 @@ TEST_CASE("attention: ranges and runs are the visible sets of the definition") {
 }
 
 TEST_CASE("attention: a plan reads of a table what kv_lens needs") {
-  Call call = good_call();
+  call::Record call = good_call();
   const Plan plan = make_plan(call);
   REQUIRE(plan.requests.size() == 1);
   REQUIRE(plan.requests[0].runs.size() == 3);
@@ -149,25 +150,25 @@ TEST_CASE("attention: a plan reads of a table what kv_lens needs") {
 }
 
 TEST_CASE("attention: bad integers are refused with what was expected and what is there") {
-  CHECK(refusal([](Call&) {}).empty());
+  CHECK(refusal([](call::Record&) {}).empty());
   refuses(with("page_table", {3, 5, -1}, {1, 3}), "/inputs/page_table[1]", "0 to 4");
   refuses(with("page_table", {3, -1, -1}, {1, 3}), "/inputs/page_table[1]", "-1");
   refuses(with("page_table", {3, -2, -1}, {1, 3}), "/inputs/page_table[1]", "-2");
   refuses(with("kv_lens", {13}), "/inputs/kv_lens[0]", "at most 3 pages of 4");
   refuses(with("kv_lens", {-1}), "/inputs/kv_lens[0]", "-1");
   refuses(with("kv_lens", {std::int64_t{1} << 60}), "/inputs/kv_lens[0]", "0 to 4194304");
-  refuses(with("kv_lens", {7, 7}), "/inputs/kv_lens", "N = 1");
+  refuses(with("kv_lens", {7, 7}), "/inputs/kv_lens", "[1]");
   refuses(with("cu_seqlens_q", {0, 4}), "/inputs/cu_seqlens_q[1]", "4");
   refuses(with("cu_seqlens_q", {1, 3}), "/inputs/cu_seqlens_q[0]", "1");
   refuses(with("cu_seqlens_k", {0, 2}), "/inputs/cu_seqlens_k[1]", "3, the rows of k");
-  refuses(with("cu_seqlens_k", {0, 3, 3}), "/inputs/cu_seqlens_k", "N+1 = 2");
+  refuses(with("cu_seqlens_k", {0, 3, 3}), "/inputs/cu_seqlens_k", "[2]");
   refuses(with("valid_q", {4}), "/inputs/valid_q[0]", "0 to 3");
   refuses(with("q_offset", {std::int64_t{1} << 40}), "/inputs/q_offset[0]", "1099511627776");
   refuses(with("last_page_len", {4}), "/inputs/last_page_len[0]", "3, from kv_lens=7");
   refuses(with("page_indptr", {0, 2}), "/inputs/page_indices", "none");
   const auto csr = [](const call::Integers& indptr, const call::Integers& indices) {
-    return [=](Call& call) {
-      call.record.inputs.erase("page_table");
+    return [=](call::Record& call) {
+      call.inputs.erase("page_table");
       with("page_indptr", indptr)(call);
       with("page_indices", indices)(call);
     };
@@ -179,11 +180,12 @@ TEST_CASE("attention: bad integers are refused with what was expected and what i
 }
 
 TEST_CASE("attention: lengths that do not ascend are refused") {
-  Call call = good_call();
-  call.record.inputs.erase("k_cache");
-  call.record.inputs.erase("v_cache");
-  call.record.inputs.erase("kv_lens");
-  call.record.inputs.erase("page_table");
+  call::Record call = good_call();
+  call.mode = call::Mode::kPrefill;
+  call.inputs.erase("k_cache");
+  call.inputs.erase("v_cache");
+  call.inputs.erase("kv_lens");
+  call.inputs.erase("page_table");
   with("cu_seqlens_q", {0, 3, 3})(call);
   with("cu_seqlens_k", {0, 5, 3})(call);
   CHECK_THROWS_WITH_AS((void)make_plan(call), doctest::Contains("/inputs/cu_seqlens_k[1]"), Error);
@@ -194,29 +196,37 @@ TEST_CASE("attention: lengths that do not ascend are refused") {
 TEST_CASE("attention: bad tensors and attributes are refused") {
   const auto tensor = [](const char* name, const call::Shape& shape,
                          call::DType type = call::DType::kBF16) {
-    return [=](Call& call) { call.record.inputs[name] = call::Tensor(type, shape); };
+    return [=](call::Record& call) { call.inputs[name] = call::Tensor(type, shape); };
   };
   refuses(tensor("q", {3, 3, 8}), "/inputs/q", "HV=3");
-  refuses(tensor("q", {3, 4, 9}), "/inputs/k", "K = 9");
-  refuses(tensor("q", {3, 32}), "/inputs/q", "[total_q,HV,K]");
-  refuses(tensor("v_cache", {5, 4, 2, 7}), "/inputs/v_cache", "V = 6");
-  refuses(tensor("k_cache", {5, 2, 4, 8}), "/inputs/k_cache", "H = 2");
-  refuses(tensor("kv_lens", {1}), "/inputs/kv_lens", "an integer type");
-  refuses(tensor("q", {3, 4, 8}, call::DType::kI32), "/inputs/q", "a floating-point type");
-  refuses(tensor("cu_seqlens_q", {0}, call::DType::kI32), "/inputs/cu_seqlens_q", "at least 1");
-  refuses(tensor("sinks", {4}), "/inputs/sinks", "an input of attention");
-  refuses([](Call& c) { c.record.inputs.erase("v"); }, "/inputs/v", "none");
-  refuses([](Call& c) { c.record.inputs.erase("page_table"); }, "/inputs/page_table", "none");
-  refuses([](Call& c) { c.attributes.block_kv = BlockKv::kInCache; }, "/inputs/k", "in_cache");
-  refuses([](Call& c) { c.attributes.block = 0; }, "/convention@block", "0");
-  refuses([](Call& c) { c.attributes.window_left = -2; }, "/convention@window_left", "-2");
-  refuses([](Call& c) { c.attributes.soft_cap = -1.0; }, "/convention@soft_cap", "at least 0");
-  refuses([](Call& c) { c.attributes.scale = NAN; }, "/convention@scale", "finite");
+  refuses(tensor("q", {3, 4, 9}), "/inputs/k", "[3,2,9]");
+  refuses(tensor("q", {3, 32}), "/inputs/q", "rank 3");
+  refuses(tensor("v_cache", {5, 4, 2, 7}), "/inputs/v_cache", "[5,4,2,6]");
+  refuses(tensor("k_cache", {5, 2, 4, 8}), "/inputs/k_cache", "[5,2,2,8]");
+  refuses(tensor("kv_lens", {1}), "/inputs/kv_lens", "i32 or i64");
+  refuses(tensor("q", {3, 4, 8}, call::DType::kI32), "/inputs/q", "a floating-point dataset");
+  refuses(tensor("cu_seqlens_q", {0}, call::DType::kI32), "/inputs/cu_seqlens_q", "[N+1]");
+  refuses(tensor("sinks", {4}), "/inputs/sinks", "ignored");
+  refuses([](call::Record& c) { c.inputs.erase("v"); }, "/inputs/v", "none");
+  refuses([](call::Record& c) { c.inputs.erase("page_table"); }, "/inputs/page_table", "none");
+  refuses([](call::Record& c) { c.convention.block_kv = BlockKv::kInCache; },
+          "/inputs/cu_seqlens_k", "ignored");
+  refuses([](call::Record& c) { c.mode = call::Mode::kMtp; }, "/@mode", "'mtp'");
+  refuses([](call::Record& c) { c.mode = call::Mode::kPrefill; }, "/inputs/k_cache", "ignored");
+  refuses(with("key_positions", {1, 2}), "/inputs/key_positions", "[3]");
+  refuses(with("visible_first", {0, 0, 0}), "/inputs/visible_last", "none");
+  refuses([](call::Record& c) { c.convention.block = 0; }, "/convention@block", "0");
+  refuses([](call::Record& c) { c.convention.window_left = -2; }, "/convention@window_left", "-2");
+  refuses([](call::Record& c) { c.convention.soft_cap = -1.0; }, "/convention@soft_cap",
+          "at least 0");
+  refuses([](call::Record& c) { c.convention.scale = NAN; }, "/convention@scale", "finite");
 }
 
 TEST_CASE("attention: an extent that no element backs allocates nothing") {
-  Call call;
-  auto& in = call.record.inputs;
+  call::Record call;
+  call.op = call::Op::kAttention;
+  call.mode = call::Mode::kPrefill;
+  auto& in = call.inputs;
   constexpr std::int64_t kHuge = std::int64_t{1} << 50;
   in["q"] = call::Tensor(call::DType::kF32, {1, 1, 1});
   in["cu_seqlens_q"] = call::integer_tensor({0, 1});

@@ -28,9 +28,11 @@ std::vector<std::uint64_t> bits_of(const verdict::Expectations& expected) {
 }
 
 // Two queries over four fresh keys of one head, causal from position 2 on.
-Call four_keys() {
-  Call call;
-  auto& in = call.record.inputs;
+call::Record four_keys() {
+  call::Record call;
+  call.op = call::Op::kAttention;
+  call.mode = call::Mode::kPrefill;
+  auto& in = call.inputs;
   in["q"] = call::Tensor(call::DType::kF64, {2, 1, 1}, std::vector<double>{1, 2});
   in["cu_seqlens_q"] = call::integer_tensor({0, 2});
   in["k"] = call::Tensor(call::DType::kF64, {4, 1, 1}, std::vector<double>{0, 1, 2, 3});
@@ -38,14 +40,14 @@ Call four_keys() {
       call::Tensor(call::DType::kF64, {4, 1, 2}, std::vector<double>{1, 0, 0, 1, 2, 2, -1, 4});
   in["cu_seqlens_k"] = call::integer_tensor({0, 4});
   in["q_offset"] = call::integer_tensor({2});
-  call.attributes.mask = Mask::kCausal;
+  call.convention.mask = Mask::kCausal;
   return call;
 }
 
 }  // namespace
 
 TEST_CASE("attention: values by hand") {
-  Call call = four_keys();
+  call::Record call = four_keys();
   const double e = std::exp(1.0);
   for (const Precision tier : {Precision::kDouble, Precision::kQuad, Precision::kMulti}) {
     const auto expected = evaluate(call, tier);
@@ -56,8 +58,8 @@ TEST_CASE("attention: values by hand") {
     CHECK(expected.outputs.at("lse").exact.golden[0] ==
           doctest::Approx(std::log(sum)).epsilon(1e-14));
   }
-  call.attributes.lse_base = LseBase::k2;
-  call.attributes.soft_cap = 2.0;
+  call.convention.lse_base = LseBase::k2;
+  call.convention.soft_cap = 2.0;
   double sum = 0.0;
   for (int t = 0; t < 4; ++t) sum += std::exp(2.0 * std::tanh(2.0 * t / 2.0));
   for (const Precision tier : {Precision::kDouble, Precision::kQuad, Precision::kMulti}) {
@@ -69,8 +71,8 @@ TEST_CASE("attention: values by hand") {
 TEST_CASE("attention: a NaN reaches its rows or its column, an infinite score what it must") {
   for (const Precision tier : {Precision::kDouble, Precision::kQuad, Precision::kMulti}) {
     const auto rows = [&](const char* name, std::int64_t at, double x) {
-      Call call = four_keys();
-      call.record.inputs[name].set(at, x);
+      call::Record call = four_keys();
+      call.inputs[name].set(at, x);
       auto exact = evaluate(call, tier).outputs.at("o").exact;
       for (const float radius : exact.radius) CHECK(std::isfinite(radius));
       return exact.golden;
@@ -95,9 +97,9 @@ TEST_CASE("attention: a NaN reaches its rows or its column, an infinite score wh
 }
 
 TEST_CASE("attention: a tier that overflows has an infinite radius, and the next one has not") {
-  Call call = four_keys();
-  call.record.inputs["q"].set(0, 1e300);
-  call.record.inputs["k"].set(1, 1e300);
+  call::Record call = four_keys();
+  call.inputs["q"].set(0, 1e300);
+  call.inputs["k"].set(1, 1e300);
   const auto narrow = evaluate(call, Precision::kDouble).outputs.at("o").exact;
   CHECK(std::isinf(narrow.radius[0]));
   CHECK(std::isfinite(narrow.radius[2]) == false);  // its scores are 2e300
@@ -108,7 +110,7 @@ TEST_CASE("attention: a tier that overflows has an infinite radius, and the next
 
 TEST_CASE("attention: the bits do not depend on the number of threads") {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const Call call = random_problem(Family::kRandom, call::DType::kBF16, seed);
+    const call::Record call = random_problem(Family::kRandom, call::DType::kBF16, seed);
     const test::RestoreThreads restore;
     omp_set_num_threads(1);
     const std::vector<std::uint64_t> one = bits_of(evaluate(call, Precision::kDouble));
@@ -121,7 +123,7 @@ TEST_CASE("attention: the bits do not depend on the number of threads") {
 TEST_CASE("attention: what is invisible has no way to the result") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     // All problems hold NaN in what no table names; rows of a full mask see everything else.
-    const Call call = random_problem(Family::kRandom, call::DType::kBF16, seed);
+    const call::Record call = random_problem(Family::kRandom, call::DType::kBF16, seed);
     const auto expected = evaluate(call, Precision::kDouble);
     for (const double x : expected.outputs.at("o").exact.golden) CHECK(std::isfinite(x));
     for (const double x : expected.outputs.at("lse").exact.golden) CHECK(!std::isnan(x));

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <map>
+#include <set>
 #include <type_traits>
 
 #include "tests/call/support.hpp"
@@ -42,8 +46,15 @@ TEST_CASE("convention: names, and the refusal of others") {
   check_names<QkNorm>("none, rsqrt_sum_eps, max_norm_eps, norm_plus_eps");
   check_names<HeadMap>("grouped, tiled");
   check_names<GateHead>("v, qk");
-  check_names<Op>("gated_delta_rule, kda");
+  check_names<Op>("gated_delta_rule, kda, attention");
   check_names<Mode>("decode, mtp, prefill");
+  check_names<Mask>("full, causal, block_causal");
+  check_names<BlockBase>("absolute, segment");
+  check_names<BlockKv>("separate, in_cache");
+  check_names<KvLayout>("nhd, hnd");
+  check_names<MissingPage>("error, skip");
+  check_names<LseBase>("e, 2");
+  check_names<LseLayout>("th, ht");
 }
 
 TEST_CASE("convention: names belong to their values") {
@@ -59,6 +70,10 @@ TEST_CASE("convention: names belong to their values") {
   CHECK(parse_name<HeadMap>("tiled") == HeadMap::kTiled);
   CHECK(parse_name<GateHead>("qk") == GateHead::kQK);
   CHECK(parse_name<Op>("kda") == Op::kKda);
+  CHECK(parse_name<Op>("attention") == Op::kAttention);
+  CHECK(parse_name<Mask>("block_causal") == Mask::kBlockCausal);
+  CHECK(parse_name<BlockKv>("in_cache") == BlockKv::kInCache);
+  CHECK(parse_name<LseBase>("2") == LseBase::k2);
   CHECK(parse_name<Mode>("mtp") == Mode::kMtp);
 }
 
@@ -94,15 +109,49 @@ TEST_CASE("convention: every field is visited once, and the visit can change it"
       field = 3;
     }
   });
-  CHECK(names == std::vector<std::string>{"state_layout", "gate", "softplus_beta",
-                                          "softplus_threshold", "lower_bound", "beta", "qk_l2norm",
-                                          "l2_eps", "scale", "head_map", "gate_head", "pad_slot",
-                                          "disable_state_update"});
+  CHECK(names == std::vector<std::string>{"state_layout",
+                                          "gate",
+                                          "softplus_beta",
+                                          "softplus_threshold",
+                                          "lower_bound",
+                                          "beta",
+                                          "qk_l2norm",
+                                          "l2_eps",
+                                          "scale",
+                                          "head_map",
+                                          "gate_head",
+                                          "pad_slot",
+                                          "disable_state_update",
+                                          "mask",
+                                          "block",
+                                          "block_base",
+                                          "window_left",
+                                          "window_right",
+                                          "block_kv",
+                                          "kv_layout",
+                                          "missing_page",
+                                          "soft_cap",
+                                          "lse_base",
+                                          "lse_layout"});
   CHECK(c.state_layout == StateLayout::kKV);
   CHECK(c.softplus_threshold == 3.0);
   CHECK(c.scale == 3.0);
   CHECK(c.pad_slot == 3);
   CHECK_FALSE(c == Convention{});
+}
+
+TEST_CASE("convention: a family reads its own fields and the common ones") {
+  const Convention c;
+  std::map<Family, std::set<std::string>> read;
+  for (const Family family : {Family::kDelta, Family::kAttention}) {
+    for_each_field_of(family, c, [&](const char* name, const auto&) { read[family].insert(name); });
+  }
+  CHECK(read[Family::kDelta].size() == 13);
+  CHECK(read[Family::kAttention].size() == 13);
+  std::vector<std::string> common;
+  std::ranges::set_intersection(read[Family::kDelta], read[Family::kAttention],
+                                std::back_inserter(common));
+  CHECK(common == std::vector<std::string>{"head_map", "scale"});
 }
 
 TEST_CASE("convention: numbers without a meaning are refused, wherever they come from") {

@@ -111,8 +111,9 @@ def put(file, name, values, type_id=None):
 
 
 def output_type(file, name):
-    """Kernels write o as they read v, states and rings as they read them."""
-    like = "inputs/v" if name == "o" else "inputs/initial_state"
+    """Kernels write o as they read v (attention: q), states and rings as they read them."""
+    values = "inputs/q" if file.attrs["op"] == "attention" else "inputs/v"
+    like = values if name == "o" else "inputs/initial_state"
     if name.startswith("ring_"):
         like = f"inputs/initial_{name}"
     return file[like].id.get_type() if like in file else h5py.h5t.IEEE_F32LE
@@ -154,10 +155,12 @@ def next_value(file, name, index):
 
 
 @functools.cache
-def default_convention():
+def default_convention(op):
     """What an absent attribute of /convention stands for, but for the scale, which depends on K."""
+    readers = ("attention" if op == "attention" else "delta", "all")
     rows = json.loads(run("schema", "--json").out)["conventions"]
-    return {row["name"]: row["default"] for row in rows if "default" in row}
+    return {row["name"]: row["default"] for row in rows
+            if "default" in row and row["readers"] in readers}
 
 
 def element_type(type_id):
@@ -187,7 +190,7 @@ def meaning(file):
     K = file["inputs/q"].shape[-1]
     with decimal.localcontext(decimal.Context(prec=60)):
         scale = float(decimal.Decimal(K) ** decimal.Decimal("-0.5"))
-    convention = {**default_convention(), "scale": scale, **file["convention"].attrs}
+    convention = {**default_convention(file.attrs["op"]), "scale": scale, **file["convention"].attrs}
     found.update({f"/convention@{name}": shown(value) for name, value in convention.items()})
 
     def visit(name, item):

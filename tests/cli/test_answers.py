@@ -105,18 +105,25 @@ class AnswersTest(CommandLineTest):
         listed = self.assert_run(0, "contract").out.split("\n")
         names = [line.split()[0] for line in listed if line]
         self.assertIn("chunk64_f32", names)
+        printed = {}
         for name in names:
-            contract = json.loads(self.assert_run(0, "contract", name).out)
+            contract = printed[name] = json.loads(self.assert_run(0, "contract", name).out)
             self.assertEqual(contract["name"], name)
             self.assertEqual("unit_roundoff" in contract, name != "ideal")
         # A printed one with a name of its own judges as the built-in one does.
-        contract["name"] = "mine"
         mine = self.folder / "mine.json"
-        mine.write_text(json.dumps(contract))
+        mine.write_text(json.dumps(printed["chunk16_bf16_state"] | {"name": "mine"}))
         path = self.capture(F32_PREFILL)
-        theirs, _ = self.report(0, path, "--contract", names[-1])
+        theirs, _ = self.report(0, path, "--contract", "chunk16_bf16_state")
         own, _ = self.report(0, path, "--contract", mine)
         self.assertEqual(own["tensors"], theirs["tensors"])
+        # Those of attention are built in.
+        mine.write_text(json.dumps(printed["flash_bf16"] | {"name": "mine"}))
+        self.assert_one_line(self.assert_run(2, "check", path, "--contract", mine).err, "kind",
+                             "ideal, recurrent or chunked", "'softmax'")
+        mine.write_text(json.dumps({"name": "mine", "base": "flash_bf16"}))
+        self.assert_one_line(self.assert_run(2, "check", path, "--contract", mine).err, "base",
+                             "a contract of the delta rule", "'flash_bf16'")
         self.assert_one_line(self.assert_run(2, "contract", "chunk").err, "contract:", "one of")
 
     def test_a_call_judged_alike_by_check_and_diff(self):

@@ -6,7 +6,8 @@ import re
 
 from support import REPOSITORY, CommandLineTest, main
 
-NAMES = (REPOSITORY / "tests/delta/mistakes/names.txt").read_text().split()
+NAMES = [name for folder in ("delta/mistakes", "attention")
+         for name in (REPOSITORY / f"tests/{folder}/names.txt").read_text().split()]
 MODES = {"decode", "mtp", "prefill"}
 
 
@@ -31,7 +32,7 @@ class ListTest(CommandLineTest):
                 self.assertIn(f"      {row['meaning']}\n", text)
                 self.assertTrue(row["where"], "it can be made in no call of the suites")
                 for operation, modes in row["where"].items():
-                    self.assertIn(operation, ("gated_delta_rule", "kda"))
+                    self.assertIn(operation, ("gated_delta_rule", "kda", "attention"))
                     self.assertLessEqual(set(modes), MODES)
 
     def test_where_a_mistake_can_be_made_is_what_it_says_itself(self):
@@ -49,7 +50,7 @@ class ListTest(CommandLineTest):
                          [row["name"] for row in self.rows()])
         self.assertIn("recurrent_f32", {row["name"] for row in self.rows("contracts")})
         self.assertIn("B95", {row["name"] for row in self.rows("families")})
-        for table in ("suites", "families", "contracts"):
+        for table in ("suites", "families", "attention_families", "contracts"):
             text = self.assert_run(0, "list", table).out
             for row in self.rows(table):
                 self.assertRegex(text, rf"(?m)^{row['name']} +.*{re.escape(row['meaning'])}$")

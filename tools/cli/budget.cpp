@@ -92,6 +92,11 @@ double storage_error(const verdict::Expected& e, call::DType dtype) {
 
 int budget(const BudgetOptions& options) {
   const call::Record record = cases::make_record(cases::parse(options.case_line));
+  if (call::is_attention(record.op)) {
+    throw Error(ErrorKind::kArgument, "CASE",
+                "a case of the delta rule (of attention: check --terms)",
+                "'" + options.case_line + "'");
+  }
   const verdict::Slice& slice = suites::slice_of(record.op);
   const bool given = !options.contract.empty();
   const contract::Contract contract =

@@ -35,16 +35,17 @@ int info(const std::string& file) {
               header.precision_bits > 0 ? std::to_string(header.precision_bits) : "");
   print_field("meaning_sha256", header.meaning_sha256);
   fmt::print("conventions\n");
-  call::for_each_field(header.record.convention, [](const char* name, const auto& value) {
-    using Field = std::decay_t<decltype(value)>;
-    if constexpr (std::is_enum_v<Field>) {
-      print_field(name, std::string(call::name_of(value)));
-    } else if constexpr (std::is_same_v<Field, std::optional<double>>) {
-      print_field(name, value ? fmt::format("{}", *value) : "K^-0.5");
-    } else {
-      print_field(name, fmt::format("{}", value));
-    }
-  });
+  call::for_each_field_of(call::family_of(header.record.op), header.record.convention,
+                          [](const char* name, const auto& value) {
+                            using Field = std::decay_t<decltype(value)>;
+                            if constexpr (std::is_enum_v<Field>) {
+                              print_field(name, std::string(call::name_of(value)));
+                            } else if constexpr (std::is_same_v<Field, std::optional<double>>) {
+                              print_field(name, value ? fmt::format("{}", *value) : "K^-0.5");
+                            } else {
+                              print_field(name, fmt::format("{}", value));
+                            }
+                          });
   fmt::print("datasets\n");
   for (const schema::DatasetInfo& d : description.datasets) {
     fmt::print("  {:<34} {:<5} {:<22} {:>12} bytes, {:>12} stored, {} {}\n", d.path,

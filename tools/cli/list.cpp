@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "fixtures/call/operation.hpp"
+#include "fixtures/cases/attention_families.hpp"
 #include "fixtures/cases/families.hpp"
 #include "fixtures/cases/scenario.hpp"
 #include "fixtures/cases/suite.hpp"
@@ -84,6 +85,14 @@ Json family_rows() {
   return rows;
 }
 
+Json attention_family_rows() {
+  Json rows = Json::array();
+  for (const cases::AttentionFamily& f : cases::attention_families()) {
+    rows.push_back({{"name", std::string(f.name)}, {"meaning", std::string(f.summary)}});
+  }
+  return rows;
+}
+
 Json contract_rows() {
   Json rows = Json::array();
   for (const contract::Contract& c : contract::contracts()) {
@@ -113,7 +122,11 @@ using Place = std::pair<call::Op, call::Mode>;
 
 std::vector<bool> which_apply(const call::Record& record) {
   std::vector<bool> applies;
-  for (const calls::Mistake& m : suites::mistakes()) applies.push_back(m.applies(record));
+  for (const calls::Mistake& m : suites::mistakes()) {
+    const auto own = suites::mistakes_of(record.op);
+    const bool asked = &m >= own.data() && &m < own.data() + own.size();
+    applies.push_back(asked && m.applies(record));
+  }
   return applies;
 }
 
@@ -123,7 +136,7 @@ constexpr std::int64_t kSmall = std::int64_t{1} << 15;
 // For every row of the table of mistakes: the operations and modes in which it can be made.
 std::vector<std::set<Place>> places_of_mistakes() {
   std::vector<cases::Case> asked;
-  for (const char* suite : {"boundary", "stress", "drafts"}) {
+  for (const char* suite : {"boundary", "stress", "drafts", "attention_boundary"}) {
     for (cases::Case& c : cases::load_suite(suite).cases) {
       if (cases::token_count(c) * c.HV * (c.K + c.V) <= kSmall) asked.push_back(std::move(c));
     }
@@ -134,9 +147,9 @@ std::vector<std::set<Place>> places_of_mistakes() {
     call::Record record = cases::make_record(asked[static_cast<std::size_t>(i)]);
     std::vector<bool> applies = which_apply(record);
     // Some can be made only where an input is no number, which no case of a suite has.
-    call::Tensor& v = record.inputs.at("v");
-    if (v.size() > 0) {
-      v.set(v.size() - 1, std::numeric_limits<double>::quiet_NaN());
+    const auto v = record.inputs.find("v");
+    if (v != record.inputs.end() && v->second.size() > 0) {
+      v->second.set(v->second.size() - 1, std::numeric_limits<double>::quiet_NaN());
       const std::vector<bool> with_nan = which_apply(record);
       for (std::size_t row = 0; row < applies.size(); ++row) {
         applies[row] = applies[row] || with_nan[row];
@@ -181,7 +194,14 @@ std::string where_text(const Json& where) {
     different.insert(joined(modes));
     all.push_back(fmt::format("{} {}", op, joined(modes)));
   }
-  const bool everywhere = where.size() == call::operations().size();
+  const auto family = [](const std::string& op) {
+    return call::family_of(call::parse_name<call::Op>(op));
+  };
+  const auto same = [&](const call::Operation& o) {
+    return call::family_of(o.op) == family(where.begin().key());
+  };
+  const bool everywhere =
+      !where.empty() && std::ssize(where) == std::ranges::count_if(call::operations(), same);
   return everywhere && different.size() == 1 ? *different.begin()
                                              : fmt::format("{}", fmt::join(all, "; "));
 }
@@ -218,11 +238,14 @@ struct Table {
   const char* name;
   Json (*rows)();
 };
-constexpr std::array kTables{
-    Table{"suites", suite_rows},       Table{"families", family_rows},
-    Table{"contracts", contract_rows}, Table{"mistakes", mistake_rows},
-    Table{"chains", chain_rows},       Table{"server_mistakes", server_mistake_rows},
-    Table{"stages", stage_rows}};
+constexpr std::array kTables{Table{"suites", suite_rows},
+                             Table{"families", family_rows},
+                             Table{"attention_families", attention_family_rows},
+                             Table{"contracts", contract_rows},
+                             Table{"mistakes", mistake_rows},
+                             Table{"chains", chain_rows},
+                             Table{"server_mistakes", server_mistake_rows},
+                             Table{"stages", stage_rows}};
 
 }  // namespace
 

@@ -47,9 +47,9 @@ call::Record asking(const call::Operation& operation, call::Mode mode) {
   call::Record record;
   record.op = operation.op;
   record.mode = mode;
-  for (const char* name :
-       {"initial_state", "state_indices", "ssm_state_indices", "checkpoint_offsets",
-        "initial_intermediate_states", "checkpoint_state_indices", "request_ids"}) {
+  for (const char* name : {"initial_state", "state_indices", "ssm_state_indices",
+                           "checkpoint_offsets", "initial_intermediate_states",
+                           "checkpoint_state_indices", "request_ids", "k", "visible_first"}) {
     record.inputs[name];
   }
   return record;
@@ -103,6 +103,7 @@ Json operation_json(const call::Operation& operation) {
   Json modes = Json::array();
   for (const call::Mode mode : operation.modes) modes.push_back(std::string(call::name_of(mode)));
   return {{"name", std::string(call::name_of(operation.op))},
+          {"family", std::string(call::name_of(call::family_of(operation.op)))},
           {"meaning", std::string(operation.meaning)},
           {"modes", modes},
           {"tensors", tensors}};
@@ -128,7 +129,9 @@ Json conventions_json() {
   call::for_each_field(defaults, [&](const char* name, const auto& value) {
     using Field = std::decay_t<decltype(value)>;
     const call::ConventionRow& told = call::kConventionRows[row_index++];
-    Json row{{"name", name}, {"meaning", std::string(told.meaning)}};
+    Json row{{"name", name},
+             {"readers", std::string(call::name_of(told.readers))},
+             {"meaning", std::string(told.meaning)}};
     if constexpr (std::is_enum_v<Field>) {
       row["values"] = Json::array();
       for (const std::string_view v : call::EnumNames<Field>::kNames) {
@@ -153,11 +156,18 @@ Json schema_json() {
   Json operations = Json::array();
   for (const call::Operation& o : call::operations()) operations.push_back(operation_json(o));
   Json contracts = Json::array();
-  for (const contract::Contract& c : contract::contracts()) contracts.push_back(c.name);
+  Json families = Json::object();
+  for (const contract::Contract& c : contract::contracts()) {
+    contracts.push_back(c.name);
+    for (const call::Family family : {call::Family::kDelta, call::Family::kAttention}) {
+      if (c.is_of(family)) families[std::string(call::name_of(family))].push_back(c.name);
+    }
+  }
   return {{"schema", std::string(schema::kSchema)},
           {"operations", operations},
           {"conventions", conventions_json()},
           {"contracts", contracts},
+          {"contracts_of", families},
           {"stages", table_json("stages")}};
 }
 

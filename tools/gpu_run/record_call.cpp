@@ -120,6 +120,10 @@ std::string record_name(const call::Record& record, std::string_view tensor) {
 }
 
 call::TensorMap make_outputs(const call::Record& record, Update update) {
+  if (call::is_attention(record.op)) {
+    throw Error(ErrorKind::kValue, "/@op", "gated_delta_rule or kda, which the kernels compute",
+                "'" + std::string(call::name_of(record.op)) + "'");
+  }
   const call::Dims d = call::validate(record);
   const call::Tensor* start = record.find_input("initial_state");
   const call::DType dtype = start != nullptr ? start->dtype() : call::DType::kF32;

@@ -83,6 +83,17 @@ decode has T = 1. Prefill is packed: `[B,T,H,K]` with B sequences of T tokens be
 o are packed likewise. write_capture does that itself where q has four axes. The states of a prefill
 are those of its sequences; with state_indices they are a pool, P,HV,state, as in the other modes.
 
+Attention (op "attention") is packed in both modes; HV are query heads, H key heads, P slots of a
+page. q, o `[total_q,HV,K]`, `[total_q,HV,V]` with cu_seqlens_q N+1; fresh keys k, v `[total_k,H,K]`,
+`[total_k,H,V]` with cu_seqlens_k; decode also k_cache, v_cache `[pages,P,H,K]`, `[pages,P,H,V]`,
+kv_lens N and page_table `N,W` or page_indptr, page_indices; optional q_offset, valid_q N and the
+output lse `[total_q,HV]`. `[B,T,H,K]` (and an lse `[B,HV,T]`) are packed by write_capture:
+
+    o = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)   # [B,H,T,K]
+    write_capture("sdpa.h5", op="attention", mode="prefill", convention=dict(mask="causal"),
+                  inputs=dict(q=q.transpose(1, 2), k=k.transpose(1, 2), v=v.transpose(1, 2)),
+                  outputs=dict(o=o.transpose(1, 2)))
+
 Checkpoints are states of sequences on the way. The rows of sequence n are cu_checkpoints[n] to
 cu_checkpoints[n+1], and row r is its state after checkpoint_offsets[r] of its own tokens, ascending
 (0: its start state). checkpoints_every and checkpoints_at make both arrays of what was asked for.
@@ -198,6 +209,56 @@ STAGES = {
     "h": "chunks,HV,state",
     "v_new": "tokens,HV,V",
 }
+# The same of attention.
+ATTENTION_OPS = ("attention",)
+ATTENTION_CONTRACTS = ("ideal", "flash_bf16", "flash_bf16_rounded_sum", "eager_bf16")
+ATTENTION_CONVENTION = {
+    "scale": float,
+    "head_map": ("grouped", "tiled"),
+    "mask": ("full", "causal", "block_causal"),
+    "block": int,
+    "block_base": ("absolute", "segment"),
+    "window_left": int,
+    "window_right": int,
+    "block_kv": ("separate", "in_cache"),
+    "kv_layout": ("nhd", "hnd"),
+    "missing_page": ("error", "skip"),
+    "soft_cap": float,
+    "lse_base": ("e", "2"),
+    "lse_layout": ("th", "ht"),
+}
+ATTENTION_DEFAULTS = {
+    "head_map": "grouped",
+    "mask": "full",
+    "block": 1,
+    "block_base": "absolute",
+    "window_left": -1,
+    "window_right": -1,
+    "block_kv": "separate",
+    "kv_layout": "nhd",
+    "missing_page": "error",
+    "soft_cap": 0.0,
+    "lse_base": "e",
+    "lse_layout": "th",
+}
+_ATTENTION_RANGES = {
+    "block": ("1 to 2^31-1", lambda x: 1 <= x <= 2147483647),
+    "window_left": ("-1 to 2^31-1", lambda x: -1 <= x <= 2147483647),
+    "window_right": ("-1 to 2^31-1", lambda x: -1 <= x <= 2147483647),
+    "soft_cap": ("at least 0", lambda x: 0.0 <= x),
+}
+ATTENTION_INPUTS = {
+    "decode": ("q", "cu_seqlens_q", "k", "v", "cu_seqlens_k", "k_cache", "v_cache", "kv_lens",
+         "page_table", "page_indptr", "page_indices", "last_page_len", "q_offset", "key_positions",
+         "visible_first", "visible_last", "valid_q"),
+    "prefill": ("q", "cu_seqlens_q", "k", "v", "cu_seqlens_k", "q_offset", "key_positions",
+         "visible_first", "visible_last", "valid_q"),
+}
+ATTENTION_OUTPUTS = {
+    "decode": ("o", "lse"),
+    "prefill": ("o", "lse"),
+}
+_ATTENTION_FLOATS = ("q", "k", "v", "k_cache", "v_cache", "o", "lse")
 # --- End of what is generated.
 _CHAIN = ("request_ids", "positions", "restored_from", "accepted_counts")
 
@@ -280,14 +341,16 @@ def prepared(op, mode, inputs, outputs, convention=None, source="", contract="",
     the table, those of bfloat16 as bits. Raises and warns as write_capture does; without
     wants_outputs there may be none.
     """
-    _choice("op", op, OPS)
-    _choice("mode", mode, MODES)
+    attention = _choice("op", op, OPS + ATTENTION_OPS) in ATTENTION_OPS
+    of_inputs, of_outputs = ((ATTENTION_INPUTS, ATTENTION_OUTPUTS) if attention
+                             else (INPUTS, OUTPUTS))
+    _choice("mode", mode, tuple(of_inputs))
     if contract:
-        _choice("contract", contract, CONTRACTS)
-    conventions = check_convention({} if convention is None else convention)
+        _choice("contract", contract, ATTENTION_CONTRACTS if attention else CONTRACTS)
+    conventions = check_convention({} if convention is None else convention, attention)
     bf16 = (bf16,) if isinstance(bf16, str) else tuple(bf16)
-    groups = {"inputs": _tensors("inputs", inputs, INPUTS[mode], mode, bf16),
-              "outputs": _tensors("outputs", outputs, OUTPUTS[mode], mode, bf16)}
+    groups = {"inputs": _tensors("inputs", inputs, of_inputs[mode], mode, bf16),
+              "outputs": _tensors("outputs", outputs, of_outputs[mode], mode, bf16)}
     unused = set(bf16) - set(inputs) - set(outputs)
     if unused:
         raise ValueError(f"bf16: no such input or output: {', '.join(sorted(unused))}")
@@ -297,13 +360,16 @@ def prepared(op, mode, inputs, outputs, convention=None, source="", contract="",
     writes_none = slots is not None and bool(np.all(slots[0] == pad_slot))
     _refuse_shared_memory(inputs, outputs, writes_none)
     if wants_outputs and not groups["outputs"]:
-        raise ValueError(f"outputs: expected at least one of {', '.join(OUTPUTS[mode])}, "
+        raise ValueError(f"outputs: expected at least one of {', '.join(of_outputs[mode])}, "
                          "actual none")
+    attributes = {"op": op, "mode": mode, **{name: text for name, text in texts.items() if text}}
+    if attention:
+        _pack_attention(mode, **groups)
+        return attributes, conventions, groups
     call = _Call(op, mode, {**DEFAULTS, **conventions}, **groups)
     call.fit()
     for text in call.unused():
         warnings.warn(text, stacklevel=3)
-    attributes = {"op": op, "mode": mode, **{name: text for name, text in texts.items() if text}}
     return attributes, conventions, groups
 
 
@@ -412,10 +478,12 @@ def read_fixture(path):
         schema = attributes.pop("schema", None)
         if schema != SCHEMA:
             raise ValueError(f"{os.fspath(path)}: schema: expected {SCHEMA!r}, actual {schema!r}")
-        op = _choice("op", attributes.pop("op", None), OPS)
+        op = _choice("op", attributes.pop("op", None), OPS + ATTENTION_OPS)
         mode = _choice("mode", attributes.pop("mode", None), MODES)
         stored = file["convention"].attrs if "convention" in file else {}
-        convention = check_convention({name: _plain(value) for name, value in stored.items()})
+        attention = op in ATTENTION_OPS
+        convention = check_convention({name: _plain(value) for name, value in stored.items()},
+                                      attention)
         bf16 = []
 
         def load(group_name):
@@ -430,23 +498,26 @@ def read_fixture(path):
                   for name, array in load("golden").items()}
         budget = {contract: load(f"budget/{contract}") for contract in file.get("budget", {})}
         return Fixture(op=op, mode=mode, attributes=attributes,
-                       convention={**DEFAULTS, **convention}, inputs=load("inputs"),
+                       convention={**(ATTENTION_DEFAULTS if attention else DEFAULTS),
+                                   **convention}, inputs=load("inputs"),
                        outputs=load("outputs"), golden=golden, budget=budget,
                        stages=load("stages"), bf16=tuple(sorted(bf16)))
 
 
-def check_convention(convention):
+def check_convention(convention, attention=False):
     """The same mapping with numbers as float or int. Raises ValueError naming what is wrong."""
     checked = {}
+    kinds, ranges = ((ATTENTION_CONVENTION, _ATTENTION_RANGES) if attention
+                     else (CONVENTION, _RANGES))
     if not isinstance(convention, Mapping):
         raise ValueError(f"convention: expected {{attribute: value}}, actual {convention!r}")
     for name, value in convention.items():
         if name == "scale" and value is None:
             continue
-        kind = CONVENTION.get(name)
+        kind = kinds.get(name)
         if kind is None:
             raise ValueError(f"convention: unknown attribute {name!r}; "
-                             f"known are {', '.join(CONVENTION)}")
+                             f"known are {', '.join(kinds)}")
         if isinstance(kind, tuple):
             checked[name] = _choice(f"convention {name}", value, kind)
             continue
@@ -458,7 +529,7 @@ def check_convention(convention):
         if not exact or isinstance(value, str) or not math.isfinite(number):
             expected = "a whole number" if kind is int else "a finite number"
             raise ValueError(f"convention {name}: expected {expected}, actual {value!r}")
-        legal, is_legal = _RANGES.get(name, ("", None))
+        legal, is_legal = ranges.get(name, ("", None))
         if is_legal is not None and not is_legal(number):
             text = f"convention {name}: expected {legal}, actual {value!r}"
             if kind is int:
@@ -581,6 +652,39 @@ def _refuse_shared_memory(inputs, outputs, writes_none):
             if shared:
                 raise ValueError(f"outputs {output}: lies in the memory of inputs {name}, which "
                                  "the kernel has overwritten; clone it before the call")
+
+
+def _pack_attention(mode, inputs, outputs):
+    """[B,T,..] of q, o, k and v becomes [B*T,..] with cu_seqlens_q and cu_seqlens_k where they are
+    absent, and an lse [B,HV,T] [B*T,HV]. What else the shapes must be, the program says."""
+    needed = ("q", "k", "v") if mode == "prefill" else ("q", "k_cache", "v_cache", "kv_lens")
+    for name in needed:
+        if name not in inputs:
+            raise ValueError(f"inputs: {name} is missing")
+    for tensors in (inputs, outputs):
+        for name, (array, is_bf16) in tensors.items():
+            if (array.dtype.kind == "f" or is_bf16) != (name in _ATTENTION_FLOATS):
+                expected = ("a floating-point tensor" if name in _ATTENTION_FLOATS
+                            else "int32 or int64")
+                raise ValueError(f"{name}: expected {expected}, actual "
+                                 f"{'bfloat16' if is_bf16 else array.dtype}")
+    q = inputs["q"][0].shape
+    if len(q) == 4 and "lse" in outputs and outputs["lse"][0].shape == (q[0], q[2], q[1]):
+        lse, is_bf16 = outputs["lse"]
+        outputs["lse"] = np.ascontiguousarray(lse.transpose(0, 2, 1)).reshape(-1, q[2]), is_bf16
+    for bounds, names in (("cu_seqlens_q", ("q", "o")), ("cu_seqlens_k", ("k", "v"))):
+        first = inputs.get(names[0])
+        if first is None or first[0].ndim != 4:
+            continue
+        rows, tokens = first[0].shape[:2]
+        inputs.setdefault(bounds, (np.arange(rows + 1, dtype="<i8") * tokens, False))
+        for name in names:
+            tensors = outputs if name == "o" else inputs
+            if name in tensors and tensors[name][0].shape[:2] == (rows, tokens):
+                array, is_bf16 = tensors[name]
+                tensors[name] = array.reshape(rows * tokens, *array.shape[2:]), is_bf16
+    if "cu_seqlens_q" not in inputs:
+        raise ValueError(f"inputs cu_seqlens_q: is missing; one request is [0,{q[0]}]")
 
 
 def _brackets(shape):

@@ -11,11 +11,8 @@
 namespace goldenrule::attention {
 namespace {
 
-constexpr double kFalseAlarms = 1e-6;  // in a whole tensor
-
 void prepare(verdict::Expected& expected, verdict::GrantDetail detail) {
-  const auto n = static_cast<double>(std::max(expected.exact.golden.size(), std::size_t{1}));
-  const double multiple = std::sqrt(2.0 * std::log(2.0 * n / kFalseAlarms));
+  const double multiple = verdict::deviation_multiple(std::ssize(expected.exact.golden));
   expected.grant = verdict::empty_grant(expected.exact, multiple, detail);
 }
 
@@ -26,13 +23,15 @@ void store(verdict::Expected& to, std::size_t at, double sigma, double bias) {
 
 }  // namespace
 
-void grant(const call::Record& record, const Plan& plan, const Rounding& rounding,
+void grant(const call::Record& record, const contract::Contract& contract,
            verdict::GrantDetail detail, verdict::Expectations& expected) {
+  const Softmax* rounding = contract.softmax();
   for (auto& [name, e] : expected.outputs) {
     e.grant = {};
-    e.grant.given = rounding.is_ideal;
+    e.grant.given = contract.is_ideal();
   }
-  if (rounding.is_ideal) return;
+  if (rounding == nullptr) return;
+  const Plan plan = make_plan(record);
   verdict::Expected& o = expected.outputs.at("o");
   verdict::Expected& lse = expected.outputs.at("lse");
   prepare(o, detail);
@@ -46,7 +45,7 @@ void grant(const call::Record& record, const Plan& plan, const Rounding& roundin
       const auto first = static_cast<std::size_t>(o_index(plan, *job.request, row));
       const std::size_t at = lse_index(plan, job.request->first_query + row.query, row.head);
       if (o.exact.touched[first / o.exact.block] != verdict::Touch::kComputed) continue;
-      const RowBudget terms = row_budget(tensors, plan, *job.request, row, rounding,
+      const RowBudget terms = row_budget(tensors, plan, *job.request, row, *rounding,
                                          &o.exact.golden[first], lse.exact.golden[at]);
       for (std::size_t x = 0; x < terms.sigma.size(); ++x) {
         store(o, first + x, terms.sigma[x], terms.bias[x]);

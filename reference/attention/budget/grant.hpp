@@ -60,18 +60,19 @@
 //
 //   budget = lambda sigma + bias + half an ulp of storage,   lambda = sqrt(2 ln(2n/p))
 //
-// for n elements and p = 1e-6 in the whole tensor: a union bound, which needs no independence.
+// for n elements and p = 1e-6 in the whole tensor (verdict/grants.hpp).
 #pragma once
 
 #include <cstdint>
 
-#include "reference/attention/budget/rounding.hpp"
 #include "reference/attention/rule/evaluate.hpp"
+#include "reference/contract/contract.hpp"
 
 namespace goldenrule::attention {
 
-/// Fills in what `rounding` grants the outputs in `expected`, the evaluation of this plan.
-void grant(const call::Record& record, const Plan& plan, const Rounding& rounding,
+/// Fills in what `contract` grants the outputs in `expected`, the evaluation of this record. An
+/// ideal contract grants nothing beside half an ulp of storage.
+void grant(const call::Record& record, const contract::Contract& contract,
            verdict::GrantDetail detail, verdict::Expectations& expected);
 
 }  // namespace goldenrule::attention

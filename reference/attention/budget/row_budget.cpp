@@ -58,7 +58,7 @@ std::vector<double> rescales(const std::vector<Key>& keys) {
 class Row {
  public:
   Row(const Tensors& tensors, const Plan& plan, const Request& request, const RowPlace& row,
-      const Rounding& rounding)
+      const Softmax& rounding)
       : tensors_(tensors),
         plan_(plan),
         head_(key_head_of(plan, row)),
@@ -78,7 +78,7 @@ class Row {
       const double steps = 2.0 * std::ceil(static_cast<double>(q.size()) / 16.0) + 2.0;
       key.e = steps * kU * std::fabs(plan.scale) * size;
       if (plan.soft_cap > 0.0) key.e += rounding.tanh_error * std::fabs(key.s);
-      if (rounding.stored_scores) key.d = stored_error(dot);
+      if (rounding.at(SoftmaxPoint::kScores)) key.d = stored_error(dot);
       keys_.push_back(key);
     }
     if (keys_.empty()) return;
@@ -96,16 +96,16 @@ class Row {
     RowBudget budget{.sigma = std::vector<double>(V), .bias = std::vector<double>(V)};
     v_.resize(V);
     systematic(o, budget);
-    if (rounding_.rounded_weights && format_) {
-      const double rho = rounding_.rounded_sum ? 1.0 : 0.0;
+    if (rounding_.at(SoftmaxPoint::kWeights) && format_) {
+      const double rho = rounding_.at(SoftmaxPoint::kSum) ? 1.0 : 0.0;
       const auto x = [&](const Key& key, double v, double mean) {
         if (key.lost > 0.0) return 0.0;
         return key.w * key.floor * (v - rho * mean);
       };
-      by_bins([&](const Key& key) { return weight_bin(key); }, x, rounding_.rounded_sum,
+      by_bins([&](const Key& key) { return weight_bin(key); }, x, rounding_.at(SoftmaxPoint::kSum),
               h_ * h_ / 3.0, o, budget);
     }
-    if (rounding_.stored_scores && format_) {
+    if (rounding_.at(SoftmaxPoint::kScores) && format_) {
       const auto x = [](const Key& key, double v, double mean) {
         return key.w * key.grow * key.d * std::numbers::sqrt2 * (v - mean);
       };
@@ -153,7 +153,7 @@ class Row {
     double l = 0.0;
     for (Key& key : keys_) l += key.w = std::exp(key.s - m_);
     for (Key& key : keys_) {
-      const double p = rounding_.stored_scores ? key.w / l : key.w;
+      const double p = rounding_.at(SoftmaxPoint::kScores) ? key.w / l : key.w;
       key.w /= l;
       key.p = p;
       if (format_ != contract::Format::kF16) continue;
@@ -200,11 +200,12 @@ class Row {
       read(key);
       weight += key.w;
       const double linear_error = key.w * key.grow * (key.e + key.d * key.d / 3.0);
-      budget.lse_bias += linear_error + (rounding_.rounded_sum ? key.w * key.lost : 0.0);
+      budget.lse_bias += linear_error + (rounding_.at(SoftmaxPoint::kSum) ? key.w * key.lost : 0.0);
       const bool ends = i % kStep == kStep - 1 || i + 1 == keys_.size();
       for (std::size_t x = 0; x < V; ++x) {
         linear[x] += linear_error * std::fabs(v_[x] - o[x]);
-        lost[x] += key.w * key.lost * std::fabs(v_[x] - (rounding_.rounded_sum ? o[x] : 0.0));
+        lost[x] +=
+            key.w * key.lost * std::fabs(v_[x] - (rounding_.at(SoftmaxPoint::kSum) ? o[x] : 0.0));
         size[x] += key.w * std::fabs(v_[x]);
         top[x] = std::max(top[x], std::fabs(v_[x] - o[x]));
         budget.flushed = std::max(budget.flushed, std::fabs(v_[x]));
@@ -264,7 +265,7 @@ class Row {
   const Plan& plan_;
   Plan bare_;
   std::int64_t head_;
-  const Rounding& rounding_;
+  const Softmax& rounding_;
   std::optional<contract::Format> format_;
   double h_ = 0.0, m_ = 0.0;
   bool overflows_ = false;
@@ -275,7 +276,7 @@ class Row {
 }  // namespace
 
 RowBudget row_budget(const Tensors& tensors, const Plan& plan, const Request& request,
-                     const RowPlace& row, const Rounding& rounding, const double* o, double lse) {
+                     const RowPlace& row, const Softmax& rounding, const double* o, double lse) {
   Row terms(tensors, plan, request, row, rounding);
   if (terms.is_finite()) return terms.run(o, lse);
   const auto V = static_cast<std::size_t>(plan.dims.V);

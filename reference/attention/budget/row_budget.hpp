@@ -18,7 +18,7 @@ struct RowBudget {
 
 /// `o` and `lse` are the exact results of the row, which has keys.
 [[nodiscard]] RowBudget row_budget(const Tensors& tensors, const Plan& plan, const Request& request,
-                                   const RowPlace& row, const Rounding& rounding, const double* o,
+                                   const RowPlace& row, const Softmax& rounding, const double* o,
                                    double lse);
 
 }  // namespace goldenrule::attention

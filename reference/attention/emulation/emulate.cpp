@@ -43,7 +43,7 @@ struct State {
 
 class Kernel {
  public:
-  Kernel(const call::Record& record, const Plan& plan, const Rounding& rounding,
+  Kernel(const call::Record& record, const Plan& plan, const Softmax& rounding,
          const KernelChoices& choices)
       : tensors_(record),
         plan_(plan),
@@ -65,7 +65,7 @@ class Kernel {
     head_ = key_head_of(plan_, row);
     q_ = query_of(tensors_, plan_, request, row);
     if (choices_.backward) std::ranges::reverse(keys);
-    return rounding_.stored_scores ? eager(keys) : flash(keys);
+    return rounding_.at(SoftmaxPoint::kScores) ? eager(keys) : flash(keys);
   }
 
  private:
@@ -161,11 +161,11 @@ class Kernel {
     std::vector<double> p(count);
     for (std::size_t i = 0; i < count; ++i) {
       exact[i] = static_cast<double>(exp2(std::fmaf(s[i], c_, -mc)));
-      p[i] = rounding_.rounded_weights ? rounded(exact[i]) : exact[i];
+      p[i] = rounding_.at(SoftmaxPoint::kWeights) ? rounded(exact[i]) : exact[i];
     }
     std::vector<float> l{state.l};
-    accumulate(rounding_.rounded_sum ? p : exact, nullptr,
-               choices_.tensor_cores && rounding_.rounded_sum, l);
+    accumulate(rounding_.at(SoftmaxPoint::kSum) ? p : exact, nullptr,
+               choices_.tensor_cores && rounding_.at(SoftmaxPoint::kSum), l);
     state.l = l[0];
     accumulate(p, keys, choices_.tensor_cores, state.acc);
   }
@@ -239,7 +239,7 @@ class Kernel {
 
   Tensors tensors_;
   const Plan& plan_;
-  const Rounding& rounding_;
+  const Softmax& rounding_;
   const KernelChoices& choices_;
   std::optional<contract::Format> format_;
   float before_, c_, natural_;
@@ -267,13 +267,12 @@ std::string KernelChoices::words() const {
          (backward ? ", backward" : "") + (tensor_cores ? ", tensor cores" : "");
 }
 
-call::TensorMap emulate(const call::Record& record, const Plan& plan, const Rounding& rounding,
+call::TensorMap emulate(const call::Record& record, const Plan& plan, const Softmax& rounding,
                         std::uint64_t seed) {
-  if (rounding.is_ideal) return outputs_of(record, plan);
   const KernelChoices choices(seed);
   const Dims& d = plan.dims;
   call::TensorMap outputs;
-  call::Tensor& o = outputs["o"] = call::Tensor(call::DType::kF64, {d.total_q, d.HV, d.V});
+  call::Tensor& o = outputs["o"] = call::Tensor(call::DType::kF64, {d.tokens, d.HV, d.V});
   call::Tensor& lse = outputs["lse"] = call::Tensor(call::DType::kF64, lse_shape(plan));
   for (std::int64_t i = 0; i < lse.size(); ++i)
     lse.set(i, -std::numeric_limits<double>::infinity());

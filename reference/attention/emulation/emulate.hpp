@@ -35,6 +35,15 @@ struct KernelChoices {
 
 /// The outputs, in f64, of the kernel that `seed` chooses.
 [[nodiscard]] call::TensorMap emulate(const call::Record& record, const Plan& plan,
-                                      const Rounding& rounding, std::uint64_t seed);
+                                      const Softmax& rounding, std::uint64_t seed);
+
+/// The same under a contract of attention, ideal ones included, with the plan of the call.
+[[nodiscard]] inline call::TensorMap emulate(const call::Record& record,
+                                             const contract::Contract& contract,
+                                             std::uint64_t seed) {
+  const Plan plan = make_plan(record);
+  if (contract.softmax() == nullptr) return outputs_of(record, plan);
+  return emulate(record, plan, *contract.softmax(), seed);
+}
 
 }  // namespace goldenrule::attention

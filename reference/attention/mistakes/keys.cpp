@@ -39,7 +39,7 @@ void context_short(Work& work) {
 
 // More slots of the last page, up to `most`.
 void extend_page(Work& work, std::int64_t most) {
-  const std::int64_t P = work.plan.dims.P;
+  const std::int64_t P = work.plan.dims.page_size;
   change_last_run(work, Source::kCache, [&](Request& request, std::size_t i) {
     Run& run = request.runs[i];
     const std::int64_t used = (run.row + run.count) % P;
@@ -50,7 +50,7 @@ void context_long(Work& work) { extend_page(work, 1); }
 void page_tail(Work& work) { extend_page(work, kMaxKeys); }
 
 void full_page_empty(Work& work) {
-  const std::int64_t P = work.plan.dims.P;
+  const std::int64_t P = work.plan.dims.page_size;
   change_last_run(work, Source::kCache, [&](Request& request, std::size_t i) {
     Run& run = request.runs[i];
     if ((run.row + run.count) % P == 0) run.count -= P;
@@ -58,7 +58,7 @@ void full_page_empty(Work& work) {
   });
 }
 void counted_twice(Work& work) {
-  if (!work.plan.dims.has_cache) return;
+  if (!has_cache(work.plan.dims)) return;
   change_last_run(work, Source::kFresh, [](Request& request, std::size_t i) {
     const Run twice = request.runs[i];
     request.runs.push_back(twice);
@@ -102,7 +102,7 @@ void first_tile_reread(Work& work) {
   });
 }
 void neighbour_rows(Work& work) {
-  const std::int64_t total = work.plan.dims.total_k;
+  const std::int64_t total = work.plan.dims.fresh_keys;
   change_last_run(work, Source::kFresh, [&](Request& request, std::size_t i) {
     Run& run = request.runs[i];
     const std::int64_t whole = (run.count + kFreshTile - 1) / kFreshTile * kFreshTile;
@@ -110,26 +110,26 @@ void neighbour_rows(Work& work) {
   });
 }
 void valid_q_ignored(Work& work) {
-  Call changed = work.call;
-  if (changed.record.inputs.erase("valid_q") != 0) work.plan = make_plan(changed);
+  call::Record changed = work.call;
+  if (changed.inputs.erase("valid_q") != 0) work.plan = make_plan(changed);
 }
 
 // A table of other pages, where it is dense; what the pool does not have becomes page 0.
 template <class Page>
 void with_table(Work& work, const Page& page) {
-  Call changed = work.call;
-  auto given = call::integers(changed.record, "page_table");
+  call::Record changed = work.call;
+  auto given = call::integers(changed, "page_table");
   if (!given || work.plan.dims.pages == 0) return;
-  const std::int64_t width = changed.record.inputs.at("page_table").shape()[1];
+  const std::int64_t width = changed.inputs.at("page_table").shape()[1];
   call::Integers table = *given;
   for (std::size_t i = 0; i < table.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
     table[i] = page(*given, at / width, at % width, width);
     if (table[i] < -1 || table[i] >= work.plan.dims.pages) table[i] = 0;
-    if (table[i] == -1 && changed.attributes.missing_page == MissingPage::kError) table[i] = 0;
+    if (table[i] == -1 && changed.convention.missing_page == MissingPage::kError) table[i] = 0;
   }
-  changed.record.inputs["page_table"] =
-      call::integer_tensor(table, changed.record.inputs.at("page_table").shape());
+  changed.inputs["page_table"] =
+      call::integer_tensor(table, changed.inputs.at("page_table").shape());
   work.plan = make_plan(changed);
 }
 void minus_one_is_zero(Work& work) {
@@ -158,14 +158,14 @@ void page_16bit(Work& work) {
              });
 }
 void layout_swapped(Work& work) {
-  if (work.plan.dims.P == 1 || work.plan.dims.H == 1 || !work.plan.dims.has_cache) return;
+  if (work.plan.dims.page_size == 1 || work.plan.dims.H == 1 || !has_cache(work.plan.dims)) return;
   KvLayout& layout = work.plan.layout;
   layout = layout == KvLayout::kNhd ? KvLayout::kHnd : KvLayout::kNhd;
 }
 
 void head_tiled(Work& work) {
   const Dims& d = work.plan.dims;
-  const bool grouped = work.call.attributes.head_map == call::HeadMap::kGrouped;
+  const bool grouped = work.call.convention.head_map == call::HeadMap::kGrouped;
   for (std::int64_t j = 0; j < d.HV; ++j) {
     work.plan.key_head[static_cast<std::size_t>(j)] = grouped ? j % d.H : j / (d.HV / d.H);
   }
@@ -176,105 +176,54 @@ void group_crosses(Work& work) {
   for (std::size_t j = 0; j < heads.size(); ++j) heads[j] = heads[j / kHeadTile * kHeadTile];
 }
 
+constexpr std::array kOtherLayout{calls::Meant{"kv_layout", "nhd", "hnd"},
+                                  calls::Meant{"kv_layout", "hnd", "nhd"}};
+constexpr std::array kOtherMap{calls::Meant{"head_map", "grouped", "tiled"},
+                               calls::Meant{"head_map", "tiled", "grouped"}};
+
 constexpr std::array kMistakes{
-    Mistake{.name = "context_short",
-            .group = "context",
-            .meaning = "drops the last cached key",
-            .change = context_short},
-    Mistake{.name = "context_long",
-            .group = "context",
-            .meaning = "reads the slot behind the last cached key",
-            .change = context_long},
-    Mistake{.name = "block_counted_twice",
-            .group = "context",
-            .meaning = "sees the fresh keys twice, in the cache and beside it",
-            .change = counted_twice,
-            .reported = "Diffulex v0.0.1"},
-    Mistake{.name = "fresh_ignored",
-            .group = "context",
-            .meaning = "sees the cache alone",
-            .change = fresh_ignored,
-            .reported = "xinfer #481"},
-    Mistake{.name = "cache_ignored",
-            .group = "context",
-            .meaning = "sees the fresh keys alone",
-            .change = cache_ignored,
-            .reported = "xinfer #481"},
-    Mistake{.name = "last_split_dropped",
-            .group = "context",
-            .meaning = "leaves the last tile of keys out of the merge",
-            .change = last_split_dropped},
-    Mistake{.name = "first_tile_reread",
-            .group = "context",
-            .meaning = "reads the first tile of fresh keys in the place of each",
-            .change = first_tile_reread,
-            .reported = "Diffulex v0.0.1"},
-    Mistake{.name = "full_page_empty",
-            .group = "pages",
-            .meaning = "takes a full last page for an empty one",
-            .change = full_page_empty,
-            .reported = "Diffulex"},
-    Mistake{.name = "page_tail_visible",
-            .group = "pages",
-            .meaning = "sees all slots of the last page",
-            .change = page_tail,
-            .reported = "FlashInfer #3716, tilelang #1552"},
-    Mistake{.name = "page_minus_one_is_zero",
-            .group = "pages",
-            .meaning = "reads page 0 where the table has no page",
-            .change = minus_one_is_zero,
-            .reported = "Diffulex"},
-    Mistake{.name = "table_ignored",
-            .group = "pages",
-            .meaning = "reads pages in the order of the pool",
-            .change = table_ignored},
-    Mistake{.name = "table_row_shifted",
-            .group = "pages",
-            .meaning = "reads the pages of the next request",
-            .change = row_shifted},
-    Mistake{.name = "page_id_16bit",
-            .group = "pages",
-            .meaning = "cuts page numbers to 16 bits",
-            .change = page_16bit,
-            .reported = "vLLM #50427; ATOM #702"},
-    Mistake{.name = "layout_swapped",
-            .group = "pages",
-            .meaning = "reads a page in the other layout",
-            .change = layout_swapped,
-            .reported = "FlashInfer #441"},
-    Mistake{.name = "padding_in_sum",
-            .group = "padding",
-            .meaning = "counts the zero keys that fill a tile in the sum of the weights",
-            .change = padding_in_sum,
-            .reported = "FlashInfer #3716, vLLM #57432"},
-    Mistake{.name = "neighbour_rows",
-            .group = "padding",
-            .meaning = "sees the fresh keys of the next request up to the end of a tile",
-            .change = neighbour_rows,
-            .reported = "Diffulex"},
-    Mistake{.name = "valid_q_ignored",
-            .group = "padding",
-            .meaning = "takes padding rows for tokens",
-            .change = valid_q_ignored,
-            .reported = "Diffulex"},
-    Mistake{.name = "kv_head_tiled",
-            .group = "heads",
-            .meaning = "reads key heads by the other map",
-            .change = head_tiled,
-            .reported = "onnx #7274"},
-    Mistake{.name = "kv_head_zero",
-            .group = "heads",
-            .meaning = "reads key head 0 for every query head",
-            .change = head_zero},
-    Mistake{.name = "group_tile_crosses",
-            .group = "heads",
-            .meaning = "reads one key head for a tile of query heads that has two",
-            .change = group_crosses,
-            .reported = "FreeToken #177"},
+    mistake<context_short>("context_short", "context", "drops the last cached key"),
+    mistake<context_long>("context_long", "context", "reads the slot behind the last cached key"),
+    mistake<counted_twice>("block_counted_twice", "context",
+                           "sees the fresh keys twice, in the cache and beside it",
+                           "Diffulex v0.0.1"),
+    mistake<fresh_ignored>("fresh_ignored", "context", "sees the cache alone", "xinfer #481"),
+    mistake<cache_ignored>("cache_ignored", "context", "sees the fresh keys alone", "xinfer #481"),
+    mistake<last_split_dropped>("last_split_dropped", "context",
+                                "leaves the last tile of keys out of the merge"),
+    mistake<first_tile_reread>("first_tile_reread", "context",
+                               "reads the first tile of fresh keys in the place of each",
+                               "Diffulex v0.0.1"),
+    mistake<full_page_empty>("full_page_empty", "pages", "takes a full last page for an empty one",
+                             "Diffulex"),
+    mistake<page_tail>("page_tail_visible", "pages", "sees all slots of the last page",
+                       "FlashInfer #3716, tilelang #1552"),
+    mistake<minus_one_is_zero>("page_minus_one_is_zero", "pages",
+                               "reads page 0 where the table has no page", "Diffulex"),
+    mistake<table_ignored>("table_ignored", "pages", "reads pages in the order of the pool"),
+    mistake<row_shifted>("table_row_shifted", "pages", "reads the pages of the next request"),
+    mistake<page_16bit>("page_id_16bit", "pages", "cuts page numbers to 16 bits",
+                        "vLLM #50427; ATOM #702"),
+    mistake<layout_swapped>("layout_swapped", "pages", "reads a page in the other layout",
+                            "FlashInfer #441", kOtherLayout),
+    mistake<padding_in_sum>("padding_in_sum", "padding",
+                            "counts the zero keys that fill a tile in the sum of the weights",
+                            "FlashInfer #3716, vLLM #57432"),
+    mistake<neighbour_rows>("neighbour_rows", "padding",
+                            "sees the fresh keys of the next request up to the end of a tile",
+                            "Diffulex"),
+    mistake<valid_q_ignored>("valid_q_ignored", "padding", "takes padding rows for tokens",
+                             "Diffulex"),
+    mistake<head_tiled>("kv_head_tiled", "heads", "reads key heads by the other map", "onnx #7274",
+                        kOtherMap),
+    mistake<head_zero>("kv_head_zero", "heads", "reads key head 0 for every query head"),
+    mistake<group_crosses>("group_tile_crosses", "heads",
+                           "reads one key head for a tile of query heads that has two",
+                           "FreeToken #177"),
 };
 
 }  // namespace
 
-std::span<const Mistake> key_mistakes() { return kMistakes; }
+std::span<const calls::Mistake> key_mistakes() { return kMistakes; }
 
 }  // namespace goldenrule::attention

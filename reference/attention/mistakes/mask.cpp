@@ -14,7 +14,8 @@ constexpr std::int64_t kQueryTile = 16;
 // The ranges that other attributes give.
 template <class Change>
 void with_attributes(Work& work, const Change& change) {
-  Attributes attributes = work.call.attributes;
+  if (work.call.inputs.contains("visible_first")) return;  // nothing is made of masks
+  call::Convention attributes = work.call.convention;
   change(attributes);
   for (Request& request : work.plan.requests) {
     request.visible = visible_ranges(attributes, request);
@@ -30,16 +31,16 @@ void causal_in_block(Work& work) {
   }
 }
 void none_in_segment(Work& work) {
-  with_attributes(work, [](Attributes& a) { a.mask = Mask::kFull; });
+  with_attributes(work, [](call::Convention& a) { a.mask = Mask::kFull; });
 }
 void base_segment(Work& work) {
-  with_attributes(work, [](Attributes& a) { a.block_base = BlockBase::kSegment; });
+  with_attributes(work, [](call::Convention& a) { a.block_base = BlockBase::kSegment; });
 }
 void base_absolute(Work& work) {
-  with_attributes(work, [](Attributes& a) { a.block_base = BlockBase::kAbsolute; });
+  with_attributes(work, [](call::Convention& a) { a.block_base = BlockBase::kAbsolute; });
 }
 void next_block(Work& work) {
-  const Attributes& a = work.call.attributes;
+  const call::Convention& a = work.call.convention;
   if (a.mask != Mask::kBlockCausal) return;
   for (Request& request : work.plan.requests) {
     for (Range& range : request.visible) range.last += a.block;
@@ -47,25 +48,26 @@ void next_block(Work& work) {
 }
 template <std::int64_t by>
 void window_moved(Work& work) {
-  with_attributes(work, [](Attributes& a) {
+  with_attributes(work, [](call::Convention& a) {
     if (a.window_left >= 0) a.window_left = std::max(std::int64_t{0}, a.window_left + by);
   });
 }
 void window_ignored(Work& work) {
-  with_attributes(work, [](Attributes& a) { a.window_left = a.window_right = -1; });
+  with_attributes(work, [](call::Convention& a) { a.window_left = a.window_right = -1; });
 }
 void window_right_cut(Work& work) {
-  with_attributes(work, [](Attributes& a) {
+  with_attributes(work, [](call::Convention& a) {
     if (a.window_left >= 0) a.window_right = 0;
   });
 }
 void window_symmetric(Work& work) {
-  with_attributes(work, [](Attributes& a) {
+  with_attributes(work, [](call::Convention& a) {
     if (a.window_left >= 0) a.window_right = a.window_left;
   });
 }
 void window_first_tile(Work& work) {
-  Attributes none = work.call.attributes;
+  if (work.call.inputs.contains("visible_first")) return;
+  call::Convention none = work.call.convention;
   none.window_left = none.window_right = -1;
   for (Request& request : work.plan.requests) {
     if (request.valid <= kQueryTile) continue;
@@ -74,63 +76,42 @@ void window_first_tile(Work& work) {
   }
 }
 
+constexpr std::array kFullMask{calls::Meant{"mask", "", "full"}};
+constexpr std::array kSegmentBase{calls::Meant{"block_base", "absolute", "segment"}};
+constexpr std::array kAbsoluteBase{calls::Meant{"block_base", "segment", "absolute"}};
+
 constexpr std::array kMistakes{
-    Mistake{.name = "mask_causal_in_block",
-            .group = "masks",
-            .meaning = "hides the later tokens of a block from its earlier ones",
-            .change = causal_in_block,
-            .reported = "vLLM #43445"},
-    Mistake{.name = "mask_none_in_segment",
-            .group = "masks",
-            .meaning = "lets all tokens of a call see each other, whatever the mask is",
-            .change = none_in_segment,
-            .reported = "Diffulex"},
-    Mistake{.name = "block_base_segment",
-            .group = "masks",
-            .meaning = "counts blocks from the first query, not from position 0",
-            .change = base_segment,
-            .reported = "Diffulex, SGLang #12588"},
-    Mistake{.name = "block_base_absolute",
-            .group = "masks",
-            .meaning = "counts blocks from position 0, not from the first query",
-            .change = base_absolute},
-    Mistake{.name = "next_block_visible",
-            .group = "masks",
-            .meaning = "lets a query see the block behind its own",
-            .change = next_block},
-    Mistake{.name = "window_off_by_one",
-            .group = "windows",
-            .meaning = "sees one key more than the window has",
-            .change = window_moved<1>,
-            .reported = "transformers #39408; ik_llama.cpp #2021"},
-    Mistake{.name = "window_off_by_one",
-            .group = "windows",
-            .meaning = "sees one key less than the window has",
-            .change = window_moved<-1>,
-            .reported = "transformers #39408"},
-    Mistake{.name = "window_ignored",
-            .group = "windows",
-            .meaning = "sees beyond the window",
-            .change = window_ignored},
-    Mistake{.name = "window_right_cut",
-            .group = "windows",
-            .meaning = "sees no later token in a layer with a window that is not causal",
-            .change = window_right_cut,
-            .reported = "vLLM #46104"},
-    Mistake{.name = "window_symmetric",
-            .group = "windows",
-            .meaning = "limits later tokens by the window to the left",
-            .change = window_symmetric,
-            .reported = "vLLM #46104"},
-    Mistake{.name = "window_first_tile",
-            .group = "windows",
-            .meaning = "ignores the window in the first tile of queries",
-            .change = window_first_tile,
-            .reported = "FlashInfer #4972"},
+    mistake<causal_in_block>("mask_causal_in_block", "masks",
+                             "hides the later tokens of a block from its earlier ones",
+                             "vLLM #43445"),
+    mistake<none_in_segment>("mask_none_in_segment", "masks",
+                             "lets all tokens of a call see each other, whatever the mask is",
+                             "Diffulex", kFullMask),
+    mistake<base_segment>("block_base_segment", "masks",
+                          "counts blocks from the first query, not from position 0",
+                          "Diffulex, SGLang #12588", kSegmentBase),
+    mistake<base_absolute>("block_base_absolute", "masks",
+                           "counts blocks from position 0, not from the first query", "",
+                           kAbsoluteBase),
+    mistake<next_block>("next_block_visible", "masks", "lets a query see the block behind its own"),
+    mistake<window_moved<1>>("window_off_by_one", "windows",
+                             "sees one key more than the window has",
+                             "transformers #39408; ik_llama.cpp #2021"),
+    mistake<window_moved<-1>>("window_off_by_one", "windows",
+                              "sees one key less than the window has", "transformers #39408"),
+    mistake<window_ignored>("window_ignored", "windows", "sees beyond the window"),
+    mistake<window_right_cut>("window_right_cut", "windows",
+                              "sees no later token in a layer with a window that is not causal",
+                              "vLLM #46104"),
+    mistake<window_symmetric>("window_symmetric", "windows",
+                              "limits later tokens by the window to the left", "vLLM #46104"),
+    mistake<window_first_tile>("window_first_tile", "windows",
+                               "ignores the window in the first tile of queries",
+                               "FlashInfer #4972"),
 };
 
 }  // namespace
 
-std::span<const Mistake> mask_mistakes() { return kMistakes; }
+std::span<const calls::Mistake> mask_mistakes() { return kMistakes; }
 
 }  // namespace goldenrule::attention

@@ -1,55 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mistakes of attention kernels as data: each is a change of what a right kernel is given, the plan
-// or the tensors, or of what it returns. Which keys are visible, where they are read and with which
-// scale are numbers of the plan, so most mistakes are one changed number, and the oracle's rule
-// runs it as it runs any plan.
+// Mistakes of attention kernels: each is a change of what a right kernel is given, the plan or q,
+// or of what it returns. Which keys are visible, where they are read and with which scale are
+// numbers of the plan, so most mistakes are one changed number. A kernel takes calls, not plans: it
+// is given the plain call that means the changed plan (plain_call.hpp), so that whatever is a
+// kernel, the oracle, an emulator or another mistake, makes it.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string_view>
 
-#include "reference/attention/rule/evaluate.hpp"
+#include "reference/attention/plan/plan.hpp"
+#include "reference/calls/mistake.hpp"
 
 namespace goldenrule::attention {
 
-/// A kernel that computes without storage rounding, from tensors and a plan: outputs_of is one, an
-/// emulator of a contract another.
-using PlanKernel = std::function<call::TensorMap(const call::Record&, const Plan&)>;
-
 /// What a kernel works on.
 struct Work {
-  const Call& call;  ///< as it was given
-  call::Record record;
+  const call::Record& call;  ///< as it was given
+  call::Record record;       ///< of which q may be changed
   Plan plan;
 };
 
-struct Mistake {
-  std::string_view name;  ///< stable; rows of one name are ways to make one mistake
-  std::string_view group;
-  std::string_view meaning;  ///< one clause to the author: what the kernel does
-  /// Changes what the kernel is given; null: nothing. A mistake that leaves plan and tensors as
-  /// they were cannot be made in the call.
-  void (*change)(Work& work) = nullptr;
-  /// Changes what it returns and says whether it did; null: nothing.
-  bool (*after)(const Plan& plan, call::TensorMap& outputs) = nullptr;
-  std::string_view reported = {};  ///< where it was made in public; empty: not known
-};
+using Change = void (*)(Work& work);
+/// Changes what a kernel returns and says whether it did.
+using After = bool (*)(const Plan& plan, call::TensorMap& outputs);
+
+/// Whether `change` leaves plan or inputs of the call as they were: then it cannot be made.
+[[nodiscard]] bool changes(Change change, const call::Record& record);
+[[nodiscard]] bool changes(After after, const call::Record& record);
+/// The outputs of `kernel` with the change.
+[[nodiscard]] call::TensorMap commit(Change change, const call::Record& record,
+                                     const calls::Kernel& kernel);
+[[nodiscard]] call::TensorMap commit(After after, const call::Record& record,
+                                     const calls::Kernel& kernel);
+
+/// A row of the table of mistakes; `change` is a Change or an After.
+template <auto change>
+constexpr calls::Mistake mistake(std::string_view name, std::string_view group,
+                                 std::string_view meaning, std::string_view reported = {},
+                                 std::span<const calls::Meant> meant = {}, bool rounds = false) {
+  return {.name = name,
+          .group = group,
+          .meaning = meaning,
+          .applies = [](const call::Record& record) { return changes(change, record); },
+          .commit = [](const call::Record& record,
+                       const calls::Kernel& kernel) { return commit(change, record, kernel); },
+          .meant = meant,
+          .rounds = rounds,
+          .reported = reported};
+}
 
 /// All of them, in the order of the documentation.
-[[nodiscard]] std::span<const Mistake> mistakes();
-
-/// Whether the mistake can be made in this call at all.
-[[nodiscard]] bool applies(const Mistake& mistake, const Call& call);
-
-/// The outputs of `kernel` with the mistake.
-[[nodiscard]] call::TensorMap commit(const Mistake& mistake, const Call& call,
-                                     const PlanKernel& kernel);
+[[nodiscard]] std::span<const calls::Mistake> mistakes();
 
 /// Rows of the table, by file.
-std::span<const Mistake> mask_mistakes();
-std::span<const Mistake> key_mistakes();
-std::span<const Mistake> number_mistakes();
+std::span<const calls::Mistake> mask_mistakes();
+std::span<const calls::Mistake> key_mistakes();
+std::span<const calls::Mistake> number_mistakes();
 
 }  // namespace goldenrule::attention

@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "reference/attention/mistakes/mistake.hpp"
+#include "reference/attention/rule/evaluate.hpp"
 #include "reference/contract/format.hpp"
 
 namespace goldenrule::attention {
@@ -28,19 +29,20 @@ void cap_ignored(Work& work) { work.plan.soft_cap = 0.0; }
 // scale cap tanh(<q,k> / cap) is cap' tanh(s / cap') with cap' = scale cap.
 void cap_unscaled(Work& work) { work.plan.soft_cap *= std::fabs(work.plan.scale); }
 
-// f(index, value) for every element of q, in f64.
+// f(index, value) for every element of q, which is a number of `type`: what a kernel rounds on the
+// way depends on the type of q.
 template <class F>
-void change_q(Work& work, const F& f) {
-  const call::Tensor& q = work.call.record.inputs.at("q");
+void change_q(Work& work, call::DType type, const F& f) {
+  const call::Tensor& q = work.call.inputs.at("q");
   std::vector<double> values = q.to_doubles();
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = f(static_cast<std::int64_t>(i), values[i]);
   }
-  work.record.inputs["q"] = call::Tensor(call::DType::kF64, q.shape(), values);
+  work.record.inputs["q"] = call::Tensor(type, q.shape(), values);
 }
 void q_scaled_bf16(Work& work) {
   const double scale = work.plan.scale;
-  change_q(work, [&](std::int64_t, double x) {
+  change_q(work, call::DType::kBF16, [&](std::int64_t, double x) {
     return contract::round_to(contract::Format::kBF16, x * scale);
   });
   work.plan.scale = 1.0;
@@ -48,7 +50,8 @@ void q_scaled_bf16(Work& work) {
 void d_tail_dropped(Work& work) {
   const std::int64_t K = work.plan.dims.K;
   if (K <= kDimTile) return;
-  change_q(work, [&](std::int64_t i, double x) { return i % K < kDimTile ? x : 0.0; });
+  const call::DType type = work.call.inputs.at("q").dtype();
+  change_q(work, type, [&](std::int64_t i, double x) { return i % K < kDimTile ? x : 0.0; });
 }
 
 bool lse_base(const Plan& plan, call::TensorMap& outputs) {
@@ -106,65 +109,36 @@ bool row_tail(const Plan& plan, call::TensorMap& outputs) {
                     [](const Request&, std::int64_t i) { return i >= kRowTile; });
 }
 
+constexpr std::array kOtherBase{calls::Meant{"lse_base", "e", "2"},
+                                calls::Meant{"lse_base", "2", "e"}};
+
 constexpr std::array kMistakes{
-    Mistake{.name = "scale_default",
-            .group = "scores",
-            .meaning = "scales by D^-0.5, whatever is asked for",
-            .change = scale_default,
-            .reported = "Diffulex"},
-    Mistake{.name = "scale_missing",
-            .group = "scores",
-            .meaning = "does not scale",
-            .change = scale_missing},
-    Mistake{
-        .name = "scale_twice", .group = "scores", .meaning = "scales twice", .change = scale_twice},
-    Mistake{.name = "log2e_missing",
-            .group = "scores",
-            .meaning = "takes exp2 of a score that was not multiplied by log2(e)",
-            .change = log2e_missing},
-    Mistake{.name = "soft_cap_ignored",
-            .group = "scores",
-            .meaning = "does not cap scores",
-            .change = cap_ignored,
-            .reported = "sgl-kernel-xpu #491"},
-    Mistake{.name = "soft_cap_unscaled",
-            .group = "scores",
-            .meaning = "caps the product before it is scaled",
-            .change = cap_unscaled,
-            .reported = "FA #1025"},
-    Mistake{.name = "q_scaled_bf16",
-            .group = "scores",
-            .meaning = "rounds q to bf16 after scaling it",
-            .change = q_scaled_bf16},
-    Mistake{.name = "d_tail_dropped",
-            .group = "scores",
-            .meaning = "reads the first 128 key dimensions",
-            .change = d_tail_dropped,
-            .reported = "Diffulex"},
-    Mistake{.name = "lse_base_mixed",
-            .group = "outputs",
-            .meaning = "returns lse in the other base",
-            .after = lse_base,
-            .reported = "SGLang #40903, #35045"},
-    Mistake{.name = "masked_tile_nan",
-            .group = "outputs",
-            .meaning = "makes NaN of a row whose first tile of keys is masked",
-            .after = masked_tile,
-            .reported = "Diffulex"},
-    Mistake{.name = "empty_row_garbage",
-            .group = "outputs",
-            .meaning = "does not write a row that sees no key",
-            .after = empty_row,
-            .reported = "FlashInfer #4452"},
-    Mistake{.name = "row_tail_unwritten",
-            .group = "outputs",
-            .meaning = "does not write the queries behind its tile",
-            .after = row_tail,
-            .reported = "Diffulex"},
+    mistake<scale_default>("scale_default", "scores", "scales by D^-0.5, whatever is asked for",
+                           "Diffulex"),
+    mistake<scale_missing>("scale_missing", "scores", "does not scale"),
+    mistake<scale_twice>("scale_twice", "scores", "scales twice"),
+    mistake<log2e_missing>("log2e_missing", "scores",
+                           "takes exp2 of a score that was not multiplied by log2(e)"),
+    mistake<cap_ignored>("soft_cap_ignored", "scores", "does not cap scores",
+                         "sgl-kernel-xpu #491"),
+    mistake<cap_unscaled>("soft_cap_unscaled", "scores", "caps the product before it is scaled",
+                          "FA #1025"),
+    mistake<q_scaled_bf16>("q_scaled_bf16", "scores", "rounds q to bf16 after scaling it", "", {},
+                           calls::kRounds),
+    mistake<d_tail_dropped>("d_tail_dropped", "scores", "reads the first 128 key dimensions",
+                            "Diffulex"),
+    mistake<lse_base>("lse_base_mixed", "outputs", "returns lse in the other base",
+                      "SGLang #40903, #35045", kOtherBase),
+    mistake<masked_tile>("masked_tile_nan", "outputs",
+                         "makes NaN of a row whose first tile of keys is masked", "Diffulex"),
+    mistake<empty_row>("empty_row_garbage", "outputs", "does not write a row that sees no key",
+                       "FlashInfer #4452"),
+    mistake<row_tail>("row_tail_unwritten", "outputs", "does not write the queries behind its tile",
+                      "Diffulex"),
 };
 
 }  // namespace
 
-std::span<const Mistake> number_mistakes() { return kMistakes; }
+std::span<const calls::Mistake> number_mistakes() { return kMistakes; }
 
 }  // namespace goldenrule::attention

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "reference/attention/mistakes/mistake.hpp"
+#include "reference/attention/mistakes/plain_call.hpp"
 
 namespace goldenrule::attention {
 namespace {
@@ -20,7 +21,7 @@ bool same_inputs(const call::Record& a, const call::Record& b) {
 call::TensorMap blank_outputs(const Plan& plan) {
   const Dims& d = plan.dims;
   call::TensorMap outputs;
-  outputs["o"] = call::Tensor(call::DType::kF64, {d.total_q, d.HV, d.V});
+  outputs["o"] = call::Tensor(call::DType::kF64, {d.tokens, d.HV, d.V});
   outputs["lse"] = call::Tensor(call::DType::kF64, lse_shape(plan));
   for (std::int64_t i = 0; i < outputs["lse"].size(); ++i) outputs["lse"].set(i, 1.0);
   return outputs;
@@ -28,9 +29,9 @@ call::TensorMap blank_outputs(const Plan& plan) {
 
 }  // namespace
 
-std::span<const Mistake> mistakes() {
-  static const std::vector<Mistake> kAll = [] {
-    std::vector<Mistake> all;
+std::span<const calls::Mistake> mistakes() {
+  static const std::vector<calls::Mistake> kAll = [] {
+    std::vector<calls::Mistake> all;
     for (const auto part : {mask_mistakes(), key_mistakes(), number_mistakes()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
@@ -39,23 +40,28 @@ std::span<const Mistake> mistakes() {
   return kAll;
 }
 
-bool applies(const Mistake& mistake, const Call& call) {
-  const Plan plan = make_plan(call);
-  if (mistake.change != nullptr) {
-    Work work{call, call.record, plan};
-    mistake.change(work);
-    if (work.plan != plan || !same_inputs(work.record, call.record)) return true;
-  }
-  if (mistake.after == nullptr) return false;
-  call::TensorMap outputs = blank_outputs(plan);
-  return mistake.after(plan, outputs);
+bool changes(Change change, const call::Record& record) {
+  const Plan plan = make_plan(record);
+  Work work{record, record, plan};
+  change(work);
+  return work.plan != plan || !same_inputs(work.record, record);
 }
 
-call::TensorMap commit(const Mistake& mistake, const Call& call, const PlanKernel& kernel) {
-  Work work{call, call.record, make_plan(call)};
-  if (mistake.change != nullptr) mistake.change(work);
-  call::TensorMap outputs = kernel(work.record, work.plan);
-  if (mistake.after != nullptr) mistake.after(work.plan, outputs);
+bool changes(After after, const call::Record& record) {
+  const Plan plan = make_plan(record);
+  call::TensorMap outputs = blank_outputs(plan);
+  return after(plan, outputs);
+}
+
+call::TensorMap commit(Change change, const call::Record& record, const calls::Kernel& kernel) {
+  Work work{record, record, make_plan(record)};
+  change(work);
+  return kernel(call_of(work.record, work.plan));
+}
+
+call::TensorMap commit(After after, const call::Record& record, const calls::Kernel& kernel) {
+  call::TensorMap outputs = kernel(record);
+  after(make_plan(record), outputs);
   return outputs;
 }
 

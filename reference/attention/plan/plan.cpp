@@ -13,27 +13,6 @@ namespace {
 
 using call::Integers;
 
-void check_attribute(const char* name, bool good, const char* expected, const std::string& actual) {
-  if (!good) {
-    throw Error(ErrorKind::kValue, "/convention@" + std::string(name), expected, actual);
-  }
-}
-
-void check_attributes(const Attributes& a) {
-  const auto in_range = [](std::int64_t x, std::int64_t low) {
-    return low <= x && x <= kMaxPosition;
-  };
-  check_attribute("block", in_range(a.block, 1), "1 to 2^31-1", std::to_string(a.block));
-  for (const auto& [name, window] :
-       {std::pair{"window_left", a.window_left}, {"window_right", a.window_right}}) {
-    check_attribute(name, in_range(window, -1), "-1 to 2^31-1", std::to_string(window));
-  }
-  const double scale = a.scale.value_or(1.0);
-  check_attribute("scale", std::isfinite(scale), "a finite number", std::to_string(scale));
-  check_attribute("soft_cap", std::isfinite(a.soft_cap) && a.soft_cap >= 0.0,
-                  "a finite number, at least 0", std::to_string(a.soft_cap));
-}
-
 // Bounds of packed rows: ascending from 0 to `total`.
 void check_bounds(const Integers& bounds, const char* name, std::int64_t total,
                   const std::string& what) {
@@ -55,19 +34,19 @@ struct Table {
   bool has_holes = false;
 };
 
-Table read_table(const Call& call, const Dims& d) {
+Table read_table(const call::Record& call, const Dims& d) {
   Table table;
-  if (call.record.find_input("page_table") != nullptr) {
+  if (call.find_input("page_table") != nullptr) {
     table.name = "page_table";
-    table.pages = call::integers(call.record, "page_table").value();
-    table.has_holes = call.attributes.missing_page == MissingPage::kSkip;
-    const std::int64_t width = call.record.inputs.at("page_table").shape()[1];
-    for (std::int64_t n = 0; n <= d.N; ++n) table.first.push_back(n * width);
+    table.pages = call::integers(call, "page_table").value();
+    table.has_holes = call.convention.missing_page == MissingPage::kSkip;
+    const std::int64_t width = call.inputs.at("page_table").shape()[1];
+    for (std::int64_t n = 0; n <= d.rows; ++n) table.first.push_back(n * width);
     return table;
   }
   table.name = "page_indices";
-  table.pages = call::integers(call.record, "page_indices").value();
-  table.first = call::integers(call.record, "page_indptr").value();
+  table.pages = call::integers(call, "page_indices").value();
+  table.first = call::integers(call, "page_indptr").value();
   // The list may be longer than the table: engines keep room for the largest batch.
   call::check_value(table.first, "page_indptr", 0, 0, 0);
   for (std::size_t n = 1; n < table.first.size(); ++n) {
@@ -77,19 +56,20 @@ Table read_table(const Call& call, const Dims& d) {
 }
 
 // FlashInfer's form of a length; without any page it is not read.
-void check_last_page(const Call& call, const Dims& d, const Table& table, const Integers& lens) {
-  const auto given = call::integers(call.record, "last_page_len");
+void check_last_page(const call::Record& call, const Dims& d, const Table& table,
+                     const Integers& lens) {
+  const auto given = call::integers(call, "last_page_len");
   if (!given) return;
   for (std::size_t n = 0; n < lens.size(); ++n) {
-    const bool is_csr = call.record.find_input("page_indptr") != nullptr;
+    const bool is_csr = call.find_input("page_indptr") != nullptr;
     const std::int64_t pages =
-        is_csr ? table.first[n + 1] - table.first[n] : (lens[n] + d.P - 1) / d.P;
+        is_csr ? table.first[n + 1] - table.first[n] : (lens[n] + d.page_size - 1) / d.page_size;
     if (pages == 0) continue;
-    const std::int64_t last = lens[n] - (pages - 1) * d.P;
+    const std::int64_t last = lens[n] - (pages - 1) * d.page_size;
     if ((*given)[n] != last) {
       call::bad_value("last_page_len", static_cast<std::int64_t>(n),
                       std::to_string(last) + ", from kv_lens=" + std::to_string(lens[n]) + " on " +
-                          std::to_string(pages) + " pages of " + std::to_string(d.P),
+                          std::to_string(pages) + " pages of " + std::to_string(d.page_size),
                       (*given)[n]);
     }
   }
@@ -112,10 +92,10 @@ void add_cache_runs(const Dims& d, const Table& table, std::size_t n, std::int64
                     Request& request) {
   const std::int64_t width = table.first[n + 1] - table.first[n];
   // width * P may overflow: compare pages.
-  const std::int64_t needed = length / d.P + (length % d.P != 0 ? 1 : 0);
+  const std::int64_t needed = length / d.page_size + (length % d.page_size != 0 ? 1 : 0);
   if (needed > width) {
     call::bad_value("kv_lens", static_cast<std::int64_t>(n),
-                    "at most " + std::to_string(width) + " pages of " + std::to_string(d.P),
+                    "at most " + std::to_string(width) + " pages of " + std::to_string(d.page_size),
                     length);
   }
   for (std::int64_t i = 0; i < needed; ++i) {
@@ -123,8 +103,9 @@ void add_cache_runs(const Dims& d, const Table& table, std::size_t n, std::int64
     const std::int64_t page = table.pages[at];
     if (page == -1 && table.has_holes) continue;
     call::check_value(table.pages, table.name, at, 0, d.pages - 1);
-    const std::int64_t t = i * d.P;
-    add_run(request.runs, {Source::kCache, page * d.P, t, std::min(d.P, length - t)});
+    const std::int64_t t = i * d.page_size;
+    add_run(request.runs,
+            {Source::kCache, page * d.page_size, t, std::min(d.page_size, length - t)});
   }
 }
 
@@ -152,33 +133,52 @@ std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a / b - (a % 
 
 // The integers of a call beside the table.
 struct Lengths {
-  Integers q, k, kv;
-  std::optional<Integers> offset, valid;
+  Integers q, kv;
+  std::optional<Integers> k, offset, valid, positions, first, last;
 };
 
-Lengths read_lengths(const Call& call, const Dims& d) {
+Lengths read_lengths(const call::Record& call, const Dims& d) {
   Lengths lengths;
-  lengths.q = call::integers(call.record, "cu_seqlens_q").value();
-  check_bounds(lengths.q, "cu_seqlens_q", d.total_q, "q");
-  if (d.has_fresh) {
-    lengths.k = call::integers(call.record, "cu_seqlens_k").value();
-    check_bounds(lengths.k, "cu_seqlens_k", d.total_k, "k");
+  lengths.q = call::integers(call, "cu_seqlens_q").value();
+  check_bounds(lengths.q, "cu_seqlens_q", d.tokens, "q");
+  if (call.find_input("cu_seqlens_k") != nullptr) {
+    lengths.k = call::integers(call, "cu_seqlens_k").value();
+    check_bounds(*lengths.k, "cu_seqlens_k", d.fresh_keys, "k");
   }
-  if (d.has_cache) {
-    lengths.kv = call::integers(call.record, "kv_lens").value();
+  if (has_cache(d)) {
+    lengths.kv = call::integers(call, "kv_lens").value();
     call::check_range(lengths.kv, "kv_lens", 0, kMaxKeys);
   }
-  lengths.offset = call::integers(call.record, "q_offset");
+  lengths.offset = call::integers(call, "q_offset");
   if (lengths.offset) {
     call::check_range(*lengths.offset, "q_offset", -kMaxPosition, kMaxPosition);
   }
-  lengths.valid = call::integers(call.record, "valid_q");
+  lengths.valid = call::integers(call, "valid_q");
+  lengths.positions = call::integers(call, "key_positions");
+  if (lengths.positions) {
+    call::check_range(*lengths.positions, "key_positions", -kMaxPosition, kMaxPosition);
+  }
+  for (const auto& [name, ends] :
+       {std::pair{"visible_first", &lengths.first}, std::pair{"visible_last", &lengths.last}}) {
+    *ends = call::integers(call, name);
+    if (*ends) call::check_range(**ends, name, -kMaxRangeEnd, kMaxRangeEnd);
+  }
   return lengths;
 }
 
-Request make_request(const Call& call, const Dims& d, const Lengths& lengths, const Table& table,
-                     std::size_t n) {
-  const bool in_cache = call.attributes.block_kv == BlockKv::kInCache;
+// The fresh keys of a request: behind its `cached` ones, or where they are said to be.
+void add_fresh_runs(const Lengths& lengths, std::int64_t first, std::int64_t count,
+                    std::int64_t cached, Request& request) {
+  if (!lengths.positions) return add_run(request.runs, {Source::kFresh, first, cached, count});
+  for (std::int64_t i = first; i < first + count; ++i) {
+    const std::int64_t t = (*lengths.positions)[static_cast<std::size_t>(i)];
+    add_run(request.runs, {Source::kFresh, i, t, 1});
+  }
+}
+
+Request make_request(const call::Record& call, const Dims& d, const Lengths& lengths,
+                     const Table& table, std::size_t n) {
+  const bool in_cache = call.convention.block_kv == BlockKv::kInCache;
   Request request;
   request.first_query = lengths.q[n];
   request.queries = lengths.q[n + 1] - lengths.q[n];
@@ -187,26 +187,31 @@ Request make_request(const Call& call, const Dims& d, const Lengths& lengths, co
     call::check_value(*lengths.valid, "valid_q", n, 0, request.queries);
     request.valid = (*lengths.valid)[n];
   }
-  const std::int64_t cached = d.has_cache ? lengths.kv[n] : 0;
-  if (d.has_cache) add_cache_runs(d, table, n, cached, request);
-  if (d.has_fresh) {
-    const std::int64_t fresh = lengths.k[n + 1] - lengths.k[n];
+  const std::int64_t cached = has_cache(d) ? lengths.kv[n] : 0;
+  if (has_cache(d)) add_cache_runs(d, table, n, cached, request);
+  if (lengths.k) {
+    const Integers& bounds = *lengths.k;
+    const std::int64_t fresh = bounds[n + 1] - bounds[n];
     if (fresh > kMaxKeys - cached) {
       call::bad_value("cu_seqlens_k", static_cast<std::int64_t>(n) + 1,
                       "at most " + std::to_string(kMaxKeys) + " keys of a request", fresh);
     }
-    add_run(request.runs, {Source::kFresh, lengths.k[n], cached, fresh});
+    add_fresh_runs(lengths, bounds[n], fresh, cached, request);
   }
   request.offset = lengths.offset ? (*lengths.offset)[n]
                                   : cached - (in_cache ? request.queries : std::int64_t{0});
-  drop_padding(in_cache ? Source::kCache : Source::kFresh, request);
-  request.visible = visible_ranges(call.attributes, request);
+  if (!lengths.positions) drop_padding(in_cache ? Source::kCache : Source::kFresh, request);
+  request.visible = visible_ranges(call.convention, request);
+  for (std::size_t i = 0; lengths.first && i < request.visible.size(); ++i) {
+    const std::size_t at = static_cast<std::size_t>(request.first_query) + i;
+    request.visible[i] = {(*lengths.first)[at], (*lengths.last)[at]};
+  }
   return request;
 }
 
 }  // namespace
 
-Range visible_range(const Attributes& a, std::int64_t origin, std::int64_t position) {
+Range visible_range(const call::Convention& a, std::int64_t origin, std::int64_t position) {
   constexpr std::int64_t kFar = std::int64_t{1} << 62;
   Range range{-kFar, kFar};
   if (a.mask == Mask::kCausal) range.last = position + 1;
@@ -219,7 +224,7 @@ Range visible_range(const Attributes& a, std::int64_t origin, std::int64_t posit
   return range;
 }
 
-std::vector<Range> visible_ranges(const Attributes& attributes, const Request& request) {
+std::vector<Range> visible_ranges(const call::Convention& attributes, const Request& request) {
   std::vector<Range> ranges;
   for (std::int64_t i = 0; i < request.valid; ++i) {
     ranges.push_back(visible_range(attributes, request.offset, request.offset + i));
@@ -231,40 +236,37 @@ std::int64_t key_element(const Plan& plan, Source source, std::int64_t row, std:
                          std::int64_t dim) {
   const Dims& d = plan.dims;
   if (source == Source::kCache && plan.layout == KvLayout::kHnd) {
-    return ((row / d.P * d.H + key_head) * d.P + row % d.P) * dim;
+    return ((row / d.page_size * d.H + key_head) * d.page_size + row % d.page_size) * dim;
   }
   return (row * d.H + key_head) * dim;
 }
 
 call::Shape lse_shape(const Plan& plan) {
   const Dims& d = plan.dims;
-  if (plan.lse_layout == LseLayout::kTh) return {d.total_q, d.HV};
-  return {d.HV, d.total_q};
+  if (plan.lse_layout == LseLayout::kTh) return {d.tokens, d.HV};
+  return {d.HV, d.tokens};
 }
 
-Plan make_plan(const Call& call) {
-  const Attributes& a = call.attributes;
-  check_attributes(a);
+Plan make_plan(const call::Record& call) {
+  const call::Convention& a = call.convention;
   Plan plan;
-  plan.dims = validate(call);
+  plan.dims = call::validate(call);
   const Dims& d = plan.dims;
   for (std::int64_t j = 0; j < d.HV; ++j) {
     plan.key_head.push_back(a.head_map == call::HeadMap::kGrouped ? j / (d.HV / d.H) : j % d.H);
   }
-  call::Convention convention;
-  convention.scale = a.scale;
-  plan.scale = call::resolved_scale(convention, d.K);
+  plan.scale = call::resolved_scale(a, d.K);
   plan.soft_cap = a.soft_cap;
   plan.layout = a.kv_layout;
   plan.lse_base = a.lse_base;
   plan.lse_layout = a.lse_layout;
   const Lengths lengths = read_lengths(call, d);
   Table table;
-  if (d.has_cache) {
+  if (has_cache(d)) {
     table = read_table(call, d);
     check_last_page(call, d, table, lengths.kv);
   }
-  for (std::size_t n = 0; n < static_cast<std::size_t>(d.N); ++n) {
+  for (std::size_t n = 0; n < static_cast<std::size_t>(d.rows); ++n) {
     plan.requests.push_back(make_request(call, d, lengths, table, n));
   }
   return plan;

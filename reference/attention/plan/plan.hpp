@@ -15,6 +15,8 @@
 //     position does not exist;
 //   - positions may be negative (in_cache with fewer keys than queries): causal masks then see
 //     nothing, and blocks are counted by floor;
+//   - key_positions and visible ranges, where a call gives them, are what they say: no fresh key is
+//     taken for padding, and no mask or window is asked;
 //   - of a table only what kv_lens needs is read, whatever stands behind it;
 //   - requests may share pages.
 //
@@ -25,27 +27,26 @@
 #include <cstdint>
 #include <vector>
 
-#include "reference/attention/attributes.hpp"
+#include "fixtures/call/record.hpp"
 
 namespace goldenrule::attention {
 
-/// The extents of a call. Glossary: HV query heads, H key/value heads, K and V their dimensions,
-/// N requests, P slots of a page.
-struct Dims {
-  std::int64_t N = 0, HV = 0, H = 0, K = 0, V = 0;
-  std::int64_t total_q = 0, total_k = 0;  ///< rows of q; of fresh k and v
-  std::int64_t pages = 0, P = 0;          ///< of the cache; 0: none
-  bool has_fresh = false, has_cache = false;
+using call::BlockBase;
+using call::BlockKv;
+using call::Dims;
+using call::KvLayout;
+using call::LseBase;
+using call::LseLayout;
+using call::Mask;
+using call::MissingPage;
 
-  bool operator==(const Dims&) const = default;
-};
+[[nodiscard]] inline bool has_cache(const Dims& d) { return d.page_size > 0; }
 
-/// Limits beyond which an extent or an integer of a call is taken for an error.
-/// They also bound what is allocated for tensors without elements.
-inline constexpr std::int64_t kMaxHeadDim = 1024;
-inline constexpr std::int64_t kMaxHeads = std::int64_t{1} << 16;
-inline constexpr std::int64_t kMaxKeys = std::int64_t{1} << 22;  ///< of a request
+/// Beyond this a number of keys of a request is taken for an error.
+inline constexpr std::int64_t kMaxKeys = std::int64_t{1} << 22;
 inline constexpr std::int64_t kMaxPosition = (std::int64_t{1} << 31) - 1;
+/// Farther than any position, in both directions.
+inline constexpr std::int64_t kMaxRangeEnd = std::int64_t{1} << 33;
 
 enum class Source : std::uint8_t {
   kFresh,  ///< row of k and v
@@ -96,19 +97,16 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-/// Checks types and shapes of all inputs and returns the extents. Throws Error naming the dataset,
-/// what was expected and what is there.
-[[nodiscard]] Dims validate(const Call& call);
-
-/// Validates attributes, tensors and integers. Throws Error for whatever makes no sense.
-[[nodiscard]] Plan make_plan(const Call& call);
+/// Validates the record (call::validate) and its integers. Throws Error for whatever makes no
+/// sense.
+[[nodiscard]] Plan make_plan(const call::Record& call);
 
 /// The positions that a query at `position` sees in a request whose first query is at `origin`.
-[[nodiscard]] Range visible_range(const Attributes& attributes, std::int64_t origin,
+[[nodiscard]] Range visible_range(const call::Convention& attributes, std::int64_t origin,
                                   std::int64_t position);
 
 /// What `attributes` make of the numbers of a request: the ranges of its valid queries.
-[[nodiscard]] std::vector<Range> visible_ranges(const Attributes& attributes,
+[[nodiscard]] std::vector<Range> visible_ranges(const call::Convention& attributes,
                                                 const Request& request);
 
 /// The key of `plan` that query head `head` reads in the last of a tensor's axes: where row `row`
@@ -122,7 +120,7 @@ struct Plan {
 [[nodiscard]] inline std::size_t lse_index(const Plan& plan, std::int64_t row, std::int64_t head) {
   return static_cast<std::size_t>(plan.lse_layout == LseLayout::kTh
                                       ? row * plan.dims.HV + head
-                                      : head * plan.dims.total_q + row);
+                                      : head * plan.dims.tokens + row);
 }
 
 }  // namespace goldenrule::attention

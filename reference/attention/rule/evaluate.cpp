@@ -47,8 +47,9 @@ verdict::Expectations evaluate_in(const call::Record& record, const Plan& plan, 
   expected.precision = scalar::Tier<S>::kPrecision;
   Exact& o = expected.outputs["o"].exact;
   Exact& lse = expected.outputs["lse"].exact;
-  o = empty_output({d.total_q, d.HV, d.V}, static_cast<std::size_t>(d.V), 0.0);
+  o = empty_output({d.tokens, d.HV, d.V}, static_cast<std::size_t>(d.V), 0.0);
   lse = empty_output(lse_shape(plan), 1, -kInfinity);
+  lse.has_right_infinities = true;
   const std::vector<RowJob> jobs = row_jobs(plan);
   parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
     const RowJob& job = jobs[static_cast<std::size_t>(i)];
@@ -108,8 +109,9 @@ verdict::Expectations evaluate(const call::Record& record, const Plan& plan,
   return evaluate_in<scalar::Multi>(record, plan, certify);
 }
 
-verdict::Expectations evaluate(const Call& call, scalar::Precision precision, bool certify) {
-  return evaluate(call.record, make_plan(call), precision, certify);
+verdict::Expectations evaluate(const call::Record& call, scalar::Precision precision,
+                               bool certify) {
+  return evaluate(call, make_plan(call), precision, certify);
 }
 
 call::TensorMap outputs_of(const call::Record& record, const Plan& plan) {

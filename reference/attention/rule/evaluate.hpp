@@ -33,7 +33,7 @@ struct RowJob {
                                              scalar::Precision precision, bool certify);
 
 /// The same with the plan of the call. Throws Error for a call that makes no sense.
-[[nodiscard]] verdict::Expectations evaluate(const Call& call, scalar::Precision precision,
+[[nodiscard]] verdict::Expectations evaluate(const call::Record& call, scalar::Precision precision,
                                              bool certify = true);
 
 /// The outputs as a kernel gives them, in f64, without a certificate.

@@ -62,6 +62,8 @@ const contract::Contract& default_contract(const call::Record& record) {
   const contract::Contract& implied = implied_contract(record);
   if (record.contract.empty()) return implied;
   const contract::Contract& claimed = contract::find_contract(record.contract);
+  // Of another family: judgement refuses it.
+  if (!claimed.is_of(call::Family::kDelta)) return claimed;
   return contract::is_no_wider(claimed, implied) ? claimed : implied;
 }
 

@@ -74,7 +74,7 @@ void grant(const call::Record& record, const contract::Contract& contract,
     e.grant = {};
     e.grant.given = contract.is_ideal();
   }
-  if (contract.is_ideal()) return;
+  if (contract.is_ideal() || !contract.is_of(call::Family::kDelta)) return;
   if (call::has_tree(record)) return grant_tree(record, contract, detail, expected);
   const call::Plan plan = call::make_plan(record, call::has_kept_states(expected.outputs),
                                           expected.outputs.contains("final_state"));

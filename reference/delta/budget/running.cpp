@@ -144,11 +144,6 @@ GOLDENRULE_VECTOR_CLONES void round_up(const double* x, std::size_t count, float
 
 }  // namespace
 
-double deviation_multiple(std::int64_t n) {
-  return std::sqrt(2.0 *
-                   std::log(2.0 * static_cast<double>(std::max<std::int64_t>(n, 1)) / kFalseAlarm));
-}
-
 double error_transport(const contract::Contract& contract, const TokenBounds& bounds) {
   return bounds.spectral * token_errors(contract, bounds).largest_alpha;
 }

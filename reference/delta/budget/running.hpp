@@ -84,11 +84,6 @@
 
 namespace goldenrule::delta {
 
-/// sqrt(2 ln(2 n / p)) with p = kFalseAlarm, the stated probability that an honest tensor of n
-/// elements leaves its budget.
-inline constexpr double kFalseAlarm = 1e-6;
-[[nodiscard]] double deviation_multiple(std::int64_t n);
-
 /// By how much an error of the state can grow at a token in a kernel of this contract.
 [[nodiscard]] double error_transport(const contract::Contract& contract, const TokenBounds& bounds);
 

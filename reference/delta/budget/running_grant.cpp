@@ -8,6 +8,7 @@
 #include "reference/delta/budget/grant.hpp"
 #include "reference/delta/budget/running.hpp"
 #include "reference/delta/oracle/tile_walk.hpp"
+#include "reference/verdict/grants.hpp"
 
 namespace goldenrule::delta {
 namespace {
@@ -76,7 +77,7 @@ void grant_running_errors(const call::Record& record, const call::Plan& plan,
     const auto found = expected.outputs.find(std::string(name));
     if (found == expected.outputs.end()) return nullptr;
     verdict::Expected& e = found->second;
-    e.grant = empty_grant(e.exact, deviation_multiple(std::ssize(e.exact.golden)), detail);
+    e.grant = empty_grant(e.exact, verdict::deviation_multiple(std::ssize(e.exact.golden)), detail);
     return &e;
   };
   const Targets targets{

@@ -13,6 +13,7 @@
 #include "reference/delta/budget/grant.hpp"
 #include "reference/delta/budget/running.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
+#include "reference/verdict/grants.hpp"
 
 namespace goldenrule::delta {
 Runs runs_for(const call::Plan& plan) {
@@ -27,10 +28,10 @@ Runs runs_for(const call::Plan& plan) {
 }
 
 double multiple_for(std::int64_t n, int runs) {
-  const double p = kFalseAlarm / (2.0 * static_cast<double>(std::max<std::int64_t>(n, 1)));
+  const double p = verdict::kFalseAlarm / (2.0 * static_cast<double>(std::max<std::int64_t>(n, 1)));
   const boost::math::chi_squared chi2(runs);
   const double r = boost::math::quantile(chi2, p) / runs;
-  return deviation_multiple(2 * n) / std::sqrt((1.0 + r) / 2.0);
+  return verdict::deviation_multiple(2 * n) / std::sqrt((1.0 + r) / 2.0);
 }
 
 namespace {

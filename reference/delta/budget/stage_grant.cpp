@@ -14,6 +14,7 @@
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/oracle/ring.hpp"
 #include "reference/delta/oracle/stages.hpp"
+#include "reference/verdict/grants.hpp"
 
 namespace goldenrule::delta {
 namespace {
@@ -79,7 +80,7 @@ class StageGrants {
     const verdict::ExpectedStage* A = find("A");
     const LaneGrants grants(
         contract_, record_.convention, lane,
-        deviation_multiple(A == nullptr ? 1 : std::ssize(A->expected.exact.golden)));
+        verdict::deviation_multiple(A == nullptr ? 1 : std::ssize(A->expected.exact.golden)));
     store_rows(sequence, head, lane, grants);
     Matrix<double> of_A = Matrix<double>::Zero(lane.tokens, chunked_.chunk);
     const bool runs = asks_for({"T", "w", "u", "h", "v_new"});

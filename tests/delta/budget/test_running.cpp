@@ -19,6 +19,7 @@
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/budget.hpp"
 #include "reference/verdict/expectation.hpp"
+#include "reference/verdict/grants.hpp"
 #include "tests/delta/budget/fp32_kernel.hpp"
 
 using namespace goldenrule;
@@ -214,9 +215,9 @@ TEST_CASE("running budget: an error of softplus that multiplies alpha") {
 TEST_CASE("running budget: the multiple is that of the stated false-alarm probability") {
   // n exp(-m^2 / 2) 2 = p, the union bound over n elements.
   for (const std::int64_t n : {1, 1000, 1000000}) {
-    const double m = delta::deviation_multiple(n);
+    const double m = verdict::deviation_multiple(n);
     CHECK(2.0 * static_cast<double>(n) * std::exp(-m * m / 2) ==
-          doctest::Approx(delta::kFalseAlarm).epsilon(1e-9));
+          doctest::Approx(verdict::kFalseAlarm).epsilon(1e-9));
   }
-  CHECK(delta::deviation_multiple(0) == delta::deviation_multiple(1));
+  CHECK(verdict::deviation_multiple(0) == verdict::deviation_multiple(1));
 }

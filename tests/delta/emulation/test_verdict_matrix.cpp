@@ -54,7 +54,7 @@ TEST_CASE("an emulated kernel passes under its contract, one wrong element of it
     CAPTURE(record.case_line);
     ++modes[record.mode];
     Subject subject{std::move(record)};
-    for (const contract::Contract& contract : contract::contracts()) {
+    for (const contract::Contract& contract : contract::contracts_of(call::Family::kDelta)) {
       CAPTURE(contract.name);
       subject.record.outputs = delta::emulate(subject.record, contract, 11);
       const Verdict honest = subject.judged(contract);
@@ -90,7 +90,7 @@ TEST_CASE("the exact result rounded to the types of a contract is EXACT, a round
   for (const char* line : kLines) {
     CAPTURE(line);
     Subject subject = subject_of(line);
-    for (const contract::Contract& contract : contract::contracts()) {
+    for (const contract::Contract& contract : contract::contracts_of(call::Family::kDelta)) {
       CAPTURE(contract.name);
       subject.record.outputs = calls::stored(
           subject.record, contract, verdict::exact_outputs(delta::slice(), subject.record));
@@ -108,7 +108,7 @@ TEST_CASE("outputs that underflow to zero are MISTRUSTED under every contract") 
   for (const char* mode : {"decode B=3", "mtp B=3 T=2", "prefill lens=9,20"}) {
     Subject subject =
         subject_of(std::string("op=gdn mode=") + mode + " H=1 HV=2 K=32 V=16 io=f16 scale=1e-09");
-    for (const contract::Contract& contract : contract::contracts()) {
+    for (const contract::Contract& contract : contract::contracts_of(call::Family::kDelta)) {
       CAPTURE(contract.name);
       subject.record.outputs = delta::emulate(subject.record, contract, 1);
       CHECK(subject.judged(contract) == Verdict::kMistrusted);
@@ -119,7 +119,7 @@ TEST_CASE("outputs that underflow to zero are MISTRUSTED under every contract") 
 TEST_CASE("a budget as large as the signal is MISTRUSTED: softplus of -20 in fp32") {
   // softplus(-20) is 2e-9, its error in a fast fp32 function 5e-7, and A_log makes log alpha of it.
   Subject subject = subject_of("op=gdn mode=mtp B=3 T=8 H=1 HV=2 K=32 V=16 family=J20m");
-  for (const contract::Contract& contract : contract::contracts()) {
+  for (const contract::Contract& contract : contract::contracts_of(call::Family::kDelta)) {
     CAPTURE(contract.name);
     subject.record.outputs = delta::emulate(subject.record, contract, 1);
     const bool fast_functions = contract.functions.softplus > 0.0;
@@ -131,7 +131,7 @@ TEST_CASE("a budget as large as the signal is MISTRUSTED: softplus of -20 in fp3
 
 TEST_CASE("nothing to judge is SKIPPED, and what cannot be judged an error") {
   Subject subject = subject_of("op=gdn mode=mtp B=2 T=3 H=1 HV=2 K=16 V=8");
-  for (const contract::Contract& contract : contract::contracts()) {
+  for (const contract::Contract& contract : contract::contracts_of(call::Family::kDelta)) {
     CAPTURE(contract.name);
     subject.record.outputs.clear();
     CHECK(subject.judged(contract) == Verdict::kSkipped);

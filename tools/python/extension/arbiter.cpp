@@ -8,6 +8,7 @@
 #include "fixtures/cases/suite.hpp"
 #include "reference/calls/kernel.hpp"
 #include "reference/contract/contract_json.hpp"
+#include "reference/contract/family.hpp"
 #include "reference/suites/slices.hpp"
 #include "reference/verdict/budget.hpp"
 #include "tools/cli/files.hpp"
@@ -62,6 +63,7 @@ ExpectedCall expected(const call::Record& record, const Asked& asked) {
   const verdict::Slice& slice = suites::slice_of(record.op);
   const contract::Contract contract =
       asked.contract.empty() ? slice.default_contract(record) : contract_of(asked.contract);
+  contract::require_family(contract, call::family_of(record.op));
   const auto precision =
       tools::parse_precision(asked.precision).value_or(scalar::Precision::kDouble);
   verdict::Expectations expectations = verdict::expect(slice, record, contract, precision);

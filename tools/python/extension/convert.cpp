@@ -45,10 +45,10 @@ void set_field(E& field, nb::handle value) {
   }
 }
 
-call::Convention to_convention(const nb::dict& values) {
+call::Convention to_convention(const nb::dict& values, call::Family family) {
   call::Convention convention;
   std::size_t known = 0;
-  call::for_each_field(convention, [&](const char* name, auto& field) {
+  call::for_each_field_of(family, convention, [&](const char* name, auto& field) {
     if (!values.contains(name)) return;
     ++known;
     set_field(field, values[name]);
@@ -105,9 +105,9 @@ GivenTensors given_stages(const nb::dict& call) {
   return to_given("stages", nb::cast<nb::dict>(call["stages"]));
 }
 
-nb::dict convention_dict(const call::Convention& convention) {
+nb::dict convention_dict(const call::Convention& convention, call::Family family) {
   nb::dict values;
-  call::for_each_field(convention, [&](const char* name, const auto& field) {
+  call::for_each_field_of(family, convention, [&](const char* name, const auto& field) {
     using Field = std::decay_t<decltype(field)>;
     if constexpr (std::is_enum_v<Field>) {
       values[name] = std::string(call::name_of(field));
@@ -149,7 +149,8 @@ call::Record to_record(const nb::dict& call, bool explained) {
   call::Record record;
   record.op = call::parse_name<call::Op>(nb::cast<std::string>(call["op"]));
   record.mode = call::parse_name<call::Mode>(nb::cast<std::string>(call["mode"]));
-  record.convention = to_convention(nb::cast<nb::dict>(call["convention"]));
+  record.convention =
+      to_convention(nb::cast<nb::dict>(call["convention"]), call::family_of(record.op));
   record.source = nb::cast<std::string>(call["source"]);
   record.contract = nb::cast<std::string>(call["contract"]);
   record.case_line = nb::cast<std::string>(call["case"]);
@@ -184,7 +185,7 @@ nb::dict to_dict(call::Record record) {
   nb::dict call;
   call["op"] = std::string(call::name_of(record.op));
   call["mode"] = std::string(call::name_of(record.mode));
-  call["convention"] = convention_dict(record.convention);
+  call["convention"] = convention_dict(record.convention, call::family_of(record.op));
   call["source"] = record.source;
   call["contract"] = record.contract;
   call["case"] = record.case_line;

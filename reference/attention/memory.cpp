@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/attention/memory.hpp"
+
+#include <algorithm>
+
+#include "reference/attention/rule/evaluate.hpp"
+
+namespace goldenrule::attention {
+namespace {
+
+constexpr double kMebibyte = 1 << 20;
+constexpr double kProcess = 48 * kMebibyte;
+constexpr double kPerThread = 8 * kMebibyte;
+constexpr double kPerElement = 8 + 4 + 4;
+constexpr double kPerRun = 2 * sizeof(Run);
+constexpr double kPerRequest = 256;
+constexpr double kBudgetPerKey = 256;  // budget/row_budget.cpp
+constexpr double kExplanationPerElement = 200;
+
+double elements(const call::Shape& shape) {
+  double count = 1.0;
+  for (const std::int64_t extent : shape) count *= static_cast<double>(extent);
+  return count;
+}
+
+// The extent of an input along an axis, or 0.
+double extent(const verdict::Declared& call, const char* name, std::size_t axis) {
+  const auto it = call.inputs.find(name);
+  return it == call.inputs.end() || it->second.size() <= axis
+             ? 0.0
+             : static_cast<double>(it->second[axis]);
+}
+
+}  // namespace
+
+verdict::Need memory_needed(const verdict::Declared& call, int threads) {
+  const double tokens = extent(call, "q", 0);
+  const double HV = extent(call, "q", 1);
+  const double K = extent(call, "q", 2);
+  const double V = std::max(extent(call, "v", 2), extent(call, "v_cache", 3));
+  const double H = std::max(extent(call, "k", 1),
+                            std::max(extent(call, "k_cache", 1), extent(call, "k_cache", 2)));
+  const double requests = extent(call, "cu_seqlens_q", 0);
+  const double fresh = extent(call, "k", 0);
+  const double page = std::max(extent(call, "k_cache", 1), extent(call, "k_cache", 2));
+  const double entries =
+      std::max(elements({static_cast<std::int64_t>(extent(call, "page_table", 0)),
+                         static_cast<std::int64_t>(extent(call, "page_table", 1))}),
+               extent(call, "page_indices", 0));
+  const double longest = std::max(extent(call, "page_table", 1), extent(call, "page_indices", 0));
+  constexpr auto kMost = static_cast<double>(kMaxKeys);
+  const double keys = std::min(fresh + longest * page, kMost);
+  const double all_keys = fresh + std::min(entries * page, requests * kMost);
+  const double rows = tokens * HV;
+  const double plan =
+      kPerRequest * requests + kPerRun * (entries + fresh) + 2 * sizeof(Range) * tokens;
+  const double expectation = rows * (V + 1) * (kPerElement + 1);
+  const double wide = sizeof(scalar::Multi) + 16;
+  const double of_rule = kRowsTogether * (keys * 2 * wide + (K + 4 * V) * wide) +
+                         static_cast<double>(kTile) * (K + V) * 8;
+  const double of_budget = keys * kBudgetPerKey + 16 * V * 8;
+  const double beside = std::min<double>(threads, std::max(rows, 1.0));
+  const double work = std::max(beside * std::max(of_rule, of_budget), 4 * rows * V);
+  verdict::Need need;
+  need.verdict = kProcess + threads * kPerThread +
+                 std::max(call.file_bytes + 2 * call.tensor_bytes,
+                          call.tensor_bytes + plan + expectation + work);
+  // Keys that are gathered keep their type, of 8 bytes at most, for every query head at worst.
+  const double gathered = all_keys * std::max(H, HV) * (K + V) * 8 + all_keys * 8 * 2;
+  need.explanation =
+      rows * (V + 1) * kExplanationPerElement + 2 * call.tensor_bytes + 2 * gathered + 2 * plan;
+  return need;
+}
+
+}  // namespace goldenrule::attention

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/attention/slice.hpp"
+
+#include "reference/attention/budget/grant.hpp"
+#include "reference/attention/emulation/emulate.hpp"
+#include "reference/attention/memory.hpp"
+#include "reference/attention/mistakes/mistake.hpp"
+#include "reference/attention/rule/evaluate.hpp"
+
+namespace goldenrule::attention {
+namespace {
+
+verdict::Expectations evaluate_call(const call::Record& record, scalar::Precision precision,
+                                    const verdict::EvaluationOptions& options) {
+  return evaluate(record, precision, options.certify);
+}
+
+// What nearly every kernel does; a claim is followed where it is tighter.
+const contract::Contract& default_contract(const call::Record& record) {
+  const contract::Contract& implied = contract::find_contract("flash_bf16");
+  if (record.contract.empty()) return implied;
+  const contract::Contract& claimed = contract::find_contract(record.contract);
+  // One of another family is refused by judgement.
+  const bool followed =
+      !claimed.is_of(call::Family::kAttention) || contract::is_no_wider(claimed, implied);
+  return followed ? claimed : implied;
+}
+
+}  // namespace
+
+const verdict::Slice& slice() {
+  static const verdict::Slice slice{.evaluate = evaluate_call,
+                                    .grant = grant,
+                                    .emulate = emulate,
+                                    .mistakes = mistakes,
+                                    .capture_mistakes = nullptr,
+                                    .default_contract = default_contract,
+                                    .memory_needed = memory_needed,
+                                    .stages = nullptr};
+  return slice;
+}
+
+}  // namespace goldenrule::attention

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention from the command line: captures that pass, mistakes that are named, tables and lengths of
+strangers that are refused in one line, and commands that do not take it."""
+
+from collections import namedtuple
+
+import h5py
+import numpy as np
+
+from support import PREFILL as DELTA
+from support import CommandLineTest, main, put, run
+
+DECODE = ("op=attention mode=decode lens=4,4 ctx=33,70 H=2 HV=4 K=32 V=16 page=16 table=padded "
+          "family=K")
+CSR = "op=attention mode=decode lens=4,4 ctx=33,70 H=2 HV=4 K=32 V=16 page=16 table=csr_last"
+IN_CACHE = "op=attention mode=decode lens=4,4 ctx=33,70 H=1 HV=2 K=16 V=16 block_kv=in_cache"
+PREFILL = "op=attention mode=prefill lens=30,0,7 H=1 HV=2 K=16 V=16 mask=causal lse_layout=ht"
+
+
+def element(name, index, value):
+    def edit(file):
+        values = file[name][()]
+        values[index] = value
+        put(file, name, values)
+    return edit
+
+
+def integers(name, *values):
+    def edit(file):
+        if name in file:
+            del file[name]
+        file[name] = np.array(values, np.int64)
+    return edit
+
+
+def attribute(name, value, group="/convention"):
+    def edit(file):
+        file[group].attrs[name] = value
+    return edit
+
+
+def remove(name):
+    def edit(file):
+        del file[name]
+    return edit
+
+
+Bad = namedtuple("Bad", "what case change texts")
+
+BAD = [
+    Bad("a page outside the pool", DECODE, element("inputs/page_table", (0, 0), 99),
+        ["/inputs/page_table[0]", "99"]),
+    Bad("a page far outside the pool", DECODE, element("inputs/page_table", (1, 4), 1 << 40),
+        ["/inputs/page_table", "1099511627776"]),
+    Bad("a missing page", DECODE, element("inputs/page_table", (1, 2), -1),
+        ["/inputs/page_table", "-1"]),
+    Bad("more tokens than the table has pages for", DECODE, element("inputs/kv_lens", 1, 113),
+        ["/inputs/kv_lens[1]", "pages of 16", "113"]),
+    Bad("a length below 0", DECODE, element("inputs/kv_lens", 0, -1), ["/inputs/kv_lens[0]", "-1"]),
+    Bad("a length of more than memory", DECODE, element("inputs/kv_lens", 0, 1 << 60),
+        ["/inputs/kv_lens[0]", "1152921504606846976"]),
+    Bad("queries beyond q", DECODE, element("inputs/cu_seqlens_q", 2, 9),
+        ["/inputs/cu_seqlens_q[2]", "9"]),
+    Bad("bounds that fall", PREFILL, element("inputs/cu_seqlens_k", 1, 40),
+        ["/inputs/cu_seqlens_k", "40"]),
+    Bad("an indptr beyond the indices", CSR, element("inputs/page_indptr", 2, 1 << 33),
+        ["/inputs/page_indptr[2]", "8589934592"]),
+    Bad("a last page that kv_lens does not say", CSR, element("inputs/last_page_len", 1, 16),
+        ["/inputs/last_page_len[1]", "from kv_lens=70", "16"]),
+    Bad("fresh keys beside keys in the cache", DECODE, attribute("block_kv", "in_cache"),
+        ["/inputs/cu_seqlens_k", "ignored"]),
+    Bad("no table", DECODE, remove("inputs/page_table"), ["/inputs/page_table", "none"]),
+    Bad("a tensor that attention has not", DECODE, integers("inputs/state_indices", 0, 1),
+        ["/inputs/state_indices", "ignored"]),
+    Bad("an attribute of the delta rule", DECODE, attribute("gate", "log"),
+        ["/convention", "one of scale, head_map, mask", "'gate'"]),
+    Bad("an unknown mask", DECODE, attribute("mask", "prefix"),
+        ["/convention@mask", "block_causal", "'prefix'"]),
+    Bad("a block of 0", DECODE, attribute("block", 0), ["/convention@block", "1 to 2^31-1", "0"]),
+    Bad("a mode that attention has not", DECODE, attribute("mode", "mtp", "/"),
+        ["/@mode", "decode", "'mtp'"]),
+    Bad("an attribute of attention", DELTA, attribute("mask", "causal"),
+        ["/convention", "state_layout", "'mask'"]),
+    Bad("a contract of the delta rule", DECODE, attribute("contract", "recurrent_f32", "/"),
+        ["contract", "flash_bf16, flash_bf16_rounded_sum", "'recurrent_f32'"]),
+]
+
+
+class AttentionTest(CommandLineTest):
+    def test_a_perfect_kernel_passes(self):
+        for case in (DECODE, CSR, IN_CACHE, PREFILL):
+            with self.subTest(case):
+                result = run("check", self.capture(case))
+                self.assertEqual(result.code, 0, result.out + result.err)
+                self.assertIn("contract flash_bf16 (by mode and types)", result.out)
+
+    def test_fixtures_are_recomputed_and_byte_identical(self):
+        for case in (DECODE, CSR, IN_CACHE, PREFILL):
+            with self.subTest(case):
+                self.assertEqual(run("verify", self.fixture(case)).code, 0)
+                again = self.folder / "again"
+                self.assertEqual(run("generate", case, "-o", again).code, 0)
+                [made] = [p for p in again.glob("*.h5") if p.name == self.fixture(case).name]
+                self.assertEqual(made.read_bytes(), self.fixture(case).read_bytes())
+
+    def test_a_mistake_is_named(self):
+        with h5py.File(self.fixture(DECODE)) as fixture:
+            o = fixture["golden/o"][()]
+
+        # All weights are equal: the mean of V without the last cached key.
+        def one_key_less(file):
+            keys = np.array([37, 74]).repeat(4)[:, None, None]
+            dropped = np.array([32, 69]).repeat(4)
+            v = file["inputs/v_cache"][()]
+            table = file["inputs/page_table"][()]
+            for row in range(8):
+                page = table[row // 4][dropped[row] // 16]
+                gone = np.asarray(v[page, dropped[row] % 16], np.float64).repeat(2, axis=0)
+                o[row] = (o[row] * keys[row] - gone) / (keys[row] - 1)
+            put(file, "outputs/o", np.asarray(o, np.float32))
+            del file["outputs/lse"]
+        result = run("check", self.capture(DECODE, one_key_less))
+        self.assertEqual(result.code, 1, result.out + result.err)
+        self.assertIn("explained by context_short", result.out)
+
+    def test_conventions_that_a_capture_cannot_tell(self):
+        result = run("check", "--blind", self.capture(DECODE))
+        self.assertEqual(result.code, 0, result.out + result.err)
+        self.assertIn("lse_layout", run("schema").out)
+
+    def test_bad_input_is_one_line(self):
+        for bad in BAD:
+            with self.subTest(bad.what):
+                result = run("check", self.capture(bad.case, bad.change))
+                self.assertEqual(result.code, 2, result.out + result.err)
+                [line] = [x for x in result.out.splitlines() if "expected" in x]
+                for text in bad.texts:
+                    self.assertIn(text, line)
+
+    def test_commands_that_do_not_take_it_say_so(self):
+        budget = run("budget", DECODE)
+        self.assertEqual(budget.code, 2)
+        self.assertIn("a case of the delta rule", budget.err)
+        stages = run("generate", PREFILL, "--stages", "16", "-o", self.folder / "stages")
+        self.assertEqual(stages.code, 2)
+        self.assertIn("stages", stages.err)
+        chain = run("chain", self.capture(DECODE))
+        self.assertEqual(chain.code, 2)
+        self.assertIn("an operation with states", chain.out)
+
+    def test_case_lines_are_refused_by_key(self):
+        for line, texts in (
+                ("op=attention mode=mtp lens=4 H=1 HV=1 K=4 V=4", ["mode", "decode or prefill"]),
+                (PREFILL + " ctx=1,2,3", ["ctx", "no such key"]),
+                (DECODE + " gate=log", ["gate", "no such key"]),
+                (DECODE.replace("ctx=33,70", "ctx=33"), ["ctx", "2 requests"]),
+                (DECODE.replace("family=K", "family=Q"), ["family", "one of A, B"]),
+                (DECODE.replace("table=padded", "table=holes"), ["table", "missing_page=skip"]),
+                ("op=gdn mode=decode B=1 H=1 HV=1 K=4 V=4 mask=causal", ["mask", "no such key"])):
+            with self.subTest(line):
+                result = run("generate", line, "-o", self.folder / "none")
+                self.assertEqual(result.code, 2)
+                for text in texts:
+                    self.assertIn(text, result.err)
+
+
+if __name__ == "__main__":
+    main()
