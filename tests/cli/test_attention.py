@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 
 from support import PREFILL as DELTA
-from support import CommandLineTest, main, put, run
+from support import REPOSITORY, CommandLineTest, main, put, run
 
 DECODE = ("op=attention mode=decode lens=4,4 ctx=33,70 H=2 HV=4 K=32 V=16 page=16 table=padded "
           "family=K")
@@ -84,6 +84,17 @@ BAD = [
     Bad("a contract of the delta rule", DECODE, attribute("contract", "recurrent_f32", "/"),
         ["contract", "flash_bf16, flash_bf16_rounded_sum", "'recurrent_f32'"]),
 ]
+
+
+CAPTURES = REPOSITORY / "fixtures/captures/attention"
+# Recorded on a GPU: the mistake that is in the kernel, or none; what its contract is.
+RECORDED = {
+    "bug_block_counted_twice": "block_counted_twice", "bug_full_page_empty": "full_page_empty",
+    "bug_nan_tail": "v_tail_nan", "bug_segment_base": "block_base_segment",
+    "bug_stale_lengths": "stale_lengths", "bug_window_off_by_one": "window_off_by_one",
+    "paged_blocks": None, "paged_window": None, "sdpa_cudnn_causal": None, "sdpa_fa2_causal": None,
+    "flashinfer_paged": None}
+ROUNDED_SUM = ("flashinfer_paged",)
 
 
 class AttentionTest(CommandLineTest):
@@ -162,6 +173,16 @@ class AttentionTest(CommandLineTest):
                 self.assertEqual(result.code, 2)
                 for text in texts:
                     self.assertIn(text, result.err)
+
+    def test_kernels_of_others_pass_and_public_bugs_are_named(self):
+        self.assertEqual({path.stem for path in CAPTURES.glob("*.h5")}, set(RECORDED))
+        for name, mistake in RECORDED.items():
+            contract = "flash_bf16_rounded_sum" if name in ROUNDED_SUM else "flash_bf16"
+            with self.subTest(name):
+                result = run("check", "--contract", contract, CAPTURES / f"{name}.h5")
+                self.assertEqual(result.code, 1 if mistake else 0, result.out + result.err)
+                if mistake:
+                    self.assertIn(f"explained by {mistake}:", result.out)
 
 
 if __name__ == "__main__":

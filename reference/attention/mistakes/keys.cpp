@@ -37,6 +37,21 @@ void context_short(Work& work) {
                   [](Request& request, std::size_t i) { --request.runs[i].count; });
 }
 
+// kv_lens of the step before, which had as many queries.
+void stale_lengths(Work& work) {
+  for (Request& request : work.plan.requests) {
+    std::int64_t left = request.queries;
+    for (std::size_t i = request.runs.size(); i-- > 0;) {
+      Run& run = request.runs[i];
+      if (run.source != Source::kCache) continue;
+      const std::int64_t dropped = std::min(left, run.count);
+      run.count -= dropped;
+      left -= dropped;
+    }
+    std::erase_if(request.runs, [](const Run& run) { return run.count == 0; });
+  }
+}
+
 // More slots of the last page, up to `most`.
 void extend_page(Work& work, std::int64_t most) {
   const std::int64_t P = work.plan.dims.page_size;
@@ -184,6 +199,10 @@ constexpr std::array kOtherMap{calls::Meant{"head_map", "grouped", "tiled"},
 constexpr std::array kMistakes{
     mistake<context_short>("context_short", "context", "drops the last cached key"),
     mistake<context_long>("context_long", "context", "reads the slot behind the last cached key"),
+    mistake<stale_lengths>("stale_lengths", "context",
+                           "has the lengths of the step before: as many cached keys fewer as there "
+                           "are queries",
+                           "vLLM #48167, FlashInfer #5176"),
     mistake<counted_twice>("block_counted_twice", "context",
                            "sees the fresh keys twice, in the cache and beside it",
                            "Diffulex v0.0.1"),

@@ -23,8 +23,8 @@ struct Work {
 };
 
 using Change = void (*)(Work& work);
-/// Changes what a kernel returns and says whether it did.
-using After = bool (*)(const Plan& plan, call::TensorMap& outputs);
+/// Changes what a kernel returns for `call`, of that plan, and says whether it did.
+using After = bool (*)(const call::Record& call, const Plan& plan, call::TensorMap& outputs);
 
 /// Whether `change` leaves plan or inputs of the call as they were: then it cannot be made.
 [[nodiscard]] bool changes(Change change, const call::Record& record);

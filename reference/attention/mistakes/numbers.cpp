@@ -54,7 +54,7 @@ void d_tail_dropped(Work& work) {
   change_q(work, type, [&](std::int64_t i, double x) { return i % K < kDimTile ? x : 0.0; });
 }
 
-bool lse_base(const Plan& plan, call::TensorMap& outputs) {
+bool lse_base(const call::Record&, const Plan& plan, call::TensorMap& outputs) {
   call::Tensor& lse = outputs.at("lse");
   const double factor = plan.lse_base == LseBase::kE ? std::numbers::log2e : std::numbers::ln2;
   for (std::int64_t i = 0; i < lse.size(); ++i) lse.set(i, lse[i] * factor);
@@ -94,19 +94,48 @@ std::int64_t seen(const Request& request, std::int64_t query, std::int64_t most)
   return count;
 }
 
-bool masked_tile(const Plan& plan, call::TensorMap& outputs) {
+bool masked_tile(const call::Record&, const Plan& plan, call::TensorMap& outputs) {
   return spoil_rows(plan, outputs, kNaN, [](const Request& request, std::int64_t i) {
     return request.key_count() > 0 && seen(request, i, kKeyTile) == 0;
   });
 }
-bool empty_row(const Plan& plan, call::TensorMap& outputs) {
+bool empty_row(const call::Record&, const Plan& plan, call::TensorMap& outputs) {
   return spoil_rows(plan, outputs, kNaN, [](const Request& request, std::int64_t i) {
     return seen(request, i, kMaxKeys) == 0;
   });
 }
-bool row_tail(const Plan& plan, call::TensorMap& outputs) {
+bool row_tail(const call::Record&, const Plan& plan, call::TensorMap& outputs) {
   return spoil_rows(plan, outputs, kNaN,
                     [](const Request&, std::int64_t i) { return i >= kRowTile; });
+}
+
+// Weight 0 times NaN. The slots are those of the last page behind the last key.
+bool v_tail(const call::Record& record, const Plan& plan, call::TensorMap& outputs) {
+  const call::Tensor* v = record.find_input("v_cache");
+  const std::int64_t P = plan.dims.page_size;
+  if (v == nullptr || P == 0) return false;
+  bool some = false;
+  const auto spoil = [&](const Request& request, std::int64_t slot, std::int64_t head) {
+    const auto key_head = plan.key_head[static_cast<std::size_t>(head)];
+    const std::int64_t first = key_element(plan, Source::kCache, slot, key_head, plan.dims.V);
+    for (std::int64_t c = 0; c < plan.dims.V; ++c) {
+      if (std::isfinite((*v)[first + c])) continue;
+      for (std::int64_t i = 0; i < request.valid; ++i) {
+        outputs.at("o").set(o_index(plan, request, {i, head}) + c, kNaN);
+        some = true;
+      }
+    }
+  };
+  for (const Request& request : plan.requests) {
+    const auto last =
+        std::ranges::find(request.runs.rbegin(), request.runs.rend(), Source::kCache, &Run::source);
+    if (last == request.runs.rend()) continue;
+    const std::int64_t end = last->row + last->count;
+    for (std::int64_t slot = end; slot % P != 0; ++slot) {
+      for (std::int64_t head = 0; head < plan.dims.HV; ++head) spoil(request, slot, head);
+    }
+  }
+  return some;
 }
 
 constexpr std::array kOtherBase{calls::Meant{"lse_base", "e", "2"},
@@ -133,6 +162,9 @@ constexpr std::array kMistakes{
                          "makes NaN of a row whose first tile of keys is masked", "Diffulex"),
     mistake<empty_row>("empty_row_garbage", "outputs", "does not write a row that sees no key",
                        "FlashInfer #4452"),
+    mistake<v_tail>("v_tail_nan", "outputs",
+                    "multiplies the values behind the last key of a page by 0, NaN among them",
+                    "FA #1745, #2374"),
     mistake<row_tail>("row_tail_unwritten", "outputs", "does not write the queries behind its tile",
                       "Diffulex"),
 };

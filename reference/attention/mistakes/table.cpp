@@ -50,7 +50,7 @@ bool changes(Change change, const call::Record& record) {
 bool changes(After after, const call::Record& record) {
   const Plan plan = make_plan(record);
   call::TensorMap outputs = blank_outputs(plan);
-  return after(plan, outputs);
+  return after(record, plan, outputs);
 }
 
 call::TensorMap commit(Change change, const call::Record& record, const calls::Kernel& kernel) {
@@ -61,7 +61,7 @@ call::TensorMap commit(Change change, const call::Record& record, const calls::K
 
 call::TensorMap commit(After after, const call::Record& record, const calls::Kernel& kernel) {
   call::TensorMap outputs = kernel(record);
-  after(make_plan(record), outputs);
+  after(record, make_plan(record), outputs);
   return outputs;
 }
 
