@@ -7,6 +7,7 @@ from collections import namedtuple
 import h5py
 import numpy as np
 
+from edits import attribute, element, remove
 from support import PREFILL as DELTA
 from support import REPOSITORY, CommandLineTest, main, put, run
 
@@ -17,12 +18,8 @@ IN_CACHE = "op=attention mode=decode lens=4,4 ctx=33,70 H=1 HV=2 K=16 V=16 block
 PREFILL = "op=attention mode=prefill lens=30,0,7 H=1 HV=2 K=16 V=16 mask=causal lse_layout=ht"
 
 
-def element(name, index, value):
-    def edit(file):
-        values = file[name][()]
-        values[index] = value
-        put(file, name, values)
-    return edit
+def convention(name, value):
+    return attribute(name, value, "/convention")
 
 
 def integers(name, *values):
@@ -30,18 +27,6 @@ def integers(name, *values):
         if name in file:
             del file[name]
         file[name] = np.array(values, np.int64)
-    return edit
-
-
-def attribute(name, value, group="/convention"):
-    def edit(file):
-        file[group].attrs[name] = value
-    return edit
-
-
-def remove(name):
-    def edit(file):
-        del file[name]
     return edit
 
 
@@ -67,21 +52,21 @@ BAD = [
         ["/inputs/page_indptr[2]", "8589934592"]),
     Bad("a last page that kv_lens does not say", CSR, element("inputs/last_page_len", 1, 16),
         ["/inputs/last_page_len[1]", "from kv_lens=70", "16"]),
-    Bad("fresh keys beside keys in the cache", DECODE, attribute("block_kv", "in_cache"),
+    Bad("fresh keys beside keys in the cache", DECODE, convention("block_kv", "in_cache"),
         ["/inputs/cu_seqlens_k", "ignored"]),
     Bad("no table", DECODE, remove("inputs/page_table"), ["/inputs/page_table", "none"]),
     Bad("a tensor that attention has not", DECODE, integers("inputs/state_indices", 0, 1),
         ["/inputs/state_indices", "ignored"]),
-    Bad("an attribute of the delta rule", DECODE, attribute("gate", "log"),
+    Bad("an attribute of the delta rule", DECODE, convention("gate", "log"),
         ["/convention", "one of scale, head_map, mask", "'gate'"]),
-    Bad("an unknown mask", DECODE, attribute("mask", "prefix"),
+    Bad("an unknown mask", DECODE, convention("mask", "prefix"),
         ["/convention@mask", "block_causal", "'prefix'"]),
-    Bad("a block of 0", DECODE, attribute("block", 0), ["/convention@block", "1 to 2^31-1", "0"]),
-    Bad("a mode that attention has not", DECODE, attribute("mode", "mtp", "/"),
+    Bad("a block of 0", DECODE, convention("block", 0), ["/convention@block", "1 to 2^31-1", "0"]),
+    Bad("a mode that attention has not", DECODE, attribute("mode", "mtp"),
         ["/@mode", "decode", "'mtp'"]),
-    Bad("an attribute of attention", DELTA, attribute("mask", "causal"),
+    Bad("an attribute of attention", DELTA, convention("mask", "causal"),
         ["/convention", "state_layout", "'mask'"]),
-    Bad("a contract of the delta rule", DECODE, attribute("contract", "recurrent_f32", "/"),
+    Bad("a contract of the delta rule", DECODE, attribute("contract", "recurrent_f32"),
         ["contract", "flash_bf16, flash_bf16_rounded_sum", "'recurrent_f32'"]),
 ]
 

@@ -7,27 +7,8 @@ from collections import namedtuple
 import h5py
 import numpy as np
 
+from edits import attribute, element, remove
 from support import DECODE, MTP, PREFILL, SCATTER, CommandLineTest, bfloat16_type, main, put, run
-
-
-def attribute(name, value, group="/"):
-    def edit(file):
-        file[group].attrs[name] = value
-    return edit
-
-
-def remove(name):
-    def edit(file):
-        del file[name]
-    return edit
-
-
-def element(name, index, value):
-    def edit(file):
-        values = file[name][()]
-        values[index] = value
-        put(file, name, values)
-    return edit
 
 
 def reshape(name, *shape, dtype=np.float32):

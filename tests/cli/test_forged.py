@@ -11,16 +11,11 @@ import json
 import h5py
 import numpy as np
 
+from edits import attribute
 from support import (DECODE, MTP_PADDED, PREFILL, CommandLineTest, forge, main, make_capture,
                      meaning, meaning_digest, put)
 
 REAL = np.float64
-
-
-def attribute(name, value, group="/"):
-    def edit(file):
-        file[group].attrs[name] = value
-    return edit
 
 
 def remove(name, attribute_of=None):

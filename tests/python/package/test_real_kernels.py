@@ -13,16 +13,15 @@ import os
 import pytest
 import test_engine_rows
 import test_rows
+from stand_ins import row
 from test_engine_rows import C_KDA, QLA
 from test_rows import DECODE, FLA_CHUNK, FLA_RECURRENT, MTP, PREFILL
 
 import goldenrule
 from goldenrule._cases import as_torch
-from goldenrule._rows import ROWS
 
 torch = pytest.importorskip("torch")
 os.environ.update({"FLA_FLASH_QLA": "0", "FLA_FLASH_KDA": "0"})  # flash-linear-attention's own kernels
-ROW_OF = {row.function: row for row in ROWS}
 DECODE_KV = DECODE.replace("_pretranspose", "")
 
 HEADS = "H=2 HV=4 K=128 V=128"
@@ -76,8 +75,8 @@ def arguments_of(name, line, device):
     return given | as_torch(arrays, device)
 
 
-def judged(function, row, arguments, **options):
-    with torch.no_grad(), goldenrule.record(function, row=row, **options) as calls:
+def judged(function, name, arguments):
+    with torch.no_grad(), goldenrule.record(function, row=row(name)) as calls:
         calls.function(**arguments)
     (recorded,) = calls
     return recorded.report
@@ -86,7 +85,7 @@ def judged(function, row, arguments, **options):
 @pytest.mark.parametrize("name, line", HONEST)
 def test_an_honest_call_passes(device, name, line):
     function = function_of(name, device)
-    report = judged(function, ROW_OF[name], arguments_of(name, line, device))
+    report = judged(function, name, arguments_of(name, line, device))
     assert report.passed, str(report)
 
 
@@ -112,7 +111,7 @@ SABOTAGED = [
 
 
 @pytest.mark.parametrize("mistake, name, line, change", SABOTAGED,
-                         ids=[row[0] for row in SABOTAGED])
+                         ids=[line[0] for line in SABOTAGED])
 def test_a_mistake_fails_with_its_name(device, mistake, name, line, change):
     function = function_of(name, device)
 
@@ -122,6 +121,6 @@ def test_a_mistake_fails_with_its_name(device, mistake, name, line, change):
         given |= given.pop("kwargs", {})
         return function(**given | change(given))
 
-    report = judged(sabotaged, ROW_OF[name], arguments_of(name, line, device))
+    report = judged(sabotaged, name, arguments_of(name, line, device))
     assert report.verdict == "OUT_OF_BUDGET"
     assert mistake in report.explanation, str(report)
