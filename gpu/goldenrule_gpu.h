@@ -63,7 +63,7 @@ extern "C" {
  * and a field of 0 is one that is not used: a program works with every library whose
  * goldenrule_gpu_version is that of its header or later, and with an earlier one as long as it
  * uses no field that was added since. The number goes up with each addition. */
-#define GOLDENRULE_GPU_VERSION 2
+#define GOLDENRULE_GPU_VERSION 3
 
 #if defined(__GNUC__)
 #define GOLDENRULE_GPU_API __attribute__((visibility("default")))
@@ -236,8 +236,9 @@ typedef struct goldenrule_gpu_recurrent_args {
    * the caller says in the cursors of its next call. So a verification is a call with rings, and a
    * commit is a change of two numbers; T = 0 with ring_flush empties rings alone.
    * A row is padded, too, where its ring lies outside the rings, ring_start outside the places,
-   * ring_count outside 0..ring_places - T or ring_flush outside 0..1; no row may have the ring of
-   * another. Beside rings there are no intermediate_states, ssm_state_indices and accepted_tokens.
+   * ring_count outside 0..ring_places - its tokens or ring_flush outside 0..1; no row may have the
+   * ring of another. Beside rings there are no intermediate_states, ssm_state_indices and
+   * accepted_tokens.
    */
   int64_t rings;       /* J */
   int64_t ring_places; /* W, T and more */
@@ -250,6 +251,33 @@ typedef struct goldenrule_gpu_recurrent_args {
   goldenrule_gpu_tensor ring_start;
   goldenrule_gpu_tensor ring_count;
   goldenrule_gpu_tensor ring_flush; /* absent: 0 */
+
+  /* Since version 3. Verification of drafts as serving engines call it.
+   *
+   *   - cu_seqlens: rows of unequal length, packed. Row b has the tokens cu_seqlens[b] to
+   *     cu_seqlens[b+1]-1; where other tensors are said to be [B,T,..] they are [1,tokens,..] then,
+   *     and T is the most tokens of a row. ssm_state_indices stay [B,T]. Bounds are clamped to
+   *     [0, tokens] and a row to T tokens; what ends before it begins is empty.
+   *   - parent_tokens make the tokens of a row a tree: token t continues the state after the token
+   *     of its row that it names, which stands in front of it, or with -1 that which the row starts
+   *     from. What is neither counts as -1. "The state after n tokens" is that after token n - 1.
+   *   - With intermediate_slots > 0 intermediate_states is a buffer of so many rows,
+   *     [intermediate_slots,intermediate_rows,HV,..]: row b takes row intermediate_state_indices[b]
+   *     of it, or row b without that list; outside the buffer (-1) no state of the row is kept.
+   *     Without, packed tokens keep their states where they stand: [1,intermediate_rows,HV,..].
+   *     Its dtype may be another than that of state.
+   *   - A second slot of the pool for the state of a row after checkpoint_tokens[b] of its tokens
+   *     (the start state after 0); padding, disabled updates and counts out of range as those of
+   *     the final state.
+   * Beside rings only cu_seqlens. */
+  int64_t tokens;             /* with cu_seqlens: of all rows; 0 without */
+  int64_t intermediate_slots; /* 0: intermediate_states has the rows of the call */
+
+  goldenrule_gpu_tensor cu_seqlens;                 /* [B+1] i32 or i64 */
+  goldenrule_gpu_tensor parent_tokens;              /* [B,T] i32 or i64; absent: t - 1 */
+  goldenrule_gpu_tensor intermediate_state_indices; /* [B] i32 or i64, at any stride */
+  goldenrule_gpu_tensor checkpoint_state_indices;   /* likewise */
+  goldenrule_gpu_tensor checkpoint_tokens;          /* likewise; beside checkpoint_state_indices */
 } goldenrule_gpu_recurrent_args;
 
 /* Fills `args`, of struct_size = sizeof *args bytes, with the defaults: everything absent,
@@ -297,10 +325,15 @@ typedef struct goldenrule_gpu_index_report {
   int64_t written_twice, first_written_twice;             /* a slot with two writers */
   int64_t read_after_write, first_read_after_write;       /* reads a slot that another row writes */
   int64_t count_out_of_range, first_count_out_of_range;   /* accepted counts */
-  /* Since version 2; written where the struct_size of the call is larger than that of version 1. */
+  /* Since version 2; written where the struct_size of the call is that of version 2 or larger. */
   int64_t ring_out_of_range, first_ring_out_of_range;     /* ring_indices */
   int64_t ring_of_two_rows, first_ring_of_two_rows;       /* of a row in front, too */
   int64_t cursor_out_of_range, first_cursor_out_of_range; /* ring_start, _count, _flush */
+  /* Since version 3, likewise. Slots and counts of checkpoints are among those above. */
+  int64_t bounds_out_of_range, first_bounds_out_of_range; /* cu_seqlens; longer rows than T */
+  int64_t parent_out_of_range, first_parent_out_of_range; /* first: of its place in the row */
+  int64_t kept_out_of_range, first_kept_out_of_range;     /* below -1, or beyond the buffer */
+  int64_t kept_of_two_rows, first_kept_of_two_rows;       /* of a row in front, too */
 } goldenrule_gpu_index_report;
 
 GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_recurrent_check(

@@ -12,14 +12,16 @@
 //   kChoices, kExtents, kNumbers, kTensors, kStructSize, kFlags, kStream, and where the struct has
 //   them kReserved, kWorkspaceSize and kWorkspace
 //   kFirstSize                       bytes of the first version of the aggregate
-//   kFirstExtents, kFirstTensors     where a later version has more: how many of the lists the
-//                                    first one has; the rest stands behind its stream
+//   kVersions                        where there are later versions: how many extents and tensors
+//                                    each has, the first one too; what a version adds stands behind
+//                                    what those before it have
 //   kKnownFlags, kFlagNames          the bits of flags that it takes, and what they are called
 //   kTokenAxes                       axes that the tokens have in front of the heads
 //   extent_of(args, axis)            of the axes that are its own
 //   need_of(args, presence)          of the tensors whose presence is decided its own way
 //   state_dtype(args)                the type that all states have to have
 //   check_sizes(args, problem)       what its extents have to be to each other
+//   settle(args, strides)            where a call has strides that count for nothing: makes them 0
 //   pack_rest(args, strides, params) the parameters that pack_call.hpp does not know
 #pragma once
 
@@ -76,12 +78,17 @@ struct Number {
 
 /// Axes by the extents they have. kGateHead: H or HV, see gate_head; kChannel: K, and no axis at
 /// all with one gate per head; kOuter, kInner: V, K or K, V by the layout of the state; kStep: the
-/// rows of intermediate_states; kPacked: the tokens of all sequences; kBound: N + 1; kPlace: the
-/// places of a ring; kRingChannel: as kChannel, and no axis without a gate.
+/// rows of intermediate_states; kPacked: the tokens of all sequences; kBound: one more than there
+/// are rows or sequences; kPlace: the places of a ring; kRingChannel: as kChannel, and no axis
+/// without a gate; kTokenRow, kToken: rows of tokens and tokens of one, where packed 1 and all;
+/// kDraft: the most tokens of a row; kKeptRow: rows of a buffer of intermediate states.
 enum class Axis : std::uint8_t {
   kEnd,
   kRow,
+  kTokenRow,
   kToken,
+  kDraft,
+  kKeptRow,
   kStep,
   kPacked,
   kSequence,
@@ -115,6 +122,8 @@ enum class Presence : std::uint8_t {
   kNoOffsets,    ///< optional, forbidden beside checkpoint_offsets
   kAccepted,     ///< optional, forbidden beside ssm_state_indices and beside rings
   kNoRings,      ///< optional, forbidden beside rings
+  kKeptChoice,   ///< optional beside intermediate_slots, else forbidden
+  kSecondOnly,   ///< required beside checkpoint_state_indices, else forbidden
   kRings,        ///< required beside ring_d, else forbidden
   kRingChoice,   ///< optional beside ring_d, else forbidden
 };
@@ -133,40 +142,38 @@ struct NeedAndWhy {
   const char* why;  ///< a constant: calls that pass build no text
 };
 
-/// How many extents and tensors the first version of the aggregate has.
-template <class Group>
-constexpr std::size_t first_extents() {
-  if constexpr (requires { Group::kFirstExtents; }) return Group::kFirstExtents;
-  return std::size(Group::kExtents);
-}
-template <class Group>
-constexpr std::size_t first_tensors() {
-  if constexpr (requires { Group::kFirstTensors; }) return Group::kFirstTensors;
-  return std::size(Group::kTensors);
-}
+/// How many extents and tensors the lists have up to a version of the aggregate.
+struct VersionEnd {
+  std::size_t extents, tensors;
+};
 
 /// Calls f(field, type) for every field in the order of the struct; the names of the types are
 /// those of goldenrule_gpu_recurrent_fields.
 template <class Group, class F>
 constexpr void for_each_field(F&& f) {
-  constexpr std::size_t kExtents = first_extents<Group>(), kTensors = first_tensors<Group>();
+  VersionEnd end{std::size(Group::kExtents), std::size(Group::kTensors)};
+  if constexpr (requires { Group::kVersions; }) end = Group::kVersions[0];
   f(Group::kStructSize, "u64");
   for (const auto& choice : Group::kChoices) f(choice.field, "i32");
   f(Group::kFlags, "u32");
   if constexpr (requires { Group::kReserved; }) f(Group::kReserved, "i32");
-  for (std::size_t i = 0; i < kExtents; ++i) f(Group::kExtents[i].field, "i64");
+  for (std::size_t i = 0; i < end.extents; ++i) f(Group::kExtents[i].field, "i64");
   for (const auto& number : Group::kNumbers) f(number.field, "f64");
-  for (std::size_t i = 0; i < kTensors; ++i) f(Group::kTensors[i].field, "tensor");
+  for (std::size_t i = 0; i < end.tensors; ++i) f(Group::kTensors[i].field, "tensor");
   if constexpr (requires { Group::kWorkspace; }) {
     f(Group::kWorkspaceSize, "u64");
     f(Group::kWorkspace, "pointer");
   }
   f(Group::kStream, "pointer");
-  for (std::size_t i = kExtents; i < std::size(Group::kExtents); ++i) {
-    f(Group::kExtents[i].field, "i64");
-  }
-  for (std::size_t i = kTensors; i < std::size(Group::kTensors); ++i) {
-    f(Group::kTensors[i].field, "tensor");
+  if constexpr (requires { Group::kVersions; }) {
+    for (const VersionEnd& next : Group::kVersions) {
+      for (; end.extents < next.extents; ++end.extents) {
+        f(Group::kExtents[end.extents].field, "i64");
+      }
+      for (; end.tensors < next.tensors; ++end.tensors) {
+        f(Group::kTensors[end.tensors].field, "tensor");
+      }
+    }
   }
 }
 

@@ -43,6 +43,7 @@ void check_dtype(const goldenrule_gpu_tensor& tensor, const TensorRule& rule, Pr
       if (!real) refuse("f32, f16 or bf16");
       break;
     case Types::kState:
+    case Types::kKept:
       if (!state) refuse("f32 or bf16");
       break;
     case Types::kIndex:
@@ -73,7 +74,7 @@ Strides given_strides(const goldenrule_gpu_tensor& tensor, const TensorRule& rul
 /// a broadcast: neither may be read as something else.
 void check_steps_up(const TensorRule& rule, const Strides& strides, Problem& problem) {
   for (std::size_t a = 0; a < static_cast<std::size_t>(rule.strided); ++a) {
-    if (strides[a] > 0 || (strides[a] == 0 && rule.extents[a] <= 1)) continue;
+    if (strides[a] > 0 || rule.extents[a] <= 1) continue;
     problem.invalid(stride_name(rule.name, static_cast<int>(a)),
                     "1 or more for " + std::to_string(rule.extents[a]) +
                         " elements (dense = 1: no strides; there is no broadcast)",

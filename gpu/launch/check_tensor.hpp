@@ -17,6 +17,7 @@ enum class Use { kRead, kWritten };
 enum class Types {
   kFloat,
   kState,
+  kKept,      ///< states of a type of their own
   kIndex,     ///< read without gaps where it has one axis
   kRowIndex,  ///< one for each row, at any stride: a column of a block table
 };

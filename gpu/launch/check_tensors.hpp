@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <span>
 
 #include "gpu/launch/aliasing.hpp"
 #include "gpu/launch/args_lists.hpp"
@@ -86,12 +87,13 @@ NeedAndWhy need_of(const typename Group::Args& a, Presence presence) {
 /// What the kernels step over in 32 bits: bytes of a token tensor, elements of a row of state; and
 /// which lists have no gaps.
 template <class Args>
-void check_steps(const Tensor& given, const TensorField<Args>& tensor, std::int64_t count,
-                 const Strides& strides, Problem& problem) {
-  const bool state = tensor.types == Types::kState;
+void check_steps(const Tensor& given, const TensorField<Args>& tensor,
+                 std::span<const std::int64_t> extents, const Strides& strides, Problem& problem) {
+  const bool state = tensor.types == Types::kState || tensor.types == Types::kKept;
   const std::int64_t most = kInt32Max / std::max(1, dtype_size(given.dtype));
   for (int i = 0; i < tensor.strided; ++i) {
     const std::int64_t stride = strides[static_cast<std::size_t>(i)];
+    if (extents[static_cast<std::size_t>(i)] <= 1) continue;
     if (!state && stride > most) {
       problem.report(GOLDENRULE_GPU_UNSUPPORTED, stride_name(tensor.field.name, i),
                      "at most " + std::to_string(most), std::to_string(stride));
@@ -103,7 +105,7 @@ void check_steps(const Tensor& given, const TensorField<Args>& tensor, std::int6
     }
   }
   const bool list = tensor.types == Types::kIndex && tensor.strided == 1;
-  if (list && given.data != nullptr && count > 1 && strides[0] != 1) {
+  if (list && given.data != nullptr && extents[0] > 1 && strides[0] != 1) {
     problem.report(GOLDENRULE_GPU_UNSUPPORTED, stride_name(tensor.field.name, 0), "1",
                    std::to_string(strides[0]));
   }
@@ -137,7 +139,7 @@ CheckedTensor check_field(const typename Group::Args& a,
                         .extents = {extents.data(), axes},
                         .strided = tensor.strided};
   CheckedTensor checked{.strides = check_tensor(given, rule, presence.why, problem), .region = {}};
-  check_steps(given, tensor, extents[0], checked.strides, problem);
+  check_steps(given, tensor, rule.extents, checked.strides, problem);
   if (problem.ok()) checked.region = region_of(given, rule, checked.strides);
   return checked;
 }

@@ -162,6 +162,7 @@ template <class Group>
   TensorStrides<Group> strides;
   problem = check_tensors<Group>(args, strides);
   if (!problem.ok()) return problem;
+  if constexpr (requires { Group::settle(args, strides); }) Group::settle(args, strides);
   pack_heads<Group>(args, call.params);
   pack_tokens<Group>(args, strides, call.params);
   pack_rules<Group>(args, strides, call.params);

@@ -26,8 +26,10 @@ Problem check_slots(const Args* args, goldenrule_gpu_index_report* device_report
   if (!problem.ok()) return problem;
   const Args& a = call.args;
   const bool in_place = a.final_state.data == nullptr || a.final_state.data == a.state.data;
-  const bool first_version = args->struct_size == Group::kFirstSize;
-  return launch_check(call.params, static_cast<int>(a.B), in_place, first_version, device_report,
+  const int version = args->struct_size < Group::kSecondSize ? 1
+                      : args->struct_size < sizeof(Args)     ? 2
+                                                             : 3;
+  return launch_check(call.params, static_cast<int>(a.B), in_place, version, device_report,
                       a.stream);
 }
 

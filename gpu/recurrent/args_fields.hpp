@@ -37,6 +37,9 @@ inline constexpr Extent<Args> kExtents[] = {
     // Since version 2.
     {FIELD(rings), 0, kInt32Max},
     {FIELD(ring_places), 0, GOLDENRULE_GPU_MAX_PLACES},
+    // Since version 3.
+    {FIELD(tokens), 0, kInt32Max},
+    {FIELD(intermediate_slots), 0, kInt32Max},
 };
 
 inline constexpr Number<Args> kNumbers[] = {
@@ -52,25 +55,25 @@ using enum Presence;
 using enum Types;
 using enum Use;
 inline constexpr TensorField<Args> kTensors[] = {
-    {FIELD(q), kFloat, kRead, kAlways, 3, {kRow, kToken, kQkHead, kKey}},
-    {FIELD(k), kFloat, kRead, kAlways, 3, {kRow, kToken, kQkHead, kKey}},
-    {FIELD(v), kFloat, kRead, kAlways, 3, {kRow, kToken, kValueHead, kValue}},
-    {FIELD(gate), kFloat, kRead, kGate, 3, {kRow, kToken, kValueHead, kChannel}},
+    {FIELD(q), kFloat, kRead, kAlways, 3, {kTokenRow, kToken, kQkHead, kKey}},
+    {FIELD(k), kFloat, kRead, kAlways, 3, {kTokenRow, kToken, kQkHead, kKey}},
+    {FIELD(v), kFloat, kRead, kAlways, 3, {kTokenRow, kToken, kValueHead, kValue}},
+    {FIELD(gate), kFloat, kRead, kGate, 3, {kTokenRow, kToken, kValueHead, kChannel}},
     {FIELD(A_log), kFloat, kRead, kRate, 1, {kGateHead}},
     {FIELD(dt_bias), kFloat, kRead, kBias, 1, {kGateHead, kChannel}},
-    {FIELD(beta), kFloat, kRead, kAlways, 3, {kRow, kToken, kValueHead}},
-    {FIELD(o), kFloat, kWritten, kOutput, 3, {kRow, kToken, kValueHead, kValue}},
+    {FIELD(beta), kFloat, kRead, kAlways, 3, {kTokenRow, kToken, kValueHead}},
+    {FIELD(o), kFloat, kWritten, kOutput, 3, {kTokenRow, kToken, kValueHead, kValue}},
     {FIELD(state), kState, kWritten, kAlways, 3, {kSlot, kValueHead, kOuter, kInner}},
     {FIELD(final_state), kState, kWritten, kOptional, 3, {kSlot, kValueHead, kOuter, kInner}},
     {FIELD(intermediate_states),
-     kState,
+     kKept,
      kWritten,
      kNoRings,
      4,
-     {kRow, kStep, kValueHead, kOuter, kInner}},
+     {kKeptRow, kStep, kValueHead, kOuter, kInner}},
     {FIELD(state_indices), kRowIndex, kRead, kOptional, 1, {kRow}},
     {FIELD(output_state_indices), kRowIndex, kRead, kOwnSlots, 1, {kRow}},
-    {FIELD(ssm_state_indices), kIndex, kRead, kNoRings, 2, {kRow, kToken}},
+    {FIELD(ssm_state_indices), kIndex, kRead, kNoRings, 2, {kRow, kDraft}},
     {FIELD(num_accepted_tokens), kRowIndex, kRead, kScatterOnly, 1, {kRow}},
     {FIELD(accepted_tokens), kRowIndex, kRead, kAccepted, 1, {kRow}},
     // Since version 2.
@@ -81,6 +84,12 @@ inline constexpr TensorField<Args> kTensors[] = {
     {FIELD(ring_start), kRowIndex, kRead, kRings, 1, {kRow}},
     {FIELD(ring_count), kRowIndex, kRead, kRings, 1, {kRow}},
     {FIELD(ring_flush), kRowIndex, kRead, kRingChoice, 1, {kRow}},
+    // Since version 3.
+    {FIELD(cu_seqlens), kIndex, kRead, kOptional, 1, {kBound}},
+    {FIELD(parent_tokens), kIndex, kRead, kNoRings, 2, {kTokenRow, kToken}},
+    {FIELD(intermediate_state_indices), kRowIndex, kRead, kKeptChoice, 1, {kRow}},
+    {FIELD(checkpoint_state_indices), kRowIndex, kRead, kAccepted, 1, {kRow}},
+    {FIELD(checkpoint_tokens), kRowIndex, kRead, kSecondOnly, 1, {kRow}},
 };
 
 struct Group {
@@ -96,7 +105,8 @@ struct Group {
   static constexpr Field<Args, std::int32_t> kReserved = FIELD(reserved);
   static constexpr Field<Args, void*> kStream = FIELD(stream);
   static constexpr std::size_t kFirstSize = offsetof(Args, rings);
-  static constexpr std::size_t kFirstExtents = 9, kFirstTensors = 16;
+  static constexpr VersionEnd kVersions[] = {{9, 16}, {11, 23}, {13, 28}};
+  static constexpr std::size_t kSecondSize = offsetof(Args, tokens);
   static constexpr std::uint32_t kKnownFlags = GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH |
                                                GOLDENRULE_GPU_FLAG_TRIGGER_EARLY |
                                                GOLDENRULE_GPU_FLAG_NO_OUTPUT;
@@ -107,6 +117,8 @@ struct Group {
   static std::int64_t extent_of(const Args& a, Axis axis);
   static NeedAndWhy need_of(const Args& a, Presence presence);
   static std::int32_t state_dtype(const Args& a) { return a.state.dtype; }
+  /// Packed tokens have no rows to step over.
+  static void settle(const Args& a, TensorStrides<Group>& strides);
   static void check_sizes(const Args& a, Problem& problem);
   static void pack_rest(const Args& a, const TensorStrides<Group>& strides, Params& p);
 };

@@ -46,14 +46,71 @@ void pack_rings(const Args& a, const TensorStrides<Group>& strides, Rings& to) {
   to.places = narrow(a.ring_places);
 }
 
+bool is_packed(const Args& a) { return a.cu_seqlens.data != nullptr; }
+/// Whether packed tokens keep their states where they stand.
+bool is_kept_by_token(const Args& a) { return is_packed(a) && a.intermediate_slots == 0; }
+
+void check_drafts(const Args& a, Problem& problem) {
+  if (!is_packed(a) && a.tokens != 0) problem.invalid("tokens", "0 (no cu_seqlens)", a.tokens);
+  const bool all_rows = a.intermediate_slots > 0 && a.intermediate_state_indices.data == nullptr;
+  if (all_rows && a.intermediate_slots < a.B) {
+    problem.invalid("intermediate_slots",
+                    "at least B=" + std::to_string(a.B) + " (no intermediate_state_indices)",
+                    a.intermediate_slots);
+  }
+  const std::int64_t least = is_kept_by_token(a) ? a.tokens : a.T;
+  if (a.intermediate_states.data != nullptr && a.intermediate_rows < least) {
+    problem.invalid(
+        "intermediate_rows",
+        (is_kept_by_token(a) ? "at least tokens=" : "at least T=") + std::to_string(least),
+        a.intermediate_rows);
+  }
+}
+
+void pack_drafts(const Args& a, const TensorStrides<Group>& strides, Params& p) {
+  Drafts& to = p.draft;
+  to.bounds = a.cu_seqlens.data;
+  to.wide_bounds = is_wide(a.cu_seqlens);
+  to.tokens = narrow(a.tokens);
+  to.parents = a.parent_tokens.data;
+  to.wide_parents = is_wide(a.parent_tokens);
+  to.parent_row = narrow_bytes(strides[&Args::parent_tokens][0]);
+  to.parent_token = narrow_bytes(strides[&Args::parent_tokens][1]);
+  to.kept = row_list(a.intermediate_state_indices, strides[&Args::intermediate_state_indices]);
+  to.kept_rows = narrow(a.intermediate_slots > 0 ? a.intermediate_slots : a.B);
+  to.kept_by_token = is_kept_by_token(a);
+  to.kept_type = static_cast<std::uint8_t>(a.intermediate_states.dtype);
+  to.second_slot = row_list(a.checkpoint_state_indices, strides[&Args::checkpoint_state_indices]);
+  to.second_after = row_list(a.checkpoint_tokens, strides[&Args::checkpoint_tokens]);
+  const bool other_type =
+      p.intermediate.data != nullptr && a.intermediate_states.dtype != a.state.dtype;
+  to.wanted = is_packed(a) || to.parents != nullptr || to.kept.data != nullptr ||
+              to.second_slot.data != nullptr || other_type;
+}
+
 }  // namespace
+
+void Group::settle(const Args& a, TensorStrides<Group>& strides) {
+  if (!is_packed(a)) return;
+  for (const auto& tensor : kTensors) {
+    if (tensor.axes[0] == Axis::kTokenRow) strides[tensor.field.member][0] = 0;
+  }
+}
 
 std::int64_t Group::extent_of(const Args& a, Axis axis) {
   switch (axis) {
     case kRow:
       return a.B;
+    case kBound:
+      return a.B + 1;
+    case kTokenRow:
+      return is_packed(a) ? 1 : a.B;
     case kToken:
+      return is_packed(a) ? a.tokens : a.T;
+    case kDraft:
       return a.T;
+    case kKeptRow:
+      return a.intermediate_slots > 0 ? a.intermediate_slots : is_packed(a) ? 1 : a.B;
     case kStep:
       return a.intermediate_rows;
     case kRing:
@@ -85,6 +142,16 @@ NeedAndWhy Group::need_of(const Args& a, Presence presence) {
     case Presence::kAccepted:
       return rings ? NeedAndWhy{Need::kForbidden, " (ring_count already says how many)"}
                    : need_of(a, Presence::kOwnSlots);
+    case Presence::kKeptChoice: {
+      const bool buffer = a.intermediate_slots > 0 && a.intermediate_states.data != nullptr;
+      return {buffer ? Need::kOptional : Need::kForbidden,
+              " (no intermediate_slots, or no intermediate_states)"};
+    }
+    case Presence::kSecondOnly: {
+      const bool second = a.checkpoint_state_indices.data != nullptr;
+      return {second ? Need::kRequired : Need::kForbidden,
+              second ? " (checkpoint_state_indices)" : " (no checkpoint_state_indices)"};
+    }
     case Presence::kRings:
       return {rings ? Need::kRequired : Need::kForbidden, rings ? " (ring_d)" : kWithout};
     case Presence::kRingChoice:
@@ -104,12 +171,10 @@ void Group::check_sizes(const Args& a, Problem& problem) {
   if (own_slots && a.slots < a.B) {
     problem.invalid("slots", "at least B=" + std::to_string(a.B) + " (no state_indices)", a.slots);
   }
-  if (a.intermediate_states.data != nullptr && a.intermediate_rows < a.T) {
-    problem.invalid("intermediate_rows", "at least T=" + std::to_string(a.T), a.intermediate_rows);
-  }
   if (a.ssm_state_indices.data != nullptr && a.T == 0) {
     problem.invalid("T", "1 or more (ssm_state_indices)", a.T);
   }
+  check_drafts(a, problem);
   if (a.ring_d.data != nullptr) check_rings(a, problem);
   check_grid(a, "B", a.B, problem);
 }
@@ -119,8 +184,8 @@ void Group::pack_rest(const Args& a, const TensorStrides<Group>& strides, Params
   const Strides& m = strides[&Args::intermediate_states];
   p.intermediate = state_view(a.intermediate_states, m[0], m[2], m[3]);
   p.intermediate_token = m[1];
-  p.vector_state =
-      p.vector_state && by_vectors(p.intermediate, p.intermediate_token, a.state.dtype);
+  p.vector_state = p.vector_state &&
+                   by_vectors(p.intermediate, p.intermediate_token, a.intermediate_states.dtype);
   p.dense_heads = p.dense_heads && is_dense(a, p.intermediate);
   p.start_step = step(&Args::state_indices);
   p.output_step = step(&Args::output_state_indices);
@@ -136,6 +201,7 @@ void Group::pack_rest(const Args& a, const TensorStrides<Group>& strides, Params
   p.ssm_token = narrow(strides[&Args::ssm_state_indices][1]);
   p.T = narrow(a.T);
   pack_rings(a, strides, p.ring);
+  pack_drafts(a, strides, p);
 }
 
 }  // namespace goldenrule::gpu::recurrent

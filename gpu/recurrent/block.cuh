@@ -11,19 +11,21 @@ namespace goldenrule::gpu::recurrent {
 /// The head of a row that a block works on.
 struct BlockPlace {
   int b, hv, h;
-  int row0;  // first value row of the block
+  int row0;        // first value row of the block
+  int token0 = 0;  // where the tokens of the row begin among packed ones (draft_rows.cuh)
 };
 
-/// o = 0 for all tokens of the block's rows, where it is wanted.
+/// o = 0 for `count` tokens of the block's rows, where it is wanted.
 template <class C>
-__device__ __forceinline__ void write_zeros(const Params& p, BlockPlace at) {
+__device__ __forceinline__ void write_zeros(const Params& p, BlockPlace at, int count) {
   if (p.o.data == nullptr) return;
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < p.T * C::kBlockRows; i += C::kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < count * C::kBlockRows; i += C::kThreads) {
     const int row = at.row0 + i % C::kBlockRows;
+    const int token = at.token0 + i / C::kBlockRows;
     if (C::kExact || row < p.V) {
-      store_element(token_row(p.o, at.b, i / C::kBlockRows, at.hv) + row * element_size(p.o_type),
-                    p.o_type, 0.f);
+      store_element(token_row(p.o, at.b, token, at.hv) + row * element_size(p.o_type), p.o_type,
+                    0.f);
     }
   }
 }

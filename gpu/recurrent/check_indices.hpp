@@ -8,9 +8,9 @@
 namespace goldenrule::gpu::recurrent {
 
 /// Launches the checking kernel over the slots and counts of `params`; one block, quadratic in
-/// B * T, for debugging. `in_place`: final_state is state; `first_version`: the report is that of
-/// version 1 of the interface, which ends before the rings.
-[[nodiscard]] Problem launch_check(const Params& params, int B, bool in_place, bool first_version,
+/// B * T, for debugging. `in_place`: final_state is state; `version`: that of the interface whose
+/// report it is, 1 to 3.
+[[nodiscard]] Problem launch_check(const Params& params, int B, bool in_place, int version,
                                    goldenrule_gpu_index_report* report, void* stream);
 
 }  // namespace goldenrule::gpu::recurrent

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   }
   const int64_t start = copied_start_slot(p, at.b, storage.start[threadIdx.x]);
   if (start == kNoSlot) {
-    write_zeros<C>(p, at);
+    write_zeros<C>(p, at, p.T);
     return;
   }
   rows.request(state_head<State>(p.state, start, at.hv), p.state.outer, warp_row0, thread);
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   int64_t scatter = kNoSlot;
   bool kept = true;
   if (!in_place) {
-    final = final_write(p, at.b, start);
+    final = final_write(p, at.b, start, p.T);
     if (p.ssm_state_indices != nullptr && p.disable_state_update == 0) {
       scatter = ssm_slot(p, at.b, 0);
     }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gpu/recurrent/decode.cuh"
+#include "gpu/recurrent/drafts.cuh"
 #include "gpu/recurrent/mtp.cuh"
 #include "gpu/recurrent/mtp_replay.cuh"
 #include "gpu/recurrent/recurrent.cuh"
@@ -20,7 +21,9 @@ namespace goldenrule::gpu::recurrent {
 constexpr EntryName name_of(const Key& key, int rows, int threads) {
   EntryName name;
   name << (key.format.kv ? "kv_" : "vk_") << (key.format.bf16 ? "bf16_" : "f32_");
-  if (key.replay && key.exact) {
+  if (key.drafts) {
+    name << "drafts_k" << kDraftK[key.general];
+  } else if (key.replay && key.exact) {
     name << "replay_few";
   } else if (key.replay) {
     name << "replay_k" << kGeneralK[key.general];
@@ -88,12 +91,13 @@ struct Entries {
     }
   }
 
-  static constexpr Specialization general_with(int padded_k) {
+  static constexpr Specialization general_with(int padded_k,
+                                               int tokens_per_round = kTokensPrepared) {
     return {.format = Format,
             .channel_gate = true,
             .exact = false,
             .padded_k = padded_k,
-            .tokens_per_round = kTokensPrepared,
+            .tokens_per_round = tokens_per_round,
             .shape = {.rows = padded_k > 128 ? 2 : 4, .warps = 4, .min_blocks = 2}};
   }
   template <int I>
@@ -113,6 +117,13 @@ struct Entries {
     }
   }
 
+  template <int I>
+  static constexpr Entry drafts() {
+    using C = Config<general_with(kDraftK[I], GOLDENRULE_GPU_MAX_T)>;
+    return make_entry<C>({.format = Format, .general = I, .drafts = true}, &drafts_kernel<C>,
+                         sizeof(DraftStorage<C>));
+  }
+
   /// The entry at place I, as in Key::in_format.
   template <std::size_t I>
   static constexpr Entry entry() {
@@ -120,8 +131,10 @@ struct Entries {
       return exact<I / (2 * kWorks) == 1, static_cast<Work>(I / 2 % kWorks), I % 2 == 1>();
     } else if constexpr (I < kExactEntries + kGeneralEntries) {
       return general<I - kExactEntries>();
-    } else {
+    } else if constexpr (I < kExactEntries + kGeneralEntries + kReplayEntries) {
       return replay<I - kExactEntries - kGeneralEntries>();
+    } else {
+      return drafts<I - kExactEntries - kGeneralEntries - kReplayEntries>();
     }
   }
   template <std::size_t... I>

@@ -207,11 +207,11 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   tokens.request(p, at, row0, lane);
   const int64_t start = copied_start_slot(p, at.b, storage.start[threadIdx.x]);
   if (start == kNoSlot) {
-    write_zeros<C>(p, at);
+    write_zeros<C>(p, at, p.T);
     return;
   }
   state.request(state_head<State>(p.state, start, at.hv), p.state.outer, warp_row0, lane_id);
-  const FinalWrite final = final_write(p, at.b, start);
+  const FinalWrite final = final_write(p, at.b, start, p.T);
   tokens.finish(p, lane);
   LaneTokens<C> v;
   tokens.values(p, v);

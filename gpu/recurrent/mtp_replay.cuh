@@ -124,12 +124,12 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   if (p.triggers != 0) ptx::launch_dependents();
 
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
-  const RingCursors cursors = ring_cursors(p, at.b);
+  const RingCursors cursors = ring_cursors(p, at.b, p.T);
   MtpTokens<C> tokens;
   tokens.request(p, at, row0, lane);
   const int64_t start = copied_start_slot(p, at.b, storage.start[threadIdx.x]);
   if (start == kNoSlot || cursors.ring == kNoRing) {
-    write_zeros<C>(p, at);
+    write_zeros<C>(p, at, p.T);
     return;
   }
   state.request(state_head<State>(p.state, start, at.hv), p.state.outer, warp_row0, lane_id);

@@ -34,6 +34,20 @@ struct Rings {
   uint8_t d_unit, k_unit;  // as those of the tokens
 };
 
+/// What calls of version 3 have of their own (draft_rows.cuh).
+struct Drafts {
+  const void* bounds;   // no data: every row has T tokens
+  const void* parents;  // no data: chains
+  uint32_t parent_row, parent_token;
+  RowList kept;  // rows of the buffer of intermediate states; no data: row b of the call
+  RowList second_slot, second_after;
+  int32_t tokens, kept_rows;
+  uint8_t wide_bounds, wide_parents;
+  uint8_t kept_by_token;  // the buffer has one row, of all packed tokens
+  uint8_t kept_type;      // an Element
+  uint8_t wanted;         // the call asks for any of this but for bounds beside rings
+};
+
 struct Params {
   // Where am I, and from which slot do I start?
   Divisor by_tiles;  // tiles: blocks per head, ceil(V / rows of a block)
@@ -76,7 +90,8 @@ struct Params {
   StateView final_state;
   StateView intermediate;  // block = row stride of B
   int64_t intermediate_token;
-  Rings ring;  // last, where no other kernel reads
+  Rings ring;  // behind all that the other kernels read
+  Drafts draft;
 };
 
 }  // namespace goldenrule::gpu::recurrent

@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
     if (first == 0) {
       const int64_t start = start_slot(p, at.b, start_bits);
       if (start == kNoSlot) {
-        write_zeros<C>(p, at);
+        write_zeros<C>(p, at, p.T);
         ptx::wait_for_copies();
         return;
       }
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
         tile.load(head, p.state.outer, warp_row0, thread, p);
       }
       next.request(p);
-      final = final_write(p, at.b, start);
+      final = final_write(p, at.b, start, p.T);
     }
     if (first > 0 || !C::kExact) ptx::commit_copies();  // none: finish() counts one group
     prepared.finish(p, at, first, count, tokens);

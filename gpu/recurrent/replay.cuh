@@ -11,8 +11,8 @@
 #pragma once
 
 #include "gpu/ptx/grid_dependency.cuh"
+#include "gpu/recurrent/draft_rows.cuh"
 #include "gpu/recurrent/prefetch.cuh"
-#include "gpu/recurrent/rings.cuh"
 #include "gpu/recurrent/step.cuh"
 
 namespace goldenrule::gpu::recurrent {
@@ -127,9 +127,10 @@ __device__ __forceinline__ void append_gates(const Params& p, BlockPlace at,
     char* to = token_row(r.g, cursors.ring, cursors.place(cursors.count + first + t), at.hv);
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < gates; i += C::kThreads) {
-      const float x = p.gate.data != nullptr
-                          ? ring_element(token_row(p.gate, at.b, first + t, at.hv), p.gate_type, i)
-                          : 0.f;
+      const float x =
+          p.gate.data != nullptr
+              ? ring_element(token_row(p.gate, at.b, at.token0 + first + t, at.hv), p.gate_type, i)
+              : 0.f;
       const float bias =
           p.dt_bias != nullptr
               ? ring_element(head_row(p.dt_bias, p.dt_bias_stride, head), p.dt_bias_type, i)
@@ -152,16 +153,18 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   extern __shared__ __align__(16) unsigned char shared[];
   TokenStorage<C>& tokens = reinterpret_cast<ReplayStorage<C>*>(shared)->tokens;
   const ThreadPlace thread = this_thread<C>();
-  const BlockPlace at = place_of<C>(p, static_cast<int>(blockIdx.x));
+  BlockPlace at = place_of<C>(p, static_cast<int>(blockIdx.x));
   const int warp_row0 = at.row0 + thread.warp * C::kWarpRows;
-  prefetch_first_wave<C>(p, at);
+  if (p.draft.bounds == nullptr) prefetch_first_wave<C>(p, at);
   ptx::wait_for_dependencies();
   if (p.triggers != 0) ptx::launch_dependents();
 
+  const Span span = tokens_of_row(p, at.b);
+  at.token0 = span.first;
   const int64_t start = start_slot(p, at.b, request_start_slot(p, at.b));
-  const RingCursors cursors = ring_cursors(p, at.b);
+  const RingCursors cursors = ring_cursors(p, at.b, span.count);
   if (start == kNoSlot || cursors.ring == kNoRing) {
-    write_zeros<C>(p, at);
+    write_zeros<C>(p, at, span.count);
     return;
   }
   StateTile<C> tile;
@@ -174,8 +177,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   }
   Tokens<C> prepared;
 #pragma unroll 1
-  for (int first = 0; first < p.T; first += C::kTokensPerRound) {
-    const int count = p.T - first < C::kTokensPerRound ? p.T - first : C::kTokensPerRound;
+  for (int first = 0; first < span.count; first += C::kTokensPerRound) {
+    const int left = span.count - first;
+    const int count = left < C::kTokensPerRound ? left : C::kTokensPerRound;
     prepared.request(p, at, first, count, tokens);
     ptx::commit_copies();  // none: finish() counts one group
     prepared.finish(p, at, first, count, tokens);
@@ -183,7 +187,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
     append_corrections<C>(p, at, thread, cursors, tokens, first, count);
     if (writes_keys(p, at)) append_keys<C>(p, at, cursors, tokens, first, count);
     if (writes_gates(at)) append_gates<C>(p, at, cursors, first, count);
-    const int follow = first + count < p.T ? count : 0;
+    const int follow = first + count < span.count ? count : 0;
     follow_tokens<C>(p, at, thread, tile, tokens, first, follow, {kNoSlot, kNever});
     __syncthreads();
   }

@@ -34,20 +34,21 @@ __device__ __forceinline__ bool is_within(int64_t x, int64_t low, int64_t high) 
   return x >= low && x <= high;
 }
 
+/// `tokens`: of the row.
 __device__ __forceinline__ bool has_cursors_in_range(const Params& p, int64_t start, int64_t count,
-                                                     int64_t flush) {
+                                                     int64_t flush, int tokens) {
   const Rings& r = p.ring;
-  return is_within(start, 0, r.places - 1) && is_within(count, 0, r.places - p.T) &&
+  return is_within(start, 0, r.places - 1) && is_within(count, 0, r.places - tokens) &&
          is_within(flush, 0, 1);
 }
 
-__device__ __forceinline__ RingCursors ring_cursors(const Params& p, int b) {
+__device__ __forceinline__ RingCursors ring_cursors(const Params& p, int b, int tokens) {
   const Rings& r = p.ring;
   const int64_t ring = r.indices.data != nullptr ? row_value(r.indices, b) : b;
   const int64_t start = row_value(r.start, b);
   const int64_t count = row_value(r.count, b);
   const int64_t flush = r.flush.data != nullptr ? row_value(r.flush, b) : 0;
-  if (!is_within(ring, 0, r.rings - 1) || !has_cursors_in_range(p, start, count, flush)) {
+  if (!is_within(ring, 0, r.rings - 1) || !has_cursors_in_range(p, start, count, flush, tokens)) {
     return {kNoRing, 0, 0, 1, false};
   }
   return {.ring = static_cast<int>(ring),
@@ -60,7 +61,7 @@ __device__ __forceinline__ RingCursors ring_cursors(const Params& p, int b) {
 /// Where the state after the pending tokens goes, or kNoSlot; `start` as in final_write.
 __device__ __forceinline__ int64_t flush_slot(const Params& p, int b, int64_t start,
                                               const RingCursors& cursors) {
-  return cursors.flushes ? final_write(p, b, start).slot : kNoSlot;
+  return cursors.flushes ? final_write(p, b, start, p.T).slot : kNoSlot;
 }
 
 /// Whether a gate of the rings is one number per key channel.

@@ -47,20 +47,22 @@ __device__ __forceinline__ int64_t copied_start_slot(const Params& p, int b, con
   return start_slot(p, b, bits);
 }
 
-/// `start` is what start_slot returned. Not needed before the first token is done.
-__device__ __forceinline__ FinalWrite final_write(const Params& p, int b, int64_t start) {
+/// `start` is what start_slot returned, `count` the tokens of the row. Not needed before the first
+/// token is done.
+__device__ __forceinline__ FinalWrite final_write(const Params& p, int b, int64_t start,
+                                                  int count) {
   if (p.disable_state_update != 0 || p.ssm_state_indices != nullptr || start == kNoSlot) {
     return {kNoSlot, kNever};
   }
   int64_t slot = start;
-  int64_t after = p.T;
+  int64_t after = count;
   if (p.output_state_indices != nullptr) {
     slot = checked_slot(
         p, load_index(p.output_state_indices, p.wide_output, int64_t{b} * p.output_step));
   }
   if (p.accepted_tokens != nullptr)
     after = load_index(p.accepted_tokens, p.wide_accepted, int64_t{b} * p.accepted_step);
-  if (slot == kNoSlot || after < 0 || after > p.T) return {kNoSlot, kNever};
+  if (slot == kNoSlot || after < 0 || after > count) return {kNoSlot, kNever};
   return {slot, static_cast<int>(after)};
 }
 

@@ -8,6 +8,11 @@ namespace goldenrule::gpu::recurrent {
 
 Key select(const Params& p, const Load& load) {
   Key key{.format = {.bf16 = p.bf16_state != 0, .kv = p.kv_layout != 0}};
+  if (p.draft.wanted != 0 && p.ring.d.data == nullptr) {
+    key.drafts = true;
+    while (kDraftK[key.general] < p.K) ++key.general;
+    return key;
+  }
   const bool exact_k = p.K == kExactK && p.vector_state && p.dense_heads;
   if (p.ring.d.data != nullptr) {
     key.replay = key.exact = true;

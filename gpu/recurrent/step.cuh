@@ -155,7 +155,8 @@ __device__ __forceinline__ void solve(const P& p, BlockPlace at, ThreadPlace thr
     if (owner.half == 0 && owner.first) tokens.v[t][row] = d[t];
   }
   if (stores_o) {
-    char* to = token_row(p.o, at.b, first, at.hv) + (at.row0 + row) * element_size(p.o_type);
+    char* to =
+        token_row(p.o, at.b, at.token0 + first, at.hv) + (at.row0 + row) * element_size(p.o_type);
     with_type(p.o_type, [&](auto type) {
 #pragma unroll
       for (int t = 0; t < C::kTokensPerRound; ++t) {

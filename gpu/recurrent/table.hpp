@@ -25,7 +25,10 @@ inline constexpr int kGeneralK[] = {64, 128, 256};
 inline constexpr int kExactEntries = 2 * kWorks * 2;
 inline constexpr int kGeneralEntries = 3;
 inline constexpr int kReplayEntries = kGeneralEntries + 1;
-inline constexpr int kEntriesPerFormat = kExactEntries + kGeneralEntries + kReplayEntries;
+inline constexpr int kDraftK[] = {128, 256};
+inline constexpr int kDraftEntries = 2;
+inline constexpr int kEntriesPerFormat =
+    kExactEntries + kGeneralEntries + kReplayEntries + kDraftEntries;
 inline constexpr int kTableSize = kStateFormats * kEntriesPerFormat;
 
 struct Key {
@@ -34,12 +37,15 @@ struct Key {
   bool channel_gate = false;     ///< exact only: the general kernels take both
   Work work = Work::kAnyTokens;  ///< exact only
   bool large = false;            ///< exact only: enough rows to fill the device with tall tiles
-  int general = 0;               ///< general only: place in kGeneralK
+  int general = 0;               ///< general only: place in kGeneralK, of drafts in kDraftK
   bool replay = false;           ///< with rings; exact: mtp_replay.cuh, and no other member counts
+
+  bool drafts = false;  ///< drafts.cuh: no other member but `general` counts
 
   bool operator==(const Key&) const = default;
 
   [[nodiscard]] constexpr int in_format() const {
+    if (drafts) return kExactEntries + kGeneralEntries + kReplayEntries + general;
     if (replay) return kExactEntries + kGeneralEntries + (exact ? kGeneralEntries : general);
     if (!exact) return kExactEntries + general;
     return ((channel_gate ? kWorks : 0) + static_cast<int>(work)) * 2 + (large ? 1 : 0);

@@ -50,8 +50,8 @@ class Tokens {
         row = to.decayed_k[C::kChannelGate ? token : 0];
       }
       const int bytes = element_size(type);
-      copy_row(row, token_row(*view, at.b, first + token, head) + skip * bytes, size * bytes, unit,
-               lane);
+      copy_row(row, token_row(*view, at.b, at.token0 + first + token, head) + skip * bytes,
+               size * bytes, unit, lane);
     }
     if (C::kChannelGate && channels && p.dt_bias != nullptr &&
         static_cast<int>(threadIdx.x) < kSumLanes) {
@@ -65,6 +65,14 @@ class Tokens {
   /// inside; the storage is ready on return.
   template <class P>
   __device__ void finish(const P& p, BlockPlace at, int first, int count, TokenStorage<C>& to) {
+    convert(p, at, first, count, to);
+    weigh_tokens<C>(p, count, to);
+    __syncthreads();
+  }
+
+  /// finish() but for what the tokens are to each other.
+  template <class P>
+  __device__ void convert(const P& p, BlockPlace at, int first, int count, TokenStorage<C>& to) {
     ptx::wait_for_copies_but<1>();
     __syncthreads();
     finish_scalars(p, at, first, count, to);
@@ -78,8 +86,6 @@ class Tokens {
         spread_head_gate(p, count, to);
       }
     }
-    __syncthreads();
-    weigh_tokens<C>(p, count, to);
     __syncthreads();
   }
 
@@ -106,7 +112,7 @@ class Tokens {
       A_log_ = load_bits(head_row(p.A_log, p.A_log_stride, head), p.A_log_type);
     }
     if (token >= count) return;
-    const int t = first + token;
+    const int t = at.token0 + first + token;
     beta_ = load_bits(token_row(p.beta, at.b, t, at.hv), p.beta_type);
     if (p.channel_gate) return;
     if (p.gate.data != nullptr) {

@@ -104,9 +104,9 @@ constexpr bool serves_any(const Params& /*p*/, const Load& /*load*/) { return tr
 /// Replay: whether mtp_replay.cuh serves a call with K = 128; replay.cuh serves all others. As many
 /// tokens as the ring has places for may be pending.
 constexpr bool replays_few(const Params& p) {
-  return p.channel_gate == 0 && p.T >= 1 && p.T <= kMtpTokens && reads_fours(p) &&
-         p.qk_type == Element::kBF16 && p.ring.k_type == Element::kBF16 && p.ring.k_unit >= 8 &&
-         p.ring.places - p.T <= kPendingTokens;
+  return p.draft.bounds == nullptr && p.channel_gate == 0 && p.T >= 1 && p.T <= kMtpTokens &&
+         reads_fours(p) && p.qk_type == Element::kBF16 && p.ring.k_type == Element::kBF16 &&
+         p.ring.k_unit >= 8 && p.ring.places - p.T <= kPendingTokens;
 }
 /// Its shape in every state format.
 inline constexpr Shape kReplayShape = {.rows = 2, .warps = 2, .min_blocks = 6};

@@ -40,9 +40,10 @@ Record first_rows(const Record& record, std::int64_t count) {
 
 TEST_CASE("another poison gives the same bits") {
   REQUIRE_GPU();
-  for (const char* line : {"op=gdn mode=mtp B=9 T=1 K=100 H=2 HV=4 V=128 slots=padded kept=0 gap=3",
-                           "op=kda mode=mtp B=9 T=5 K=128 H=2 HV=4 V=128 slots=padded kept=0",
-                           "op=kda mode=mtp B=9 T=5 K=128 H=2 HV=4 V=128 slots=permuted"}) {
+  for (const char* line :
+       {"op=gdn mode=mtp B=9 T=1 K=100 H=2 HV=4 V=128 slots=padded keeps=0 gap=3",
+        "op=kda mode=mtp B=9 T=5 K=128 H=2 HV=4 V=128 slots=padded keeps=0",
+        "op=kda mode=mtp B=9 T=5 K=128 H=2 HV=4 V=128 slots=permuted"}) {
     for_each_case(std::string(line) + " state_layout={vk,kv} state={f32,bf16} separate=1",
                   [](const LiveCase& c, const Record& record) {
                     const TensorMap first = outputs_of(record, c.placement);
@@ -64,12 +65,12 @@ bool by_matrices(const Record& record, std::int64_t T) {
 
 TEST_CASE("a row does not depend on the batch, nor on the alignment") {
   REQUIRE_GPU();
-  for_each_case(kFamilies + "mode=mtp B=70 T={1,6,9} H=2 HV=4 K=128 V=128 kept=0",
+  for_each_case(kFamilies + "mode=mtp B=70 T={1,6,9} H=2 HV=4 K=128 V=128 keeps=0",
                 [](const LiveCase& c, const Record& record) {
                   const Record one = first_rows(record, 1);
                   const TensorMap alone = row_of(outputs_of(one, c.placement), 0);
                   const auto same = [&](const Record& r, Placement placement) {
-                    placement.kept = 0;
+                    placement.keeps = 0;
                     return difference(alone, row_of(outputs_of(r, placement), 0));
                   };
                   for (const std::int64_t B : {2, 40, 70}) {
@@ -175,7 +176,7 @@ TEST_CASE("a token sees nothing of the tokens behind it, wherever these begin") 
 /// Tensor by tensor, and infinity too: the relation `neighbour_nan` poisons all at once.
 TEST_CASE("NaN and infinity in one tensor stay in their row") {
   REQUIRE_GPU();
-  for_each_case(kFamilies + "mode=mtp B=3 T=2 H=2 HV=4 K={128,60} V=128 kept=0",
+  for_each_case(kFamilies + "mode=mtp B=3 T=2 H=2 HV=4 K={128,60} V=128 keeps=0",
                 [](const LiveCase& c, const Record& record) {
                   const TensorMap clean = outputs_of(record, c.placement);
                   for (const char* name : {"q", "k", "v", "a", "b", "initial_state"}) {

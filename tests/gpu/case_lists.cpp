@@ -12,61 +12,61 @@ namespace {
 
 constexpr std::array kLists{
     CaseList{"every K", R"(
-op={gdn,kda} mode=mtp B=2 T={1,3} H=1 HV=2 K={1,16,32,60,64,80,96,100,128,136,160,192,255,256} V={128,33} state_layout={vk,kv} state={f32,bf16} index=i32 kept=0
+op={gdn,kda} mode=mtp B=2 T={1,3} H=1 HV=2 K={1,16,32,60,64,80,96,100,128,136,160,192,255,256} V={128,33} state_layout={vk,kv} state={f32,bf16} index=i32 keeps=0
 )"},
     CaseList{"every V", R"(
-op={gdn,kda} mode=mtp B=2 T=1 H=1 HV=2 K={128,60} V={8,32,64,100,128,136,192,256,320} state_layout={vk,kv} state={f32,bf16} kept=0
-op={gdn,kda} mode=mtp B=2 T=2 H=1 HV=2 K={128,60} V={1,3,17,31,33,63,65,127,129,255} state_layout={vk,kv} state={f32,bf16} kept=0
+op={gdn,kda} mode=mtp B=2 T=1 H=1 HV=2 K={128,60} V={8,32,64,100,128,136,192,256,320} state_layout={vk,kv} state={f32,bf16} keeps=0
+op={gdn,kda} mode=mtp B=2 T=2 H=1 HV=2 K={128,60} V={1,3,17,31,33,63,65,127,129,255} state_layout={vk,kv} state={f32,bf16} keeps=0
 )"},
     CaseList{"every T and head group", R"(
-op={gdn,kda} mode=mtp B=2 T=1 H=2 HV=4 K=128 V=64 state_layout={vk,kv} state={f32,bf16} kept=0 change=no_tokens
-op={gdn,kda} mode=mtp B=2 T={1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16} H=2 HV=4 K=128 V=64 state_layout={vk,kv} state={f32,bf16} kept=0
-op={gdn,kda} mode=mtp B=2 T=2 H=3 HV={3,6,9,12,24} K=128 V=32 state_layout={vk,kv} state={f32,bf16} head_map={grouped,tiled} gate_head={v,qk} kept=0
+op={gdn,kda} mode=mtp B=2 T=1 H=2 HV=4 K=128 V=64 state_layout={vk,kv} state={f32,bf16} keeps=0 change=no_tokens
+op={gdn,kda} mode=mtp B=2 T={1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16} H=2 HV=4 K=128 V=64 state_layout={vk,kv} state={f32,bf16} keeps=0
+op={gdn,kda} mode=mtp B=2 T=2 H=3 HV={3,6,9,12,24} K=128 V=32 state_layout={vk,kv} state={f32,bf16} head_map={grouped,tiled} gate_head={v,qk} keeps=0
 )"},
     CaseList{"every gate, beta and norm", R"(
-op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,sigmoid2,direct} kept=0
+op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,sigmoid2,direct} keeps=0
 # Keys and queries so small that the eps of the norm shows.
-op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,sigmoid2,direct} kept=0 family=I change=extreme_gates
-op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} qk_l2norm={max_norm_eps,norm_plus_eps} l2_eps={1e-06,0.01} kept=0 family={A,I}
-op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} gate={softplus,bounded} softplus_beta=2 softplus_threshold=3 lower_bound=-2.5 kept=0
-op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} qk_l2norm=none scale=0.25 kept=0
+op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,sigmoid2,direct} keeps=0 family=I change=extreme_gates
+op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} qk_l2norm={max_norm_eps,norm_plus_eps} l2_eps={1e-06,0.01} keeps=0 family={A,I}
+op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} gate={softplus,bounded} softplus_beta=2 softplus_threshold=3 lower_bound=-2.5 keeps=0
+op={gdn,kda} mode=mtp B=2 T=2 H=2 HV=4 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} qk_l2norm=none scale=0.25 keeps=0
 )"},
     CaseList{"exact worlds", R"(
 op={gdn,kda} mode=mtp B=2 T={1,2,8} H=2 HV=4 K={64,96,100,128,256} V=128 state_layout={vk,kv} state={f32,bf16} gate={linear,none} beta=direct qk_l2norm=none scale=1 family=K
 )"},
     CaseList{"every type of q, k, v, o and gates", R"(
-op={gdn,kda} mode=mtp B=2 T={1,4} H=2 HV=4 K={128,64,60} V=128 io={f32,f16,bf16} state_layout={vk,kv} state={f32,bf16} kept=0 change={gates_f32,gates_f16,gates_bf16}
+op={gdn,kda} mode=mtp B=2 T={1,4} H=2 HV=4 K={128,64,60} V=128 io={f32,f16,bf16} state_layout={vk,kv} state={f32,bf16} keeps=0 change={gates_f32,gates_f16,gates_bf16}
 )"},
     CaseList{"strides with gaps and misaligned data", R"(
 op={gdn,kda} mode=mtp B=2 T=3 H=2 HV=4 K={128,100} V=128 state_layout={vk,kv} state={f32,bf16} slots=permuted index=i32 gap={1,2,4,8,24} shift={0,1,2,4}
 )"},
     CaseList{"correlated keys, batches on both sides of the choice of the kernel", R"(
-op={gdn,kda} mode=mtp B={1,15,17,33,67} T={1,5} H=2 HV=4 K=128 V=128 state_layout={vk,kv} state={f32,bf16} slots=permuted index=i32 family=B999 kept=0
+op={gdn,kda} mode=mtp B={1,15,17,33,67} T={1,5} H=2 HV=4 K=128 V=128 state_layout={vk,kv} state={f32,bf16} slots=permuted index=i32 family=B999 keeps=0
 )"},
     CaseList{"slots of one token", R"(
-op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={none,identity,permuted,padded,separate,separate_padded,scatter,scatter_padded,scatter_from} pad_slot={-1,0} kept=0
-op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={padded,separate_padded,scatter_padded,scatter_from} pad_slot={-1,0} stray=1 kept=0
+op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={none,identity,permuted,padded,separate,separate_padded,scatter,scatter_padded,scatter_from} pad_slot={-1,0} keeps=0
+op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={padded,separate_padded,scatter_padded,scatter_from} pad_slot={-1,0} stray=1 keeps=0
 # Two tiles and more for each block of the streaming kernel.
-op={gdn,kda} mode=mtp B=600 T=1 H=1 HV=1 K=128 V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded} kept=0
-op={gdn,kda} mode=mtp B=600 T=1 H=1 HV=1 K=128 V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={permuted,padded,separate} accepted=mixed separate=1 kept=0
-op={gdn,kda} mode=mtp B=600 T=1 H=1 HV=1 K=128 V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots=scatter_padded separate={0,1} stray=1 pad_slot=0 kept=0
+op={gdn,kda} mode=mtp B=600 T=1 H=1 HV=1 K=128 V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded} keeps=0
+op={gdn,kda} mode=mtp B=600 T=1 H=1 HV=1 K=128 V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={permuted,padded,separate} accepted=mixed separate=1 keeps=0
+op={gdn,kda} mode=mtp B=600 T=1 H=1 HV=1 K=128 V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots=scatter_padded separate={0,1} stray=1 pad_slot=0 keeps=0
 )"},
     CaseList{"slots of several tokens", R"(
-op=gdn mode=mtp B=5 T={4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={none,permuted,padded,separate,separate_padded,scatter,scatter_padded,scatter_from} pad_slot={-1,0} kept=0
-op=gdn mode=mtp B=5 T={4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={padded,separate_padded,scatter_padded,scatter_from} pad_slot={-1,0} stray=1 kept={0,1}
-op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,permuted,padded,separate,separate_padded} pad_slot={-1,0} kept={0,1} change=no_tokens
+op=gdn mode=mtp B=5 T={4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={none,permuted,padded,separate,separate_padded,scatter,scatter_padded,scatter_from} pad_slot={-1,0} keeps=0
+op=gdn mode=mtp B=5 T={4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={padded,separate_padded,scatter_padded,scatter_from} pad_slot={-1,0} stray=1 keeps={0,1}
+op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,permuted,padded,separate,separate_padded} pad_slot={-1,0} keeps={0,1} change=no_tokens
 # A column of a block table; and no o: tokens are committed to states.
-op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={padded,separate_padded,scatter_padded,scatter_from} columns={2,7} stray={0,1} kept=0
-op={gdn,kda} mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={padded,separate_padded} accepted=mixed separate=1 columns={1,3} output={0,1} kept=0
-op={gdn,kda} mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={padded,scatter_padded,scatter_from} output=0 kept={0,1}
+op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index={i32,i64} slots={padded,separate_padded,scatter_padded,scatter_from} columns={2,7} stray={0,1} keeps=0
+op={gdn,kda} mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={padded,separate_padded} accepted=mixed separate=1 columns={1,3} output={0,1} keeps=0
+op={gdn,kda} mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={padded,scatter_padded,scatter_from} output=0 keeps={0,1}
 )"},
     CaseList{"intermediate states, accepted counts, disabled updates", R"(
 op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,permuted,padded,separate,separate_padded,scatter,scatter_padded,scatter_from} pad_slot={-1,0}
-op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,permuted,padded,separate,separate_padded} pad_slot={-1,0} accepted=mixed separate=1 kept=0
-op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={scatter,scatter_padded} separate=1 kept=0
-op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded,scatter_padded} pad_slot={-1,0} disable_state_update=1 kept=0
+op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,permuted,padded,separate,separate_padded} pad_slot={-1,0} accepted=mixed separate=1 keeps=0
+op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={scatter,scatter_padded} separate=1 keeps=0
+op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded,scatter_padded} pad_slot={-1,0} disable_state_update=1 keeps=0
 op=gdn mode=mtp B=5 T={1,4,9} H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded,scatter_padded} pad_slot={-1,0} disable_state_update=1 spare=2
-op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded} accepted=mixed separate=1 kept={0,1} change=no_tokens
+op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded} accepted=mixed separate=1 keeps={0,1} change=no_tokens
 op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32,bf16} index=i32 slots={none,padded,separate_padded} disable_state_update=1 spare=2 change=no_tokens
 )"},
     // The suites keep to small shapes; these are what the tuned kernels take: K = 128, whole tiles
@@ -102,6 +102,26 @@ op={gdn,kda} mode=mtp B=3 T=4 H=2 HV=4 K={128,64,60} V=128 io={f32,f16,bf16} rin
 op={gdn,kda} mode=mtp B=3 T=4 H=1 HV=2 K={128,100} V=64 ring={io,f32} state_layout={vk,kv} gap={1,2,4,8,24} shift={0,1,2,4} index=i32
 op={gdn,kda} mode=mtp B=70 T=4 H=1 HV=2 K=128 V=128 ring=io state_layout={vk,kv} state={f32,bf16} slots=padded
 )"},
+    CaseList{"drafts", R"(
+op={gdn,kda} mode=mtp lens=3,0,1,8,5 H=1 HV=2 K={1,16,60,64,100,128,136,255,256} V={64,33} state_layout={vk,kv} state={f32,bf16} slots=padded index=i32 accepted=mixed
+op={gdn,kda} mode=mtp B=3 T=7 H=1 HV=2 K={60,128,200} V={33,128} state_layout={vk,kv} state={f32,bf16} slots=separate_padded tree=mixed accepted=mixed
+op={gdn,kda} mode=mtp lens=16,1,9,0,12 H=2 HV=4 K={128,60} V=64 state_layout={vk,kv} state={f32,bf16} slots=permuted tree=mixed kept={buffer,buffer_bf16} track=mixed index={i32,i64}
+op={gdn,kda} mode=mtp B=5 T=4 H=1 HV=2 K={128,60} V=64 state_layout={vk,kv} state={f32,bf16} slots={none,padded} kept={buffer,buffer_bf16} disable_state_update=1 columns={1,3}
+op={gdn,kda} mode=mtp lens=3,0,1,8,5 H=1 HV=2 K={128,60} V=64 state_layout={vk,kv} state={f32,bf16} slots={scatter,scatter_padded,scatter_from} index={i32,i64} pad_slot={-1,0} stray={0,1}
+op={gdn,kda} mode=mtp lens=2,5,0,8 H=1 HV=2 K={128,60} V=64 state_layout={vk,kv} slots=scatter_padded tree=mixed stray=1
+op={gdn,kda} mode=decode B=5 H=1 HV=2 K={128,60} V=64 state_layout={vk,kv} state={f32,bf16} slots={none,permuted,padded,separate} track=mixed columns={1,2} stray={0,1}
+op={gdn,kda} mode=mtp lens=3,0,1,8,5 H=1 HV=2 K={128,60} V=64 slots=separate accepted=mixed separate=1 output={0,1}
+op={gdn,kda} mode=mtp lens=3,1,8 H=2 HV=4 K={128,100} V=64 gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,sigmoid2,direct} slots=permuted
+op={gdn,kda} mode=mtp lens=3,1,8 H=2 HV=4 K={128,100} V=64 tree=mixed qk_l2norm={none,max_norm_eps,norm_plus_eps} scale=0.25 slots=permuted family={A,C050}
+op={gdn,kda} mode=mtp lens=2,3 H=3 HV={3,6,24} K=128 V=64 head_map={grouped,tiled} gate_head={v,qk} slots=permuted
+op={gdn,kda} mode=mtp lens=4,2,7 H=2 HV=4 K={128,64,60} V=64 io={f32,f16,bf16} slots=permuted tree=mixed change={gates_f32,gates_f16,gates_bf16}
+op={gdn,kda} mode=mtp lens=4,2,7 H=1 HV=2 K={128,100} V=64 state_layout={vk,kv} slots=permuted tree=mixed kept={rows,buffer} gap={1,2,4,8,24} shift={0,1,2,4} index=i32
+op={gdn,kda} mode=mtp lens=3,0,1,8,5 H=2 HV=4 K={128,60} V=48 slots={permuted,padded} ring={io,f32} window=11 state_layout={vk,kv} state={f32,bf16} index=i32 columns={1,2}
+)"},
+    CaseList{"drafts, families", R"(
+op={gdn,kda} mode=mtp lens=3,16,1,8 H=1 HV=2 K={128,60} V=64 slots=permuted tree=mixed family={A,B75,B95,B999,B16,B64,C000,C050,C0999,C100,Dslow,Dprod,Dbound,Dzero,Dmixed,E,F,G,H,I,J17,J20p,J20m,J100,L,production}
+op={gdn,kda} mode=mtp lens=3,16,1,8 H=1 HV=2 K={128,64} V=64 slots=permuted tree=mixed family=K gate={linear,none} beta=direct qk_l2norm=none scale=1
+)"},
     CaseList{"replay, tuned shapes", R"(
 op={gdn,kda} mode=mtp B=4 T=8 H=1 HV=2 K=128 V=64 ring=io window=24 state_layout={vk,kv} slots=permuted family={A,B75,B95,B999,B16,B64,C000,C050,C0999,C100,Dslow,Dprod,Dbound,Dzero,Dmixed,E,F,G,H,I,J17,J20p,J20m,J100,L,production}
 op=gdn mode=mtp B=4 T=5 H=1 HV=2 K=128 V=64 ring={io,f32} window=12 state_layout={vk,kv} state=bf16 slots=permuted family={A,B95,C050,C100,Dslow,Dzero,E,G,I,J17,J20p,J100,production}
@@ -114,22 +134,25 @@ op=gdn mode=mtp B=6 T={1,2,3,4,5,6,7,8} H=1 HV=2 K=128 V={64,128} ring=io window
     // Every kernel of the dispatch table, tails of K and V, slots of every kind; small, because a
     // sanitized kernel is a hundred times slower.
     CaseList{"sanitizer", R"(
-op={gdn,kda} mode=mtp B=3 T=1 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded kept=0
-op={gdn,kda} mode=mtp B=3 T=1 H=1 HV=2 K={60,136} V=37 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded kept=0
-op={gdn,kda} mode=mtp B=3 T=1 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} slots=padded kept=0 gap=3
-op={gdn,kda} mode=mtp B=3 T=3 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=scatter_padded kept=0
-op={gdn,kda} mode=mtp B=3 T=3 H=1 HV=2 K={60,136} V=37 state_layout={vk,kv} state={f32,bf16} index=i32 slots=scatter_padded kept=0
-op={gdn,kda} mode=mtp B=3 T=3 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} slots=scatter_padded kept=0 gap=3
+op={gdn,kda} mode=mtp B=3 T=1 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded keeps=0
+op={gdn,kda} mode=mtp B=3 T=1 H=1 HV=2 K={60,136} V=37 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded keeps=0
+op={gdn,kda} mode=mtp B=3 T=1 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} slots=padded keeps=0 gap=3
+op={gdn,kda} mode=mtp B=3 T=3 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=scatter_padded keeps=0
+op={gdn,kda} mode=mtp B=3 T=3 H=1 HV=2 K={60,136} V=37 state_layout={vk,kv} state={f32,bf16} index=i32 slots=scatter_padded keeps=0
+op={gdn,kda} mode=mtp B=3 T=3 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} slots=scatter_padded keeps=0 gap=3
 op={gdn,kda} mode=mtp B=3 T=10 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded
 op={gdn,kda} mode=mtp B=3 T=10 H=1 HV=2 K={60,136} V=37 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded
 op={gdn,kda} mode=mtp B=3 T=10 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} slots=padded gap=3
 # Tall tiles.
-op={gdn,kda} mode=mtp B=70 T={1,2} H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=separate_padded kept=0
+op={gdn,kda} mode=mtp B=70 T={1,2} H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=separate_padded keeps=0
 op={gdn,kda} mode=mtp B=3 T=8 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded
 # Replay.
 op={gdn,kda} mode=mtp B=4 T=3 H=1 HV=2 K=128 V=128 ring=io window=12 state_layout={vk,kv} state={f32,bf16} slots=padded
 op={gdn,kda} mode=mtp B=4 T=10 H=1 HV=2 K={60,136} V=37 ring=f32 window=21 state_layout={vk,kv} state={f32,bf16} index=i32 slots=separate_padded
 op={gdn,kda} mode=mtp B=4 T=3 H=1 HV=2 K=100 V=37 ring=io window=12 state_layout={vk,kv} state={f32,bf16} gap=3
+# Drafts.
+op={gdn,kda} mode=mtp lens=3,0,1,9 H=1 HV=2 K={60,136} V=37 state_layout={vk,kv} state={f32,bf16} slots=separate_padded tree=mixed kept=buffer_bf16 track=mixed index=i32
+op={gdn,kda} mode=mtp lens=3,0,1,9 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} slots=scatter_padded gap=3
 # Prefill.
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 h0={0,1}
 op={gdn,kda} mode=prefill lens=70,0,129 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} checkpoints={none,listed}

@@ -82,10 +82,10 @@ void forget_integers(const Record& record, LiveCall& live) {
 
 constexpr auto kDecode =
     "op={gdn,kda} mode=mtp B=3 T=1 H=1 HV=2 K={128,60} V=64 state_layout={vk,kv} "
-    "state={f32,bf16} slots=padded index=i32 kept=0";
+    "state={f32,bf16} slots=padded index=i32 keeps=0";
 constexpr auto kMtp =
     "op={gdn,kda} mode=mtp B=3 T=3 H=1 HV=2 K={128,60} V=64 state_layout={vk,kv} "
-    "state={f32,bf16} slots=scatter_padded kept=0";
+    "state={f32,bf16} slots=scatter_padded keeps=0";
 constexpr auto kAccepted =
     "op={gdn,kda} mode=mtp B=3 T=3 H=1 HV=2 K=128 V=64 slots=padded accepted=mixed";
 constexpr auto kPrefill =
@@ -94,7 +94,10 @@ constexpr auto kPrefill =
 constexpr auto kReplay =
     "op={gdn,kda} mode=mtp B=3 T=3 H=1 HV=2 K={128,60} V=64 state_layout={vk,kv} "
     "state={f32,bf16} slots=padded ring=io window=9";
-constexpr std::array kLists = {kDecode, kMtp, kAccepted, kReplay, kPrefill};
+constexpr auto kDrafts =
+    "op={gdn,kda} mode=mtp lens=3,0,5 H=1 HV=2 K={128,60} V=64 state_layout={vk,kv} "
+    "state={f32,bf16} slots=padded tree=mixed kept=buffer track=mixed";
+constexpr std::array kLists = {kDecode, kMtp, kAccepted, kReplay, kDrafts, kPrefill};
 
 TEST_CASE("dependent launch: what the kernel in front writes late is what is read") {
   REQUIRE_GPU();

@@ -28,7 +28,7 @@ TEST_CASE("a line with a placement is a fixed point, and wrong words are refused
       "op=kda mode=mtp B=5 T=4 H=1 HV=2 K=128 V=64 slots=padded change=gates_f16 gap=3 stray=1";
   CHECK(canonical(parse_live(line)) == line);
   CHECK(canonical(parse_live("stray=1 gap=3 slots=padded separate=0 V=64 K=128 HV=2 H=1 T=4 B=5 "
-                             "mode=mtp op=kda change=gates_f16 kept=1")) == line);
+                             "mode=mtp op=kda change=gates_f16 keeps=1")) == line);
   CHECK_THROWS_AS(static_cast<void>(parse_live(std::string(line) + " gap=x")), Error);
   CHECK_THROWS_AS(static_cast<void>(parse_live(std::string(line) + " change=x")), Error);
   CHECK_THROWS_AS(static_cast<void>(parse_live(std::string(line) + " gaps=1")), Error);
@@ -86,7 +86,7 @@ TEST_CASE("each word of a placement reaches the kernel") {
     CHECK(a.o.data == nullptr);
     CHECK(a.flags == GOLDENRULE_GPU_FLAG_NO_OUTPUT);
   });
-  look_at_arguments("gap=8 kept=0", [&](const Args& a) {
+  look_at_arguments("gap=8 keeps=0", [&](const Args& a) {
     CHECK(a.state.stride[2] == 16);  // gaps of whole vectors lie between heads
     CHECK(a.state.stride[1] == 12 * 16 + 8);
     CHECK(a.intermediate_states.data == nullptr);

@@ -18,18 +18,19 @@ namespace {
 using call::Record;
 using call::Tensor;
 
-constexpr std::string_view kBefore = "initial_";
-
-/// The tensor of the interface that the record calls `name`, a ring also as it was before the call;
-/// no data: the kernel is not given it.
+/// The tensor of the interface that the record calls `name`, a ring or a buffer also as it was
+/// before the call, with the strides of the record's axes; no data: the kernel is not given it.
 template <class Group>
 goldenrule_gpu_tensor given(const typename Group::Args& args, const Record& record,
                             const std::string& name) {
   goldenrule_gpu_tensor t{};
   for (const auto& tensor : Group::kTensors) {
     const std::string known = gpu::record_name(record, tensor.field.name);
-    const bool ring = known.starts_with("ring_") && name == std::string(kBefore) + known;
-    if (known == name || ring) t = args.*tensor.field.member;
+    const bool before = gpu::holds_before(record, known) && name == gpu::name_before(known);
+    if (known != name && !before) continue;
+    t = args.*tensor.field.member;
+    std::copy(std::begin(t.stride) + gpu::added_axes(record, known), std::end(t.stride),
+              std::begin(t.stride));
   }
   return t.data == nullptr && name == "final_state" ? args.state : t;
 }
@@ -66,7 +67,7 @@ Record read(const typename Group::Args& args, Record record, bool dense) {
     for_each_element(t, tensor, dense, [&](std::int64_t i, const std::byte* from) {
       std::memcpy(&tensor.bytes()[static_cast<std::size_t>(i) * bytes], from, bytes);
     });
-    if (name.ends_with("state_indices")) {
+    if (name.ends_with("state_indices") && name != "intermediate_state_indices") {
       for (std::int64_t i = 0; i < tensor.size(); ++i) {
         const bool inside = tensor[i] >= 0 && tensor[i] < static_cast<double>(args.slots);
         if (!inside) tensor.set(i, static_cast<double>(args.pad_slot));

@@ -32,7 +32,8 @@ std::size_t dense_axes(const std::vector<Axis>& axes, std::int64_t gap) {
 /// Slots outside the pool in the place of the pad slot, which mean the same.
 void use_stray_slots(Record& record) {
   const std::int64_t slots = call::validate(record).slots;
-  for (const char* name : {"state_indices", "output_state_indices", "ssm_state_indices"}) {
+  for (const char* name :
+       {"state_indices", "output_state_indices", "ssm_state_indices", "checkpoint_state_indices"}) {
     const auto it = record.inputs.find(name);
     if (it == record.inputs.end()) continue;
     for (std::int64_t i = 0; i < it->second.size(); ++i) {
@@ -89,7 +90,7 @@ LiveCall::LiveCall(Record record, const Placement& placement, Memory memory)
     : record_(std::move(record)), placement_(placement), memory_(memory) {
   record_.outputs = gpu::make_outputs(
       record_, placement.separate != 0 ? gpu::Update::kSeparate : gpu::Update::kInPlace);
-  if (placement.kept == 0) record_.outputs.erase("intermediate_states");
+  if (placement.keeps == 0) record_.outputs.erase("intermediate_states");
   if (placement.output == 0) record_.outputs.erase("o");
   Record given = record_;
   if (placement.stray != 0) use_stray_slots(given);
@@ -124,7 +125,8 @@ bool LiveCall::only_written(const std::string& name) const {
   if (name == "final_state") {
     return is_prefill() && record_.find_input("state_indices") == nullptr;
   }
-  return name == "o" || name == "intermediate_states" || name == "checkpoints";
+  const bool output = name == "o" || name == "intermediate_states" || name == "checkpoints";
+  return output && !is_updated(name);
 }
 
 const char* LiveCall::contract() const {
@@ -156,7 +158,7 @@ goldenrule_gpu_tensor LiveCall::place(const std::string& name, const Tensor& ten
 
 void LiveCall::fill(Placed& placed, const Tensor& tensor) {
   const std::size_t bytes = call::info(placed.dtype).bytes;
-  const bool written = record_.outputs.contains(placed.name) && !is_ring(placed.name);
+  const bool written = record_.outputs.contains(placed.name) && !is_updated(placed.name);
   if (memory_ == Memory::kBare && written) return;
   if (!only_written(placed.name)) {
     placed.layout.for_each_run([&](std::size_t from, std::size_t to, std::size_t count) {
@@ -188,7 +190,8 @@ void LiveCall::reset(const Record& record) {
   Record given = record;
   if (placement_.stray != 0) use_stray_slots(given);
   for (Placed& placed : placed_) {
-    const Tensor* input = given.find_input((is_ring(placed.name) ? "initial_" : "") + placed.name);
+    const Tensor* input =
+        given.find_input(is_updated(placed.name) ? gpu::name_before(placed.name) : placed.name);
     if (input == nullptr) input = given.find_input("initial_state");
     fill(placed, input != nullptr ? *input : Tensor());  // of what is only written nothing is read
   }
@@ -203,7 +206,7 @@ call::TensorMap LiveCall::outputs() const {
   call::TensorMap outputs;
   for (const Placed& placed : placed_) {
     const bool final = placed.name == final_name();
-    if (!final && !only_written(placed.name) && !is_ring(placed.name)) continue;
+    if (!final && !only_written(placed.name) && !is_updated(placed.name)) continue;
     Tensor& tensor = outputs[final ? "final_state" : placed.name];
     tensor = Tensor(placed.dtype, placed.layout.shape);
     const std::size_t bytes = call::info(placed.dtype).bytes;
@@ -224,14 +227,14 @@ std::string LiveCall::stray_write(const WriteSet& writes) const {
   for (const Placed& placed : placed_) {
     if (std::string complaint = placed.buffer->violation(); !complaint.empty()) return complaint;
     const bool final = placed.name == final_name();
-    const bool output = final || only_written(placed.name);
+    const bool output = final || only_written(placed.name) || is_updated(placed.name);
     const std::vector<bool>& written = final ? writes.final_state : writes.kept_states;
     const std::size_t bytes = call::info(placed.dtype).bytes;
     Bytes now = placed.buffer->download();
     const auto restore = [&](std::size_t at, std::size_t count) {
       std::copy_n(&placed.image[at * bytes], count * bytes, &now[at * bytes]);
     };
-    if (is_ring(placed.name)) {
+    if (placed.name.starts_with("ring_") && output) {
       placed.layout.for_each_run([&](std::size_t first, std::size_t at, std::size_t count) {
         for (std::size_t i = 0; i < count; ++i) {
           if (writes.rings[place_of_element(placed.layout.shape, first + i)]) restore(at + i, 1);

@@ -17,6 +17,7 @@
 #include "tests/gpu/guarded_buffer.hpp"
 #include "tests/gpu/placement.hpp"
 #include "tests/gpu/write_set.hpp"
+#include "tools/gpu_run/record_call.hpp"
 
 namespace goldenrule::test {
 
@@ -99,9 +100,9 @@ class LiveCall {
   /// Nothing of the buffer is there before the call: o, states on the way, and the final states of
   /// a prefill call without slots.
   [[nodiscard]] bool only_written(const std::string& name) const;
-  /// Read, written and kept where it is, as a pool that is updated in place.
-  [[nodiscard]] bool is_ring(const std::string& name) const {
-    return name.starts_with("ring_") && record_.outputs.contains(name);
+  /// Read, written and kept where it is, as a pool that is updated in place: rings, buffers.
+  [[nodiscard]] bool is_updated(const std::string& name) const {
+    return record_.outputs.contains(name) && gpu::holds_before(record_, name);
   }
   [[nodiscard]] const char* final_name() const {
     return record_.outputs.contains("final_state") ? "final_state" : "initial_state";

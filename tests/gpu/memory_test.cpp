@@ -28,7 +28,7 @@ TEST_CASE("slots beyond 2^31 elements") {
     return;
   }
   // shift=1: the general kernels.
-  for (const LiveCase& c : parse_list("op={gdn,kda} mode=mtp T={1,2} state_layout={vk,kv} kept=0 "
+  for (const LiveCase& c : parse_list("op={gdn,kda} mode=mtp T={1,2} state_layout={vk,kv} keeps=0 "
                                       "shift={0,1} " +
                                       kHighSlotShape)) {
     CHECK_MESSAGE(high_slot_complaint(c, goldenrule_gpu_recurrent) == "", canonical(c));

@@ -23,7 +23,7 @@ struct Placement {
   std::int64_t gap = 0;          ///< elements of poison behind every outer axis
   std::int64_t shift = 0;        ///< elements by which all data are off their alignment
   std::int64_t separate = 0;     ///< 1: final states go into another pool
-  std::int64_t kept = 1;         ///< 0: an MTP call without intermediate_states
+  std::int64_t keeps = 1;        ///< 0: an MTP call without intermediate_states
   std::int64_t spare = 0;        ///< rows of intermediate_states beyond T
   std::int64_t stray = 0;        ///< 1: pad slots are given as slots outside the pool
   std::int64_t dependent = 0;    ///< 1: programmatic dependent launch
@@ -41,7 +41,7 @@ void for_each_field(P& p, F&& f) {
   f("gap", p.gap);
   f("shift", p.shift);
   f("separate", p.separate);
-  f("kept", p.kept);
+  f("keeps", p.keeps);
   f("spare", p.spare);
   f("stray", p.stray);
   f("dependent", p.dependent);

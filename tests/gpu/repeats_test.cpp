@@ -16,7 +16,7 @@ using call::TensorMap;
 
 TEST_CASE("100 runs give the same bits") {
   REQUIRE_GPU();
-  for_each_case(kFamilies + "mode=mtp B=70 T={1,5} H=2 HV=4 K=128 V=128 kept=0 separate=1",
+  for_each_case(kFamilies + "mode=mtp B=70 T={1,5} H=2 HV=4 K=128 V=128 keeps=0 separate=1",
                 [](const LiveCase& c, const Record& record) {
                   LiveCall live(record,
                                 c.placement);  // separate: each run starts from the same states
@@ -32,7 +32,7 @@ TEST_CASE("a thousand runs on two streams give the same bits") {
   REQUIRE_GPU();
   constexpr std::array kPairs{
       std::pair{"op=gdn mode=decode B=24 H=2 HV=4 K=128 V=128 separate=1",
-                "op=kda mode=mtp B=12 T=5 H=2 HV=4 K=128 V=128 kept=0 separate=1"},
+                "op=kda mode=mtp B=12 T=5 H=2 HV=4 K=128 V=128 keeps=0 separate=1"},
       std::pair{"op=gdn mode=prefill lens=200,64,3 H=2 HV=4 K=128 V=128 gate=log h0=1 separate=1",
                 "op=kda mode=prefill lens=130,70 H=2 HV=4 K=128 V=128 gate=log h0=1 separate=1"},
   };

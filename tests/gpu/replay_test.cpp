@@ -20,26 +20,6 @@ namespace {
 TEST_CASE("replay: every shape, type and cursor") { check_list("replay"); }
 TEST_CASE("replay: tuned shapes, every family of values") { check_list("replay, tuned shapes"); }
 
-TEST_CASE("replay: the calls of the suite drafts with rings") {
-  REQUIRE_GPU();
-  std::vector<LiveCase> taken;
-  int refused = 0;
-  for (const cases::Case& call : cases::load_suite("drafts").cases) {
-    if (call.ring == cases::RingPattern::kNone) continue;
-    const LiveCase c{.call = call, .change = "", .placement = {}};
-    const call::Record record = make_record(c);
-    if (record.find_input("cu_seqlens") != nullptr) {
-      CHECK_THROWS_WITH_AS(static_cast<void>(outputs_of(record)),
-                           doctest::Contains("/inputs/cu_seqlens"), Error);
-      ++refused;
-      continue;
-    }
-    taken.push_back(c);
-  }
-  check_cases("drafts with rings", taken);
-  std::printf("  %d cases refused: rows of unequal length\n", refused);
-}
-
 // Beside an f32 ring the states are nearly those that are kept; in bf16 what is kept is rounded.
 TEST_CASE("replay: a folded state is the kept one within the budgets of both") {
   REQUIRE_GPU();

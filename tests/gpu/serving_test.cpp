@@ -86,7 +86,7 @@ TEST_CASE("every entry of the dispatch table is reached") {
   const auto run = [](const LiveCase& c, const call::Record& record) {
     static_cast<void>(outputs_of(record, c.placement));
   };
-  for_each_case(kFamilies + "mode=mtp B={1,160} T={1,2,9} H=2 HV=4 K={48,96,128,200} V=128 kept=0",
+  for_each_case(kFamilies + "mode=mtp B={1,160} T={1,2,9} H=2 HV=4 K={48,96,128,200} V=128 keeps=0",
                 run);
   for_each_case(kFamilies + "mode=mtp B=270 T=4 H=2 HV=4 K=128 V=128", run);
   for_each_case(kFamilies + "mode=mtp B=2 T=2 H=2 HV=4 K={48,96,128,200} V=128 ring=io", run);

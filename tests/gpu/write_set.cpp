@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/write_set.hpp"
 
+#include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 
 namespace goldenrule::test {
@@ -34,6 +35,11 @@ std::vector<bool> written_places(const call::Plan& plan) {
 
 }  // namespace
 
+std::int64_t kept_blocks(const Record& record, const call::Dims& d) {
+  if (record.mode != call::Mode::kMtp) return d.checkpoints;
+  return call::has_kept_buffer(record) ? d.kept_rows * d.kept_steps : d.tokens;
+}
+
 std::size_t place_of_element(const call::Shape& shape, std::size_t i) {
   const std::size_t at = i / static_cast<std::size_t>(shape.size() > 3 ? shape[3] : 1);
   const auto heads = static_cast<std::size_t>(shape[1]),
@@ -48,7 +54,7 @@ WriteSet writes_of(const Record& record) {
           .final_state = written_blocks(plan, call::Target::kFinalState, plan.dims.slots),
           .kept_states = written_blocks(
               plan, mtp ? call::Target::kIntermediateStates : call::Target::kCheckpoints,
-              mtp ? plan.dims.tokens : plan.dims.checkpoints),
+              kept_blocks(record, plan.dims)),
           .rings = written_places(plan)};
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "fixtures/call/record.hpp"
@@ -18,6 +19,9 @@ struct WriteSet {
 };
 /// The place, among those of all rings, of element i of a tensor [J,heads,W,..].
 [[nodiscard]] std::size_t place_of_element(const call::Shape& shape, std::size_t i);
+
+/// Blocks of intermediate_states or checkpoints.
+[[nodiscard]] std::int64_t kept_blocks(const call::Record& record, const call::Dims& dims);
 
 /// By the plan of the call.
 [[nodiscard]] WriteSet writes_of(const call::Record& record);

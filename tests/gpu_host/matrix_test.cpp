@@ -10,19 +10,21 @@ namespace goldenrule::test {
 namespace {
 
 constexpr const char* kRecurrent = R"(
-op={gdn,kda} mode=mtp B={1,5} T={1,3,9} H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded kept=0
-op={gdn,kda} mode=mtp B=1 T={1,3,9} H=1 HV=1 K=128 V=128 state_layout={vk,kv} state={f32,bf16} kept=0
+op={gdn,kda} mode=mtp B={1,5} T={1,3,9} H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded keeps=0
+op={gdn,kda} mode=mtp B=1 T={1,3,9} H=1 HV=1 K=128 V=128 state_layout={vk,kv} state={f32,bf16} keeps=0
 op={gdn,kda} mode=mtp B=9 T=4 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16}
 op=gdn mode=mtp B=3 T=8 H=1 HV=2 K=128 V=64 state_layout={vk,kv} state={f32,bf16} slots=scatter_padded
 op={gdn,kda} mode=mtp B=2 T={1,3} H=1 HV=2 K={60,100,136} V=37 state_layout={vk,kv} state={f32,bf16} slots=separate_padded
 op={gdn,kda} mode=mtp B=3 T=2 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} gap=3 shift=1 accepted=mixed
-op={gdn,kda} mode=mtp B=2 T=2 H=1 HV=2 K={128,60} V=64 gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,direct} io={bf16,f32} kept=0 seed=2
+op={gdn,kda} mode=mtp B=2 T=2 H=1 HV=2 K={128,60} V=64 gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,direct} io={bf16,f32} keeps=0 seed=2
 op={gdn,kda} mode=mtp B=4 T={1,3,8} H=1 HV=2 K=128 V=64 ring=io state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded
 op=gdn mode=mtp B=3 T={3,8} H=1 HV=2 K=128 V=128 ring=io window={9,24,40} state_layout={vk,kv}
 op=gdn mode=mtp B=4 T={3,8} H=1 HV=2 K=128 V=64 ring=io window=22 change={corrections_f32,corrections_f16}
 op={gdn,kda} mode=mtp B=3 T={2,10} H=1 HV=2 K={60,100,136} V=37 ring=f32 window=19 state_layout={vk,kv} state={f32,bf16} slots=separate_padded
-op={gdn,kda} mode=mtp B=3 T=2 H=2 HV=4 K={128,60} V=64 ring=io gate={softplus,bounded,log,log2,linear,none} head_map=tiled gap=8 kept=0
+op={gdn,kda} mode=mtp B=3 T=2 H=2 HV=4 K={128,60} V=64 ring=io gate={softplus,bounded,log,log2,linear,none} head_map=tiled gap=8 keeps=0
 op={gdn,kda} mode=mtp B=3 T=2 H=1 HV=2 K={128,60} V=64 ring=io gap=3 shift=1 io=f16 change=no_tokens
+op={gdn,kda} mode=mtp lens=3,0,1,9 H=1 HV=2 K={100,136} V=37 state_layout={vk,kv} state={f32,bf16} slots=separate_padded tree=mixed kept=buffer_bf16 track=mixed index=i32
+op={gdn,kda} mode=mtp lens=16,2 H=1 HV=2 K=128 V=64 state_layout={vk,kv} slots=scatter_padded gap=3 shift=1 tree=mixed
 )";
 
 constexpr const char* kPrefill = R"(

@@ -45,10 +45,9 @@ struct Placed {
   std::vector<gpu::DeviceMemory> memory;
   std::map<std::string, void*> addresses;
 
-  goldenrule_gpu_tensor place(const std::string& name, const call::Tensor& t) {
+  goldenrule_gpu_tensor place(const std::string& name, const call::Tensor& t, bool unwritten) {
     memory.push_back(gpu::allocate_device(t.bytes().size()));
     void* address = memory.back().get();
-    const bool unwritten = name == "o" || name == "intermediate_states" || name == "checkpoints";
     gpu::check_cuda(
         unwritten ? cudaMemset(address, kPoison, t.bytes().size())
                   : cudaMemcpy(address, t.bytes().data(), t.bytes().size(), cudaMemcpyHostToDevice),
@@ -73,7 +72,9 @@ void run(call::Record& record, const std::string& device) {
   record.outputs = gpu::make_outputs(record, gpu::Update::kSeparate);
   Placed placed;
   const gpu::Place place = [&](const std::string& name, const call::Tensor& t) {
-    return placed.place(name, t);
+    const bool only_written = name == "o" || name == "checkpoints" ||
+                              (name == "intermediate_states" && !gpu::holds_before(record, name));
+    return placed.place(name, t, only_written);
   };
   if (record.mode == call::Mode::kPrefill) {
     goldenrule_gpu_prefill_args args = gpu::make_prefill_args(record, place);

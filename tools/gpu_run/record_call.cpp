@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/gpu_run/record_call.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
+#include "fixtures/call/plan.hpp"
 #include "gpu/launch/pack_call.hpp"
 #include "gpu/prefill/args_fields.hpp"
 #include "gpu/prefill/variants.hpp"
@@ -79,30 +82,30 @@ void place_tensors(const call::Record& record, const Place& place, typename Grou
       if (it == from->end()) continue;
       goldenrule_gpu_tensor& to = a.*tensor.field.member;
       to = place(name, it->second);
+      std::copy_backward(std::begin(to.stride), std::end(to.stride) - added_axes(record, name),
+                         std::end(to.stride));
       to.dtype = static_cast<std::int32_t>(it->second.dtype());
     }
   }
 }
 
 // What the kernels have no argument for.
-// Forms of verification that the kernels do not take yet.
-void refuse_drafts(const call::Record& record) {
-  for (const char* name :
-       {"cu_seqlens", "parent_tokens", "initial_intermediate_states", "checkpoint_state_indices"}) {
-    if (record.find_input(name) == nullptr) continue;
-    throw Error(ErrorKind::kSchema, "/inputs/" + std::string(name),
-                "no dataset: the kernels take rows of equal length, chains, states by row and one "
-                "slot",
-                "a dataset");
-  }
-}
-
 void refuse_new_rows(const call::Record& record) {
   if (record.find_input("has_initial_state") == nullptr) return;
   throw Error(ErrorKind::kSchema, "/inputs/has_initial_state",
               "no dataset: the kernels start every row from its slot (a caller clears the slots of "
               "new requests)",
               "a dataset");
+}
+
+// Of a row: as many as there are slots for where each token has one.
+std::int64_t most_tokens(const call::Record& record, const call::Dims& d) {
+  if (!call::is_packed(record)) return d.T;
+  if (record.inputs.contains("ssm_state_indices")) return d.steps;
+  const std::vector<std::int64_t> bounds = call::token_bounds(record, d);
+  std::int64_t most = 0;
+  for (std::size_t n = 1; n < bounds.size(); ++n) most = std::max(most, bounds[n] - bounds[n - 1]);
+  return most;
 }
 
 }  // namespace
@@ -119,10 +122,32 @@ std::string record_name(const call::Record& record, std::string_view tensor) {
   return unused ? "" : std::string(tensor);
 }
 
+int added_axes(const call::Record& record, std::string_view name) {
+  if (record.mode == call::Mode::kPrefill || !call::is_packed(record)) return 0;
+  for (const auto& tensor : recurrent::kTensors) {
+    const Axis first = tensor.axes[0];
+    if (record_name(record, tensor.field.name) != name) continue;
+    return first == Axis::kTokenRow || (first == Axis::kKeptRow && !call::has_kept_buffer(record))
+               ? 1
+               : 0;
+  }
+  return 0;
+}
+
+std::string name_before(std::string_view output) {
+  std::string name("initial_");
+  name.append(output);
+  return name;
+}
+
+bool holds_before(const call::Record& record, std::string_view output) {
+  return record.inputs.contains(name_before(output));
+}
+
 call::TensorMap make_outputs(const call::Record& record, Update update) {
   if (call::is_attention(record.op)) {
     throw Error(ErrorKind::kValue, "/@op", "gated_delta_rule or kda, which the kernels compute",
-                "'" + std::string(call::name_of(record.op)) + "'");
+                std::string(call::name_of(record.op)));
   }
   const call::Dims d = call::validate(record);
   const call::Tensor* start = record.find_input("initial_state");
@@ -137,11 +162,11 @@ call::TensorMap make_outputs(const call::Record& record, Update update) {
   } else if (update == Update::kSeparate) {
     outputs["final_state"] = *start;
   }
-  if (call::has_ring(record)) {
-    for (const char* ring : {"ring_d", "ring_k", "ring_g"}) {
-      outputs[ring] = record.inputs.at("initial_" + std::string(ring));
-    }
-  } else if (record.mode == call::Mode::kMtp) {
+  for (const char* name : {"ring_d", "ring_k", "ring_g", "intermediate_states"}) {
+    if (holds_before(record, name)) outputs[name] = record.inputs.at(name_before(name));
+  }
+  if (record.mode == call::Mode::kMtp && !call::has_ring(record) &&
+      !call::has_kept_buffer(record)) {
     outputs["intermediate_states"] = output("intermediate_states", dtype);
   }
   if (record.inputs.contains("checkpoint_offsets")) {
@@ -156,14 +181,17 @@ goldenrule_gpu_recurrent_args make_args(const call::Record& record, const Place&
                 std::string(call::name_of(record.mode)));
   }
   refuse_new_rows(record);
-  refuse_drafts(record);
   goldenrule_gpu_recurrent_args a;
   goldenrule_gpu_recurrent_defaults(&a, sizeof a);
   const call::Dims d = call::validate(record);
   set_conventions(record, d, a);
   a.B = d.rows;
-  a.T = d.T;
-  a.intermediate_rows = d.T;
+  a.T = most_tokens(record, d);
+  a.tokens = call::is_packed(record) ? d.tokens : 0;
+  a.intermediate_slots = d.kept_rows;
+  a.intermediate_rows = call::has_kept_buffer(record) ? d.kept_steps
+                        : call::is_packed(record)     ? d.tokens
+                                                      : d.T;
   a.rings = d.rings;
   a.ring_places = d.ring_places;
   place_tensors<recurrent::Group>(record, place, a);

@@ -28,8 +28,9 @@ enum class Update {
 /// Tensors for everything that a call writes: `o` in the type of v, the states on the way
 /// (`intermediate_states` of MTP, `checkpoints` of prefill), the rings and, where it is separate or
 /// there is no initial_state to update, `final_state`, in the type of initial_state, f32 without
-/// one. Their contents are zero, but final_state holds initial_state and rings what they held
-/// before the call: what nobody writes keeps its content. Throws Error as call::validate does.
+/// one. Their contents are zero, but final_state holds initial_state, and rings and buffers what
+/// they held before the call: what nobody writes keeps its content. Throws Error as call::validate
+/// does.
 [[nodiscard]] call::TensorMap make_outputs(const call::Record& record, Update update);
 
 /// The arguments of a decode or MTP call, or of a prefill call, no stream and no workspace; `place`
@@ -42,6 +43,15 @@ enum class Update {
 
 /// The name in a record of a tensor of the interface; empty: the kernel is not given it.
 [[nodiscard]] std::string record_name(const call::Record& record, std::string_view tensor);
+
+/// Axes of one element that the interface has in front of those of the record: packed tokens of
+/// decode and MTP are one row. `name` is that of the record.
+[[nodiscard]] int added_axes(const call::Record& record, std::string_view name);
+
+/// The input of which a call makes this output: of rings, and of the buffer of intermediate states
+/// of an MTP call. Whether the record has it.
+[[nodiscard]] std::string name_before(std::string_view output);
+[[nodiscard]] bool holds_before(const call::Record& record, std::string_view output);
 
 /// The contract that the recurrent kernels keep on this record, and those of prefill that walk as
 /// they do: their state is fp32 in registers and rounded where it is stored.

@@ -9,10 +9,10 @@ from goldenrule import _gpu
 OPTION_OF = {"gate": "gate_kind", "beta": "beta_kind", "qk_l2norm": "qk_norm"}  # else the same
 RINGS = ("ring_d", "ring_k", "ring_g")
 TENSOR_OF = {"initial_state": "state", "a": "gate", "g": "gate", "b": "beta",
-             **{"initial_" + name: name for name in RINGS}}
+             **{"initial_" + name: name for name in (*RINGS, "intermediate_states")}}
 # Inputs that no kernel takes (gpu/README.md).
-NOT_TAKEN = {"parent_tokens", "checkpoint_tokens", "initial_intermediate_states", "has_initial_state",
-             "intermediate_state_indices"}
+NOT_TAKEN = {"has_initial_state"}
+OF_TOKENS = ("q", "k", "v", "gate", "beta", "parent_tokens")
 
 
 class Host(_gpu.Library):
@@ -49,6 +49,9 @@ class Array:
 
     def float(self):
         return Array(self.array.astype(np.float32))
+
+    def __getitem__(self, place):
+        return Array(self.array[place])
 
     def __len__(self):
         return len(self.array)
@@ -93,9 +96,13 @@ def taken(call):
     """Whether the kernels take the call."""
     names = {x.dtype.name for x in call.inputs.values()}
     state = call.inputs.get("initial_state")
-    packed = call.mode == "mtp" and "cu_seqlens" in call.inputs
-    return not (packed or "float64" in names or NOT_TAKEN & set(call.inputs)
+    return not ("float64" in names or NOT_TAKEN & set(call.inputs)
                 or (state is not None and state.dtype.name == "float16"))
+
+
+def is_packed(call):
+    """Whether the operator wants an axis of one in front of the tokens."""
+    return call.mode == "mtp" and "cu_seqlens" in call.inputs
 
 
 def arguments(call, tensors):
@@ -105,6 +112,8 @@ def arguments(call, tensors):
     options["op"] = call.op
     given = {TENSOR_OF.get(name, name): value for name, value in tensors.items()}
     given.setdefault("gate", None)
+    if is_packed(call):
+        given.update({name: given[name][None] for name in OF_TOKENS if given.get(name) is not None})
     last = "cu_seqlens" if call.mode == "prefill" else "state"
     positional = [given.pop(name) for name in ("q", "k", "v", "gate", "beta", last)]
     operator = {"decode": "decode", "mtp": "verify", "prefill": "prefill"}[call.mode]
@@ -131,10 +140,14 @@ def run(ops, call, tensors, wrap=lambda function: function, commit=False):
             options["checkpoints"] = pool.new_zeros((len(options["checkpoint_offsets"]), *pool.shape[1:]))
     else:
         pool = last
-        if operator == "verify" and "ssm_state_indices" not in options:
+        wanted = operator == "verify" and "ssm_state_indices" not in options
+        if wanted and "intermediate_states" not in options:
             options["intermediate_states"] = pool.new_zeros((*q.shape[:2], *pool.shape[1:]))
     outputs = {"o": wrap(getattr(ops, operator))(*positional, **options), "final_state": pool,
                "intermediate_states": options.get("intermediate_states"),
                "checkpoints": options.get("checkpoints"),
                **{name: options.get(name) for name in RINGS}}
+    for name in ("o", "intermediate_states") if is_packed(call) else ():
+        if outputs[name] is not None and "initial_" + name not in call.inputs:
+            outputs[name] = outputs[name][0]
     return {name: x for name, x in outputs.items() if x is not None}

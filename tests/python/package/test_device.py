@@ -28,6 +28,12 @@ CASES = [
     "op=kda mode=mtp B=2 T=2 H=1 HV=1 K=64 V=16 slots=permuted qk_l2norm=max_norm_eps",
     "op=gdn mode=mtp B=4 T=4 H=1 HV=2 K=128 V=64 slots=padded ring=io",
     "op=kda mode=mtp B=4 T=2 H=1 HV=2 K=64 V=16 slots=permuted ring=f32 io=f32 index=i32 state_layout=kv",
+    "op=gdn mode=mtp lens=3,0,1,8 H=1 HV=2 K=128 V=64 slots=padded accepted=mixed",
+    "op=kda mode=mtp lens=3,0,1,8 H=1 HV=2 K=64 V=16 slots=scatter_padded index=i32",
+    "op=gdn mode=mtp lens=2,0,5 H=1 HV=2 K=64 V=32 slots=padded ring=io window=9",
+    "op=kda mode=mtp B=3 T=7 H=1 HV=2 K=64 V=32 slots=permuted tree=mixed kept=buffer track=mixed",
+    "op=gdn mode=mtp lens=4,0,7 H=1 HV=2 K=64 V=16 slots=separate tree=mixed kept=buffer_bf16",
+    "op=gdn mode=decode B=4 H=1 HV=2 K=64 V=32 slots=padded track=mixed",
     "op=gdn mode=prefill lens=70,0,3 H=1 HV=2 K=64 V=32 gate=log",
     "op=kda mode=prefill lens=20,9 H=1 HV=2 K=32 V=16 h0=1 checkpoints=after every=8",
 ]

@@ -279,6 +279,22 @@ def test_the_functions_of_sglang(device):
     judged(sglang.fused_sigmoid_gating_delta_rule_update,
            name + "linear.fused_sigmoid_gating_recurrent.fused_sigmoid_gating_delta_rule_update",
            **update, initial_state_source=again, initial_state_indices=slots.abs())
-    with pytest.raises(NotImplementedError, match="retrieve_parent_token"):
+    with pytest.raises(NotImplementedError, match="cache_ring"):
         sglang.fused_sigmoid_gating_delta_rule_update(
-            **update, initial_state_source=again, initial_state_indices=slots, retrieve_parent_token=slots)
+            **update, initial_state_source=again, initial_state_indices=slots, cache_ring=True)
+
+
+def test_trees_and_buffers_of_sglang(device):
+    N, T, f32, parents = 3, 4, torch.float32, torch.tensor([[-1, 0, 0, 1], [-1, 0, 1, 2], [-1, 0, 0, 0]])
+    common = dict(
+        A_log=normal(HV, dtype=f32), dt_bias=normal(HV, dtype=f32), softplus_beta=1.0,
+        softplus_threshold=20.0, q=normal(1, N * T, H, K), k=normal(1, N * T, H, K), b=normal(N * T, HV),
+        v=normal(1, N * T, HV, V), a=normal(N * T, HV), use_qk_l2norm_in_kernel=True,
+        cu_seqlens=torch.arange(0, N * T + 1, T, dtype=torch.int32), disable_state_update=True, cache_steps=T,
+        initial_state_source=normal(9, HV, V, K, dtype=f32), initial_state_indices=torch.tensor([3, 8, 0]),
+        intermediate_states_buffer=normal(5, T, HV, V, K, dtype=f32),
+        intermediate_state_indices=torch.tensor([4, 0, 2]))
+    function = sglang.fused_sigmoid_gating_delta_rule_update
+    name = "sglang.kernels.ops.attention.linear.fused_sigmoid_gating_recurrent." + function.__name__
+    for tree in (None, parents):
+        judged(function, name, **common, retrieve_parent_token=tree)

@@ -42,16 +42,20 @@ _RULE = ('Tensor? A_log=None, Tensor? dt_bias=None, Tensor? state_indices=None, 
          'float softplus_threshold=20.0, float lower_bound=-5.0, int pad_slot=-1, '
          'bool disable_state_update=False, bool dependent_launch=False')
 _ROWS = ("Tensor(d!)? intermediate_states=None, Tensor? ssm_state_indices=None, "
-         "Tensor? num_accepted_tokens=None, Tensor? accepted_tokens=None, bool trigger_early=False")
+         "Tensor? num_accepted_tokens=None, Tensor? accepted_tokens=None, Tensor? cu_seqlens=None, "
+         "int max_tokens=0, Tensor? parent_tokens=None, Tensor? intermediate_state_indices=None, "
+         "Tensor? checkpoint_state_indices=None, Tensor? checkpoint_tokens=None, "
+         "bool trigger_early=False")
 _RINGS = ("Tensor(d!) ring_d, Tensor(e!) ring_k, Tensor(f!) ring_g, Tensor ring_start, "
           "Tensor ring_count, Tensor? ring_indices=None, Tensor? ring_flush=None, "
-          "bool trigger_early=False")
+          "Tensor? cu_seqlens=None, int max_tokens=0, bool trigger_early=False")
 _CHECKPOINTS = ('Tensor(d!)? checkpoints=None, Tensor? cu_checkpoints=None, '
                 'Tensor? checkpoint_offsets=None, Tensor? start_positions=None, '
                 'int checkpoint_every=0, str checkpoint_form="after", bool precise=False, '
                 'bool never_split=False')
 SCHEMAS = {
     "decode": f"(Tensor q, {_TOKENS}, Tensor(a!) state, Tensor(c!) o, *, {_RULE}, "
+              "Tensor? checkpoint_state_indices=None, Tensor? checkpoint_tokens=None, "
               "bool trigger_early=False) -> ()",
     "verify": f"(Tensor q, {_TOKENS}, Tensor(a!) state, Tensor(c!) o, *, {_RULE}, {_ROWS}) -> ()",
     "replay": f"(Tensor q, {_TOKENS}, Tensor(a!) state, Tensor(c!) o, *, {_RINGS}, {_RULE}) -> ()",
@@ -121,7 +125,7 @@ def _run(anchor: Tensor, tensors: dict[str, Any], launch: Callable[[_gpu.Library
 
 _OPTIONS = ("op", "state_layout", "gate_kind", "beta_kind", "qk_norm", "head_map", "gate_head", "scale",
             "l2_eps", "softplus_beta", "softplus_threshold", "lower_bound", "pad_slot",
-            "disable_state_update", "dependent_launch", "trigger_early", "precise", "never_split",
+            "disable_state_update", "max_tokens", "dependent_launch", "trigger_early", "precise", "never_split",
             "checkpoint_every", "checkpoint_form")
 
 
@@ -203,7 +207,11 @@ def verify(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, s
            o: Tensor | None = None, **options: Any) -> Tensor:
     """T tokens for each row (MTP): q, k [B,T,H,K], v [B,T,HV,V], 0 to 16 of them. With
     disable_state_update=True the pool stays as it is; intermediate_states=.. takes the state after each
-    token, or ssm_state_indices names a slot for each."""
+    token, or ssm_state_indices names a slot for each. Rows of unequal length by cu_seqlens [B+1]: q, k
+    [1,total,H,K], v [1,total,HV,V], and none longer than max_tokens (16, or the columns of
+    ssm_state_indices). parent_tokens make rows trees. intermediate_state_indices: the row of the buffer
+    intermediate_states [I,steps,HV,..] that a row takes, -1 for none; checkpoint_state_indices: a second
+    slot, for the state after checkpoint_tokens."""
     o = v.new_empty(v.shape) if o is None else o
     _OPS.verify(q, k, v, gate, beta, state, o, **options)
     return o

@@ -6,8 +6,10 @@
 
 The pool [P,HV,V,K] is updated in place. A row of padding (slot < 0) has o = 0, where SGLang computes
 from a state of zeros what nobody reads. Rows by cu_seqlens are computed token by token in fp32, as
-there; their number is not read, so a call waits for nothing. Refused by name: intermediate states, trees
-(retrieve_parent_token), rings (cache_ring) and match_cutedsl_decode.
+there; their number is not read, so a call waits for nothing. With a buffer of intermediate states or
+trees (retrieve_parent_token) no row has more tokens than cache_steps, or 16; the state that a branch goes
+on from is not read back from the buffer, so it is not rounded there. Refused by name: rings (cache_ring)
+and match_cutedsl_decode.
 """
 
 import torch
@@ -55,10 +57,7 @@ def fused_sigmoid_gating_delta_rule_update(  # noqa: PLR0913
         replayssm_rawv: Tensor | None = None, replayssm_rawk: Tensor | None = None,
         replayssm_g: Tensor | None = None, replayssm_beta: Tensor | None = None,
         match_cutedsl_decode: bool = False) -> Tensor:
-    refused = {"intermediate_states_buffer": intermediate_states_buffer,
-               "intermediate_state_indices": intermediate_state_indices, "cache_steps": cache_steps,
-               "retrieve_parent_token": retrieve_parent_token, "cache_ring": cache_ring or None,
-               "replayssm_rawv": replayssm_rawv, "replayssm_rawk": replayssm_rawk,
+    refused = {"cache_ring": cache_ring or None, "replayssm_rawv": replayssm_rawv, "replayssm_rawk": replayssm_rawk,
                "replayssm_g": replayssm_g, "replayssm_beta": replayssm_beta,
                "match_cutedsl_decode": match_cutedsl_decode or None}
     for name, value in refused.items():
@@ -78,7 +77,15 @@ def fused_sigmoid_gating_delta_rule_update(  # noqa: PLR0913
     if lower_bound is not None:
         rule["lower_bound"] = lower_bound
     gates = (HV, K) if is_kda else (HV,)
-    if cu_seqlens is None:
+    drafts = intermediate_states_buffer is not None or retrieve_parent_token is not None
+    if cu_seqlens is None or drafts:
+        if drafts:
+            parents = retrieve_parent_token
+            rule |= {"intermediate_states": intermediate_states_buffer, "cu_seqlens": cu_seqlens,
+                     "intermediate_state_indices": intermediate_state_indices,
+                     "max_tokens": 0 if cu_seqlens is None else min(cache_steps or 16, 16),
+                     "parent_tokens": None if parents is None else viewed("retrieve_parent_token",
+                                                                          parents, (B, T))}
         verify(q, k, v, viewed("a", a, (B, T, *gates)), viewed("b", b, (B, T, HV)),
                initial_state_source, o=o, **rule)
         return o
