@@ -65,6 +65,14 @@ class Tokens {
   /// inside; the storage is ready on return.
   template <class P>
   __device__ void finish(const P& p, BlockPlace at, int first, int count, TokenStorage<C>& to) {
+    convert(p, at, first, count, to);
+    weigh_tokens<C>(p, count, to);
+    __syncthreads();
+  }
+
+  /// The same, but what the tokens are to each other is not computed.
+  template <class P>
+  __device__ void convert(const P& p, BlockPlace at, int first, int count, TokenStorage<C>& to) {
     ptx::wait_for_copies_but<1>();
     __syncthreads();
     finish_scalars(p, at, first, count, to);
@@ -79,13 +87,17 @@ class Tokens {
       }
     }
     __syncthreads();
-    weigh_tokens<C>(p, count, to);
-    __syncthreads();
   }
 
  private:
   static constexpr int kGroups = C::kThreads / kSumLanes;
   static_assert(C::kThreads >= C::kTokensPerRound, "one thread a token for the scalars");
+
+  /// The least row of the warp of a group that takes `row`: groups take rows one by one.
+  __device__ static int first_of_warp(int row) {
+    constexpr int kOfWarp = kWarp / kSumLanes;
+    return row / kOfWarp * kOfWarp;
+  }
 
   template <class P>
   __device__ static int gate_head(const P& p, BlockPlace at) {
@@ -149,6 +161,7 @@ class Tokens {
 #pragma unroll 1
     for (int base = 0; base < 2 * count; base += kGroups) {
       const int row = base + group;
+      if (first_of_warp(row) >= 2 * count) break;
       const bool active = row < 2 * count;
       const bool is_q = row >= count;
       float* data = is_q ? to.q[active ? row - count : 0] : to.k[row];
@@ -182,6 +195,7 @@ class Tokens {
     for (int base = 0; base < count; base += kGroups) {
       // From the other end, so that the warps which had no q or k take v.
       const int row = base + kGroups - 1 - group;
+      if (first_of_warp(row) >= count) continue;
       float4 x[kFours];
 #pragma unroll
       for (int i = 0; i < kFours; ++i) {
@@ -197,21 +211,40 @@ class Tokens {
 
   template <class P>
   __device__ void finish_channel_gate(const P& p, int count, TokenStorage<C>& to) const {
+    static_assert(C::kThreads % C::kPaddedK == 0 || C::kPaddedK % C::kThreads == 0);
+    constexpr int kAtOnce = C::kThreads > C::kPaddedK ? C::kThreads / C::kPaddedK : 1;
+    constexpr int kTogether = 4;  // gates whose latencies overlap
     const float r = rate(p);
+    const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < count * C::kPaddedK; i += C::kThreads) {
-      const int token = i / C::kPaddedK;
-      const int channel = i % C::kPaddedK;
-      float alpha = 0.f;
-      if (channel < p.K) {
-        const float x = p.gate.data != nullptr
-                            ? staged_element(to.decayed_k[token], p.gate_type, channel)
-                            : 0.f;
-        const float bias =
-            p.dt_bias != nullptr ? staged_element(to.raw_dt_bias, p.dt_bias_type, channel) : 0.f;
-        alpha = alpha_of(p, x, r, bias);
+    for (int channel = thread % C::kPaddedK; channel < C::kPaddedK; channel += C::kThreads) {
+      const bool here = channel < p.K;
+      const float bias = here && p.dt_bias != nullptr
+                             ? staged_element(to.raw_dt_bias, p.dt_bias_type, channel)
+                             : 0.f;
+#pragma unroll 1
+      for (int first = thread / C::kPaddedK; first < count; first += kAtOnce * kTogether) {
+        float x[kTogether] = {};
+        if (here && p.gate.data != nullptr) {
+          with_type(p.gate_type, [&](auto type) {
+#pragma unroll
+            for (int i = 0; i < kTogether; ++i) {
+              const int token = first + i * kAtOnce;
+              if (token >= count) break;
+              x[i] = staged_element(to.decayed_k[token], decltype(type)::kType, channel);
+            }
+          });
+        }
+        with_gate(p, r, bias, [&](auto&& alpha_of_gate) {
+#pragma unroll
+          for (int i = 0; i < kTogether; ++i) x[i] = alpha_of_gate(x[i]);
+        });
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i) {
+          const int token = first + i * kAtOnce;
+          if (token < count) to.alpha[token][channel] = here ? x[i] : 0.f;
+        }
       }
-      to.alpha[token][channel] = alpha;
     }
   }
 
