@@ -25,9 +25,10 @@
  *
  * The bits of a row do not depend on the other rows, on B, or on flags. Those of a token do not
  * depend on how many tokens follow it, nor on alignment, with one exception: the tensor cores serve
- * GDN with K = 128, T = 2 to 8 (with rings 1 to 8), q and k in bf16 aligned to four elements, and
- * dense states aligned to 16 bytes. Their sums have another order, so a token has the same bits at
- * any of these T, and beside other T and other alignments it agrees within the budget of both.
+ * K = 128, T = 2 to 8 (GDN with rings 1 to 8, KDA without rings), q and k in bf16 aligned to four
+ * elements, and dense states aligned to 16 bytes. Their sums have another order, so a token has the
+ * same bits at any of these T, and beside other T and other alignments it agrees within the budget
+ * of both.
  *
  * Extents: B rows, T tokens per row (0..16), H query/key heads, HV value heads (HV % H == 0),
  * K key dimension (1..256), V value dimension (>= 1), P pool slots.

@@ -10,7 +10,11 @@
 // number, 2^-133. A product of bf16 numbers is exact in fp32, so only sums round.
 #pragma once
 
+#include <cuda_bf16.h>
+
 #include <cstdint>
+
+#include "gpu/common/elements.cuh"
 
 namespace goldenrule::gpu {
 
@@ -35,6 +39,22 @@ __device__ __forceinline__ PairTerms split_pair(float low, float high) {
     x.term[i] = upper_halves(low, high);
     low = without_upper_half(low);
     high = without_upper_half(high);
+  }
+  return x;
+}
+
+/// The same with each term rounded to nearest, as exact: what a rounding leaves has at most 16,
+/// then 8 bits. The terms behind the first are smaller, |x_1| <= 2^-8 |x| and |x_2| <= 2^-17 |x|
+/// for 2^-7 and 2^-15, and of either sign; and it takes more instructions. Numbers from 2^128 -
+/// 2^119 on become infinite.
+__device__ __forceinline__ PairTerms split_pair_to_nearest(float low, float high) {
+  PairTerms x;
+#pragma unroll
+  for (int i = 0; i < kTerms; ++i) {
+    const __nv_bfloat162 rounded = __floats2bfloat162_rn(low, high);
+    x.term[i] = *reinterpret_cast<const uint32_t*>(&rounded);
+    low -= bf16_low(x.term[i]);
+    high -= bf16_high(x.term[i]);
   }
   return x;
 }

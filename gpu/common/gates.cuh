@@ -51,23 +51,37 @@ __device__ __forceinline__ float log_alpha_bounded(const P& p, float x, float ra
   return p.lower_bound * sigmoid(rate * (x + dt_bias));
 }
 
-/// alpha from gate input x; `rate` = exp(A_log).
-template <has_gate_rule P>
-__device__ __forceinline__ float alpha_of(const P& p, float x, float rate, float dt_bias) {
+/// Calls f with alpha as a function of gate input x; `rate` = exp(A_log). One branch around as many
+/// gates as f takes, which then wait for each other's latencies and not one after the other.
+template <has_gate_rule P, class F>
+__device__ __forceinline__ void with_gate(const P& p, float rate, float dt_bias, F&& f) {
   switch (p.gate_kind) {
     case GOLDENRULE_GPU_GATE_SOFTPLUS:
-      return expf(log_alpha_softplus(p, x, rate, dt_bias));
+      f([&](float x) { return expf(log_alpha_softplus(p, x, rate, dt_bias)); });
+      break;
     case GOLDENRULE_GPU_GATE_BOUNDED:
-      return expf(log_alpha_bounded(p, x, rate, dt_bias));
+      f([&](float x) { return expf(log_alpha_bounded(p, x, rate, dt_bias)); });
+      break;
     case GOLDENRULE_GPU_GATE_LOG:
-      return expf(x);
+      f([](float x) { return expf(x); });
+      break;
     case GOLDENRULE_GPU_GATE_LOG2:
-      return exp2f(x);
+      f([](float x) { return exp2f(x); });
+      break;
     case GOLDENRULE_GPU_GATE_LINEAR:
-      return x;
+      f([](float x) { return x; });
+      break;
     default:
-      return 1.f;
+      f([](float) { return 1.f; });
   }
+}
+
+/// alpha from gate input x.
+template <has_gate_rule P>
+__device__ __forceinline__ float alpha_of(const P& p, float x, float rate, float dt_bias) {
+  float alpha = 1.f;
+  with_gate(p, rate, dt_bias, [&](auto&& of) { alpha = of(x); });
+  return alpha;
 }
 
 /// Its natural logarithm, as a ring keeps it: formed before alpha, so it holds where alpha is 0.

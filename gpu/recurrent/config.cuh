@@ -55,6 +55,7 @@ struct Config {
   static constexpr int kMinBlocks = S.shape.min_blocks;
 
   static constexpr int kThreads = kWarp * kWarps;
+  static constexpr int kProducts = kThreads;  ///< columns of TokenStorage::product
   static constexpr int kThreadRows = kTileRows * kChunks;
   static constexpr int kWarpRows = kLanesV * kThreadRows;
   static constexpr int kBlockRows = kWarps * kWarpRows;

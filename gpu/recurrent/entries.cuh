@@ -10,6 +10,7 @@
 #include "gpu/recurrent/decode.cuh"
 #include "gpu/recurrent/drafts.cuh"
 #include "gpu/recurrent/mtp.cuh"
+#include "gpu/recurrent/mtp_channel.cuh"
 #include "gpu/recurrent/mtp_replay.cuh"
 #include "gpu/recurrent/recurrent.cuh"
 #include "gpu/recurrent/replay.cuh"
@@ -62,10 +63,16 @@ struct Entries {
             .shape = shape};
   }
 
-  template <Shape S>
+  template <bool Channel, Shape S>
   static constexpr Entry mtp(const Key& key) {
-    using C = MtpConfig<Format, S>;
-    return make_entry<C>(key, &mtp_kernel<C>, sizeof(MtpStorage<C>), S.one_block_per_sm);
+    if constexpr (Channel) {
+      using C = MtpChannelConfig<Format, S>;
+      return make_entry<C>(key, &mtp_channel_kernel<C>, sizeof(MtpChannelStorage<C>),
+                           S.one_block_per_sm);
+    } else {
+      using C = MtpConfig<Format, S>;
+      return make_entry<C>(key, &mtp_kernel<C>, sizeof(MtpStorage<C>), S.one_block_per_sm);
+    }
   }
   template <Specialization S>
   static constexpr Entry recurrent(const Key& key) {
@@ -80,13 +87,14 @@ struct Entries {
     if constexpr (W == Work::kOneToken) {
       using C = Config<exact_with(Channel, 1, kTuned.one[Large])>;
       return make_entry<C>(kKey, &decode_kernel<C>, sizeof(DecodeStorage<C>));
-    } else if constexpr (W == Work::kFewTokens && !Channel) {
-      return mtp<kTuned.few[Large]>(kKey);
-    } else if constexpr (W == Work::kFewTokensWriteBound && !Channel) {
-      return mtp<kTuned.few_write_bound[Large]>(kKey);
+    } else if constexpr (W == Work::kFewTokens) {
+      return mtp < Channel, Channel ? kTuned.few_channel[Large] : kTuned.few[Large] > (kKey);
+    } else if constexpr (W == Work::kFewTokensWriteBound) {
+      return mtp < Channel, Channel ? kTuned.few_channel_write_bound[Large]
+                                    : kTuned.few_write_bound[Large] > (kKey);
     } else {
-      // One gate per head comes here only with q and k that are not in bf16, or T > 8.
-      constexpr bool kTall = (Large || W == Work::kFewTokensWriteBound) && Channel;
+      // Only q and k that are not in bf16, T > 8 and V that no other divides come here.
+      constexpr bool kTall = Large && Channel;
       return recurrent<exact_with(Channel, kTokensPrepared, kTuned.any[kTall])>(kKey);
     }
   }

@@ -14,17 +14,13 @@
 //     d_t = beta_t (v_t - x_t - sum_{j<t} a_tj d_j)          token after token, in fp32
 //     o_t = y_t + sum_{j<=t} b_tj d_j
 //     S_n = alpha(0..n] S_0 + sum_{j<n} (alpha(j..n] f_j d_j) k_j     each kept state from S_0
-//
-// d and o of four rows lie in the four lanes t of a g, two tokens per lane; a step of the triangle
-// passes one d to its neighbours.
 #pragma once
 
-#include "gpu/ptx/grid_dependency.cuh"
 #include "gpu/ptx/registers.cuh"
+#include "gpu/recurrent/mtp_block.cuh"
+#include "gpu/recurrent/mtp_solve.cuh"
 #include "gpu/recurrent/mtp_state.cuh"
 #include "gpu/recurrent/mtp_tokens.cuh"
-#include "gpu/recurrent/prefetch.cuh"
-#include "gpu/recurrent/step.cuh"
 
 namespace goldenrule::gpu::recurrent {
 
@@ -61,43 +57,6 @@ __device__ __forceinline__ void multiply_state(const WarpState<C>& state,
       x[row][c] = sum_x[row / 2][row % 2 * 2 + c] * tokens.k_from_start[c];
       y[row][c] = sum_y[row / 2][row % 2 * 2 + c] * tokens.q_from_start[c];
     }
-  }
-}
-
-/// From x and y of the start state: d, and o in y.
-template <class C>
-__device__ __forceinline__ void solve_triangle(const Params& p, const MtpTokens<C>& tokens,
-                                               Fragment lane, const LaneTokens<C>& v,
-                                               LaneTokens<C>& x, LaneTokens<C>& y,
-                                               LaneTokens<C>& d) {
-  const int token = 2 * lane.t;
-#pragma unroll
-  for (int j = 0; j < kMtpTokens; ++j) {
-    if (j >= p.T) break;
-    constexpr int kLanes = 4;
-    const int weights_of = kLanes * j + lane.t;
-    const int d_of = kLanes * lane.g + j / 2;
-    float a[2], b[2];
-#pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      a[c] = __shfl_sync(kAllLanes, tokens.k_weight[c], weights_of);
-      b[c] = __shfl_sync(kAllLanes, tokens.q_weight[c], weights_of);
-    }
-#pragma unroll
-    for (int row = 0; row < C::kLaneRows; ++row) {
-      const float own = tokens.beta[j % 2] * (v[row][j % 2] - x[row][j % 2]);
-      const float dj = __shfl_sync(kAllLanes, own, d_of);
-#pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        if (j < token + c) x[row][c] = fmaf(a[c], dj, x[row][c]);
-        if (j <= token + c) y[row][c] = fmaf(b[c], dj, y[row][c]);
-      }
-    }
-  }
-#pragma unroll
-  for (int row = 0; row < C::kLaneRows; ++row) {
-#pragma unroll
-    for (int c = 0; c < 2; ++c) d[row][c] = tokens.beta[c] * (v[row][c] - x[row][c]);
   }
 }
 
@@ -159,16 +118,7 @@ class KeptStates {
           }
         }
       }
-      const int row = row0 + C::kLaneRows * lane.g;
-      const int channel = 4 * lane.t;
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if (to.head[i] == nullptr) continue;
-        const int outer = ptx::hidden(to.outer[i]);
-        State* head = to.head[i] + (C::kVK ? row * C::kPaddedK + channel
-                                           : static_cast<int64_t>(channel) * outer + row);
-        WarpState<C>::store(s, head, outer, step);
-      }
+      WarpState<C>::store(s, to, row0, step, lane);
     }
   }
 
@@ -192,15 +142,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   using State = typename C::State;
   extern __shared__ __align__(128) unsigned char mtp_shared[];
   auto& storage = *reinterpret_cast<MtpStorage<C>*>(mtp_shared);
-  const Fragment lane = this_fragment();
-  const int lane_id = 4 * lane.g + lane.t;
+  const MtpPlace here = begin_mtp<C>(p);
+  const auto [lane, lane_id, at, warp_row0, row0] = here;
   WarpState<C>& state = storage.state[lane.warp];
-  const BlockPlace at = place_of<C>(p, static_cast<int>(blockIdx.x));
-  const int warp_row0 = at.row0 + lane.warp * C::kWarpRows;
-  const int row0 = warp_row0 + C::kLaneRows * lane.g;
-  prefetch_first_wave<C>(p, at);
-  ptx::wait_for_dependencies();
-  if (p.triggers != 0) ptx::launch_dependents();
 
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
   MtpTokens<C> tokens;
@@ -219,17 +163,8 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   __syncwarp();
   LaneTokens<C> x, y, d;
   multiply_state(state, tokens, lane, x, y);
-  solve_triangle(p, tokens, lane, v, x, y, d);
-#pragma unroll
-  for (int c = 0; c < 2; ++c) {
-    const int token = 2 * lane.t + c;
-    if (token < p.T && p.o.data != nullptr) {
-      const float column[4] = {y[0][c], y[1][c], y[C::kLaneRows - 2][c], y[C::kLaneRows - 1][c]};
-      const int size = element_size(p.o_type);
-      store_some<C::kLaneRows>(token_row(p.o, at.b, token, at.hv) + row0 * size, p.o_type,
-                               p.o_unit >= C::kLaneRows * size, column);
-    }
-  }
+  solve_triangle<C>(p, tokens, lane, v, x, y, d);
+  store_output<C>(p, here, y);
   if (final.after == 0) {
     state.copy_to(state_head<State>(p.final_state, final.slot, at.hv), p.final_state.outer,
                   warp_row0, lane_id);

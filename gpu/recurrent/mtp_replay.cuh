@@ -15,20 +15,6 @@
 
 namespace goldenrule::gpu::recurrent {
 
-/// The lane's part of x, columns 2t and 2t + 1, to the rows of these tokens.
-template <class C, class RowOf>
-__device__ __forceinline__ void store_columns(const Params& p, Element type, bool aligned,
-                                              const LaneTokens<C>& x, Fragment lane,
-                                              RowOf&& row_of) {
-#pragma unroll
-  for (int c = 0; c < 2; ++c) {
-    const int token = 2 * lane.t + c;
-    if (token >= p.T) continue;
-    const float column[4] = {x[0][c], x[1][c], x[C::kLaneRows - 2][c], x[C::kLaneRows - 1][c]};
-    store_some<C::kLaneRows>(row_of(token), type, aligned, column);
-  }
-}
-
 /// The part of x and y that pending tokens have; the factors of the start state take their decay.
 template <class C>
 __device__ __forceinline__ void multiply_pending(PendingTokens<C>& pending, MtpTokens<C>& tokens,
@@ -63,21 +49,16 @@ __device__ __forceinline__ void add(LaneTokens<C>& x, const LaneTokens<C>& more)
   }
 }
 
-/// o and d of the lane; `row0`: its first value row.
+/// d of the lane, to the ring.
 template <class C>
-__device__ __forceinline__ void store_results(const Params& p, BlockPlace at,
-                                              const RingCursors& cursors, const LaneTokens<C>& o,
-                                              const LaneTokens<C>& d, int row0, Fragment lane) {
-  if (p.o.data != nullptr) {
-    const int size = element_size(p.o_type);
-    store_columns<C>(p, p.o_type, p.o_unit >= C::kLaneRows * size, o, lane,
-                     [&](int token) { return token_row(p.o, at.b, token, at.hv) + row0 * size; });
-  }
+__device__ __forceinline__ void store_corrections(const Params& p, const MtpPlace& here,
+                                                  const RingCursors& cursors,
+                                                  const LaneTokens<C>& d) {
   const Rings& r = p.ring;
   const int size = element_size(r.d_type);
-  store_columns<C>(p, r.d_type, r.d_unit >= C::kLaneRows * size, d, lane, [&](int token) {
+  store_columns<C>(p, r.d_type, r.d_unit >= C::kLaneRows * size, d, here.lane, [&](int token) {
     const int place = cursors.place(cursors.count + token);
-    return token_row(r.d, cursors.ring, place, at.hv) + row0 * size;
+    return token_row(r.d, cursors.ring, place, here.at.hv) + here.row0 * size;
   });
 }
 
@@ -113,15 +94,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   using State = typename C::State;
   extern __shared__ __align__(128) unsigned char mtp_shared[];
   auto& storage = *reinterpret_cast<MtpStorage<C>*>(mtp_shared);
-  const Fragment lane = this_fragment();
-  const int lane_id = 4 * lane.g + lane.t;
+  const MtpPlace here = begin_mtp<C>(p);
+  const auto [lane, lane_id, at, warp_row0, row0] = here;
   WarpState<C>& state = storage.state[lane.warp];
-  const BlockPlace at = place_of<C>(p, static_cast<int>(blockIdx.x));
-  const int warp_row0 = at.row0 + lane.warp * C::kWarpRows;
-  const int row0 = warp_row0 + C::kLaneRows * lane.g;
-  prefetch_first_wave<C>(p, at);
-  ptx::wait_for_dependencies();
-  if (p.triggers != 0) ptx::launch_dependents();
 
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
   const RingCursors cursors = ring_cursors(p, at.b, p.T);
@@ -145,8 +120,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   multiply_state(state, tokens, lane, x, y);
   add<C>(x, more_x);
   add<C>(y, more_y);
-  solve_triangle(p, tokens, lane, v, x, y, d);
-  store_results<C>(p, at, cursors, y, d, row0, lane);
+  solve_triangle<C>(p, tokens, lane, v, x, y, d);
+  store_output<C>(p, here, y);
+  store_corrections<C>(p, here, cursors, d);
   if (writes_gates(at) && lane.warp == 0) append_tokens<C>(p, at, cursors, tokens, lane);
   if (slot == kNoSlot) return;
   State* head = state_head<State>(p.final_state, slot, at.hv);

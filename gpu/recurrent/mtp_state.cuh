@@ -14,7 +14,9 @@
 #include "gpu/common/bf16_terms.cuh"
 #include "gpu/common/vectors.cuh"
 #include "gpu/ptx/async_copy.cuh"
+#include "gpu/ptx/registers.cuh"
 #include "gpu/recurrent/mtp_config.cuh"
+#include "gpu/recurrent/row_slots.cuh"
 
 namespace goldenrule::gpu::recurrent {
 
@@ -75,6 +77,21 @@ class alignas(128) WarpState {
       const auto x = *reinterpret_cast<const Vector<State, kVector>*>(from);
 #pragma unroll
       for (int j = 0; j < kVector; ++j) s[C::kVK ? i : j][C::kVK ? j : i] = x.x[j];
+    }
+  }
+
+  /// Stores such a part where the state goes; `row0`: the first row of the warp.
+  __device__ static __forceinline__ void store(const LaneStep<C>& s, const Targets<State>& to,
+                                               int row0, int step, Fragment lane) {
+    const int row = row0 + C::kLaneRows * lane.g;
+    const int channel = 4 * lane.t;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (to.head[i] == nullptr) continue;
+      const int outer = ptx::hidden(to.outer[i]);
+      State* head = to.head[i] + (C::kVK ? row * C::kPaddedK + channel
+                                         : static_cast<int64_t>(channel) * outer + row);
+      store(s, head, outer, step);
     }
   }
 

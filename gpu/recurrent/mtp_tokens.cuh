@@ -131,6 +131,16 @@ class MtpTokens {
     }
   }
 
+  /// a and b of tokens 2t and 2t + 1 with j.
+  __device__ __forceinline__ void weights(int j, Fragment lane, float (&a)[2],
+                                          float (&b)[2]) const {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      a[c] = __shfl_sync(kAllLanes, k_weight[c], 4 * j + lane.t);
+      b[c] = __shfl_sync(kAllLanes, q_weight[c], 4 * j + lane.t);
+    }
+  }
+
   /// v of tokens 2t and 2t + 1: v[row][token].
   __device__ __forceinline__ void values(const Params& p, float (&v)[C::kLaneRows][2]) const {
     with_type(p.v_type, [&](auto type) {

@@ -11,13 +11,10 @@
 // which fits the operands of the tokens of the call: the weights come out of the first product
 // where the second one wants them, pending tokens 2t and 2t + 1 of token g.
 //
-// d and the weights are exact sums of bf16 terms (bf16_terms.cuh); of their products those of the
-// two or three smallest terms, below 2^-24, are left out. Their sum over the two halves of an
-// operand is
-//
-//     [d0 | d2] [W2; W0] + [d1 | d1] [W0; W1] + [d0 | d0] [W0; W1]
+// d and the weights are exact sums of bf16 terms (term_products.cuh).
 #pragma once
 
+#include "gpu/common/term_products.cuh"
 #include "gpu/recurrent/mtp_state.cuh"
 #include "gpu/recurrent/mtp_tokens.cuh"
 #include "gpu/recurrent/rings.cuh"
@@ -199,17 +196,11 @@ class PendingTokens {
     }
   }
 
-  /// x += d W for a tile; d of its two rows, the smallest terms first.
+  /// x += d W for a tile; d of its two rows.
   __device__ __forceinline__ static void add(LaneTokens<C>& x, int tile, const PairTerms (&d)[2],
                                              const PairTerms& w) {
-    const auto halves = [&](float(&sum)[4], int low, int high, uint2 with) {
-      const uint32_t a[4] = {d[0].term[low], d[1].term[low], d[0].term[high], d[1].term[high]};
-      ptx::multiply_add(sum, a, with);
-    };
     float sum[4] = {};
-    halves(sum, 0, 2, make_uint2(w.term[2], w.term[0]));
-    halves(sum, 1, 1, make_uint2(w.term[0], w.term[1]));
-    halves(sum, 0, 0, make_uint2(w.term[0], w.term[1]));
+    multiply_terms(sum, d, w);
 #pragma unroll
     for (int i = 0; i < 4; ++i) x[2 * tile + i / 2][i % 2] += sum[i];
   }

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/recurrent/select.hpp"
 
-#include <algorithm>
-#include <iterator>
-
 namespace goldenrule::gpu::recurrent {
 
 Key select(const Params& p, const Load& load) {
@@ -22,18 +19,20 @@ Key select(const Params& p, const Load& load) {
     return key;
   }
   if (exact_k) {
-    const auto* variant = std::find_if(std::begin(kVariants), std::end(kVariants),
-                                       [&](const Variant& v) { return v.serves(p, load); });
     Key exact = key;
     exact.exact = true;
     exact.channel_gate = p.channel_gate != 0;
-    exact.work = variant->work;
-    for (const bool large : {true, false}) {
-      exact.large = large;
-      const int rows = table_entry(table_index(exact)).rows;
-      // Below two tall tiles per multiprocessor, low ones spread the rows over more of them.
-      const bool enough = load.rows * p.HV * (p.V / rows) >= std::int64_t{2} * load.multiprocessors;
-      if (p.V % rows == 0 && (enough || !large)) return exact;
+    for (const Variant& variant : kVariants) {
+      if (!variant.serves(p, load)) continue;
+      exact.work = variant.work;
+      for (const bool large : {true, false}) {
+        exact.large = large;
+        const int rows = table_entry(table_index(exact)).rows;
+        // Below two tiles of 64 rows per multiprocessor, low ones spread the rows over more of
+        // them.
+        const bool enough = load.rows * p.HV * p.V >= std::int64_t{128} * load.multiprocessors;
+        if (p.V % rows == 0 && (enough || !large)) return exact;
+      }
     }
   }
   while (kGeneralK[key.general] < p.K) ++key.general;

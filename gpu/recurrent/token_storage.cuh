@@ -26,7 +26,7 @@ struct alignas(16) TokenStorage {
   float decay[C::kTokensPerRound];  // head gates: alpha from the first to this token, else 1
   alignas(16) float weight[C::kTokensPerRound][2][C::kTokensPerRound];  // see token_weights.cuh
   float product[C::kTokensPerRound]
-               [C::kThreads];  // of the state with k^ or q^: each thread its own
+               [C::kProducts];  // of the state with k^ or q^: each thread its own
   int64_t
       slot[C::kTokensPerRound];  // scatter form: where the state after this token goes, or kNoSlot
 };

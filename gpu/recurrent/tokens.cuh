@@ -93,6 +93,12 @@ class Tokens {
   static constexpr int kGroups = C::kThreads / kSumLanes;
   static_assert(C::kThreads >= C::kTokensPerRound, "one thread a token for the scalars");
 
+  /// The least row of the warp of a group that takes `row`: groups take rows one by one.
+  __device__ static int first_of_warp(int row) {
+    constexpr int kOfWarp = kWarp / kSumLanes;
+    return row / kOfWarp * kOfWarp;
+  }
+
   template <class P>
   __device__ static int gate_head(const P& p, BlockPlace at) {
     return p.gate_by_qk_head ? at.h : at.hv;
@@ -155,6 +161,7 @@ class Tokens {
 #pragma unroll 1
     for (int base = 0; base < 2 * count; base += kGroups) {
       const int row = base + group;
+      if (first_of_warp(row) >= 2 * count) break;
       const bool active = row < 2 * count;
       const bool is_q = row >= count;
       float* data = is_q ? to.q[active ? row - count : 0] : to.k[row];
@@ -188,6 +195,7 @@ class Tokens {
     for (int base = 0; base < count; base += kGroups) {
       // From the other end, so that the warps which had no q or k take v.
       const int row = base + kGroups - 1 - group;
+      if (first_of_warp(row) >= count) continue;
       float4 x[kFours];
 #pragma unroll
       for (int i = 0; i < kFours; ++i) {
@@ -203,22 +211,46 @@ class Tokens {
 
   template <class P>
   __device__ void finish_channel_gate(const P& p, int count, TokenStorage<C>& to) const {
+    static_assert(C::kThreads % C::kPaddedK == 0 || C::kPaddedK % C::kThreads == 0);
+    constexpr int kAtOnce = C::kThreads > C::kPaddedK ? C::kThreads / C::kPaddedK : 1;
+    constexpr int kTogether = 4;  // gates whose latencies overlap, where there are so many
     const float r = rate(p);
+    const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < count * C::kPaddedK; i += C::kThreads) {
-      const int token = i / C::kPaddedK;
-      const int channel = i % C::kPaddedK;
-      float alpha = 0.f;
-      if (channel < p.K) {
-        const float x = p.gate.data != nullptr
-                            ? staged_element(to.decayed_k[token], p.gate_type, channel)
-                            : 0.f;
-        const float bias =
-            p.dt_bias != nullptr ? staged_element(to.raw_dt_bias, p.dt_bias_type, channel) : 0.f;
-        alpha = alpha_of(p, x, r, bias);
+    for (int channel = thread % C::kPaddedK; channel < C::kPaddedK; channel += C::kThreads) {
+      const float bias = channel < p.K && p.dt_bias != nullptr
+                             ? staged_element(to.raw_dt_bias, p.dt_bias_type, channel)
+                             : 0.f;
+      int token = thread / C::kPaddedK;
+#pragma unroll 1
+      for (; token + (kTogether - 1) * kAtOnce < count; token += kTogether * kAtOnce) {
+        finish_gates<kTogether, kAtOnce>(p, r, bias, token, channel, to);
       }
-      to.alpha[token][channel] = alpha;
+#pragma unroll 1
+      for (; token < count; token += kAtOnce) {
+        finish_gates<1, kAtOnce>(p, r, bias, token, channel, to);
+      }
     }
+  }
+
+  /// alpha of N tokens, `Step` apart, in one channel.
+  template <int N, int Step, class P>
+  __device__ static __forceinline__ void finish_gates(const P& p, float rate, float bias, int token,
+                                                      int channel, TokenStorage<C>& to) {
+    const bool here = channel < p.K;
+    float x[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      x[i] = here && p.gate.data != nullptr
+                 ? staged_element(to.decayed_k[token + i * Step], p.gate_type, channel)
+                 : 0.f;
+    }
+    with_gate(p, rate, bias, [&](auto&& alpha) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) x[i] = alpha(x[i]);
+    });
+#pragma unroll
+    for (int i = 0; i < N; ++i) to.alpha[token + i * Step][channel] = here ? x[i] : 0.f;
   }
 
   /// The general kernels take a gate a head as the same gate on every channel.

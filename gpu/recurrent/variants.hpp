@@ -24,7 +24,7 @@ inline constexpr int kStateFormats = 4;
 
 /// The shape of a block.
 struct Shape {
-  int rows;        ///< of a thread's register tile; for mtp.cuh: matrices of 16 rows per warp
+  int rows;        ///< of a thread's register tile; for mtp*.cuh: matrices of 16 rows per warp
   int warps;       ///< of a block
   int min_blocks;  ///< resident per multiprocessor; bounds the registers
   int chunks =
@@ -35,6 +35,7 @@ struct Shape {
 /// The tuned shapes of a state format, each for small and for large grids.
 struct Shapes {
   Shape one[2], few[2], few_write_bound[2], any[2];
+  Shape few_channel[2], few_channel_write_bound[2];  ///< with one gate per key channel
 };
 inline constexpr Shape kWholeHead = {
     .rows = 1, .warps = 8, .min_blocks = 1, .one_block_per_sm = true};
@@ -43,30 +44,38 @@ inline constexpr Shapes kShapes[kStateFormats] = {
     {.one = {{2, 2, 8}, {4, 4, 3}},
      .few = {{1, 2, 6}, {2, 2, 6}},
      .few_write_bound = {kWholeHead, kWholeHead},
-     .any = {{2, 4, 4}, {4, 4, 4}}},
+     .any = {{2, 4, 4}, {4, 4, 4}},
+     .few_channel = {{1, 4, 3}, {1, 8, 2}},
+     .few_channel_write_bound = {kWholeHead, kWholeHead}},
     // f32, [K,V]
     {.one = {{2, 4, 5}, {4, 4, 3}},
      .few = {{1, 2, 6}, {2, 2, 6}},
      .few_write_bound = {kWholeHead, kWholeHead},
-     .any = {{2, 4, 4}, {4, 4, 4}}},
+     .any = {{2, 4, 4}, {4, 4, 4}},
+     .few_channel = {{1, 4, 3}, {1, 8, 2}},
+     .few_channel_write_bound = {kWholeHead, kWholeHead}},
     // bf16, [V,K]
     {.one = {{4, 2, 6}, {4, 2, 6, 2}},
      .few = {{1, 2, 6}, {2, 2, 8}},
      .few_write_bound = {kWholeHead, kWholeHead},
-     .any = {{2, 4, 4}, {4, 4, 4}}},
+     .any = {{2, 4, 4}, {4, 4, 4}},
+     .few_channel = {{1, 4, 4}, {1, 8, 3}},
+     .few_channel_write_bound = {{1, 8, 3}, {1, 8, 3}}},
     // bf16, [K,V]
     {.one = {{4, 4, 4}, {4, 2, 6, 2}},
      .few = {{1, 2, 6}, {2, 2, 8}},
      .few_write_bound = {kWholeHead, kWholeHead},
-     .any = {{4, 4, 3}, {4, 4, 4}}}};
+     .any = {{4, 4, 3}, {4, 4, 4}},
+     .few_channel = {{1, 4, 4}, {1, 8, 3}},
+     .few_channel_write_bound = {{1, 8, 3}, {1, 8, 3}}}};
 
-/// What a kernel for K = 128 does; with one gate per channel the tensor cores do not serve, and the
-/// two kinds of few tokens are done as any tokens. The first that serves a call is chosen.
+/// What a kernel for K = 128 does. The first that serves a call is chosen, if its blocks divide V.
 enum class Work : std::uint8_t {
   kOneToken,             ///< decode.cuh: q and k in bf16 or f16, aligned to four elements
   kFewTokensWriteBound,  ///< as kFewTokens, with so many stored states that writing dominates
-  kFewTokens,            ///< mtp.cuh: 2 to 8, q and k in bf16, aligned to four elements
-  kAnyTokens,            ///< recurrent.cuh
+  kFewTokens,  ///< mtp.cuh, and with a gate per channel mtp_channel.cuh: 2 to 8, q and k in
+               ///< bf16, aligned to four elements
+  kAnyTokens,  ///< recurrent.cuh
 };
 
 /// What the choice depends on beside the parameters.

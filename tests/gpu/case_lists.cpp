@@ -73,18 +73,21 @@ op=gdn mode=mtp B=5 T=1 H=1 HV=2 K={128,96} V=64 state_layout={vk,kv} state={f32
     // of V, bf16 tokens. Every family of values, every T of the matrix kernel, every way to keep a
     // state.
     CaseList{"tuned shapes", R"(
-op=gdn mode=mtp B=3 T=8 H=1 HV=2 K=128 V=64 state_layout={vk,kv} slots=permuted family={A,B75,B95,B999,B16,B64,C000,C050,C0999,C100,Dslow,Dprod,Dbound,Dzero,Dmixed,Derase,E,F,G,H,I,J17,J20p,J20m,J100,production}
-op=gdn mode=mtp B=3 T=5 H=1 HV=2 K=128 V=64 state_layout={vk,kv} state=bf16 slots=permuted family={A,B95,C050,C100,Dslow,Dzero,Derase,E,G,I,J17,J20p,J100,production}
-op=gdn mode=mtp B=2 T={2,3,4,5,6,7,8,9,16} H=1 HV=2 K=128 V={32,64} state_layout={vk,kv} state={f32,bf16} slots=permuted
-op=gdn mode=mtp B=4 T={2,4,8} H=1 HV=2 K=128 V=64 state_layout={vk,kv} slots=scatter
-op=gdn mode=mtp B=5 T=4 H=1 HV=2 K=128 V=64 slots=scatter_padded pad_slot={-1,0}
-op=gdn mode=mtp B=5 T={2,8} H=1 HV=2 K=128 V=64 state_layout={vk,kv} state={f32,bf16} slots={none,padded} accepted=mixed
-op=gdn mode=mtp B=4 T=4 H=1 HV=2 K=128 V=64 slots={identity,separate,separate_padded} accepted={none,mixed}
-op=gdn mode=mtp B=3 T=4 H=1 HV=2 K=128 V=64 slots={none,permuted,padded} disable_state_update=1
-op=gdn mode=mtp B=2 T=4 H=1 HV=2 K=128 V=64 gate={softplus,bounded,log,log2,linear,none} seed=2
-op=gdn mode=mtp B=2 T=4 H=2 HV=8 K=128 V=128 head_map={grouped,tiled} seed=3
+op={gdn,kda} mode=mtp B=3 T=8 H=1 HV=2 K=128 V=64 state_layout={vk,kv} slots=permuted family={A,B75,B95,B999,B16,B64,C000,C050,C0999,C100,Dslow,Dprod,Dbound,Dzero,Dmixed,Derase,E,F,G,H,I,J17,J20p,J20m,J100,production}
+op={gdn,kda} mode=mtp B=3 T=5 H=1 HV=2 K=128 V=64 state_layout={vk,kv} state=bf16 slots=permuted family={A,B95,C050,C100,Dslow,Dzero,Derase,E,G,I,J17,J20p,J100,production}
+op={gdn,kda} mode=mtp B=2 T={2,3,4,5,6,7,8,9,16} H=1 HV=2 K=128 V={32,64} state_layout={vk,kv} state={f32,bf16} slots=permuted
+op={gdn,kda} mode=mtp B=4 T={2,4,8} H=1 HV=2 K=128 V=64 state_layout={vk,kv} slots=scatter
+op={gdn,kda} mode=mtp B=5 T=4 H=1 HV=2 K=128 V=64 slots=scatter_padded pad_slot={-1,0}
+op={gdn,kda} mode=mtp B=5 T={2,8} H=1 HV=2 K=128 V=64 state_layout={vk,kv} state={f32,bf16} slots={none,padded} accepted=mixed
+op={gdn,kda} mode=mtp B=4 T=4 H=1 HV=2 K=128 V=64 slots={identity,separate,separate_padded} accepted={none,mixed}
+op={gdn,kda} mode=mtp B=3 T=4 H=1 HV=2 K=128 V=64 slots={none,permuted,padded} disable_state_update=1
+op={gdn,kda} mode=mtp B=2 T=4 H=1 HV=2 K=128 V=64 gate={softplus,bounded,log,log2,linear,none} seed=2
+op={gdn,kda} mode=mtp B=2 T=4 H=2 HV=8 K=128 V=128 head_map={grouped,tiled} seed=3
 op={gdn,kda} mode=decode B=3 H=1 HV=2 K=128 V={32,64} state_layout={vk,kv} state={f32,bf16} slots=permuted family={A,E,I,J17,J20p,J100,production}
-op=kda mode=mtp B=2 T={4,8} H=1 HV=2 K=128 V=64 state_layout={vk,kv} state={f32,bf16} slots=permuted family={A,Dzero,E,J100}
+# A gate per channel: all states kept of many heads, and without o.
+op=kda mode=mtp B=33 T=4 H=2 HV=4 K=128 V=128 state_layout={vk,kv} state={f32,bf16}
+op=kda mode=mtp B=3 T={2,5} H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} slots={padded,scatter_from} output=0 kept={0,1}
+op=kda mode=mtp B=2 T={2,8} H=2 HV=4 K=128 V=64 qk_l2norm={none,max_norm_eps} scale=0.25 family={A,C050} kept=0
 )"},
     CaseList{"replay", R"(
 op={gdn,kda} mode=mtp B=4 T={1,2,3,5,8} H=1 HV=2 K=128 V=64 ring=io window={8,16,24} state_layout={vk,kv} state={f32,bf16} slots=permuted

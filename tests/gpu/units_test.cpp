@@ -216,6 +216,10 @@ TEST_CASE("the choice of a kernel: each condition by itself") {
            Change{"vk_f32_head_one", 1, [](auto& p) { p.qk_type = gpu::Element::kF16; }},
            Change{"vk_f32_head_any", 1, [](auto& p) { p.qk_type = gpu::Element::kF32; }},
            Change{"vk_f32_head_any", 4, [](auto& p) { p.qk_type = gpu::Element::kF16; }},
+           Change{"vk_f32_channel_few", 4, [](auto& p) { p.channel_gate = 1; }},
+           Change{"vk_f32_channel_any", 9, [](auto& p) { p.channel_gate = 1; }},
+           // Blocks of 128 rows or 64 do not divide 32.
+           Change{"vk_f32_channel_any", 4, [](auto& p) { p.channel_gate = 1, p.V = 32; }},
            Change{"vk_f32_head_any", 1, [](auto& p) { p.q_unit = 4; }},
            Change{"vk_f32_head_any", 4, [](auto& p) { p.k_unit = 2; }},
            Change{"vk_f32_head_one", 1, [](auto& p) { p.q_unit = 8; }},

@@ -30,6 +30,23 @@ void add_updates(std::vector<Row>& rows) {
       }
     }
   }
+  // KDA: other batches and tokens, and every state kept.
+  for (const bool bf16 : {false, true}) {
+    for (const std::int64_t B : {1, 8}) {
+      rows.push_back({.kda = true, .bf16 = bf16, .B = B, .T = 8, .H = 32});
+    }
+    for (const std::int64_t T : {2, 4}) {
+      rows.push_back({.kda = true, .bf16 = bf16, .B = 64, .T = T, .H = 32});
+    }
+    rows.push_back({.kda = true, .bf16 = bf16, .B = 64, .T = 8, .H = 32, .update = false});
+    rows.push_back({.kda = true,
+                    .bf16 = bf16,
+                    .B = 64,
+                    .T = 8,
+                    .H = 32,
+                    .intermediates = true,
+                    .update = false});
+  }
 }
 
 // A verification by replay, and the commit that goes with it: every row flushes as often as the

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The triangle of the closed form in the lanes of a warp: d and o of four rows lie in the four
+// lanes t of a g, two tokens per lane; a step passes one d to its neighbours.
+#pragma once
+
+#include "gpu/recurrent/mtp_config.cuh"
+#include "gpu/recurrent/params.hpp"
+
+namespace goldenrule::gpu::recurrent {
+
+/// From x and y of the start state: d, and o in y. Columns: `beta` of tokens 2t and 2t + 1, and
+/// weights(), a and b of these tokens with token j, anything where j is later.
+template <class C, class Columns>
+__device__ __forceinline__ void solve_triangle(const Params& p, const Columns& tokens,
+                                               Fragment lane, const LaneTokens<C>& v,
+                                               LaneTokens<C>& x, LaneTokens<C>& y,
+                                               LaneTokens<C>& d) {
+  const int token = 2 * lane.t;
+#pragma unroll
+  for (int j = 0; j < kMtpTokens; ++j) {
+    if (j >= p.T) break;
+    const int d_of = 4 * lane.g + j / 2;
+    float a[2], b[2];
+    tokens.weights(j, lane, a, b);
+#pragma unroll
+    for (int row = 0; row < C::kLaneRows; ++row) {
+      const float own = tokens.beta[j % 2] * (v[row][j % 2] - x[row][j % 2]);
+      const float dj = __shfl_sync(kAllLanes, own, d_of);
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        if (j < token + c) x[row][c] = fmaf(a[c], dj, x[row][c]);
+        if (j <= token + c) y[row][c] = fmaf(b[c], dj, y[row][c]);
+      }
+    }
+  }
+#pragma unroll
+  for (int row = 0; row < C::kLaneRows; ++row) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) d[row][c] = tokens.beta[c] * (v[row][c] - x[row][c]);
+  }
+}
+
+}  // namespace goldenrule::gpu::recurrent
