@@ -120,7 +120,7 @@ std::string record_name(const call::Record& record, std::string_view tensor) {
 }
 
 call::TensorMap make_outputs(const call::Record& record, Update update) {
-  if (call::is_attention(record.op)) {
+  if (!call::is_delta(record.op)) {
     throw Error(ErrorKind::kValue, "/@op", "gated_delta_rule or kda, which the kernels compute",
                 "'" + std::string(call::name_of(record.op)) + "'");
   }
