@@ -1,10 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/calls/kernel.hpp"
 
+#include <cmath>
+
+#include "fixtures/call/operation.hpp"
+
 namespace goldenrule::calls {
+namespace {
+
+// What an integer buffer holds where a kernel does not write, as NaN stands for that in others.
+constexpr double kUnwrittenInteger = -0x1p31;
+
+bool is_integer(const call::Record& record, const std::string& output) {
+  return call::find_row(record, call::Group::kOutput, output)->storage != call::Storage::kFloat;
+}
+
+}  // namespace
 
 call::DType stored_type(const call::Record& record, const contract::Contract& contract,
                         const std::string& output) {
+  if (is_integer(record, output)) return call::DType::kI64;
   if (output == "o") return record.inputs.at(call::type_of_o(record.op)).dtype();
   const call::Tensor* before = record.find_input("initial_" + output);  // a buffer, a ring
   if (before != nullptr) return before->dtype();
@@ -16,8 +31,12 @@ call::TensorMap stored(const call::Record& record, const contract::Contract& con
                        const call::TensorMap& outputs) {
   call::TensorMap result;
   for (const auto& [name, tensor] : outputs) {
-    result.emplace(name, call::Tensor(stored_type(record, contract, name), tensor.shape(),
-                                      tensor.to_doubles()));
+    std::vector<double> values = tensor.to_doubles();
+    const call::DType type = stored_type(record, contract, name);
+    if (!call::info(type).is_float) {
+      for (double& x : values) x = std::isfinite(x) ? x : kUnwrittenInteger;
+    }
+    result.emplace(name, call::Tensor(type, tensor.shape(), values));
   }
   return result;
 }

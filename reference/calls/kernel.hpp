@@ -18,13 +18,14 @@ namespace goldenrule::calls {
 using Kernel = std::function<call::TensorMap(const call::Record&)>;
 
 /// What a kernel under `contract` stores an output in: o in the type of v (attention: of q), states
-/// in the contract's storage type, or that of initial_state, or f32, and lse in f32.
+/// in the contract's storage type, or that of initial_state, or f32, lse in f32, and what is
+/// integer in i64.
 [[nodiscard]] call::DType stored_type(const call::Record& record,
                                       const contract::Contract& contract,
                                       const std::string& output);
 
 /// `outputs` as a kernel under `contract` stores them: o in the type of v, states in the contract's
-/// storage type, or that of initial_state, or f32.
+/// storage type, or that of initial_state, or f32; integers that are not written are -2^31.
 [[nodiscard]] call::TensorMap stored(const call::Record& record, const contract::Contract& contract,
                                      const call::TensorMap& outputs);
 

@@ -337,7 +337,8 @@ const std::vector<Contract>& contracts_of(call::Family family) {
     }
     return chosen;
   };
-  static const std::array kOf{select(call::Family::kDelta), select(call::Family::kAttention)};
+  static const std::array kOf{select(call::Family::kDelta), select(call::Family::kAttention),
+                              select(call::Family::kVerify)};
   return kOf[static_cast<std::size_t>(family)];
 }
 

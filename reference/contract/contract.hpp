@@ -172,7 +172,8 @@ struct Contract {
   [[nodiscard]] bool is_ideal() const { return std::holds_alternative<Ideal>(model); }
   /// Whether kernels of that family may declare it; an ideal one is of all.
   [[nodiscard]] bool is_of(call::Family family) const {
-    return is_ideal() || (softmax() != nullptr) == (family == call::Family::kAttention);
+    const auto own = softmax() != nullptr ? call::Family::kAttention : call::Family::kDelta;
+    return is_ideal() || own == family;
   }
   /// Nothing unless the kernel is one of attention.
   [[nodiscard]] const Softmax* softmax() const { return std::get_if<Softmax>(&model); }

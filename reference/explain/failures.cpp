@@ -19,6 +19,14 @@ Grid::Grid(const call::Record& record, const call::Dims& dims, const std::string
   if (strides.value == 0) values = 1;
   value_stride = std::max<std::int64_t>(strides.value, 1);
   heads_first = axes.front() == call::Axis::kValueHead;
+  if (!call::find_axis(axes, call::Axis::kValueHead) &&
+      !call::find_axis(axes, call::Axis::kQkHead)) {
+    plain = true;
+    heads = keys = key_stride = value_stride = 1;
+    values = axes.size() == 1 ? 1 : call::shape_of(record, dims, row).back();
+    for (std::int64_t n = 0; n < dims.rows; ++n) rows.push_back({n, -1});
+    return;
+  }
   if (axes.front() == call::Axis::kRing) {
     const call::Shape shape = call::shape_of(record, dims, row);
     rings = true;

@@ -32,6 +32,7 @@ struct Grid {
   bool checkpoints = false;  ///< rows are checkpoints, not sequences
   bool buffer = false;       ///< rows are places of a buffer of intermediate states
   bool rings = false;        ///< rows are rings, keys their places and values what stands there
+  bool plain = false;        ///< no heads: rows are sequences with a number or some, their values
   bool heads_first = false;  ///< heads stand before rows, which have one element each
 
   [[nodiscard]] bool by_sequence() const { return !slots && !checkpoints && !buffer && !rings; }

@@ -97,8 +97,9 @@ class TensorPattern {
         sequence_words(), head_words(), tokens(),
         rings ? axis_words({"place of the ring", "places of the ring", "w"}, keys_)
               : axis_words({"key channel", "key channels", "k"}, keys_),
-        rings ? axis_words({"element", "elements", "i"}, values_)
-              : axis_words({"value channel", "value channels", "v"}, values_)};
+        rings         ? axis_words({"element", "elements", "i"}, values_)
+        : grid_.plain ? axis_words({"position", "positions", "i"}, values_)
+                      : axis_words({"value channel", "value channels", "v"}, values_)};
     std::erase(parts, "");
     const std::string share =
         std::to_string(failures_.count) + " of " + std::to_string(failures_.compared) + " elements";
@@ -144,6 +145,7 @@ class TensorPattern {
   }
 
   [[nodiscard]] std::string head_words() const {
+    if (grid_.plain) return "";
     std::set<std::int64_t> failing;
     std::set<std::int64_t> groups;
     for (std::int64_t j = 0; j < grid_.heads; ++j) {

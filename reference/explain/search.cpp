@@ -12,8 +12,7 @@
 namespace goldenrule::explain {
 namespace {
 
-// Visits of state elements (tokens x HV x K x V) that the screening of all hypotheses may take; at
-// about a nanosecond each this is a few seconds.
+// Visits of state elements that the screening of all hypotheses may take, about a nanosecond each.
 constexpr std::int64_t kScreeningSteps = std::int64_t{8} << 30;
 // The same for one prediction with the spread of a chunk contract, which runs the call many times.
 constexpr std::int64_t kSpreadSteps = std::int64_t{1} << 28;
@@ -33,6 +32,7 @@ bool better(const Candidate& a, const Candidate& b) {
 
 std::int64_t steps_of(const Capture& capture) {
   const call::Dims d = call::validate(capture.call);
+  if (d.V == 0) return 0;  // without value channels nothing is cut
   return call::work_of(capture.call, d) + (d.slots + d.checkpoints) * d.HV * d.state_size();
 }
 

@@ -54,8 +54,8 @@ std::string tensor_lines(const TensorReport& t) {
   if (!t.reason.empty()) text += fmt::format("      {}\n", t.reason);
   if (t.undefined > 0) {
     text += fmt::format(
-        "      {} elements have no right value (padded requests, gates without a logarithm) "
-        "and are not compared\n",
+        "      {} elements have no right value (padded requests, gates without a logarithm, "
+        "decisions that hang on a rounding) and are not compared\n",
         t.undefined);
   }
   if (t.worst && t.verdict != Verdict::kExact) text += worst_line(t);

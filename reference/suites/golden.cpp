@@ -84,7 +84,7 @@ schema::Fixture make_fixture(const cases::Case& c, scalar::Precision precision,
   fixture.family = c.family;
   fixture.seed = static_cast<std::int64_t>(c.seed);
   compute_golden(fixture, precision);
-  if (extras.stages > 0 && call::is_attention(c.op)) {
+  if (extras.stages > 0 && slice_of(c.op).stages == nullptr) {
     throw Error(ErrorKind::kArgument, "stages", "a case of the delta rule, which has stages",
                 "'" + cases::canonical(c) + "'");
   }

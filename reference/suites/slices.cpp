@@ -1,28 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/suites/slices.hpp"
 
+#include <array>
 #include <vector>
 
 #include "reference/attention/slice.hpp"
 #include "reference/delta/slice.hpp"
+#include "reference/verify/slice.hpp"
 
 namespace goldenrule::suites {
+namespace {
+
+// In the order of call::Family.
+const std::array<const verdict::Slice*, call::kFamilies.size()>& slices() {
+  static const std::array kAll{&delta::slice(), &attention::slice(), &verify::slice()};
+  return kAll;
+}
+
+}  // namespace
 
 const verdict::Slice& slice_of(call::Op op) {
-  switch (op) {
-    case call::Op::kGatedDeltaRule:
-    case call::Op::kKda:
-      return delta::slice();
-    case call::Op::kAttention:
-      return attention::slice();
-  }
-  return delta::slice();  // unreachable: every operation is handled above
+  return *slices()[static_cast<std::size_t>(call::family_of(op))];
 }
 
 std::span<const calls::Mistake> mistakes() {
   static const std::vector<calls::Mistake> all = [] {
     std::vector<calls::Mistake> joined;
-    for (const auto part : {delta::slice().mistakes(), attention::slice().mistakes()}) {
+    for (const verdict::Slice* slice : slices()) {
+      const auto part = slice->mistakes();
       joined.insert(joined.end(), part.begin(), part.end());
     }
     return joined;
@@ -31,8 +36,12 @@ std::span<const calls::Mistake> mistakes() {
 }
 
 std::span<const calls::Mistake> mistakes_of(call::Op op) {
-  const std::size_t of_delta = delta::slice().mistakes().size();
-  return call::is_attention(op) ? mistakes().subspan(of_delta) : mistakes().first(of_delta);
+  std::size_t before = 0;
+  for (const verdict::Slice* slice : slices()) {
+    if (slice == &slice_of(op)) break;
+    before += slice->mistakes().size();
+  }
+  return mistakes().subspan(before, slice_of(op).mistakes().size());
 }
 
 }  // namespace goldenrule::suites

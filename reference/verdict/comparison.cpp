@@ -150,7 +150,8 @@ class Part {
   // `last` is the last element of the block.
   void finish_block(std::int64_t last) {
     const std::size_t block = static_cast<std::size_t>(last) / expected_.exact.block;
-    if (!budget_.given() || block_.count == 0 ||
+    // Integers are right or not: neither their size nor zeros say anything.
+    if (!budget_.given() || block_.count == 0 || !call::info(report_.dtype).is_float ||
         (!expected_.exact.touched.empty() && expected_.exact.touched[block] != Touch::kComputed)) {
       return;
     }

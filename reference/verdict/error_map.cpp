@@ -288,9 +288,11 @@ class MapMaker {
 
 std::vector<ErrorMap> error_maps(const Judgement& judgement, const TensorReport& report) {
   if (report.verdict != Verdict::kOutOfBudget || !report.worst) return {};
-  // A place of a ring is no token and no state, and an lse has no channels: there is no plane.
+  // A place of a ring is no token and no state, an lse has no channels, and counts have neither
+  // heads nor channels: there is no plane.
   const call::TensorRow& row = *call::find_row(judgement.record, call::Group::kOutput, report.name);
   if (row.has(call::Extent::kRings) || row.has(call::Extent::kLse)) return {};
+  if (row.storage != call::Storage::kFloat) return {};
   const MapMaker maker(judgement, report);
   return {maker.overview(), maker.nearby()};
 }

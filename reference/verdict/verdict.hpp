@@ -22,7 +22,9 @@
 //     storage type does not count here, since nothing but the right number or its neighbour passes
 //     by it; over the whole tensor it does (an fp16 output of 1e-9 says nothing). Nor does what is
 //     below the range of fp32;
-//   - every exact value that the rule computes is 0: MISTRUSTED, the untouched buffer passes too;
+//   - every exact value that the rule computes is 0: MISTRUSTED, the untouched buffer passes too.
+//     Of outputs that are integers neither this nor the size of the signal counts: they are right
+//     or they are not;
 //   - no expectation is finite, the call applies the rule to no token, or an output that the call
 //     produces is not there: SKIPPED.
 #pragma once

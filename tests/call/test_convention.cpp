@@ -46,8 +46,8 @@ TEST_CASE("convention: names, and the refusal of others") {
   check_names<QkNorm>("none, rsqrt_sum_eps, max_norm_eps, norm_plus_eps");
   check_names<HeadMap>("grouped, tiled");
   check_names<GateHead>("v, qk");
-  check_names<Op>("gated_delta_rule, kda, attention");
-  check_names<Mode>("decode, mtp, prefill");
+  check_names<Op>("gated_delta_rule, kda, attention, verify");
+  check_names<Mode>("decode, mtp, prefill, greedy, rejection");
   check_names<Mask>("full, causal, block_causal");
   check_names<BlockBase>("absolute, segment");
   check_names<BlockKv>("separate, in_cache");
@@ -55,6 +55,10 @@ TEST_CASE("convention: names, and the refusal of others") {
   check_names<MissingPage>("error, skip");
   check_names<LseBase>("e, 2");
   check_names<LseLayout>("th, ht");
+  check_names<DraftKind>("sampled, one_hot");
+  check_names<AcceptRule>("le, lt");
+  check_names<ZeroDraft>("reject, accept");
+  check_names<DraftCrop>("start, new_start");
 }
 
 TEST_CASE("convention: names belong to their values") {
@@ -74,6 +78,12 @@ TEST_CASE("convention: names belong to their values") {
   CHECK(parse_name<Mask>("block_causal") == Mask::kBlockCausal);
   CHECK(parse_name<BlockKv>("in_cache") == BlockKv::kInCache);
   CHECK(parse_name<LseBase>("2") == LseBase::k2);
+  CHECK(parse_name<Op>("verify") == Op::kVerify);
+  CHECK(parse_name<DraftKind>("one_hot") == DraftKind::kOneHot);
+  CHECK(parse_name<AcceptRule>("lt") == AcceptRule::kLt);
+  CHECK(parse_name<ZeroDraft>("accept") == ZeroDraft::kAccept);
+  CHECK(parse_name<DraftCrop>("new_start") == DraftCrop::kNewStart);
+  CHECK(parse_name<Mode>("rejection") == Mode::kRejection);
   CHECK(parse_name<Mode>("mtp") == Mode::kMtp);
 }
 
@@ -132,7 +142,13 @@ TEST_CASE("convention: every field is visited once, and the visit can change it"
                                           "missing_page",
                                           "soft_cap",
                                           "lse_base",
-                                          "lse_layout"});
+                                          "lse_layout",
+                                          "draft_kind",
+                                          "accept_rule",
+                                          "zero_draft",
+                                          "draft_crop",
+                                          "pad_token",
+                                          "page_size"});
   CHECK(c.state_layout == StateLayout::kKV);
   CHECK(c.softplus_threshold == 3.0);
   CHECK(c.scale == 3.0);
@@ -143,15 +159,20 @@ TEST_CASE("convention: every field is visited once, and the visit can change it"
 TEST_CASE("convention: a family reads its own fields and the common ones") {
   const Convention c;
   std::map<Family, std::set<std::string>> read;
-  for (const Family family : {Family::kDelta, Family::kAttention}) {
+  for (const Family family : kFamilies) {
     for_each_field_of(family, c, [&](const char* name, const auto&) { read[family].insert(name); });
   }
   CHECK(read[Family::kDelta].size() == 13);
   CHECK(read[Family::kAttention].size() == 13);
+  CHECK(read[Family::kVerify].size() == 6);
   std::vector<std::string> common;
   std::ranges::set_intersection(read[Family::kDelta], read[Family::kAttention],
                                 std::back_inserter(common));
   CHECK(common == std::vector<std::string>{"head_map", "scale"});
+  for (const std::string& name : read[Family::kVerify]) {
+    CHECK_FALSE(read[Family::kDelta].contains(name));
+    CHECK_FALSE(read[Family::kAttention].contains(name));
+  }
 }
 
 TEST_CASE("convention: numbers without a meaning are refused, wherever they come from") {

@@ -84,7 +84,7 @@ TEST_CASE("a suite text gives description and cases, and names the line of a mis
 TEST_CASE("the library carries its suites") {
   CHECK(list_suites() == std::vector<std::string>{"smoke", "boundary", "stress", "drafts",
                                                   "production", "attention_smoke",
-                                                  "attention_boundary"});
+                                                  "attention_boundary", "verify"});
   CHECK_THROWS_AS((void)load_suite("nonsense"), Error);
   for (const std::string& name : list_suites()) {
     CAPTURE(name);

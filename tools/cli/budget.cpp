@@ -92,9 +92,8 @@ double storage_error(const verdict::Expected& e, call::DType dtype) {
 
 int budget(const BudgetOptions& options) {
   const call::Record record = cases::make_record(cases::parse(options.case_line));
-  if (call::is_attention(record.op)) {
-    throw Error(ErrorKind::kArgument, "CASE",
-                "a case of the delta rule (of attention: check --terms)",
+  if (!call::is_delta(record.op)) {
+    throw Error(ErrorKind::kArgument, "CASE", "a case of the delta rule (others: check --terms)",
                 "'" + options.case_line + "'");
   }
   const verdict::Slice& slice = suites::slice_of(record.op);

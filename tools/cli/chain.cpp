@@ -102,7 +102,7 @@ class Reading {
       const std::int64_t next = last_ + 1;
       last_ = fixture.call_index.value_or(next);
       const call::Op op = fixture.record.op;
-      if (call::is_attention(op)) {
+      if (!call::is_delta(op)) {
         throw Error(ErrorKind::kValue, "/@op", "an operation with states, which a chain hands on",
                     "'" + std::string(call::name_of(op)) + "'");
       }

@@ -23,6 +23,7 @@
 #include "fixtures/cases/families.hpp"
 #include "fixtures/cases/scenario.hpp"
 #include "fixtures/cases/suite.hpp"
+#include "fixtures/cases/verify_families.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/contract/contract.hpp"
 #include "reference/serving/mistakes.hpp"
@@ -93,6 +94,14 @@ Json attention_family_rows() {
   return rows;
 }
 
+Json verify_family_rows() {
+  Json rows = Json::array();
+  for (const cases::VerifyFamily& f : cases::verify_families()) {
+    rows.push_back({{"name", std::string(f.name)}, {"meaning", std::string(f.summary)}});
+  }
+  return rows;
+}
+
 Json contract_rows() {
   Json rows = Json::array();
   for (const contract::Contract& c : contract::contracts()) {
@@ -133,12 +142,17 @@ std::vector<bool> which_apply(const call::Record& record) {
 // Elements of the token inputs: the large cases of the suites show no other mistakes.
 constexpr std::int64_t kSmall = std::int64_t{1} << 15;
 
+bool is_small(const cases::Case& c) {
+  const bool heads = call::family_of(c.op) != call::Family::kVerify;
+  return (heads ? cases::token_count(c) * c.HV * (c.K + c.V) : cases::step_count(c)) <= kSmall;
+}
+
 // For every row of the table of mistakes: the operations and modes in which it can be made.
 std::vector<std::set<Place>> places_of_mistakes() {
   std::vector<cases::Case> asked;
-  for (const char* suite : {"boundary", "stress", "drafts", "attention_boundary"}) {
+  for (const char* suite : {"boundary", "stress", "drafts", "attention_boundary", "verify"}) {
     for (cases::Case& c : cases::load_suite(suite).cases) {
-      if (cases::token_count(c) * c.HV * (c.K + c.V) <= kSmall) asked.push_back(std::move(c));
+      if (is_small(c)) asked.push_back(std::move(c));
     }
   }
   std::vector<std::set<Place>> places(suites::mistakes().size());
@@ -241,6 +255,7 @@ struct Table {
 constexpr std::array kTables{Table{"suites", suite_rows},
                              Table{"families", family_rows},
                              Table{"attention_families", attention_family_rows},
+                             Table{"verify_families", verify_family_rows},
                              Table{"contracts", contract_rows},
                              Table{"mistakes", mistake_rows},
                              Table{"chains", chain_rows},

@@ -122,6 +122,14 @@ Json range_json(const call::NumberRange& range) {
   return ends;
 }
 
+Json families_that_read(const call::ConventionRow& row) {
+  Json names = Json::array();
+  for (const call::Family family : call::kFamilies) {
+    if (call::reads(family, row.readers)) names.push_back(std::string(call::name_of(family)));
+  }
+  return names;
+}
+
 Json conventions_json() {
   Json list = Json::array();
   const call::Convention defaults;
@@ -130,7 +138,7 @@ Json conventions_json() {
     using Field = std::decay_t<decltype(value)>;
     const call::ConventionRow& told = call::kConventionRows[row_index++];
     Json row{{"name", name},
-             {"readers", std::string(call::name_of(told.readers))},
+             {"readers", families_that_read(told)},
              {"meaning", std::string(told.meaning)}};
     if constexpr (std::is_enum_v<Field>) {
       row["values"] = Json::array();
@@ -159,7 +167,7 @@ Json schema_json() {
   Json families = Json::object();
   for (const contract::Contract& c : contract::contracts()) {
     contracts.push_back(c.name);
-    for (const call::Family family : {call::Family::kDelta, call::Family::kAttention}) {
+    for (const call::Family family : call::kFamilies) {
       if (c.is_of(family)) families[std::string(call::name_of(family))].push_back(c.name);
     }
   }

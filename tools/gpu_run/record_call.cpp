@@ -145,7 +145,7 @@ bool holds_before(const call::Record& record, std::string_view output) {
 }
 
 call::TensorMap make_outputs(const call::Record& record, Update update) {
-  if (call::is_attention(record.op)) {
+  if (!call::is_delta(record.op)) {
     throw Error(ErrorKind::kValue, "/@op", "gated_delta_rule or kda, which the kernels compute",
                 std::string(call::name_of(record.op)));
   }

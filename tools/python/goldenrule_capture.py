@@ -94,6 +94,17 @@ output lse `[total_q,HV]`. `[B,T,H,K]` (and an lse `[B,HV,T]`) are packed by wri
                   inputs=dict(q=q.transpose(1, 2), k=k.transpose(1, 2), v=v.transpose(1, 2)),
                   outputs=dict(o=o.transpose(1, 2)))
 
+Verification of drafts (op "verify") has N rows of S drafts and a vocabulary of Z tokens. Mode
+"greedy": start N, draft_tokens `N,S`, target_tokens `N,S+1`. Mode "rejection": target_probs
+`N,S+1,Z` (with bonus_tokens N: `N,S,Z`), draft_probs `N,S,Z` unless draft_kind is "one_hot",
+uniforms `N,S`, and recover_uniforms N or recover_noise `N,Z`. Optional draft_lens N and stop_tokens
+M. Outputs tokens `N,S+1`, and any of accepted, committed, target_len, draft_len, next_anchor,
+release_from N and keep `N,S+1`:
+
+    write_capture("verify.h5", op="verify", mode="greedy", convention=dict(page_size=16),
+                  inputs=dict(start=lengths, draft_tokens=drafts, target_tokens=logits.argmax(-1)),
+                  outputs=dict(tokens=tokens, accepted=accepted))
+
 Checkpoints are states of sequences on the way. The rows of sequence n are cu_checkpoints[n] to
 cu_checkpoints[n+1], and row r is its state after checkpoint_offsets[r] of its own tokens, ascending
 (0: its start state). checkpoints_every and checkpoints_at make both arrays of what was asked for.
@@ -259,7 +270,63 @@ ATTENTION_OUTPUTS = {
     "prefill": ("o", "lse"),
 }
 _ATTENTION_FLOATS = ("q", "k", "v", "k_cache", "v_cache", "o", "lse")
+# The same of verify.
+VERIFY_OPS = ("verify",)
+VERIFY_CONTRACTS = ("ideal",)
+VERIFY_CONVENTION = {
+    "draft_kind": ("sampled", "one_hot"),
+    "accept_rule": ("le", "lt"),
+    "zero_draft": ("reject", "accept"),
+    "draft_crop": ("start", "new_start"),
+    "pad_token": int,
+    "page_size": int,
+}
+VERIFY_DEFAULTS = {
+    "draft_kind": "sampled",
+    "accept_rule": "le",
+    "zero_draft": "reject",
+    "draft_crop": "start",
+    "pad_token": -1,
+    "page_size": 1,
+}
+_VERIFY_RANGES = {
+    "pad_token": ("within +-(2^31-1)", lambda x: -2147483647 <= x <= 2147483647),
+    "page_size": ("1 to 2^31-1", lambda x: 1 <= x <= 2147483647),
+}
+VERIFY_INPUTS = {
+    "greedy": ("start", "draft_tokens", "draft_lens", "target_tokens", "draft_probs", "stop_tokens"),
+    "rejection": ("start", "draft_tokens", "draft_lens", "target_probs", "draft_probs", "uniforms",
+         "recover_uniforms", "recover_noise", "bonus_tokens", "stop_tokens"),
+}
+VERIFY_OUTPUTS = {
+    "greedy": ("tokens", "accepted", "committed", "target_len", "draft_len", "next_anchor", "keep", "release_from"),
+    "rejection": ("tokens", "accepted", "committed", "target_len", "draft_len", "next_anchor", "keep", "release_from"),
+}
+_VERIFY_FLOATS = ("target_probs", "draft_probs", "uniforms", "recover_uniforms", "recover_noise")
 # --- End of what is generated.
+
+
+@dataclasses.dataclass(frozen=True)
+class _Family:
+    """The tables of the operations of one family."""
+
+    contracts: tuple
+    convention: dict
+    defaults: dict
+    ranges: dict
+    inputs: dict
+    outputs: dict
+
+
+_DELTA = _Family(CONTRACTS, CONVENTION, DEFAULTS, _RANGES, INPUTS, OUTPUTS)
+_FAMILIES = {
+    **dict.fromkeys(OPS, _DELTA),
+    **dict.fromkeys(ATTENTION_OPS, _Family(ATTENTION_CONTRACTS, ATTENTION_CONVENTION,
+                                           ATTENTION_DEFAULTS, _ATTENTION_RANGES, ATTENTION_INPUTS,
+                                           ATTENTION_OUTPUTS)),
+    **dict.fromkeys(VERIFY_OPS, _Family(VERIFY_CONTRACTS, VERIFY_CONVENTION, VERIFY_DEFAULTS,
+                                        _VERIFY_RANGES, VERIFY_INPUTS, VERIFY_OUTPUTS)),
+}
 _CHAIN = ("request_ids", "positions", "restored_from", "accepted_counts")
 
 _CHOSEN = {name for readers in (_OF_GATE, _OF_BETA) for names in readers.values() for name in names}
@@ -341,13 +408,12 @@ def prepared(op, mode, inputs, outputs, convention=None, source="", contract="",
     the table, those of bfloat16 as bits. Raises and warns as write_capture does; without
     wants_outputs there may be none.
     """
-    attention = _choice("op", op, OPS + ATTENTION_OPS) in ATTENTION_OPS
-    of_inputs, of_outputs = ((ATTENTION_INPUTS, ATTENTION_OUTPUTS) if attention
-                             else (INPUTS, OUTPUTS))
+    family = _FAMILIES[_choice("op", op, tuple(_FAMILIES))]
+    of_inputs, of_outputs = family.inputs, family.outputs
     _choice("mode", mode, tuple(of_inputs))
     if contract:
-        _choice("contract", contract, ATTENTION_CONTRACTS if attention else CONTRACTS)
-    conventions = check_convention({} if convention is None else convention, attention)
+        _choice("contract", contract, family.contracts)
+    conventions = check_convention({} if convention is None else convention, op)
     bf16 = (bf16,) if isinstance(bf16, str) else tuple(bf16)
     groups = {"inputs": _tensors("inputs", inputs, of_inputs[mode], mode, bf16),
               "outputs": _tensors("outputs", outputs, of_outputs[mode], mode, bf16)}
@@ -363,8 +429,11 @@ def prepared(op, mode, inputs, outputs, convention=None, source="", contract="",
         raise ValueError(f"outputs: expected at least one of {', '.join(of_outputs[mode])}, "
                          "actual none")
     attributes = {"op": op, "mode": mode, **{name: text for name, text in texts.items() if text}}
-    if attention:
+    if op in ATTENTION_OPS:
         _pack_attention(mode, **groups)
+    elif op in VERIFY_OPS:
+        _fit_verify(**groups)
+    if op not in OPS:
         return attributes, conventions, groups
     call = _Call(op, mode, {**DEFAULTS, **conventions}, **groups)
     call.fit()
@@ -478,12 +547,11 @@ def read_fixture(path):
         schema = attributes.pop("schema", None)
         if schema != SCHEMA:
             raise ValueError(f"{os.fspath(path)}: schema: expected {SCHEMA!r}, actual {schema!r}")
-        op = _choice("op", attributes.pop("op", None), OPS + ATTENTION_OPS)
-        mode = _choice("mode", attributes.pop("mode", None), MODES)
+        op = _choice("op", attributes.pop("op", None), tuple(_FAMILIES))
+        family = _FAMILIES[op]
+        mode = _choice("mode", attributes.pop("mode", None), tuple(family.inputs))
         stored = file["convention"].attrs if "convention" in file else {}
-        attention = op in ATTENTION_OPS
-        convention = check_convention({name: _plain(value) for name, value in stored.items()},
-                                      attention)
+        convention = check_convention({name: _plain(value) for name, value in stored.items()}, op)
         bf16 = []
 
         def load(group_name):
@@ -498,17 +566,15 @@ def read_fixture(path):
                   for name, array in load("golden").items()}
         budget = {contract: load(f"budget/{contract}") for contract in file.get("budget", {})}
         return Fixture(op=op, mode=mode, attributes=attributes,
-                       convention={**(ATTENTION_DEFAULTS if attention else DEFAULTS),
-                                   **convention}, inputs=load("inputs"),
+                       convention={**family.defaults, **convention}, inputs=load("inputs"),
                        outputs=load("outputs"), golden=golden, budget=budget,
                        stages=load("stages"), bf16=tuple(sorted(bf16)))
 
 
-def check_convention(convention, attention=False):
+def check_convention(convention, op=OPS[0]):
     """The same mapping with numbers as float or int. Raises ValueError naming what is wrong."""
     checked = {}
-    kinds, ranges = ((ATTENTION_CONVENTION, _ATTENTION_RANGES) if attention
-                     else (CONVENTION, _RANGES))
+    kinds, ranges = _FAMILIES[op].convention, _FAMILIES[op].ranges
     if not isinstance(convention, Mapping):
         raise ValueError(f"convention: expected {{attribute: value}}, actual {convention!r}")
     for name, value in convention.items():
@@ -654,6 +720,33 @@ def _refuse_shared_memory(inputs, outputs, writes_none):
                                  "the kernel has overwritten; clone it before the call")
 
 
+def _require_types(inputs, outputs, floats):
+    for tensors in (inputs, outputs):
+        for name, (array, is_bf16) in tensors.items():
+            if (array.dtype.kind == "f" or is_bf16) != (name in floats):
+                expected = "a floating-point tensor" if name in floats else "int32 or int64"
+                raise ValueError(f"{name}: expected {expected}, actual "
+                                 f"{'bfloat16' if is_bf16 else array.dtype}")
+
+
+def _fit_verify(inputs, outputs):
+    """Columns [N,1] of what has one number a row become [N]. What else the shapes must be, the program
+    says."""
+    for name in ("start", "draft_tokens"):
+        if name not in inputs:
+            raise ValueError(f"inputs: {name} is missing")
+    _require_types(inputs, outputs, _VERIFY_FLOATS)
+    drafts = inputs["draft_tokens"][0].shape
+    if len(drafts) != 2:
+        raise ValueError(f"inputs draft_tokens: expected [N,S], actual {_brackets(drafts)}")
+    blocks = ("draft_tokens", "target_tokens", "target_probs", "draft_probs", "uniforms",
+              "recover_noise", "stop_tokens", "tokens", "keep")
+    for tensors in (inputs, outputs):
+        for name, (array, is_bf16) in tensors.items():
+            if name not in blocks and array.shape == (drafts[0], 1):
+                tensors[name] = array.reshape(-1), is_bf16
+
+
 def _pack_attention(mode, inputs, outputs):
     """[B,T,..] of q, o, k and v becomes [B*T,..] with cu_seqlens_q and cu_seqlens_k where they are
     absent, and an lse [B,HV,T] [B*T,HV]. What else the shapes must be, the program says."""
@@ -661,13 +754,7 @@ def _pack_attention(mode, inputs, outputs):
     for name in needed:
         if name not in inputs:
             raise ValueError(f"inputs: {name} is missing")
-    for tensors in (inputs, outputs):
-        for name, (array, is_bf16) in tensors.items():
-            if (array.dtype.kind == "f" or is_bf16) != (name in _ATTENTION_FLOATS):
-                expected = ("a floating-point tensor" if name in _ATTENTION_FLOATS
-                            else "int32 or int64")
-                raise ValueError(f"{name}: expected {expected}, actual "
-                                 f"{'bfloat16' if is_bf16 else array.dtype}")
+    _require_types(inputs, outputs, _ATTENTION_FLOATS)
     q = inputs["q"][0].shape
     if len(q) == 4 and "lse" in outputs and outputs["lse"][0].shape == (q[0], q[2], q[1]):
         lse, is_bf16 = outputs["lse"]

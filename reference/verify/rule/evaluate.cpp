@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/verify/rule/evaluate.hpp"
+
+#include <algorithm>
+
+#include "fixtures/call/operation.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
+#include "reference/verify/rule/rule.hpp"
+
+namespace goldenrule::verify {
+namespace {
+
+using Values = std::vector<Returned::Value>;
+
+// What all outcomes of a row have in common.
+Returned certain(const Verification& v, std::int64_t n) {
+  const std::vector<Outcome> outcomes = v.outcomes(n);
+  Returned common = v.returned(n, outcomes.front());
+  for (std::size_t k = 1; k < outcomes.size(); ++k) {
+    const Returned other = v.returned(n, outcomes[k]);
+    const auto join = [](Returned::Value& to, const Returned::Value& from) {
+      if (to != from) to.reset();
+    };
+    for (std::size_t i = 0; i < common.tokens.size(); ++i) {
+      join(common.tokens[i], other.tokens[i]);
+      join(common.keep[i], other.keep[i]);
+    }
+    for (const auto field :
+         {&Returned::accepted, &Returned::committed, &Returned::target_len, &Returned::draft_len,
+          &Returned::next_anchor, &Returned::release_from}) {
+      join(common.*field, other.*field);
+    }
+  }
+  return common;
+}
+
+const Values& values_of(const Values& values) { return values; }
+Values values_of(const Returned::Value& value) { return {value}; }
+
+void store(const Values& row, std::size_t at, verdict::Exact& exact) {
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    exact.golden[at + i] = static_cast<double>(row[i].value_or(0));
+    exact.undefined[at + i] = !row[i];
+  }
+}
+
+}  // namespace
+
+verdict::Expectations evaluate(const call::Record& record) {
+  const Plan plan = make_plan(record);
+  const Verification verification(record, plan);
+  const std::int64_t rows = plan.dims.rows;
+  std::vector<Returned> returned(static_cast<std::size_t>(rows));
+  parallel::for_each_index(rows, [&](std::int64_t n) {
+    auto& to = returned[static_cast<std::size_t>(n)];
+    to = plan.rows[static_cast<std::size_t>(n)].padded() ? verification.returned(n, {})
+                                                         : certain(verification, n);
+  });
+  verdict::Expectations expected;
+  const Returned empty;
+  Returned::for_each(empty, [&](const char* name, const auto&) {
+    verdict::Exact& exact = expected.outputs[name].exact;
+    exact.shape = call::output_shape(record, plan.dims, name);
+    const auto size = static_cast<std::size_t>(call::element_count(exact.shape));
+    exact.golden.resize(size);
+    exact.radius.resize(size);
+    exact.undefined.resize(size);
+    exact.block = exact.shape.size() == 1 ? 1 : static_cast<std::size_t>(exact.shape.back());
+    for (const Row& row : plan.rows) {
+      exact.touched.push_back(row.padded() ? verdict::Touch::kCopied : verdict::Touch::kComputed);
+    }
+  });
+  for (std::size_t n = 0; n < returned.size(); ++n) {
+    Returned::for_each(returned[n], [&](const char* name, const auto& value) {
+      verdict::Exact& exact = expected.outputs.at(name).exact;
+      store(values_of(value), n * exact.block, exact);
+    });
+  }
+  for (auto& [name, e] : expected.outputs) {
+    if (std::ranges::find(e.exact.undefined, true) == e.exact.undefined.end()) {
+      e.exact.undefined.clear();
+    }
+  }
+  return expected;
+}
+
+}  // namespace goldenrule::verify

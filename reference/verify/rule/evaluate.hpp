@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The exact outputs of a verification: integers, so their radius is 0 in every tier, and what is
+// open in fp32 (decide.hpp) is undefined. Nothing is granted: a number is right or it is not.
+#pragma once
+
+#include "reference/verdict/expectation.hpp"
+
+namespace goldenrule::verify {
+
+/// Throws Error for a call that makes no sense. Bitwise independent of the thread count.
+[[nodiscard]] verdict::Expectations evaluate(const call::Record& record);
+
+}  // namespace goldenrule::verify
