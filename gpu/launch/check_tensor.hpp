@@ -17,6 +17,9 @@ enum class Use { kRead, kWritten };
 enum class Types {
   kFloat,
   kState,
+  kHalf,      ///< f16 or bf16
+  kHalfPool,  ///< likewise; 64-bit strides between the blocks of a pool
+  kF32,
   kIndex,     ///< read without gaps where it has one axis
   kRowIndex,  ///< one for each row, at any stride: a column of a block table
 };

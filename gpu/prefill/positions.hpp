@@ -1,29 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arithmetic on what the host cannot check: bounds of sequences and positions of checkpoints, of
-// any value. No result lies outside the range that it is asked for, and nothing overflows.
+// Arithmetic on what the host cannot check: positions of checkpoints of any value. Nothing
+// overflows.
 #pragma once
 
 #include <cstdint>
 
-#include "gpu/common/divisor.hpp"
+#include "gpu/common/spans.hpp"
 
 namespace goldenrule::gpu::prefill {
-
-/// Elements first to first + count - 1 of a packed axis.
-struct Span {
-  int32_t first, count;
-};
-
-GOLDENRULE_GPU_BOTH inline int64_t clamped(int64_t x, int64_t low, int64_t high) {
-  return x < low ? low : x > high ? high : x;
-}
-
-/// What two bounds name of an axis of this size; empty where the end lies before the beginning.
-GOLDENRULE_GPU_BOTH inline Span span_between(int64_t begin, int64_t end, int32_t size) {
-  const int64_t first = clamped(begin, 0, size);
-  return {static_cast<int32_t>(first), static_cast<int32_t>(clamped(end, first, size) - first)};
-}
 
 /// Tokens of a sequence up to the i-th multiple of `every` that lies above `position`, where its
 /// first token is, or not below it where `before`. i < 2^31 and 1 <= every < 2^31.

@@ -12,7 +12,10 @@ namespace {
 
 TEST_CASE("sanitizer matrix") {
   REQUIRE_GPU();
-  const std::vector<LiveCase> cases = parse_list(case_list("sanitizer").lines);
+  std::vector<LiveCase> cases = parse_list(case_list("sanitizer").lines);
+  for (LiveCase& c : parse_list(case_list("attention sanitizer").lines)) {
+    cases.push_back(std::move(c));
+  }
   for (const LiveCase& c : cases) {
     LiveCall live(make_record(c), c.placement, Memory::kBare);
     live.launch();

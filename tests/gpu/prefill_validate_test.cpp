@@ -244,12 +244,12 @@ TEST_CASE("prefill: null pointers") {
 }
 
 TEST_CASE("prefill: bounds of any value name a part of the axis") {
-  using gpu::prefill::span_between;
+  using gpu::span_between;
   using Wide = std::numeric_limits<std::int64_t>;
   const std::vector<std::int64_t> values{Wide::min(), -1, 0, 1, 5, 9, 10, 11, Wide::max()};
   for (const std::int64_t begin : values) {
     for (const std::int64_t end : values) {
-      const gpu::prefill::Span span = span_between(begin, end, 10);
+      const gpu::Span span = span_between(begin, end, 10);
       CHECK(span.first >= 0);
       CHECK(span.count >= 0);
       CHECK(span.first + span.count <= 10);

@@ -18,7 +18,7 @@
 #include "fixtures/schema/read.hpp"
 #include "fixtures/schema/write.hpp"
 #include "gpu/host/cuda_handles.hpp"
-#include "tools/gpu_run/record_call.hpp"
+#include "tools/gpu_run/attention_call.hpp"
 
 namespace {
 
@@ -48,7 +48,7 @@ struct Placed {
   goldenrule_gpu_tensor place(const std::string& name, const call::Tensor& t) {
     memory.push_back(gpu::allocate_device(t.bytes().size()));
     void* address = memory.back().get();
-    const bool unwritten = name == "o" || name == "intermediate_states" || name == "checkpoints";
+    const bool unwritten = name == "o" || name == "lse" || name == "intermediate_states" || name == "checkpoints";
     gpu::check_cuda(
         unwritten ? cudaMemset(address, kPoison, t.bytes().size())
                   : cudaMemcpy(address, t.bytes().data(), t.bytes().size(), cudaMemcpyHostToDevice),
@@ -75,7 +75,11 @@ void run(call::Record& record, const std::string& device) {
   const gpu::Place place = [&](const std::string& name, const call::Tensor& t) {
     return placed.place(name, t);
   };
-  if (record.mode == call::Mode::kPrefill) {
+  if (call::is_attention(record.op)) {
+    launch(goldenrule_gpu_attention, gpu::make_attention_args(record, place));
+    record.contract = gpu::kAttentionContract;
+    record.source = "goldenrule_gpu_attention, " + device;
+  } else if (record.mode == call::Mode::kPrefill) {
     goldenrule_gpu_prefill_args args = gpu::make_prefill_args(record, place);
     args.workspace_size = goldenrule_gpu_prefill_workspace_size(&args);
     placed.memory.push_back(gpu::allocate_device(args.workspace_size));

@@ -9,6 +9,7 @@
 #include "gpu/prefill/args_fields.hpp"
 #include "gpu/prefill/variants.hpp"
 #include "gpu/recurrent/args_fields.hpp"
+#include "tools/gpu_run/attention_call.hpp"
 
 namespace goldenrule::gpu {
 namespace {
@@ -120,10 +121,7 @@ std::string record_name(const call::Record& record, std::string_view tensor) {
 }
 
 call::TensorMap make_outputs(const call::Record& record, Update update) {
-  if (call::is_attention(record.op)) {
-    throw Error(ErrorKind::kValue, "/@op", "gated_delta_rule or kda, which the kernels compute",
-                "'" + std::string(call::name_of(record.op)) + "'");
-  }
+  if (call::is_attention(record.op)) return make_attention_outputs(record);
   const call::Dims d = call::validate(record);
   const call::Tensor* start = record.find_input("initial_state");
   const call::DType dtype = start != nullptr ? start->dtype() : call::DType::kF32;
@@ -189,6 +187,7 @@ goldenrule_gpu_prefill_args make_prefill_args(const call::Record& record, const 
 }
 
 const char* contract_of(const call::Record& record) {
+  if (call::is_attention(record.op)) return kAttentionContract;
   const call::Tensor* start = record.find_input("initial_state");
   const bool narrow = start != nullptr && start->dtype() == call::DType::kBF16;
   return narrow ? "recurrent_bf16_state" : "recurrent_f32";

@@ -44,7 +44,7 @@ enum class Update {
 [[nodiscard]] std::string record_name(const call::Record& record, std::string_view tensor);
 
 /// The contract that the recurrent kernels keep on this record, and those of prefill that walk as
-/// they do: their state is fp32 in registers and rounded where it is stored.
+/// they do: their state is fp32 in registers and rounded where it is stored. That of attention.
 [[nodiscard]] const char* contract_of(const call::Record& record);
 /// That of the prefill kernel which serves these arguments on the current device.
 [[nodiscard]] const char* contract_of(const call::Record& record,

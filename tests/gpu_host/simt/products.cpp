@@ -41,7 +41,7 @@ struct Operand {
   [[nodiscard]] float at(std::uint32_t offset) const {
     std::uint16_t x = 0;
     std::memcpy(&x, shared_pointer(swizzled(start + offset)), sizeof x);
-    return low(x);
+    return BF16Pair::low(x);
   }
   std::uint32_t start, leading, stride;
 };
@@ -115,7 +115,7 @@ void Products::finish_groups(const Lanes& lanes) {
 
 void Products::read_left(const std::array<Product*, 32>& lanes, float (&a)[16][kInner]) {
   if (lanes[0]->from_registers) {
-    gather_left([&](int lane) { return lanes[static_cast<std::size_t>(lane)]->a; }, a);
+    gather_left<BF16Pair>([&](int lane) { return lanes[static_cast<std::size_t>(lane)]->a; }, a);
     return;
   }
   const Operand left(lanes[0]->a_descriptor);

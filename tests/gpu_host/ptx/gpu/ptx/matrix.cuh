@@ -12,6 +12,9 @@ namespace goldenrule::gpu::ptx {
 inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint2 b) {
   simt::multiply_add(c, a, b.x, b.y);
 }
+inline void multiply_add_f16(float (&c)[4], const uint32_t (&a)[4], uint2 b) {
+  simt::multiply_add_f16(c, a, b.x, b.y);
+}
 inline void load_matrices(uint32_t (&x)[4], uint32_t row_address) {
   simt::load_matrices(x, row_address, false);
 }
