@@ -119,7 +119,7 @@ __device__ __forceinline__ void merge_rows(const Params& p, const Request& r, co
   }
 }
 
-extern __shared__ __align__(16) unsigned char attention_shared[];
+extern __shared__ __align__(1024) unsigned char attention_shared[];
 
 template <class C>
 __global__ void __launch_bounds__(C::kThreads, 2)

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "gpu/attention/decode_config.cuh"
+#include "gpu/ptx/barrier.cuh"
 
 namespace goldenrule::gpu::attention {
 
@@ -103,6 +104,7 @@ class TileSupply {
   /// Waits for tile i, and goes on with those behind it. Barriers inside.
   __device__ __forceinline__ void next(int i) {
     ptx::wait_for_copies_but<C::kStages - 2>();
+    if constexpr (C::kWarpgroup) ptx::fence_async_readers();
     __syncthreads();  // all have tile i, and nobody reads tile i - 1 any more
     copy(i + C::kStages - 1);
     if (locates()) {

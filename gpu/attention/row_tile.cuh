@@ -38,7 +38,7 @@ class RowTile {
 #pragma unroll
       for (int unit = 0; unit < C::kUnits; ++unit) {
         const bool there = from != nullptr && unit * 8 < p.K;
-        q_[unit / 2][unit % 2 * 2 + half] =
+        q_[unit / 2 * 4 + unit % 2 * 2 + half] =
             there ? *reinterpret_cast<const uint32_t*>(from + 16 * unit + 4 * (lane_ % 4)) : 0;
       }
     }
@@ -49,8 +49,10 @@ class RowTile {
   __device__ __forceinline__ void take(const typename DecodeStorage<C>::Stage& stage,
                                        const uint32_t (&exists)[C::kTile / 32], int32_t start,
                                        int own, bool every) {
-    float s[C::kKeys / 8][4];
+    float s[kScores];
     scores(stage.k, own, s);
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) s[i] *= p_.scale_log2;
     if (!every) hide(exists, start, own, s);
     weigh(s);
     add_values(stage.v, own, s);
@@ -68,65 +70,75 @@ class RowTile {
       float* to = &s.partials.o[row * C::kPartialRow + 2 * (lane_ % 4)];
 #pragma unroll
       for (int j = 0; j < C::kDim / 8; ++j) {
-        *reinterpret_cast<float2*>(to + 8 * j) = make_float2(o_[j][2 * half], o_[j][2 * half + 1]);
+        *reinterpret_cast<float2*>(to + 8 * j) = make_float2(o_[4 * j + 2 * half], o_[4 * j + 2 * half + 1]);
       }
     }
   }
 
  private:
-  /// Matrix `lane / 8` of four 8 x 8 ones, two by two: which of the two along the rows, and along
-  /// the units.
-  [[nodiscard]] __device__ __forceinline__ int row_of_four(int i) const {
-    return lane_ % 8 + 8 * i;
+  /// Of a lane: number 4 j + e is of key 8 j + 2 (lane % 4) + e % 2 and of row lane / 4, with e of 2
+  /// and 3 of row lane / 4 + 8; o_ likewise, of columns.
+  static constexpr int kScores = C::kKeys / 2;
+  using H = Half<C::kType>;
+
+  __device__ __forceinline__ void scores(const Tile<C>& k, int own, float (&s)[kScores]) {
+    if constexpr (C::kWarpgroup) {
+      const uint64_t keys = k.descriptor();
+      ptx::hold(q_);
+      ptx::arrange_products();
+      H::template multiply_rows<false>(s, q_, keys);
+#pragma unroll
+      for (int step = 1; step < C::kDim / 16; ++step) {
+        H::template multiply_rows<true>(s, q_ + 4 * step, keys + Tile<C>::along_rows(step));
+      }
+      ptx::commit_products();
+      ptx::wait_for_products_but<0>();
+      ptx::hold(s);
+    } else {
+      scores_of_warp(k, own, s);
+    }
   }
 
-  __device__ __forceinline__ void scores(const Tile<C>& k, int own, float (&s)[C::kKeys / 8][4]) {
-#pragma unroll
-    for (int j = 0; j < C::kKeys / 8; ++j) s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0.f;
+  /// Lanes name rows of four 8 x 8 matrices, two by two along the keys and along the units.
+  __device__ __forceinline__ void scores_of_warp(const Tile<C>& k, int own, float (&s)[kScores]) {
+    float c[C::kKeys / 8][4] = {};
 #pragma unroll
     for (int step = 0; step < C::kDim / 16; ++step) {
+      const uint32_t q[4] = {q_[4 * step], q_[4 * step + 1], q_[4 * step + 2], q_[4 * step + 3]};
 #pragma unroll
       for (int j = 0; j < C::kKeys / 8; j += 2) {
         uint32_t x[4];
-        const int row = own + 8 * j + row_of_four(lane_ / 16);
+        const int row = own + 8 * j + lane_ % 8 + 8 * (lane_ / 16);
         const int unit = 2 * step + lane_ / 8 % 2;
         ptx::load_matrices(x, ptx::shared_address(&k.units[Tile<C>::place(row, unit)]));
-        Half<C::kType>::multiply_add(s[j], q_[step], make_uint2(x[0], x[1]));
-        Half<C::kType>::multiply_add(s[j + 1], q_[step], make_uint2(x[2], x[3]));
+        H::multiply_add(c[j], q, make_uint2(x[0], x[1]));
+        H::multiply_add(c[j + 1], q, make_uint2(x[2], x[3]));
       }
     }
 #pragma unroll
-    for (int j = 0; j < C::kKeys / 8; ++j) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) s[j][e] *= p_.scale_log2;
-    }
+    for (int i = 0; i < kScores; ++i) s[i] = c[i / 4][i % 4];
   }
 
   /// -inf for what a row does not see, whatever its score is.
   __device__ __forceinline__ void hide(const uint32_t (&exists)[C::kTile / 32], int32_t start,
-                                       int own, float (&s)[C::kKeys / 8][4]) const {
+                                       int own, float (&s)[kScores]) const {
 #pragma unroll
-    for (int j = 0; j < C::kKeys / 8; ++j) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int k = own + 8 * j + 2 * (lane_ % 4) + e % 2;
-        const Range seen = visible_[e / 2];
-        const bool visible = (exists[k / 32] >> k % 32 & 1U) != 0 && seen.first <= start + k &&
-                             start + k < seen.last;
-        s[j][e] = visible ? s[j][e] : kMinusInfinity;
-      }
+    for (int i = 0; i < kScores; ++i) {
+      const int k = own + 8 * (i / 4) + 2 * (lane_ % 4) + i % 2;
+      const Range seen = visible_[i % 4 / 2];
+      const bool visible = (exists[k / 32] >> k % 32 & 1U) != 0 && seen.first <= start + k &&
+                           start + k < seen.last;
+      s[i] = visible ? s[i] : kMinusInfinity;
     }
   }
 
   /// Scores to weights; everything before is rescaled.
-  __device__ __forceinline__ void weigh(float (&s)[C::kKeys / 8][4]) {
+  __device__ __forceinline__ void weigh(float (&s)[kScores]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float largest = largest_[half];
 #pragma unroll
-      for (int j = 0; j < C::kKeys / 8; ++j) {
-        largest = fmaxf(largest, fmaxf(s[j][2 * half], s[j][2 * half + 1]));
-      }
+      for (int i = 2 * half; i < kScores; i += 4) largest = fmaxf(largest, fmaxf(s[i], s[i + 1]));
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
       const float used = finite_largest(largest);
@@ -134,50 +146,70 @@ class RowTile {
       largest_[half] = largest;
       float sum = sum_[half] * before;
 #pragma unroll
-      for (int j = 0; j < C::kKeys / 8; ++j) {
-#pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          s[j][e] = ptx::exp2_approximate(s[j][e] - used);
-          sum += s[j][e];
-        }
+      for (int i = 2 * half; i < kScores; i += 4) {
+        s[i] = ptx::exp2_approximate(s[i] - used);
+        s[i + 1] = ptx::exp2_approximate(s[i + 1] - used);
+        sum += s[i] + s[i + 1];
       }
       sum_[half] = sum;
 #pragma unroll
-      for (int j = 0; j < C::kDim / 8; ++j) {
-        o_[j][2 * half] *= before;
-        o_[j][2 * half + 1] *= before;
+      for (int i = 2 * half; i < C::kDim / 2; i += 4) {
+        o_[i] *= before;
+        o_[i + 1] *= before;
       }
     }
   }
 
-  __device__ __forceinline__ void add_values(const Tile<C>& v, int own,
-                                             const float (&p)[C::kKeys / 8][4]) {
+  __device__ __forceinline__ void add_values(const Tile<C>& v, int own, const float (&s)[kScores]) {
+    uint32_t p[kScores / 2];
+#pragma unroll
+    for (int i = 0; i < kScores / 2; ++i) p[i] = H::pack(s[2 * i], s[2 * i + 1]);
+    if constexpr (C::kWarpgroup) {
+      const uint64_t values = v.descriptor();
+      ptx::hold(p);
+      ptx::hold(o_);
+      ptx::arrange_products();
+#pragma unroll
+      for (int step = 0; step < C::kKeys / 16; ++step) {
+        H::multiply_columns(o_, p + 4 * step, values + Tile<C>::over_rows(step));
+      }
+      ptx::commit_products();
+      ptx::wait_for_products_but<0>();
+      ptx::hold(o_);
+    } else {
+      add_values_of_warp(v, own, p);
+    }
+  }
+
+  __device__ __forceinline__ void add_values_of_warp(const Tile<C>& v, int own,
+                                                     const uint32_t (&p)[kScores / 2]) {
 #pragma unroll
     for (int step = 0; step < C::kKeys / 16; ++step) {
-      using H = Half<C::kType>;
-      const uint32_t a[4] = {H::pack(p[2 * step][0], p[2 * step][1]),
-                             H::pack(p[2 * step][2], p[2 * step][3]),
-                             H::pack(p[2 * step + 1][0], p[2 * step + 1][1]),
-                             H::pack(p[2 * step + 1][2], p[2 * step + 1][3])};
+      const uint32_t a[4] = {p[4 * step], p[4 * step + 1], p[4 * step + 2], p[4 * step + 3]};
 #pragma unroll
       for (int j = 0; j < C::kDim / 8; j += 2) {
         uint32_t x[4];
-        const int row = own + 16 * step + row_of_four(lane_ / 8 % 2);
+        const int row = own + 16 * step + lane_ % 8 + 8 * (lane_ / 8 % 2);
         const int unit = j + lane_ / 16;
         ptx::load_transposed_matrices(x, ptx::shared_address(&v.units[Tile<C>::place(row, unit)]));
-        H::multiply_add(o_[j], a, make_uint2(x[0], x[1]));
-        H::multiply_add(o_[j + 1], a, make_uint2(x[2], x[3]));
+        float c[2][4];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) c[i / 4][i % 4] = o_[4 * j + i];
+        H::multiply_add(c[0], a, make_uint2(x[0], x[1]));
+        H::multiply_add(c[1], a, make_uint2(x[2], x[3]));
+#pragma unroll
+        for (int i = 0; i < 8; ++i) o_[4 * j + i] = c[i / 4][i % 4];
       }
     }
   }
 
   const Params& p_;
   int lane_;
-  Range visible_[2];  // of rows lane / 4 and the same + 8
-  uint32_t q_[C::kDim / 16][4];
+  Range visible_[2];        // of rows lane / 4 and the same + 8
+  uint32_t q_[C::kDim / 4];  // four registers for 16 elements: left operands
   float largest_[2] = {kMinusInfinity, kMinusInfinity};
   float sum_[2] = {};  // over the keys of this lane
-  float o_[C::kDim / 8][4] = {};
+  float o_[C::kDim / 2] = {};
 };
 
 }  // namespace goldenrule::gpu::attention

@@ -72,7 +72,7 @@ int shape_for(const Params& p, std::int64_t rows) {
 }  // namespace
 
 int default_splits(std::int64_t N, std::int64_t H) {
-  constexpr std::int64_t kBlocks = 256;
+  constexpr std::int64_t kBlocks = 128;
   int splits = 1;
   while (splits < kSplits[kSplitSizes - 1] && N * H * 2 * splits <= kBlocks) splits *= 2;
   return splits;

@@ -179,7 +179,7 @@ op={gdn,kda} mode=prefill lens=9,66 H=1 HV=2 K={128,100} V=64 state_layout={vk,k
 op=attention mode=decode lens=16,16 ctx=1000,257 H=2 HV=8 K=128 V=128 io={bf16,f16} splits={1,2,4,8} family={A,B,C,K,L,N,S,D,X,Y,T,P}
 op=attention mode=decode lens=4,4 ctx=1000,257 H=2 HV=8 K=64 V=64 io={bf16,f16} splits={1,2,4,8} family={A,B,C,K,L,N,S,D,X,Y,T,P}
 op=attention mode=decode lens=16 ctx={4096,16384} H=2 HV=8 K=128 V=128 family={A,C,L}
-op=attention mode=decode lens=16x9 ctx=300x9 H=2 HV={2,8,14,48} K=128 V=128 page=16
+op=attention mode=decode lens=9x16 ctx=9x300 H=2 HV={2,8,14,48} K=128 V=128 page=16
 )"},
     CaseList{"attention calls", R"(
 op=attention mode=decode lens=1,16,4,33,0,65 ctx=300,0,1,64,200,127 H=2 HV=8 K={64,128} V=128 page={1,3,16,64,256} table={permuted,shared,csr} kv_layout={nhd,hnd} family={L,P}
