@@ -142,7 +142,7 @@ typedef enum goldenrule_gpu_checkpoint_form { /* of a prefill with checkpoint_ev
                                               GOLDENRULE_GPU_CHECKPOINTS_BEFORE = 1 /* 0, n, .. */
 } goldenrule_gpu_checkpoint_form;
 
-typedef enum goldenrule_gpu_mask {      /* which keys t a query at position t_q sees */
+typedef enum goldenrule_gpu_mask { /* which keys t a query at position t_q sees */
                                    GOLDENRULE_GPU_MASK_FULL = 0,
                                    GOLDENRULE_GPU_MASK_CAUSAL = 1, /* t <= t_q */
                                    /* floor(t / block) <= floor(t_q / block) */
@@ -497,9 +497,9 @@ typedef struct goldenrule_gpu_attention_args {
   /* The queries of a request that the grid is made for: longer requests are right too, and slower;
    * 0 where total is 0. */
   int64_t most_q;
-  int64_t fresh; /* rows of k and v */
-  int64_t H, HV; /* key/value heads, query heads */
-  int64_t K, V;  /* of a key and of a value, 1 to MAX_HEAD_DIM */
+  int64_t fresh;            /* rows of k and v */
+  int64_t H, HV;            /* key/value heads, query heads */
+  int64_t K, V;             /* of a key and of a value, 1 to MAX_HEAD_DIM */
   int64_t pages, page_size; /* of the cache; page_size 0: there is none */
   int64_t table_width;      /* columns of page_table */
   int64_t table_size;       /* entries of page_indices */
@@ -541,8 +541,8 @@ GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_attention_validate(
 GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_attention(
     const goldenrule_gpu_attention_args* args, char* message, size_t message_size);
 
-/* Debugging, as goldenrule_gpu_index_report; `first` is the lowest request, of pages n * table_width
- * + column, or the place in page_indices. */
+/* Debugging, as goldenrule_gpu_index_report; `first` is the lowest request, of pages the place in
+ * page_indices, or n * table_width + column. */
 typedef struct goldenrule_gpu_attention_report {
   /* Requests one of whose bounds was clamped, and request 0 where the first bound is not 0. */
   int64_t query_bound_out_of_range, first_query_bound_out_of_range;

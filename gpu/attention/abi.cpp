@@ -21,10 +21,9 @@ Problem check_and_launch(const Args* args) {
   if (!problem.ok()) return problem;
   const attention::Choice choice =
       choose(call.params, call.args.most_q, call.args.splits, call.device);
-  const LaunchPlan plan{
-      .device = call.device.id,
-      .blocks = static_cast<unsigned>(choice.blocks),
-      .dependent = (call.args.flags & GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH) != 0};
+  const LaunchPlan plan{.device = call.device.id,
+                        .blocks = static_cast<unsigned>(choice.blocks),
+                        .dependent = (call.args.flags & GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH) != 0};
   return kernels().launch(choice.entry, plan, &call.params, call.args.stream);
 }
 

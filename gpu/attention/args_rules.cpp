@@ -100,7 +100,8 @@ NeedAndWhy Group::need_of(const Args& a, Presence presence) {
       if (a.block_kv == GOLDENRULE_GPU_BLOCK_IN_CACHE) {
         return {Need::kForbidden, " (GOLDENRULE_GPU_BLOCK_IN_CACHE)"};
       }
-      const bool some = a.k.data != nullptr || a.v.data != nullptr || a.cu_seqlens_k.data != nullptr;
+      const bool some =
+          a.k.data != nullptr || a.v.data != nullptr || a.cu_seqlens_k.data != nullptr;
       return {!cache || some ? Need::kRequired : Need::kOptional,
               cache ? " (beside k, v or cu_seqlens_k)" : " (no cache)"};
     }
@@ -109,9 +110,9 @@ NeedAndWhy Group::need_of(const Args& a, Presence presence) {
     case Presence::kPageList:
       return required_if(cache && list, cache ? " (beside page_indptr)" : " (page_size)");
     default:
-      return {!cache  ? Need::kForbidden
-              : list  ? Need::kRequired
-                      : Need::kOptional,
+      return {!cache ? Need::kForbidden
+              : list ? Need::kRequired
+                     : Need::kOptional,
               cache ? " (beside page_indices)" : " (page_size)"};
   }
 }
@@ -153,9 +154,7 @@ void Group::pack_rest(const Args& a, const TensorStrides<Group>& strides, Params
   p.lse = static_cast<float*>(a.lse.data);
   p.lse_token = l[by_token ? 0 : 1];
   p.lse_head = l[by_token ? 1 : 0];
-  const auto each = [&](Tensor Args::*member) {
-    return index_view(a.*member, strides[member][0]);
-  };
+  const auto each = [&](Tensor Args::*member) { return index_view(a.*member, strides[member][0]); };
   p.query_bounds = index_view(a.cu_seqlens_q, 1);
   p.fresh_bounds = index_view(a.cu_seqlens_k, 1);
   p.lengths = each(&Args::kv_lens);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention on the tensor cores: a cluster of blocks has one tile of rows (decode_config.cuh) of one
-// request and key head, and each of its blocks a share of the keys. When all are done, each merges
-// some of the rows, of all blocks in the order of their ranks:
+// Attention on the tensor cores: a cluster of blocks has one tile of rows (decode_config.cuh) of
+// one request and key head, and each of its blocks a share of the keys. When all are done, each
+// merges some of the rows, of all blocks in the order of their ranks:
 //
 //     M = max M_b      l = sum 2^(M_b - M) l_b      o = sum 2^(M_b - M) O_b / l
 //
@@ -55,7 +55,8 @@ struct RowPlace {
   bool there, valid;
 };
 
-__device__ __forceinline__ RowPlace place_of_row(const Params& p, const Request& r, int h, int row) {
+__device__ __forceinline__ RowPlace place_of_row(const Params& p, const Request& r, int h,
+                                                 int row) {
   const int i = p.by_group.quotient(row);
   return {.token = r.first_query + i,
           .head = query_head(p, h, row - i * p.group),
@@ -66,8 +67,8 @@ __device__ __forceinline__ RowPlace place_of_row(const Params& p, const Request&
 __device__ __forceinline__ void store_lse(const Params& p, const RowPlace& at, float largest,
                                           float sum) {
   if (p.lse == nullptr) return;
-  const float lse = at.valid && !(sum == 0.f) ? (largest + log2f(sum)) * p.lse_factor
-                                              : kMinusInfinity;
+  const float lse =
+      at.valid && !(sum == 0.f) ? (largest + log2f(sum)) * p.lse_factor : kMinusInfinity;
   p.lse[at.token * p.lse_token + at.head * p.lse_head] = lse;
 }
 

@@ -4,8 +4,9 @@
 //
 // The queries of a request and the query heads of a key head have the same keys, so they are the
 // rows of one tile, row = query * G + head of the group, and K and V are read once for all of them.
-// A block has four warps and takes tiles of 64 keys. With 64 rows they are a warpgroup, of which each
-// warp has 16 rows and all keys; with 16 rows each warp has all rows and 16 keys of every tile.
+// A block has four warps and takes tiles of 64 keys. With 64 rows they are a warpgroup, of which
+// each warp has 16 rows and all keys; with 16 rows each warp has all rows and 16 keys of every
+// tile.
 #pragma once
 
 #include "gpu/attention/requests.cuh"
@@ -21,9 +22,9 @@ struct Config {
   static constexpr int kDim = kDim_;    ///< of keys and of values, padded with zeros
   static constexpr int kRows = kRows_;  ///< rows of a tile
   static constexpr int kWarps = 4, kThreads = 32 * kWarps;
-  static constexpr int kTile = 64;   ///< keys
-  static constexpr int kStages = 3;  ///< tiles in shared memory
-  static constexpr int kPlaces = kStages + 1;  ///< tiles whose rows are known
+  static constexpr int kTile = 64;                 ///< keys
+  static constexpr int kStages = 3;                ///< tiles in shared memory
+  static constexpr int kPlaces = kStages + 1;      ///< tiles whose rows are known
   static constexpr bool kWarpgroup = kRows == 64;  ///< products are those of a warpgroup
   static constexpr int kRowGroups = kRows / 16, kKeyGroups = kWarps / kRowGroups;
   static constexpr int kKeys = kTile / kKeyGroups;  ///< of a tile, for one warp
@@ -76,9 +77,9 @@ struct DecodeStorage {
     Stage stages[C::kStages];
     Partials partials;
   };
-  float2 sums[C::kWarps * 16];                // of the rows of partials: largest score, sum
-  float2 merged[C::kWarps * 16];              // those that this block merges
-  KeyRow rows[C::kPlaces][C::kTile];          // where the keys of a tile are
+  float2 sums[C::kWarps * 16];                 // of the rows of partials: largest score, sum
+  float2 merged[C::kWarps * 16];               // those that this block merges
+  KeyRow rows[C::kPlaces][C::kTile];           // where the keys of a tile are
   uint32_t exists[C::kPlaces][C::kTile / 32];  // which of them there are
 };
 

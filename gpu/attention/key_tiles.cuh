@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The keys of a row tile as tiles of 64, and the part of them that one block of a cluster takes.
-// Tiles of the cache and tiles of fresh keys follow each other; those that no row sees are left out,
-// so is every key that no row sees: its scores are never asked, and its value is 0 in shared memory,
-// because 0 times what is there would be NaN where NaN is there.
+// Tiles of the cache and tiles of fresh keys follow each other; those that no row sees are left
+// out, so is every key that no row sees: its scores are never asked, and its value is 0 in shared
+// memory, because 0 times what is there would be NaN where NaN is there.
 #pragma once
 
 #include "gpu/attention/decode_config.cuh"
@@ -29,7 +29,8 @@ template <class C>
 class KeyTiles {
  public:
   /// `seen`: by any row; `rank` of p.splits blocks takes a share of consecutive tiles.
-  __device__ __forceinline__ KeyTiles(const Params& p, const Request& r, Range seen, int h, int rank)
+  __device__ __forceinline__ KeyTiles(const Params& p, const Request& r, Range seen, int h,
+                                      int rank)
       : p_(p),
         r_(r),
         seen_(seen),
@@ -80,9 +81,9 @@ class KeyTiles {
   int32_t first_, count_;
 };
 
-/// Requests, locates and copies the tiles of a block, each one step after the other: while tile i is
-/// used, the copies of tile i + 2 begin, tile i + 3 is located and the pages of tile i + 4 are on
-/// their way.
+/// Requests, locates and copies the tiles of a block, each one step after the other: while tile i
+/// is used, the copies of tile i + 2 begin, tile i + 3 is located and the pages of tile i + 4 are
+/// on their way.
 template <class C>
 class TileSupply {
  public:

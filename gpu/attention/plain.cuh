@@ -65,8 +65,8 @@ struct PlainRow {
 };
 
 /// Keys t to t + 127, of which those below `last` are seen. Barriers inside.
-__device__ __forceinline__ void take_keys(const Params& p, const Request& r, int32_t t, int32_t last,
-                                          int h, PlainStorage& s, PlainRow& row) {
+__device__ __forceinline__ void take_keys(const Params& p, const Request& r, int32_t t,
+                                          int32_t last, int h, PlainStorage& s, PlainRow& row) {
   const int thread = static_cast<int>(threadIdx.x);
   const KeyRow key = t + thread < last ? plain_row(p, r, t + thread, h) : KeyRow{nullptr, nullptr};
   const float score = key.k == nullptr ? kMinusInfinity : plain_score(p, s, key.k);

@@ -32,9 +32,9 @@ class RowTile {
       const int row = first + lane_ / 4 + 8 * half;
       const int i = p.by_group.quotient(row);
       visible_[half] = i < r.valid ? visible_to(p, r, i) : Range{0, 0};
-      const char* from = i < r.queries ? token_row(p.q, 0, r.first_query + i,
-                                                   query_head(p, h, row - i * p.group))
-                                       : nullptr;
+      const char* from =
+          i < r.queries ? token_row(p.q, 0, r.first_query + i, query_head(p, h, row - i * p.group))
+                        : nullptr;
 #pragma unroll
       for (int unit = 0; unit < C::kUnits; ++unit) {
         const bool there = from != nullptr && unit * 8 < p.K;
@@ -70,14 +70,15 @@ class RowTile {
       float* to = &s.partials.o[row * C::kPartialRow + 2 * (lane_ % 4)];
 #pragma unroll
       for (int j = 0; j < C::kDim / 8; ++j) {
-        *reinterpret_cast<float2*>(to + 8 * j) = make_float2(o_[4 * j + 2 * half], o_[4 * j + 2 * half + 1]);
+        *reinterpret_cast<float2*>(to + 8 * j) =
+            make_float2(o_[4 * j + 2 * half], o_[4 * j + 2 * half + 1]);
       }
     }
   }
 
  private:
-  /// Of a lane: number 4 j + e is of key 8 j + 2 (lane % 4) + e % 2 and of row lane / 4, with e of 2
-  /// and 3 of row lane / 4 + 8; o_ likewise, of columns.
+  /// Of a lane: number 4 j + e is of key 8 j + 2 (lane % 4) + e % 2 and of row lane / 4, with e of
+  /// 2 and 3 of row lane / 4 + 8; o_ likewise, of columns.
   static constexpr int kScores = C::kKeys / 2;
   using H = Half<C::kType>;
 
@@ -126,8 +127,8 @@ class RowTile {
     for (int i = 0; i < kScores; ++i) {
       const int k = own + 8 * (i / 4) + 2 * (lane_ % 4) + i % 2;
       const Range seen = visible_[i % 4 / 2];
-      const bool visible = (exists[k / 32] >> k % 32 & 1U) != 0 && seen.first <= start + k &&
-                           start + k < seen.last;
+      const bool visible =
+          (exists[k / 32] >> k % 32 & 1U) != 0 && seen.first <= start + k && start + k < seen.last;
       s[i] = visible ? s[i] : kMinusInfinity;
     }
   }
@@ -205,7 +206,7 @@ class RowTile {
 
   const Params& p_;
   int lane_;
-  Range visible_[2];        // of rows lane / 4 and the same + 8
+  Range visible_[2];         // of rows lane / 4 and the same + 8
   uint32_t q_[C::kDim / 4];  // four registers for 16 elements: left operands
   float largest_[2] = {kMinusInfinity, kMinusInfinity};
   float sum_[2] = {};  // over the keys of this lane

@@ -89,7 +89,8 @@ Choice choose(Params& p, std::int64_t most_q, std::int64_t splits, const Device&
   p.splits = plain ? 1 : wanted;
   p.grid_heads = plain ? p.HV : p.H;
   const std::int64_t per_tile = std::int64_t{p.N} * p.grid_heads * p.splits;
-  const std::int64_t tiles = plain ? most_q : (rows + shape_of(entry).rows - 1) / shape_of(entry).rows;
+  const std::int64_t tiles =
+      plain ? most_q : (rows + shape_of(entry).rows - 1) / shape_of(entry).rows;
   // Work beyond the largest grid is taken in turns.
   constexpr std::int64_t kMostBlocks = 0x7fffffff;
   p.tiles = static_cast<std::int32_t>(std::clamp<std::int64_t>(tiles, 1, kMostBlocks / per_tile));

@@ -34,8 +34,9 @@ inline constexpr int kSplitSizes = 4;
 inline constexpr int kTableSize = kShapes * kSplitSizes + 1;  ///< the plain kernel stands last
 
 /// Blocks that share the keys of a request where a call leaves it open: as many as make about one
-/// for each multiprocessor of the largest device, and no more. Clusters do not fill a device with two
-/// blocks everywhere: 64 of 4 blocks took two turns where 64 of 2 took one, and a fifth more time.
+/// for each multiprocessor of the largest device, and no more. Clusters do not fill a device with
+/// two blocks everywhere: 64 of 4 blocks took two turns where 64 of 2 took one, and a fifth more
+/// time.
 [[nodiscard]] int default_splits(std::int64_t N, std::int64_t H);
 
 /// Which entry serves a call on this device, after kernels() is prepared for it; sets what of the

@@ -89,8 +89,8 @@ struct Number {
 /// all with one gate per head; kOuter, kInner: V, K or K, V by the layout of the state; kStep: the
 /// rows of intermediate_states; kPacked: the tokens of all sequences; kBound: N + 1; kPlace: the
 /// places of a ring; kRingChannel: as kChannel, and no axis without a gate; kFresh: the keys of an
-/// attention call that are in no cache; kPage: pages of a cache, whose slots and heads are kOuter and
-/// kInner by their layout; kTableColumn, kTableEntry: of the two forms of its table; kLseOuter,
+/// attention call that are in no cache; kPage: pages of a cache, whose slots and heads are kOuter
+/// and kInner by their layout; kTableColumn, kTableEntry: of the two forms of its table; kLseOuter,
 /// kLseInner: queries and heads by the layout of lse.
 enum class Axis : std::uint8_t {
   kEnd,

@@ -172,7 +172,8 @@ __device__ __forceinline__ void multiply_64_columns(float (&c)[32], const uint32
 
 /// multiply_64_rows of f16.
 template <bool kAdd>
-__device__ __forceinline__ void multiply_64_rows_f16(float (&c)[32], const uint32_t* a, uint64_t b) {
+__device__ __forceinline__ void multiply_64_rows_f16(float (&c)[32], const uint32_t* a,
+                                                     uint64_t b) {
 #if __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile(
       "{.reg .pred add; setp.ne.b32 add, %37, 0;\n"
@@ -193,7 +194,8 @@ __device__ __forceinline__ void multiply_64_rows_f16(float (&c)[32], const uint3
 
 /// multiply_64_columns of f16.
 template <bool kAdd>
-__device__ __forceinline__ void multiply_64_columns_f16(float (&c)[32], const uint32_t* a, uint64_t b) {
+__device__ __forceinline__ void multiply_64_columns_f16(float (&c)[32], const uint32_t* a,
+                                                        uint64_t b) {
 #if __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile(
       "{.reg .pred add; setp.ne.b32 add, %37, 0;\n"
@@ -214,7 +216,8 @@ __device__ __forceinline__ void multiply_64_columns_f16(float (&c)[32], const ui
 
 /// multiply_128_columns of f16.
 template <bool kAdd>
-__device__ __forceinline__ void multiply_128_columns_f16(float (&c)[64], const uint32_t* a, uint64_t b) {
+__device__ __forceinline__ void multiply_128_columns_f16(float (&c)[64], const uint32_t* a,
+                                                         uint64_t b) {
 #if __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile(
       "{.reg .pred add; setp.ne.b32 add, %69, 0;\n"

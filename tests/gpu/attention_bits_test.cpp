@@ -130,8 +130,8 @@ TEST_CASE("attention: runtime values have one entry, fields of the key have othe
   for (const char* same :
        {"lens=4 ctx=65 HV=4", "lens=4 ctx=900 HV=4", "lens=4,4,4 ctx=1,2,3 HV=4",
         "lens=8 ctx=64 HV=4", "lens=4 ctx=64 HV=4 page=3", "lens=4 ctx=64 HV=4 table=padded",
-        "lens=4 ctx=64 HV=4 table=csr", "lens=4 ctx=64 HV=4 kv_layout=hnd",
-        "lens=4 ctx=64 HV=8", "lens=4 ctx=64 HV=4 scale=3", "lens=4 ctx=64 HV=4 window_left=9",
+        "lens=4 ctx=64 HV=4 table=csr", "lens=4 ctx=64 HV=4 kv_layout=hnd", "lens=4 ctx=64 HV=8",
+        "lens=4 ctx=64 HV=4 scale=3", "lens=4 ctx=64 HV=4 window_left=9",
         "lens=4 ctx=64 HV=4 mask=causal", "lens=4 ctx=64 HV=4 mask=block_causal block=7",
         "lens=4 ctx=64 HV=4 block_kv=in_cache", "lens=4 ctx=64 HV=4 gap=8",
         "lens=4 ctx=64 HV=4 index=i32", "lens=4 ctx=64 HV=4 lse_layout=ht"}) {

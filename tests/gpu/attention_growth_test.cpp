@@ -34,9 +34,9 @@ float from_bf16(Half x) { return std::bit_cast<float>(std::uint32_t{x} << 16); }
 template <class T>
 gpu::DeviceMemory upload(const std::vector<T>& values) {
   gpu::DeviceMemory memory = gpu::allocate_device(values.size() * sizeof(T));
-  gpu::check_cuda(cudaMemcpy(memory.get(), values.data(), values.size() * sizeof(T),
-                             cudaMemcpyHostToDevice),
-                  "upload");
+  gpu::check_cuda(
+      cudaMemcpy(memory.get(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
+      "upload");
   return memory;
 }
 
@@ -53,7 +53,8 @@ class Pool {
     const auto size = static_cast<std::size_t>(pages_ * kPage * kHeads * kDim);
     std::vector<Half> k(size, kNaN), v(size, kNaN);
     for (std::int64_t t = 0; t < tokens; ++t) {
-      const auto at = static_cast<std::size_t>((page(t / kPage) * kPage + t % kPage) * kHeads * kDim);
+      const auto at =
+          static_cast<std::size_t>((page(t / kPage) * kPage + t % kPage) * kHeads * kDim);
       for (std::size_t h = 0; h < kHeads; ++h) {
         const std::size_t row = at + h * kDim;
         std::fill_n(&k[row], kDim, kOne);
@@ -129,8 +130,8 @@ std::string wrong_element(const Step& step, const std::vector<Half>& o,
         const double actual =
             static_cast<double>(from_bf16(o[row * kDim + static_cast<std::size_t>(c)]));
         if (!(std::abs(actual - expected) <= expected * (0x1p-8 + 0x1p-22))) {
-          return "o of row " + std::to_string(row) + ", column " + std::to_string(c) + ": expected " +
-                 std::to_string(expected) + ", actual " + std::to_string(actual);
+          return "o of row " + std::to_string(row) + ", column " + std::to_string(c) +
+                 ": expected " + std::to_string(expected) + ", actual " + std::to_string(actual);
         }
       }
     }
@@ -192,14 +193,14 @@ Growth grow(int steps) {
     const auto begin = std::chrono::steady_clock::now();
     const goldenrule_gpu_status status = goldenrule_gpu_attention(&a, message, sizeof message);
     growth.us.push_back(
-        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+            .count());
     REQUIRE_MESSAGE(status == GOLDENRULE_GPU_OK, message);
     const auto taken = static_cast<std::size_t>(a.total) * kHeads * kGroup;
     o.assign(taken * kDim, kNaN);
     lse.assign(taken, 0.F);
-    gpu::check_cuda(cudaMemcpy(o.data(), device_o.get(), o.size() * sizeof o[0],
-                               cudaMemcpyDeviceToHost),
-                    "o");
+    gpu::check_cuda(
+        cudaMemcpy(o.data(), device_o.get(), o.size() * sizeof o[0], cudaMemcpyDeviceToHost), "o");
     gpu::check_cuda(cudaMemcpy(lse.data(), device_lse.get(), lse.size() * sizeof lse[0],
                                cudaMemcpyDeviceToHost),
                     "lse");
@@ -229,10 +230,11 @@ void check_growth(int steps) {
   CHECK(growth.by_requests.misses() == std::min(steps, kMostRequests));
   std::ranges::sort(growth.us);
   const auto count = growth.us.size();
-  std::printf("%d steps, %d widths of the table: host time of a call: median %.2f us, 99%% %.2f us, "
-              "max %.2f us\n",
-              steps, growth.by_width.misses(), growth.us[count / 2], growth.us[count * 99 / 100],
-              growth.us.back());
+  std::printf(
+      "%d steps, %d widths of the table: host time of a call: median %.2f us, 99%% %.2f us, "
+      "max %.2f us\n",
+      steps, growth.by_width.misses(), growth.us[count / 2], growth.us[count * 99 / 100],
+      growth.us.back());
 }
 
 #ifdef GOLDENRULE_GPU_LEAST_SPLIT

@@ -91,8 +91,7 @@ TEST_CASE("on the host: every kernel of decode and MTP, judged") {
 TEST_CASE("on the host: every kernel of prefill, judged") {
   check_cases("prefill", parse_list(kPrefill));
   // The segments of one head are more than two multiprocessors take as halves.
-  CHECK(unreached("prefill_") ==
-        "prefill_gdn_scan_v64_segments prefill_kda_scan_v64_segments ");
+  CHECK(unreached("prefill_") == "prefill_gdn_scan_v64_segments prefill_kda_scan_v64_segments ");
 }
 TEST_CASE("on the host: every kernel of attention, judged") {
   check_cases("attention", parse_list(kAttention));

@@ -48,7 +48,8 @@ struct Placed {
   goldenrule_gpu_tensor place(const std::string& name, const call::Tensor& t) {
     memory.push_back(gpu::allocate_device(t.bytes().size()));
     void* address = memory.back().get();
-    const bool unwritten = name == "o" || name == "lse" || name == "intermediate_states" || name == "checkpoints";
+    const bool unwritten =
+        name == "o" || name == "lse" || name == "intermediate_states" || name == "checkpoints";
     gpu::check_cuda(
         unwritten ? cudaMemset(address, kPoison, t.bytes().size())
                   : cudaMemcpy(address, t.bytes().data(), t.bytes().size(), cudaMemcpyHostToDevice),

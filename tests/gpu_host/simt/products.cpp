@@ -28,15 +28,15 @@ struct Operand {
   template <class Type>
   [[nodiscard]] float along_inner(int row, int k) const {
     return at<Type>(static_cast<std::uint32_t>(row / 8) * stride +
-              static_cast<std::uint32_t>(row % 8 * 128 + 2 * k));
+                    static_cast<std::uint32_t>(row % 8 * 128 + 2 * k));
   }
   /// Contiguous along the columns: 64 of them, the next 64 `leading` further on; groups of eight
   /// steps of the inner dimension lie `stride` apart.
   template <class Type>
   [[nodiscard]] float along_columns(int column, int k) const {
     return at<Type>(static_cast<std::uint32_t>(column / 64) * leading +
-              static_cast<std::uint32_t>(k / 8) * stride +
-              static_cast<std::uint32_t>(k % 8 * 128 + column % 64 * 2));
+                    static_cast<std::uint32_t>(k / 8) * stride +
+                    static_cast<std::uint32_t>(k % 8 * 128 + column % 64 * 2));
   }
 
  private:
@@ -140,8 +140,8 @@ void Products::multiply(const std::array<Product*, 32>& lanes) {
     const Operand right(first.b_descriptor);
     for (int n = 0; n < columns; ++n) {
       for (int k = 0; k < kInner; ++k) {
-        b[k][n] = first.along_columns ? right.along_columns<Type>(n, k)
-                                      : right.along_inner<Type>(n, k);
+        b[k][n] =
+            first.along_columns ? right.along_columns<Type>(n, k) : right.along_inner<Type>(n, k);
       }
     }
   };
