@@ -3,8 +3,8 @@
  * Length: one header is the whole interface, so that a caller copies one file.
  *
  * The C interface of goldenrule's GPU kernels: decode, multi-token prediction (MTP) and prefill of
- * the gated delta rule (GDN) and of Kimi Delta Attention (KDA). Usable from C, C++, ctypes and
- * dlopen.
+ * the gated delta rule (GDN) and of Kimi Delta Attention (KDA), and attention over a paged cache as
+ * block diffusion decodes and drafts are verified with it. Usable from C, C++, ctypes and dlopen.
  *
  * Why two aggregates: decode is MTP with T = 1, and KDA is GDN with one gate per key channel, so
  * one description and one entry point cover all of them; prefill has sequences of unequal length in
@@ -75,6 +75,8 @@ extern "C" {
 #define GOLDENRULE_GPU_MAX_K 256
 #define GOLDENRULE_GPU_MAX_T 16
 #define GOLDENRULE_GPU_MAX_PLACES (1 << 20)
+#define GOLDENRULE_GPU_MAX_HEAD_DIM 256
+#define GOLDENRULE_GPU_MAX_KEYS (1 << 29)
 
 typedef enum goldenrule_gpu_status {
   GOLDENRULE_GPU_OK = 0,
@@ -140,6 +142,38 @@ typedef enum goldenrule_gpu_checkpoint_form { /* of a prefill with checkpoint_ev
                                               GOLDENRULE_GPU_CHECKPOINTS_AFTER = 0, /* n, 2n, .. */
                                               GOLDENRULE_GPU_CHECKPOINTS_BEFORE = 1 /* 0, n, .. */
 } goldenrule_gpu_checkpoint_form;
+
+typedef enum goldenrule_gpu_mask { /* which keys t a query at position t_q sees */
+                                   GOLDENRULE_GPU_MASK_FULL = 0,
+                                   GOLDENRULE_GPU_MASK_CAUSAL = 1, /* t <= t_q */
+                                   /* floor(t / block) <= floor(t_q / block) */
+                                   GOLDENRULE_GPU_MASK_BLOCK_CAUSAL = 2
+} goldenrule_gpu_mask;
+
+typedef enum goldenrule_gpu_block_base { /* where blocks are counted from */
+                                         GOLDENRULE_GPU_BLOCKS_ABSOLUTE = 0, /* position 0 */
+                                         GOLDENRULE_GPU_BLOCKS_SEGMENT = 1   /* the first query */
+} goldenrule_gpu_block_base;
+
+typedef enum goldenrule_gpu_block_kv { /* where the keys of the queried tokens are */
+                                       GOLDENRULE_GPU_BLOCK_SEPARATE = 0, /* in k and v */
+                                       GOLDENRULE_GPU_BLOCK_IN_CACHE = 1
+} goldenrule_gpu_block_kv;
+
+typedef enum goldenrule_gpu_kv_layout {
+  GOLDENRULE_GPU_PAGES_NHD = 0, /* [pages, slots, H, ..] */
+  GOLDENRULE_GPU_PAGES_HND = 1  /* [pages, H, slots, ..] */
+} goldenrule_gpu_kv_layout;
+
+typedef enum goldenrule_gpu_lse_base {
+  GOLDENRULE_GPU_LSE_E = 0,
+  GOLDENRULE_GPU_LSE_2 = 1
+} goldenrule_gpu_lse_base;
+
+typedef enum goldenrule_gpu_lse_layout {
+  GOLDENRULE_GPU_LSE_TH = 0, /* [total, HV] */
+  GOLDENRULE_GPU_LSE_HT = 1  /* [HV, total] */
+} goldenrule_gpu_lse_layout;
 
 enum {
   /* Programmatic dependent launch: the launch may be scheduled while the kernel before it in the
@@ -448,6 +482,114 @@ typedef struct goldenrule_gpu_prefill_report {
 
 GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_prefill_check(
     const goldenrule_gpu_prefill_args* args, goldenrule_gpu_prefill_report* device_report,
+    char* message, size_t message_size);
+
+/* Attention of packed queries over a paged cache and fresh keys: block-diffusion decode, drafts and
+ * their verification. Request n has the queries cu_seqlens_q[n] to cu_seqlens_q[n+1]-1 and as keys
+ * the kv_lens[n] first slots of its pages in the order of its table, then the fresh keys
+ * cu_seqlens_k[n] to cu_seqlens_k[n+1]-1. Key t = 0, 1, .. is counted over both, and query i stands
+ * at position t_q = q_offset[n] + i. With key head h(j) and the visible set V(i):
+ *
+ *     s_t = scale <q_i, k_t>     o_i = sum_V(i) exp(s_t) v_t / sum_V(i) exp(s_t)
+ *     lse_i = log sum_V(i) exp(s_t)
+ *
+ * Key t is in V(i) where it exists, its page exists, the mask has it, t_q - t <= window_left and
+ * t - t_q <= window_right (-1: any).
+ *
+ *   - V(i) empty: o = 0, lse = -inf.
+ *   - A page that is negative or not below `pages` is missing: its keys are not visible.
+ *   - Queries beyond valid_q are padding: o = 0, lse = -inf, and the keys that the call brings at
+ *     their positions do not exist (fresh ones, or of the cache with BLOCK_IN_CACHE).
+ *   - Bounds are clamped to [0, total], [0, fresh] and [0, table_size], lengths to what the table
+ *     holds and to MAX_KEYS, valid_q to the queries; rows of o and lse that belong to no request
+ *     are not written. goldenrule_gpu_attention_check reports all of these.
+ *   - Whatever no query sees (slots beyond kv_lens, unused pages, padding), NaN and infinity
+ *     included, reaches no output. A NaN in a v that some queries of a request see reaches, on the
+ *     tensor cores, also those that do not see it, of the same request and key head.
+ *
+ * All products are exact and added in fp32; exp(s - m) is rounded to the type of q for the product
+ * with v, sums of it are not: contract flash_bf16 (`goldenrule list contracts`).
+ *
+ * The tensors choose the kernel by type, dimensions and alignment, most_q * HV / H its rows, and
+ * N * H the number of blocks that share the keys of a request, unless `splits` does. Nothing else
+ * does: lengths, widths, pages, strides, masks and scales of any value are served by one kernel.
+ * The bits of a request depend on its own data and lengths, on that choice and on nothing else. */
+typedef struct goldenrule_gpu_attention_args {
+  uint64_t struct_size; /* sizeof(goldenrule_gpu_attention_args) */
+
+  int32_t mask;
+  int32_t block_base; /* of MASK_BLOCK_CAUSAL */
+  int32_t block_kv;
+  int32_t kv_layout;
+  int32_t head_map;
+  int32_t lse_base;
+  int32_t lse_layout;
+  uint32_t flags; /* GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH */
+
+  int64_t total; /* queries of all requests */
+  int64_t N;     /* requests */
+  /* The queries of a request that the grid is made for: longer requests are right too, and slower;
+   * 0 where total is 0. */
+  int64_t most_q;
+  int64_t fresh;            /* rows of k and v */
+  int64_t H, HV;            /* key/value heads, query heads */
+  int64_t K, V;             /* of a key and of a value, 1 to MAX_HEAD_DIM */
+  int64_t pages, page_size; /* of the cache; page_size 0: there is none */
+  int64_t table_width;      /* columns of page_table */
+  int64_t table_size;       /* entries of page_indices */
+  int64_t block;            /* of MASK_BLOCK_CAUSAL */
+  int64_t window_left, window_right;
+  /* Blocks that share the keys of a request, 1, 2, 4 or 8; 0: chosen by N * H. */
+  int64_t splits;
+
+  double scale; /* multiplies the scores; taken literally, 0 included */
+
+  goldenrule_gpu_tensor q;       /* [total,HV,K] f16, bf16 */
+  goldenrule_gpu_tensor k;       /* [fresh,H,K]  as q; optional beside a cache, not IN_CACHE */
+  goldenrule_gpu_tensor v;       /* [fresh,H,V]  as q; with k */
+  goldenrule_gpu_tensor k_cache; /* [pages,page_size,H,K] or by kv_layout; as q */
+  goldenrule_gpu_tensor v_cache; /* [pages,page_size,H,V] */
+  goldenrule_gpu_tensor o;       /* [total,HV,V] f32, f16, bf16: output */
+  goldenrule_gpu_tensor lse;     /* [total,HV] or by lse_layout; f32; optional output */
+
+  /* i32 or i64; those of a request at any stride. */
+  goldenrule_gpu_tensor cu_seqlens_q; /* [N+1] */
+  goldenrule_gpu_tensor cu_seqlens_k; /* [N+1], with k */
+  goldenrule_gpu_tensor kv_lens;      /* [N], with a cache */
+  goldenrule_gpu_tensor page_table;   /* [N,table_width], rows at any stride */
+  goldenrule_gpu_tensor page_indptr;  /* [N+1]: request n has the pages page_indices[indptr[n]..] */
+  goldenrule_gpu_tensor page_indices; /* [table_size]; in the place of page_table */
+  goldenrule_gpu_tensor q_offset;     /* [N]; absent: kv_lens; IN_CACHE: kv_lens - queries */
+  goldenrule_gpu_tensor valid_q;      /* [N]; absent: all */
+
+  void* stream; /* cudaStream_t */
+} goldenrule_gpu_attention_args;
+
+/* As the functions of the same names for the recurrent call; there is no workspace. scale is 1 and
+ * windows are -1 by default. */
+GOLDENRULE_GPU_API void goldenrule_gpu_attention_defaults(goldenrule_gpu_attention_args* args,
+                                                          size_t struct_size);
+GOLDENRULE_GPU_API const char* goldenrule_gpu_attention_fields(void);
+GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_attention_validate(
+    const goldenrule_gpu_attention_args* args, char* message, size_t message_size);
+GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_attention(
+    const goldenrule_gpu_attention_args* args, char* message, size_t message_size);
+
+/* Debugging, as goldenrule_gpu_index_report; `first` is the lowest request, of pages the place in
+ * page_indices, or n * table_width + column. */
+typedef struct goldenrule_gpu_attention_report {
+  /* Requests one of whose bounds was clamped, and request 0 where the first bound is not 0. */
+  int64_t query_bound_out_of_range, first_query_bound_out_of_range;
+  int64_t fresh_bound_out_of_range, first_fresh_bound_out_of_range;
+  int64_t table_bound_out_of_range, first_table_bound_out_of_range;
+  int64_t length_out_of_range, first_length_out_of_range; /* kv_lens */
+  int64_t valid_out_of_range, first_valid_out_of_range;
+  int64_t page_out_of_range, first_page_out_of_range; /* within kv_lens, neither -1 nor a page */
+  int64_t page_missing, first_page_missing;           /* -1 within kv_lens */
+} goldenrule_gpu_attention_report;
+
+GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_attention_check(
+    const goldenrule_gpu_attention_args* args, goldenrule_gpu_attention_report* device_report,
     char* message, size_t message_size);
 
 /* The dispatch table is fixed when the library is built. A hit is a launch served by it; a miss

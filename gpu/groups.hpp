@@ -18,12 +18,17 @@ KernelTable& kernels();
 const void* check_function();
 }  // namespace prefill
 
-inline std::array<KernelTable*, 2> all_groups() {
-  return {&recurrent::kernels(), &prefill::kernels()};
+namespace attention {
+KernelTable& kernels();
+const void* check_function();
+}  // namespace attention
+
+inline std::array<KernelTable*, 3> all_groups() {
+  return {&recurrent::kernels(), &prefill::kernels(), &attention::kernels()};
 }
 
-inline std::array<const void*, 2> check_functions() {
-  return {recurrent::check_function(), prefill::check_function()};
+inline std::array<const void*, 3> check_functions() {
+  return {recurrent::check_function(), prefill::check_function(), attention::check_function()};
 }
 
 }  // namespace goldenrule::gpu

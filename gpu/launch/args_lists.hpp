@@ -16,13 +16,16 @@
 //                                    each has, the first one too; what a version adds stands behind
 //                                    what those before it have
 //   kKnownFlags, kFlagNames          the bits of flags that it takes, and what they are called
-//   kTokenAxes                       axes that the tokens have in front of the heads
 //   extent_of(args, axis)            of the axes that are its own
 //   need_of(args, presence)          of the tensors whose presence is decided its own way
-//   state_dtype(args)                the type that all states have to have
 //   check_sizes(args, problem)       what its extents have to be to each other
 //   settle(args, strides)            where a call has strides that count for nothing: makes them 0
 //   pack_rest(args, strides, params) the parameters that pack_call.hpp does not know
+//
+// and groups of the delta rule (DeltaArgs), whose gates and states the templates know, also
+//
+//   kTokenAxes                       axes that the tokens have in front of the heads
+//   state_dtype(args)                the type that all states have to have
 #pragma once
 
 #include <cstddef>
@@ -40,6 +43,14 @@ using Tensor = goldenrule_gpu_tensor;
 inline constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 inline constexpr std::int64_t kInt64Min = std::numeric_limits<std::int64_t>::min();
 inline constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
+
+/// Aggregates of the delta rule: they have gates and states.
+template <class Args>
+concept DeltaArgs = requires(const Args& a) {
+  a.gate_kind;
+  a.state;
+  a.final_state;
+};
 
 template <class Args, class T>
 struct Field {
@@ -81,7 +92,10 @@ struct Number {
 /// rows of intermediate_states; kPacked: the tokens of all sequences; kBound: one more than there
 /// are rows or sequences; kPlace: the places of a ring; kRingChannel: as kChannel, and no axis
 /// without a gate; kTokenRow, kToken: rows of tokens and tokens of one, where packed 1 and all;
-/// kDraft: the most tokens of a row; kKeptRow: rows of a buffer of intermediate states.
+/// kDraft: the most tokens of a row; kKeptRow: rows of a buffer of intermediate
+/// states; kFresh: the keys of an attention call that are in no cache; kPage: pages of a cache,
+/// whose slots and heads are kOuter and kInner by their layout; kTableColumn, kTableEntry: of the
+/// two forms of its table; kLseOuter, kLseInner: queries and heads by the layout of lse.
 enum class Axis : std::uint8_t {
   kEnd,
   kRow,
@@ -105,7 +119,13 @@ enum class Axis : std::uint8_t {
   kInner,
   kRing,
   kPlace,
-  kRingChannel
+  kRingChannel,
+  kFresh,
+  kPage,
+  kTableColumn,
+  kTableEntry,
+  kLseOuter,
+  kLseInner
 };
 /// Which calls are given a tensor.
 enum class Presence : std::uint8_t {
@@ -126,6 +146,11 @@ enum class Presence : std::uint8_t {
   kSecondOnly,   ///< required beside checkpoint_state_indices, else forbidden
   kRings,        ///< required beside ring_d, else forbidden
   kRingChoice,   ///< optional beside ring_d, else forbidden
+  kCache,        ///< required with a cache, else forbidden
+  kFreshKeys,    ///< of attention: required without a cache or beside k, forbidden in the cache
+  kTable,        ///< required with a cache that has no page_indptr, else forbidden
+  kPageList,     ///< required beside page_indptr, else forbidden
+  kPageBounds,   ///< optional with a cache, else forbidden
 };
 template <class Args>
 struct TensorField {

@@ -52,7 +52,9 @@ void check_grid(const Args& a, const char* name, std::int64_t count, Problem& pr
 template <class Group>
 void check_numbers(const typename Group::Args& a, Problem& problem) {
   for (const auto& number : Group::kNumbers) {
-    if (number.gate >= 0 && number.gate != a.gate_kind) continue;
+    if constexpr (DeltaArgs<typename Group::Args>) {
+      if (number.gate >= 0 && number.gate != a.gate_kind) continue;
+    }
     const double value = a.*number.field.member;
     const bool positive = number.sign == Sign::kPositive;
     if (!std::isfinite(value) || (positive && value <= 0.0)) {

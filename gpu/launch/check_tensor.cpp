@@ -46,6 +46,13 @@ void check_dtype(const goldenrule_gpu_tensor& tensor, const TensorRule& rule, Pr
     case Types::kKept:
       if (!state) refuse("f32 or bf16");
       break;
+    case Types::kHalf:
+    case Types::kHalfPool:
+      if (d != GOLDENRULE_GPU_F16 && d != GOLDENRULE_GPU_BF16) refuse("f16 or bf16");
+      break;
+    case Types::kF32:
+      if (d != GOLDENRULE_GPU_F32) refuse("f32");
+      break;
     case Types::kIndex:
     case Types::kRowIndex:
       if (!index) refuse("i32 or i64");

@@ -18,6 +18,9 @@ enum class Types {
   kFloat,
   kState,
   kKept,      ///< states of a type of their own
+  kHalf,      ///< f16 or bf16
+  kHalfPool,  ///< likewise; 64-bit strides between the blocks of a pool
+  kF32,
   kIndex,     ///< read without gaps where it has one axis
   kRowIndex,  ///< one for each row, at any stride: a column of a block table
 };

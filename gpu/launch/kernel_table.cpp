@@ -96,6 +96,7 @@ Problem KernelTable::launch(int i, const LaunchPlan& plan, void* params, void* s
       .blocks = plan.blocks,
       .threads = static_cast<unsigned>(kernel.threads),
       .shared_bytes = static_cast<unsigned>(state.shared_bytes.load(std::memory_order_relaxed)),
+      .cluster = kernel.cluster,
       .dependent = plan.dependent && can_depend(i, plan.device)};
   Problem problem = launch_kernel(kernel.function, grid, arguments, stream);
   if (problem.ok()) hits_[place(i)].fetch_add(1, std::memory_order_relaxed);

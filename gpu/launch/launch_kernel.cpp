@@ -4,16 +4,25 @@
 namespace goldenrule::gpu {
 
 Problem launch_kernel(const void* function, const Grid& grid, void** arguments, void* stream) {
-  cudaLaunchAttribute dependent{};
-  dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  dependent.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (grid.dependent) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (grid.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count].val.clusterDim.x = grid.cluster;
+    attributes[count].val.clusterDim.y = 1;
+    attributes[count++].val.clusterDim.z = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(grid.blocks);
   config.blockDim = dim3(grid.threads);
   config.dynamicSmemBytes = grid.shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &dependent;
-  config.numAttrs = grid.dependent ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   return cuda_problem(cudaLaunchKernelExC(&config, function, arguments), "launch");
 }
 

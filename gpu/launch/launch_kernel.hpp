@@ -11,6 +11,7 @@ namespace goldenrule::gpu {
 struct Grid {
   unsigned blocks = 0, threads = 0;
   unsigned shared_bytes = 0;  ///< dynamic
+  unsigned cluster = 1;       ///< blocks of a cluster; divides `blocks`
   bool dependent = false;     ///< programmatic dependent launch
 };
 

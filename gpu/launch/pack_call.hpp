@@ -163,10 +163,12 @@ template <class Group>
   problem = check_tensors<Group>(args, strides);
   if (!problem.ok()) return problem;
   if constexpr (requires { Group::settle(args, strides); }) Group::settle(args, strides);
-  pack_heads<Group>(args, call.params);
-  pack_tokens<Group>(args, strides, call.params);
-  pack_rules<Group>(args, strides, call.params);
-  pack_states<Group>(args, strides, call.params);
+  if constexpr (DeltaArgs<typename Group::Args>) {
+    pack_heads<Group>(args, call.params);
+    pack_tokens<Group>(args, strides, call.params);
+    pack_rules<Group>(args, strides, call.params);
+    pack_states<Group>(args, strides, call.params);
+  }
   Group::pack_rest(args, strides, call.params);
   return current_device(call.device);
 }

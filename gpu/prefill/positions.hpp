@@ -6,7 +6,6 @@
 
 #include <cstdint>
 
-#include "gpu/common/divisor.hpp"
 #include "gpu/common/spans.hpp"
 
 namespace goldenrule::gpu::prefill {

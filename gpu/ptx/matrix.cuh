@@ -27,6 +27,14 @@ __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[
       : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
+/// The same of f16.
+__device__ __forceinline__ void multiply_add_f16(float (&c)[4], const uint32_t (&a)[4], uint2 b) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
+}
+
 /// Four 8 x 8 matrices of 16-bit elements from shared memory: lane 8 m + r names the 16 bytes of
 /// row r of matrix m; x[m] is row g, columns 2t and 2t + 1 of matrix m.
 __device__ __forceinline__ void load_matrices(uint32_t (&x)[4], uint32_t row_address) {

@@ -201,6 +201,30 @@ op={gdn,kda} mode=prefill lens=9,5,0,1,33 H=1 HV=2 K={128,60} V=64 index={i32,i6
 op={gdn,kda} mode=prefill lens=9,66 H=1 HV=2 K={128,64,60} V=64 io={f32,f16,bf16} state_layout={vk,kv} state={f32,bf16} h0=1 change={gates_f32,gates_f16,gates_bf16}
 op={gdn,kda} mode=prefill lens=9,66 H=1 HV=2 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} h0=1 index=i32 gap={1,2,4,8,24} shift={0,1,2,4}
 )"},
+    CaseList{"attention tuned", R"(
+op=attention mode=decode lens=16,16 ctx=1000,257 H=2 HV=8 K=128 V=128 io={bf16,f16} splits={1,2,4,8} family={A,B,C,K,L,N,S,D,X,Y,T,P}
+op=attention mode=decode lens=4,4 ctx=1000,257 H=2 HV=8 K=64 V=64 io={bf16,f16} splits={1,2,4,8} family={A,B,C,K,L,N,S,D,X,Y,T,P}
+op=attention mode=decode lens=16 ctx={4096,16384} H=2 HV=8 K=128 V=128 family={A,C,L}
+op=attention mode=decode lens=9x16 ctx=9x300 H=2 HV={2,8,14,48} K=128 V=128 page=16
+)"},
+    CaseList{"attention calls", R"(
+op=attention mode=decode lens=1,16,4,33,0,65 ctx=300,0,1,64,200,127 H=2 HV=8 K={64,128} V=128 page={1,3,16,64,256} table={permuted,shared,csr} kv_layout={nhd,hnd} family={L,P}
+op=attention mode=decode lens=32,9 ctx=161,140 H=2 HV=4 K={128,100} V=64 mask=block_causal block={1,4,16,32} block_base={absolute,segment} block_kv={separate,in_cache} family={K,P}
+op=attention mode=decode lens=32,9 ctx=161,140 H=2 HV=4 K={128,100} V=64 mask={full,causal} window_left={-1,0,1,63,64,65,500} window_right={-1,0,5} family={K,P}
+op=attention mode=decode lens=16,16 ctx=170,64 H=2 HV=6 K=128 V=128 missing_page=skip table=holes page={1,16,64} head_map={grouped,tiled} family={K,P}
+op=attention mode=decode lens=6,6,6 ctx=140,7,116 H=2 HV=4 K={128,100} V=128 valid=mixed block_kv={separate,in_cache} mask={full,causal} lse_base={e,2} lse_layout={th,ht} family={K,P}
+op=attention mode=prefill lens=70,1,0,330 H=2 HV=4 K={128,100} V=128 mask={full,causal,block_causal} block=32 family={K,P}
+)"},
+    CaseList{"attention strides", R"(
+op=attention mode=decode lens=4,2,7 ctx=150,33,0 H=2 HV=6 K={16,64,128,192} V={32,128,256} io={bf16,f16} kv_layout={nhd,hnd} gap={0,8,3} shift={0,1,8} index={i32,i64} columns={1,3}
+op=attention mode=decode lens=4,2 ctx=50,33 H=2 HV=4 K={1,7,37,255} V={1,19,256} family={A,P}
+)"},
+    CaseList{"attention sanitizer", R"(
+op=attention mode=decode lens=4,16,0 ctx=130,70,9 H=2 HV=8 K={64,128,100} V=64 io={bf16,f16} splits={1,8} table={permuted,csr,shared} kv_layout={nhd,hnd}
+op=attention mode=decode lens=20,5 ctx=100,150 H=1 HV=2 K={128,37} V=64 mask={causal,block_causal} block=8 window_left={-1,20} valid=mixed block_kv={separate,in_cache}
+op=attention mode=decode lens=4,4 ctx=100,64 H=2 HV=4 K={64,30} V=32 page=4 missing_page=skip table=holes
+op=attention mode=prefill lens=70,1,0,130 H=2 HV=4 K={64,33} V=64 mask=causal gap={0,3}
+)"},
     // What the kernels with a planted mistake serve (planted/kernels.hpp); with this seed no row of
     // a permutation owns slot 0.
     CaseList{"planted", R"(

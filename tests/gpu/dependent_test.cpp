@@ -5,6 +5,7 @@
 // wait, or does not wait, computes with what was there before.
 #include <array>
 
+#include "gpu/attention/args_fields.hpp"
 #include "gpu/prefill/args_fields.hpp"
 #include "gpu/recurrent/args_fields.hpp"
 #include "tests/gpu/gpu_test.hpp"
@@ -23,7 +24,9 @@ using call::TensorMap;
 class LateInputs {
  public:
   LateInputs(const Record& record, LiveCall& target) {
-    if (record.mode == call::Mode::kPrefill) {
+    if (call::is_attention(record.op)) {
+      collect<gpu::attention::Group>(record, target.attention_args());
+    } else if (record.mode == call::Mode::kPrefill) {
       collect<gpu::prefill::Group>(record, target.prefill_args());
     } else {
       collect<gpu::recurrent::Group>(record, target.args());
@@ -98,11 +101,17 @@ constexpr auto kDrafts =
     "op={gdn,kda} mode=mtp lens=3,0,5 H=1 HV=2 K={128,60} V=64 state_layout={vk,kv} "
     "state={f32,bf16} slots=padded tree=mixed kept=buffer track=mixed";
 constexpr std::array kLists = {kDecode, kMtp, kAccepted, kReplay, kDrafts, kPrefill};
+// It changes nothing that a chain could go on with.
+constexpr auto kAttention =
+    "op=attention mode=decode lens=4,3 ctx=70,9 H=1 HV=2 K={64,37} V=64 splits=4 "
+    "table={permuted,csr} valid=mixed";
 
 TEST_CASE("dependent launch: what the kernel in front writes late is what is read") {
   REQUIRE_GPU();
   const gpu::Stream stream = gpu::make_stream();
-  for (const char* line : kLists) {
+  std::vector<const char*> lists(kLists.begin(), kLists.end());
+  lists.push_back(kAttention);
+  for (const char* line : lists) {
     for_each_case(line, [&](const LiveCase& c, const Record& record) {
       const TensorMap expected = outputs_of(record, c.placement);
       Placement placement = c.placement;

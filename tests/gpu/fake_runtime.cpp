@@ -26,8 +26,8 @@ const std::string& FakeRuntime::name_of(const void* function) const {
 
 bool FakeRuntime::has_code(const void* function) const {
   const std::string& name = name_of(function);
-  const bool only_sm90a = name.find("prefill_gdn") != std::string::npos ||
-                          name.find("prefill_kda") != std::string::npos;
+  const auto is = [&](const char* part) { return name.find(part) != std::string::npos; };
+  const bool only_sm90a = is("prefill_gdn") || is("prefill_kda") || is("attention_decode_kernel");
   const FakeDevice& device = devices[static_cast<std::size_t>(current)];
   return !only_sm90a || (device.capability == 90 && !device.lacks_sm90a);
 }

@@ -38,6 +38,18 @@ args.total = -1
 status = library.goldenrule_gpu_prefill_validate(ctypes.byref(args), message, ctypes.c_size_t(256))
 assert (status, message.value) == (1, b"total: expected 0 to 2147483647, actual -1"), message.value
 
+Attention = peer.args_type(library, "attention")
+args = Attention()
+library.goldenrule_gpu_attention_defaults(
+    ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)))
+assert args.struct_size == ctypes.sizeof(Attention), args.struct_size
+assert (args.scale, args.block, args.window_left, args.window_right, args.splits) == (1.0, 1, -1, -1, 0)
+assert args.stream is None and args.valid_q.data is None
+args.V = args.H = args.HV = args.K = 1
+args.block = 0
+status = library.goldenrule_gpu_attention_validate(ctypes.byref(args), message, ctypes.c_size_t(256))
+assert (status, message.value) == (1, b"block: expected 1 to 2147483647, actual 0"), message.value
+
 
 class Other:
     """A library with another aggregate."""

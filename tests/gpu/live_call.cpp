@@ -7,7 +7,7 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/random/philox.hpp"
-#include "tools/gpu_run/record_call.hpp"
+#include "tools/gpu_run/attention_call.hpp"
 
 namespace goldenrule::test {
 namespace {
@@ -99,6 +99,12 @@ LiveCall::LiveCall(Record record, const Placement& placement, Memory memory)
   };
   const auto flag = [](std::int64_t wanted, std::uint32_t bit) { return wanted != 0 ? bit : 0; };
   const std::uint32_t dependent = flag(placement.dependent, GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH);
+  if (is_attention()) {
+    attention_args_ = gpu::make_attention_args(given, at);
+    attention_args_.flags = dependent;
+    attention_args_.splits = placement.splits;
+    return;
+  }
   if (!is_prefill()) {
     args_ = gpu::make_args(given, at);
     args_.intermediate_rows += placement.spare;
@@ -125,7 +131,8 @@ bool LiveCall::only_written(const std::string& name) const {
   if (name == "final_state") {
     return is_prefill() && record_.find_input("state_indices") == nullptr;
   }
-  const bool output = name == "o" || name == "intermediate_states" || name == "checkpoints";
+  const bool output =
+      name == "o" || name == "lse" || name == "intermediate_states" || name == "checkpoints";
   return output && !is_updated(name);
 }
 
@@ -170,15 +177,18 @@ void LiveCall::fill(Placed& placed, const Tensor& tensor) {
 
 void LiveCall::launch(cudaStream_t stream, const Kernel& kernel) {
   if (is_prefill()) fit_workspace();
-  args_.stream = prefill_args_.stream = stream;
+  args_.stream = prefill_args_.stream = attention_args_.stream = stream;
   char message[256] = "";
-  const goldenrule_gpu_status status = is_prefill()
-                                           ? kernel.prefill(&prefill_args_, message, sizeof message)
-                                           : kernel.recurrent(&args_, message, sizeof message);
+  const goldenrule_gpu_status status =
+      is_attention() ? kernel.attention(&attention_args_, message, sizeof message)
+      : is_prefill() ? kernel.prefill(&prefill_args_, message, sizeof message)
+                     : kernel.recurrent(&args_, message, sizeof message);
   if (status != GOLDENRULE_GPU_OK) {
     throw Error(ErrorKind::kArgument,
-                is_prefill() ? "goldenrule_gpu_prefill" : "goldenrule_gpu_recurrent", "ok",
-                std::string(goldenrule_gpu_status_name(status)) + ": " + message);
+                is_attention() ? "goldenrule_gpu_attention"
+                : is_prefill() ? "goldenrule_gpu_prefill"
+                               : "goldenrule_gpu_recurrent",
+                "ok", std::string(goldenrule_gpu_status_name(status)) + ": " + message);
   }
 }
 
@@ -242,7 +252,8 @@ std::string LiveCall::stray_write(const WriteSet& writes) const {
       });
     } else if (output) {
       placed.layout.for_each_run([&](std::size_t first, std::size_t at, std::size_t count) {
-        if (placed.name == "o" ? !writes.o : !written[first / block]) return;
+        const bool rows = placed.name == "o" || placed.name == "lse";
+        if (rows ? !writes.o : !written[first / block]) return;
         restore(at, count);
       });
     }

@@ -28,6 +28,7 @@ using EntryPoint = std::function<goldenrule_gpu_status(const Args*, char*, std::
 struct Kernel {
   EntryPoint<goldenrule_gpu_recurrent_args> recurrent = goldenrule_gpu_recurrent;
   EntryPoint<goldenrule_gpu_prefill_args> prefill = goldenrule_gpu_prefill;
+  EntryPoint<goldenrule_gpu_attention_args> attention = goldenrule_gpu_attention;
 
   Kernel() = default;
   template <class F>
@@ -63,6 +64,8 @@ class LiveCall {
   [[nodiscard]] goldenrule_gpu_recurrent_args& args() { return args_; }
   /// Of a prefill call.
   [[nodiscard]] goldenrule_gpu_prefill_args& prefill_args() { return prefill_args_; }
+  /// Of an attention call.
+  [[nodiscard]] goldenrule_gpu_attention_args& attention_args() { return attention_args_; }
   /// That of the kernel which serves the call on this device.
   [[nodiscard]] const char* contract() const;
 
@@ -96,7 +99,10 @@ class LiveCall {
   };
   goldenrule_gpu_tensor place(const std::string& name, const call::Tensor& tensor);
   void fill(Placed& placed, const call::Tensor& tensor);
-  [[nodiscard]] bool is_prefill() const { return record_.mode == call::Mode::kPrefill; }
+  [[nodiscard]] bool is_attention() const { return call::is_attention(record_.op); }
+  [[nodiscard]] bool is_prefill() const {
+    return record_.mode == call::Mode::kPrefill && !is_attention();
+  }
   /// Nothing of the buffer is there before the call: o, states on the way, and the final states of
   /// a prefill call without slots.
   [[nodiscard]] bool only_written(const std::string& name) const;
@@ -115,6 +121,7 @@ class LiveCall {
   std::unique_ptr<GuardedBuffer> workspace_;
   goldenrule_gpu_recurrent_args args_{};
   goldenrule_gpu_prefill_args prefill_args_{};
+  goldenrule_gpu_attention_args attention_args_{};
 };
 
 /// The outputs of one call, launched and waited for. Throws Error on a refusal or a stray write.

@@ -10,9 +10,9 @@
 namespace goldenrule::test {
 namespace {
 
-TEST_CASE("sanitizer matrix") {
+void run_matrix(const char* list) {
   REQUIRE_GPU();
-  const std::vector<LiveCase> cases = parse_list(case_list("sanitizer").lines);
+  const std::vector<LiveCase> cases = parse_list(case_list(list).lines);
   for (const LiveCase& c : cases) {
     LiveCall live(make_record(c), c.placement, Memory::kBare);
     live.launch();
@@ -20,6 +20,9 @@ TEST_CASE("sanitizer matrix") {
   }
   std::printf("%zu cases, run in bare memory\n", cases.size());
 }
+
+TEST_CASE("sanitizer matrix") { run_matrix("sanitizer"); }
+TEST_CASE("sanitizer matrix of attention") { run_matrix("attention sanitizer"); }
 
 TEST_CASE("slots beyond 2^31 elements") {
   REQUIRE_GPU();

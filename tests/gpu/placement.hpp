@@ -32,6 +32,7 @@ struct Placement {
   std::int64_t trigger = 0;      ///< 1: with GOLDENRULE_GPU_FLAG_TRIGGER_EARLY (decode, MTP)
   std::int64_t precise = 0;      ///< 1: with GOLDENRULE_GPU_FLAG_PRECISE (prefill)
   std::int64_t never_split = 0;  ///< 1: with GOLDENRULE_GPU_FLAG_NEVER_SPLIT (prefill)
+  std::int64_t splits = 0;       ///< blocks that share the keys of a request (attention)
   std::int64_t poison = 1;       ///< chooses what unwritten memory holds
 };
 
@@ -50,6 +51,7 @@ void for_each_field(P& p, F&& f) {
   f("trigger", p.trigger);
   f("precise", p.precise);
   f("never_split", p.never_split);
+  f("splits", p.splits);
   f("poison", p.poison);
 }
 

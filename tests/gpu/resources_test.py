@@ -42,7 +42,8 @@ def rows_of(library):
             kernel = match[1]
         elif match := re.match(r"  REG:(\d+) STACK:(\d+)", line):
             found[architecture, kernel] = [int(match[1]), int(match[2]), 0, 0]
-    with_products = ",".join(sorted({name for _, name in found if "prefill_" in name}))
+    with_products = ",".join(sorted({name for _, name in found
+                                     if "prefill_" in name or "attention_" in name}))
     for line in run(CUOBJDUMP, "-sass", "-fun", with_products, library).splitlines():
         if match := re.match(r"\s*arch = (\w+)", line):
             architecture = match[1]

@@ -22,8 +22,11 @@ expect() {  # expect CODE COMMAND...
 "$goldenrule" generate 'op={gdn,kda} mode=mtp B=4 T=4 H=1 HV=2 K=60 V=33 slots=scatter_padded index=i32' -o "$dir/fixtures"
 "$goldenrule" generate 'op=gdn mode=decode B=2 H=1 HV=1 K=8 V=8 state=f16' -o "$dir/f16"
 "$goldenrule" generate 'op={gdn,kda} mode=prefill lens=63,64,65,1,0,130 H=2 HV=4 K=128 V=128 h0={0,1}' -o "$dir/fixtures"
+"$goldenrule" generate 'op=attention mode=decode lens=16,4 ctx=300,33 H=2 HV=8 K={64,100} V=64' -o "$dir/attention"
 if "$gpu_run" "$dir"/fixtures/*.h5 -o "$dir/captures" | grep SKIPPED; then exit 0; fi
 expect 0 "$goldenrule" check "$dir"/captures/*.h5
+expect 0 "$gpu_run" "$dir"/attention/*.h5 -o "$dir/attention_captures"
+expect 0 "$goldenrule" check "$dir"/attention_captures/*.h5
 for capture in "$dir"/captures/*.h5; do
   expect 0 "$goldenrule" diff "$dir/fixtures/$(basename "$capture")" "$capture"
 done

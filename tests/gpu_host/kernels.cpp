@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of the library, with the types of their parameters: all of decode and MTP, and a line
-// for each variant of prefill.
+// The kernels of the library, with the types of their parameters: all of decode and MTP, of
+// attention, and a line for each variant of prefill.
+#include "gpu/attention/table.hpp"
 #include "gpu/prefill/gdn.cuh"
 #include "gpu/prefill/kda.cuh"
 #include "gpu/prefill/variants.hpp"
@@ -25,6 +26,9 @@ void add_library_kernels() {
   for (int i = 0; i < gpu::recurrent::kTableSize; ++i) {
     const gpu::recurrent::Entry& entry = gpu::recurrent::table_entry(i);
     add_kernel(entry.kernel, entry.name.text);
+  }
+  for (int i = 0; i < gpu::attention::kTableSize; ++i) {
+    add_kernel(gpu::attention::entry_function(i), gpu::attention::kernels().name(i));
   }
   add_variant<gpu::prefill::GdnCall>(gpu::prefill::kGdnChunk64);
   add_variant<gpu::prefill::KdaCall>(gpu::prefill::kKdaChunk32);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/bench_gpu/attention.hpp"
 #include "tools/bench_gpu/ceilings.hpp"
 #include "tools/bench_gpu/options.hpp"
 #include "tools/bench_gpu/prefill.hpp"
@@ -186,6 +187,10 @@ int run(const Options& options) {
   if (goldenrule_gpu_initialize(message, sizeof message) != GOLDENRULE_GPU_OK) {
     throw Error(ErrorKind::kArgument, "goldenrule_gpu_initialize", "ok", message);
   }
+  if (options.attention) {
+    run_attention(options, stream.get(), device.multiProcessorCount);
+    return 0;
+  }
   if (options.prefill) {
     run_prefill(options, stream.get(), device.multiProcessorCount);
     return 0;
@@ -218,6 +223,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (i == 1 && std::strcmp(argv[i], "prefill") == 0) {
       options.prefill = true;
+    } else if (i == 1 && std::strcmp(argv[i], "attention") == 0) {
+      options.attention = true;
     } else if (std::strcmp(argv[i], "--filter") == 0 && i + 1 < argc) {
       options.filters.emplace_back(argv[++i]);
     } else if (std::strcmp(argv[i], "--replays") == 0 && i + 1 < argc) {
@@ -226,8 +233,8 @@ int main(int argc, char** argv) {
       options.profile = true;
     } else {
       std::fprintf(stderr,
-                   "usage: goldenrule_bench [prefill] [--filter TEXT]... [--replays N] "
-                   "[--profile]\n");
+                   "usage: goldenrule_bench [prefill | attention] [--filter TEXT]... "
+                   "[--replays N] [--profile]\n");
       return 2;
     }
   }

@@ -18,7 +18,7 @@
 #include "fixtures/schema/read.hpp"
 #include "fixtures/schema/write.hpp"
 #include "gpu/host/cuda_handles.hpp"
-#include "tools/gpu_run/record_call.hpp"
+#include "tools/gpu_run/attention_call.hpp"
 
 namespace {
 
@@ -72,11 +72,15 @@ void run(call::Record& record, const std::string& device) {
   record.outputs = gpu::make_outputs(record, gpu::Update::kSeparate);
   Placed placed;
   const gpu::Place place = [&](const std::string& name, const call::Tensor& t) {
-    const bool only_written = name == "o" || name == "checkpoints" ||
+    const bool only_written = name == "o" || name == "lse" || name == "checkpoints" ||
                               (name == "intermediate_states" && !gpu::holds_before(record, name));
     return placed.place(name, t, only_written);
   };
-  if (record.mode == call::Mode::kPrefill) {
+  if (call::is_attention(record.op)) {
+    launch(goldenrule_gpu_attention, gpu::make_attention_args(record, place));
+    record.contract = gpu::kAttentionContract;
+    record.source = "goldenrule_gpu_attention, " + device;
+  } else if (record.mode == call::Mode::kPrefill) {
     goldenrule_gpu_prefill_args args = gpu::make_prefill_args(record, place);
     args.workspace_size = goldenrule_gpu_prefill_workspace_size(&args);
     placed.memory.push_back(gpu::allocate_device(args.workspace_size));

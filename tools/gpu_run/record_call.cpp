@@ -12,6 +12,7 @@
 #include "gpu/prefill/args_fields.hpp"
 #include "gpu/prefill/variants.hpp"
 #include "gpu/recurrent/args_fields.hpp"
+#include "tools/gpu_run/attention_call.hpp"
 
 namespace goldenrule::gpu {
 namespace {
@@ -123,7 +124,7 @@ std::string record_name(const call::Record& record, std::string_view tensor) {
 }
 
 int added_axes(const call::Record& record, std::string_view name) {
-  if (record.mode == call::Mode::kPrefill || !call::is_packed(record)) return 0;
+  if (record.mode != call::Mode::kMtp || !call::is_packed(record)) return 0;
   for (const auto& tensor : recurrent::kTensors) {
     const Axis first = tensor.axes[0];
     if (record_name(record, tensor.field.name) != name) continue;
@@ -145,8 +146,9 @@ bool holds_before(const call::Record& record, std::string_view output) {
 }
 
 call::TensorMap make_outputs(const call::Record& record, Update update) {
+  if (call::is_attention(record.op)) return make_attention_outputs(record);
   if (!call::is_delta(record.op)) {
-    throw Error(ErrorKind::kValue, "/@op", "gated_delta_rule or kda, which the kernels compute",
+    throw Error(ErrorKind::kValue, "/@op", "an operation that the kernels compute",
                 std::string(call::name_of(record.op)));
   }
   const call::Dims d = call::validate(record);
@@ -217,6 +219,7 @@ goldenrule_gpu_prefill_args make_prefill_args(const call::Record& record, const 
 }
 
 const char* contract_of(const call::Record& record) {
+  if (call::is_attention(record.op)) return kAttentionContract;
   const call::Tensor* start = record.find_input("initial_state");
   const bool narrow = start != nullptr && start->dtype() == call::DType::kBF16;
   return narrow ? "recurrent_bf16_state" : "recurrent_f32";

@@ -54,7 +54,7 @@ enum class Update {
 [[nodiscard]] bool holds_before(const call::Record& record, std::string_view output);
 
 /// The contract that the recurrent kernels keep on this record, and those of prefill that walk as
-/// they do: their state is fp32 in registers and rounded where it is stored.
+/// they do: their state is fp32 in registers and rounded where it is stored. That of attention.
 [[nodiscard]] const char* contract_of(const call::Record& record);
 /// That of the prefill kernel which serves these arguments on the current device.
 [[nodiscard]] const char* contract_of(const call::Record& record,

@@ -74,6 +74,8 @@ class Block {
   /// Brings its shared memory into the window, and takes it out again.
   void enter();
   void leave();
+  /// Its shared memory while it is not in the window.
+  [[nodiscard]] const std::byte* stored_shared() const { return shared_.data(); }
 
   [[nodiscard]] Index place() const { return place_; }
   [[nodiscard]] int threads() const { return static_cast<int>(threads_.size()); }

@@ -43,7 +43,8 @@ Grid::Grid(const Launch& launch, const Grid* front)
     : launch_(launch),
       front_(front),
       random_(spread(seed() + 0x9e3779b9U * ++launches)),
-      order_(launch.blocks),
+      order_(launch.blocks / launch.cluster),
+      barriers_(launch.blocks / launch.cluster),
       capacity_(static_cast<std::size_t>(kMultiprocessors *
                                          resident_blocks(launch.threads, launch.shared_bytes))) {
   std::iota(order_.begin(), order_.end(), 0U);
@@ -63,11 +64,44 @@ bool Grid::step() {
     if (run_slice(next_)) return true;
     if (has_failed()) return false;
   }
-  if (order_.empty() || resident_.size() >= capacity_) return false;
-  resident_.push_back(
-      std::make_unique<Block>(*this, Index{order_.back()}, launch_.threads, launch_.shared_bytes));
+  return begin_blocks() && (run_slice(resident_.size() - 1) || !order_.empty() ||
+                            (launch_.cluster > 1 && !has_failed()));
+}
+
+bool Grid::begin_blocks() {
+  // Clusters that are larger than the device run one at a time.
+  const std::size_t room = std::max<std::size_t>(capacity_, launch_.cluster);
+  if (order_.empty() || resident_.size() + launch_.cluster > room) return false;
+  for (unsigned rank = 0; rank < launch_.cluster; ++rank) {
+    resident_.push_back(std::make_unique<Block>(*this,
+                                                Index{order_.back() * launch_.cluster + rank},
+                                                launch_.threads, launch_.shared_bytes));
+  }
   order_.pop_back();
-  return run_slice(resident_.size() - 1) || !order_.empty();
+  return true;
+}
+
+void Grid::synchronize_cluster() {
+  ClusterBarrier& b = barriers_[this_block().place().x / launch_.cluster];
+  const unsigned generation = b.generation;
+  progress();
+  if (++b.arrived == launch_.cluster * static_cast<unsigned>(launch_.threads)) {
+    b.arrived = 0;
+    ++b.generation;
+    return;
+  }
+  this_block().wait_until("the barrier of a cluster", [&] { return b.generation != generation; });
+}
+
+const std::byte* Grid::shared_of(unsigned rank) const {
+  if (rank >= launch_.cluster) fail("a rank that the cluster does not have");
+  const Block& mine = this_block();
+  const unsigned place = mine.place().x / launch_.cluster * launch_.cluster + rank;
+  if (place == mine.place().x) return shared_window();
+  for (const auto& block : resident_) {
+    if (block->place().x == place) return block->stored_shared();
+  }
+  fail("the shared memory of a block that has ended is read");
 }
 
 bool Grid::run_slice(std::size_t i) {

@@ -36,6 +36,7 @@ struct Launch {
   int threads = 0;
   std::size_t shared_bytes = 0;
   bool dependent = false;  ///< programmatic dependent launch
+  unsigned cluster = 1;    ///< blocks of a cluster, which are all there at a time
 };
 
 /// Runs kernels, each of which depends on the one in front of it. "" or what went wrong.
@@ -81,15 +82,26 @@ class Grid {
   void wait_for_front() const;
   void let_next_begin();
   void store_at_end(BulkStores::Write write) { late_.push_back(std::move(write)); }
+  /// The running thread waits for all threads of its cluster.
+  void synchronize_cluster();
+  /// The shared memory of another block of the running one's cluster, or of itself.
+  [[nodiscard]] const std::byte* shared_of(unsigned rank) const;
 
  private:
+  /// Arrivals at the barrier of a cluster.
+  struct ClusterBarrier {
+    unsigned arrived = 0, generation = 0;
+  };
+
   bool run_slice(std::size_t i);
+  bool begin_blocks();
 
   const Launch& launch_;
   const Grid* front_;
   bool finished_ = false;
   Random random_;
-  std::vector<unsigned> order_;  // blocks that have not begun, the next one last
+  std::vector<unsigned> order_;  // clusters that have not begun, the next one last
+  std::vector<ClusterBarrier> barriers_;
   std::vector<std::unique_ptr<Block>> resident_;
   std::size_t capacity_;
   std::size_t next_ = 0;  // of the resident ones

@@ -17,18 +17,19 @@ struct Multiplication {
   std::uint32_t b[2];
 };
 
+template <class Type>
 void multiply_warp(const Lanes& lanes) {
   const auto of = [&](int lane) {
     return static_cast<Multiplication*>(lanes[static_cast<std::size_t>(lane)]);
   };
   float a[16][kInner];
-  gather_left([&](int lane) { return of(lane)->a; }, a);
+  gather_left<Type>([&](int lane) { return of(lane)->a; }, a);
   float b[8][kInner];
   for (int lane = 0; lane < kWarpSize; ++lane) {
     const auto [g, t] = place_of(lane);
     for (int i = 0; i < 2; ++i) {
-      b[g][8 * i + 2 * t] = low(of(lane)->b[i]);
-      b[g][8 * i + 2 * t + 1] = high(of(lane)->b[i]);
+      b[g][8 * i + 2 * t] = Type::low(of(lane)->b[i]);
+      b[g][8 * i + 2 * t + 1] = Type::high(of(lane)->b[i]);
     }
   }
   for (int lane = 0; lane < kWarpSize; ++lane) {
@@ -122,7 +123,13 @@ void transpose_warp(const Lanes& lanes) {
 
 void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   Multiplication mine{c, a, {b0, b1}};
-  this_block().meet(kAllLanes, multiply_warp, "mma", &mine);
+  this_block().meet(kAllLanes, multiply_warp<BF16Pair>, "mma", &mine);
+}
+
+void multiply_add_f16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                      std::uint32_t b1) {
+  Multiplication mine{c, a, {b0, b1}};
+  this_block().meet(kAllLanes, multiply_warp<F16Pair>, "mma of f16", &mine);
 }
 
 void load_matrices(std::uint32_t (&x)[4], std::uint32_t row_address, bool transposed) {

@@ -25,23 +25,26 @@ struct Operand {
     if ((d >> 49 & 7U) != 0) fail("a descriptor with a base offset");
   }
   /// Contiguous along the inner dimension: groups of eight rows lie `stride` apart.
+  template <class Type>
   [[nodiscard]] float along_inner(int row, int k) const {
-    return at(static_cast<std::uint32_t>(row / 8) * stride +
-              static_cast<std::uint32_t>(row % 8 * 128 + 2 * k));
+    return at<Type>(static_cast<std::uint32_t>(row / 8) * stride +
+                    static_cast<std::uint32_t>(row % 8 * 128 + 2 * k));
   }
   /// Contiguous along the columns: 64 of them, the next 64 `leading` further on; groups of eight
   /// steps of the inner dimension lie `stride` apart.
+  template <class Type>
   [[nodiscard]] float along_columns(int column, int k) const {
-    return at(static_cast<std::uint32_t>(column / 64) * leading +
-              static_cast<std::uint32_t>(k / 8) * stride +
-              static_cast<std::uint32_t>(k % 8 * 128 + column % 64 * 2));
+    return at<Type>(static_cast<std::uint32_t>(column / 64) * leading +
+                    static_cast<std::uint32_t>(k / 8) * stride +
+                    static_cast<std::uint32_t>(k % 8 * 128 + column % 64 * 2));
   }
 
  private:
+  template <class Type>
   [[nodiscard]] float at(std::uint32_t offset) const {
     std::uint16_t x = 0;
     std::memcpy(&x, shared_pointer(swizzled(start + offset)), sizeof x);
-    return low(x);
+    return Type::low(x);
   }
   std::uint32_t start, leading, stride;
 };
@@ -66,6 +69,7 @@ void Products::begin(float* c, int columns, bool add, LeftOperand a, std::uint64
   Product p{.c = result_at(c, columns),
             .add = add,
             .from_registers = a.registers != nullptr,
+            .f16 = a.f16,
             .a = {},
             .a_descriptor = a.descriptor,
             .b_descriptor = b,
@@ -113,15 +117,16 @@ void Products::finish_groups(const Lanes& lanes) {
   }
 }
 
+template <class Type>
 void Products::read_left(const std::array<Product*, 32>& lanes, float (&a)[16][kInner]) {
   if (lanes[0]->from_registers) {
-    gather_left([&](int lane) { return lanes[static_cast<std::size_t>(lane)]->a; }, a);
+    gather_left<Type>([&](int lane) { return lanes[static_cast<std::size_t>(lane)]->a; }, a);
     return;
   }
   const Operand left(lanes[0]->a_descriptor);
   const int row0 = static_cast<int>(this_thread().place.x) / kWarpSize % 4 * 16;
   for (int row = 0; row < 16; ++row) {
-    for (int k = 0; k < kInner; ++k) a[row][k] = left.along_inner(row0 + row, k);
+    for (int k = 0; k < kInner; ++k) a[row][k] = left.along_inner<Type>(row0 + row, k);
   }
 }
 
@@ -129,13 +134,21 @@ void Products::multiply(const std::array<Product*, 32>& lanes) {
   const Product& first = *lanes[0];
   const int columns = first.c->columns;
   float a[16][kInner];
-  read_left(lanes, a);
   static float b[kInner][kMostColumns];
-  const Operand right(first.b_descriptor);
-  for (int n = 0; n < columns; ++n) {
-    for (int k = 0; k < kInner; ++k) {
-      b[k][n] = first.along_columns ? right.along_columns(n, k) : right.along_inner(n, k);
+  const auto read = [&]<class Type>(Type) {
+    read_left<Type>(lanes, a);
+    const Operand right(first.b_descriptor);
+    for (int n = 0; n < columns; ++n) {
+      for (int k = 0; k < kInner; ++k) {
+        b[k][n] =
+            first.along_columns ? right.along_columns<Type>(n, k) : right.along_inner<Type>(n, k);
+      }
     }
+  };
+  if (first.f16) {
+    read(F16Pair{});
+  } else {
+    read(BF16Pair{});
   }
   static double c[16][kMostColumns];
   const auto each_value = [&](auto&& f) {

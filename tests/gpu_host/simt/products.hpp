@@ -20,6 +20,7 @@ namespace goldenrule::simt {
 struct LeftOperand {
   const std::uint32_t* registers = nullptr;
   std::uint64_t descriptor = 0;
+  bool f16 = false;  ///< both operands are of f16, not bf16
 };
 
 /// What one thread has begun of the products of its warpgroup.
@@ -45,7 +46,7 @@ class Products {
   struct Product {
     std::shared_ptr<Result> c;
     bool add;
-    bool from_registers;
+    bool from_registers, f16;
     std::uint32_t a[4];
     std::uint64_t a_descriptor, b_descriptor;
     bool along_columns;
@@ -54,6 +55,7 @@ class Products {
 
   static void finish_groups(const std::array<void*, 32>& lanes);
   static void multiply(const std::array<Product*, 32>& lanes);
+  template <class Type>
   static void read_left(const std::array<Product*, 32>& lanes, float (&a)[16][16]);
   [[nodiscard]] std::shared_ptr<Result> result_at(float* place, int columns);
 

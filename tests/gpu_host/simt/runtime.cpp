@@ -114,17 +114,23 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* function, void*
     return cudaErrorInvalidValue;
   }
   bool dependent = false;
+  unsigned cluster = 1;
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     dependent |= config.attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization &&
                  config.attrs[i].val.programmaticStreamSerializationAllowed != 0;
+    if (config.attrs[i].id == cudaLaunchAttributeClusterDimension) {
+      cluster = config.attrs[i].val.clusterDim.x;
+    }
   }
+  if (cluster == 0 || cluster > 8 || config.gridDim.x % cluster != 0) return cudaErrorInvalidValue;
   submit(stream_of(config.stream),
          {std::make_shared<Launch>(Launch{.name = kernel->name,
                                           .kernel = kernel->binder(arguments),
                                           .blocks = config.gridDim.x,
                                           .threads = static_cast<int>(config.blockDim.x),
                                           .shared_bytes = config.dynamicSmemBytes,
-                                          .dependent = dependent}),
+                                          .dependent = dependent,
+                                          .cluster = cluster}),
           {}});
   return cudaSuccess;
 }

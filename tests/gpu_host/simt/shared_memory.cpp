@@ -19,6 +19,9 @@ namespace recurrent {
 extern thread_local unsigned char shared[simt::kSharedBytes] SAME_AS_WINDOW;
 extern thread_local unsigned char mtp_shared[simt::kSharedBytes] SAME_AS_WINDOW;
 }  // namespace recurrent
+namespace attention {
+extern thread_local unsigned char attention_shared[simt::kSharedBytes] SAME_AS_WINDOW;
+}
 namespace prefill {
 extern thread_local unsigned char shared[simt::kSharedBytes] SAME_AS_WINDOW;
 extern thread_local char memory[simt::kSharedBytes] SAME_AS_WINDOW;

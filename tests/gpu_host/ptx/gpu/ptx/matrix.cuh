@@ -15,6 +15,9 @@ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint2 b) {
 inline void multiply_add(float (&c)[4], const uint32_t (&a)[2], uint32_t b) {
   simt::multiply_add(c, {a[0], a[1], 0, 0}, b, 0);
 }
+inline void multiply_add_f16(float (&c)[4], const uint32_t (&a)[4], uint2 b) {
+  simt::multiply_add_f16(c, a, b.x, b.y);
+}
 inline void load_matrices(uint32_t (&x)[4], uint32_t row_address) {
   simt::load_matrices(x, row_address, false);
 }

@@ -35,4 +35,21 @@ void multiply_128_columns(float (&c)[64], const uint32_t* a, uint64_t b) {
   simt::this_thread().products.begin(c, 128, kAdd, {.registers = a}, b, true);
 }
 
+template <bool kAdd>
+void multiply_64_columns(float (&c)[32], const uint32_t* a, uint64_t b) {
+  simt::this_thread().products.begin(c, 64, kAdd, {.registers = a}, b, true);
+}
+template <bool kAdd>
+void multiply_64_rows_f16(float (&c)[32], const uint32_t* a, uint64_t b) {
+  simt::this_thread().products.begin(c, 64, kAdd, {.registers = a, .f16 = true}, b, false);
+}
+template <bool kAdd>
+void multiply_64_columns_f16(float (&c)[32], const uint32_t* a, uint64_t b) {
+  simt::this_thread().products.begin(c, 64, kAdd, {.registers = a, .f16 = true}, b, true);
+}
+template <bool kAdd>
+void multiply_128_columns_f16(float (&c)[64], const uint32_t* a, uint64_t b) {
+  simt::this_thread().products.begin(c, 128, kAdd, {.registers = a, .f16 = true}, b, true);
+}
+
 }  // namespace goldenrule::gpu::ptx

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/attention/table.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace goldenrule::gpu::attention {
+namespace {
+
+constexpr int kPlain = kTableSize - 1;
+
+bool has_clusters(const Device& device) { return device.capability == 90; }
+
+EntryName name_of(int i) {
+  EntryName name;
+  if (i == kPlain) return name << "attention_plain";
+  const Shape& shape = kTunedShapes[i / kSplitSizes];
+  name << (shape.type == Element::kBF16 ? "attention_bf16_d" : "attention_f16_d");
+  if (shape.dim >= 100) name << shape.dim / 100;
+  return name << shape.dim % 100 << "_r" << shape.rows << "_c" << kSplits[i % kSplitSizes];
+}
+
+const char* stored_name(int i) {
+  static const std::array<EntryName, kTableSize> names = [] {
+    std::array<EntryName, kTableSize> all;
+    for (int k = 0; k < kTableSize; ++k) all[static_cast<std::size_t>(k)] = name_of(k);
+    return all;
+  }();
+  return names[static_cast<std::size_t>(i)].text;
+}
+
+const Shape& shape_of(int i) { return i == kPlain ? kPlainShape : kTunedShapes[i / kSplitSizes]; }
+
+Kernel kernel_at(int i) {
+  const Shape& shape = shape_of(i);
+  const bool plain = i == kPlain;
+  return {.function = reinterpret_cast<const void*>(shape.kernel),
+          .threads = shape.threads,
+          .shared_bytes = shape.shared_bytes,
+          .name = stored_name(i),
+          .cluster = plain ? 1U : static_cast<unsigned>(kSplits[i % kSplitSizes]),
+          .runs_on = plain ? nullptr : has_clusters};
+}
+
+/// Whether whole units of 16 bytes are rows of this view; `bytes`: of its strides.
+bool by_units(const void* data, std::initializer_list<std::int64_t> bytes) {
+  return data == nullptr || (reinterpret_cast<std::uintptr_t>(data) % 16 == 0 &&
+                             std::ranges::all_of(bytes, [](auto x) { return x % 16 == 0; }));
+}
+bool by_units(const TokenView& x) { return by_units(x.data, {x.token, x.head}); }
+bool by_units(const PageView& x) { return by_units(x.data, {x.page, x.slot, x.head}); }
+
+bool suits_tensor_cores(const Params& p) {
+  return p.K % 8 == 0 && p.V % 8 == 0 && by_units(p.q) && by_units(p.k) && by_units(p.v) &&
+         by_units(p.k_cache) && by_units(p.v_cache);
+}
+
+/// The first shape of this type that is wide enough and has enough rows, or the largest.
+int shape_for(const Params& p, std::int64_t rows) {
+  int found = -1;
+  for (int i = 0; i < kShapes; ++i) {
+    const Shape& shape = kTunedShapes[i];
+    if (shape.type != p.type || shape.dim < std::max(p.K, p.V)) continue;
+    if (found >= 0 && (kTunedShapes[found].rows >= rows || shape.dim > kTunedShapes[found].dim)) {
+      continue;
+    }
+    found = i;
+  }
+  return found;
+}
+
+}  // namespace
+
+int default_splits(std::int64_t N, std::int64_t H) {
+  constexpr std::int64_t kBlocks = 128;
+  int splits = 1;
+  while (splits < kSplits[kSplitSizes - 1] && N * H * 2 * splits <= kBlocks) splits *= 2;
+  return splits;
+}
+
+Choice choose(Params& p, std::int64_t most_q, std::int64_t splits, const Device& device) {
+  const std::int64_t rows = most_q * p.group;
+  const int wanted = splits > 0 ? static_cast<int>(splits) : default_splits(p.N, p.H);
+  const int shape = suits_tensor_cores(p) ? shape_for(p, rows) : -1;
+  const auto at = std::ranges::find(kSplits, wanted) - std::begin(kSplits);
+  int entry = shape < 0 ? kPlain : shape * kSplitSizes + static_cast<int>(at);
+  if (!kernels().is_loaded(entry, device.id)) entry = kPlain;
+  const bool plain = entry == kPlain;
+  p.splits = plain ? 1 : wanted;
+  p.grid_heads = plain ? p.HV : p.H;
+  const std::int64_t per_tile = std::int64_t{p.N} * p.grid_heads * p.splits;
+  const std::int64_t tiles =
+      plain ? most_q : (rows + shape_of(entry).rows - 1) / shape_of(entry).rows;
+  // Work beyond the largest grid is taken in turns.
+  constexpr std::int64_t kMostBlocks = 0x7fffffff;
+  p.tiles = static_cast<std::int32_t>(std::clamp<std::int64_t>(tiles, 1, kMostBlocks / per_tile));
+  p.by_tiles = Divisor::of(p.tiles);
+  p.by_heads = Divisor::of(p.grid_heads);
+  return {.entry = entry, .blocks = per_tile * p.tiles};
+}
+
+KernelTable& kernels() {
+  static KernelTable table(kTableSize, kernel_at);
+  return table;
+}
+
+KernelFunction entry_function(int i) { return shape_of(i).kernel; }
+
+}  // namespace goldenrule::gpu::attention

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The dispatch table of attention, and the choice of an entry. The key of a call is
+//
+//     type of q, width of the dimensions, rows of a tile, blocks that share the keys of a request
+//
+// or the plain kernel. Everything else of a call is a runtime value: numbers of requests, lengths,
+// widths and strides of tables, pages, masks, windows and scales of any size have one entry. A
+// kernel per length of a context would be compiled again as the context grows.
+#pragma once
+
+#include "gpu/attention/params.hpp"
+#include "gpu/launch/entry_name.hpp"
+#include "gpu/launch/kernel_table.hpp"
+
+namespace goldenrule::gpu::attention {
+
+using KernelFunction = void (*)(Params);
+
+/// A kernel of the tensor cores; it is launched in clusters of several sizes.
+struct Shape {
+  KernelFunction kernel = nullptr;
+  Element type = Element::kBF16;
+  int dim = 0, rows = 0;  ///< the widest K and V; rows of a tile
+  int threads = 0, shared_bytes = 0;
+};
+
+inline constexpr int kShapes = 8;
+extern const Shape kTunedShapes[kShapes];  // decode.cu
+extern const Shape kPlainShape;            // plain.cu
+
+inline constexpr int kSplits[] = {1, 2, 4, 8};
+inline constexpr int kSplitSizes = 4;
+inline constexpr int kTableSize = kShapes * kSplitSizes + 1;  ///< the plain kernel stands last
+
+/// Blocks that share the keys of a request where a call leaves it open: as many as make about one
+/// for each multiprocessor of the largest device, and no more. Clusters do not fill a device with
+/// two blocks everywhere: 64 of 4 blocks took two turns where 64 of 2 took one, and a fifth more
+/// time.
+[[nodiscard]] int default_splits(std::int64_t N, std::int64_t H);
+
+/// Which entry serves a call on this device, after kernels() is prepared for it; sets what of the
+/// parameters depends on it, and the number of blocks.
+struct Choice {
+  int entry = 0;
+  std::int64_t blocks = 0;
+};
+[[nodiscard]] Choice choose(Params& params, std::int64_t most_q, std::int64_t splits,
+                            const Device& device);
+
+KernelTable& kernels();
+
+/// For programs that launch kernels otherwise (tests/gpu_host).
+[[nodiscard]] KernelFunction entry_function(int i);
+
+}  // namespace goldenrule::gpu::attention
