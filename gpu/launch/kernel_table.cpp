@@ -15,6 +15,10 @@ std::size_t place(int i) { return static_cast<std::size_t>(i); }
 /// PTX has griddepcontrol from this virtual architecture on (ptx/grid_dependency.cuh).
 constexpr int kFirstThatWaits = 90;
 
+/// Of the shared memory of a multiprocessor, for each block: what is left is the most that a block
+/// can be given (102,400 and 101,376 bytes on 8.9, 233,472 and 232,448 on 9.0).
+constexpr int kSystemShared = 1024;
+
 }  // namespace
 
 KernelTable::KernelTable(int size, Kernel (*at)(int))
@@ -35,7 +39,8 @@ Problem KernelTable::prepare(const Device& device) {
       "cudaDeviceGetAttribute");
   for (int i = 0; i < size() && problem.ok(); ++i) {
     const Kernel kernel = at_(i);
-    const bool runs = kernel.runs_on == nullptr || kernel.runs_on(device);
+    const bool runs = (kernel.runs_on == nullptr || kernel.runs_on(device)) &&
+                      kernel.shared_bytes <= all_shared - kSystemShared;
     if (runs && kernel.function != nullptr) problem = prepare_kernel(i, device.id, all_shared);
   }
   if (problem.ok()) prepared_[place(device.id)].store(true, std::memory_order_release);

@@ -48,7 +48,8 @@ class KernelTable {
   // Of kernel i on a device, after prepare().
 
   /// Whether the device has code for it: the driver may have been told to take other code than the
-  /// best (CUDA_FORCE_PTX_JIT), and a kernel of one architecture is not in that.
+  /// best (CUDA_FORCE_PTX_JIT), and a kernel of one architecture is not in that. Nor is one loaded
+  /// that needs more shared memory than a block can have there.
   [[nodiscard]] bool is_loaded(int i, int device) const;
   /// How many blocks a multiprocessor holds.
   [[nodiscard]] int resident_blocks(int i, int device) const;

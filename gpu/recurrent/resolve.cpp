@@ -39,9 +39,9 @@ Problem resolve(const Args* given, ResolvedCall& call) {
   if (!problem.ok()) return problem;
   const int multiprocessors = checked.device.multiprocessors;
   Params& p = checked.params;
-  call.entry = table_index(select(p, {.rows = args.B, .multiprocessors = multiprocessors}));
-  const Entry& entry = table_entry(call.entry);
   const int device = checked.device.id;
+  call.entry = table_index(select(p, {.rows = args.B, .multiprocessors = multiprocessors}, device));
+  const Entry& entry = table_entry(call.entry);
   const bool wanted = (args.flags & GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH) != 0;
   call.plan.device = device;
   call.plan.dependent = wanted && kernels().can_depend(call.entry, device);

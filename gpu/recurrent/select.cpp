@@ -3,7 +3,10 @@
 
 namespace goldenrule::gpu::recurrent {
 
-Key select(const Params& p, const Load& load) {
+Key select(const Params& p, const Load& load, int device) {
+  const auto there = [&](const Key& key) {
+    return device < 0 || kernels().is_loaded(table_index(key), device);
+  };
   Key key{.format = {.bf16 = p.bf16_state != 0, .kv = p.kv_layout != 0}};
   if (p.draft.wanted != 0 && p.ring.d.data == nullptr) {
     key.drafts = true;
@@ -31,7 +34,7 @@ Key select(const Params& p, const Load& load) {
         // Below two tiles of 64 rows per multiprocessor, low ones spread the rows over more of
         // them.
         const bool enough = load.rows * p.HV * p.V >= std::int64_t{128} * load.multiprocessors;
-        if (p.V % rows == 0 && (enough || !large)) return exact;
+        if (p.V % rows == 0 && (enough || !large) && there(exact)) return exact;
       }
     }
   }

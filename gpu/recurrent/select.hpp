@@ -8,7 +8,8 @@
 
 namespace goldenrule::gpu::recurrent {
 
-/// `params` as pack() returns them.
-[[nodiscard]] Key select(const Params& params, const Load& load);
+/// `params` as pack() returns them. `device`: one that prepare() has been called for, and then only
+/// what is loaded there is chosen; -1: as if all were.
+[[nodiscard]] Key select(const Params& params, const Load& load, int device = -1);
 
 }  // namespace goldenrule::gpu::recurrent

@@ -86,8 +86,8 @@ op={gdn,kda} mode=mtp B=2 T=4 H=2 HV=8 K=128 V=128 head_map={grouped,tiled} seed
 op={gdn,kda} mode=decode B=3 H=1 HV=2 K=128 V={32,64} state_layout={vk,kv} state={f32,bf16} slots=permuted family={A,E,I,J17,J20p,J100,production}
 # A gate per channel: all states kept of many heads, and without o.
 op=kda mode=mtp B=33 T=4 H=2 HV=4 K=128 V=128 state_layout={vk,kv} state={f32,bf16}
-op=kda mode=mtp B=3 T={2,5} H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} slots={padded,scatter_from} output=0 kept={0,1}
-op=kda mode=mtp B=2 T={2,8} H=2 HV=4 K=128 V=64 qk_l2norm={none,max_norm_eps} scale=0.25 family={A,C050} kept=0
+op=kda mode=mtp B=3 T={2,5} H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} slots={padded,scatter_from} output=0 keeps={0,1}
+op=kda mode=mtp B=2 T={2,8} H=2 HV=4 K=128 V=64 qk_l2norm={none,max_norm_eps} scale=0.25 family={A,C050} keeps=0
 )"},
     CaseList{"replay", R"(
 op={gdn,kda} mode=mtp B=4 T={1,2,3,5,8} H=1 HV=2 K=128 V=64 ring=io window={8,16,24} state_layout={vk,kv} state={f32,bf16} slots=permuted

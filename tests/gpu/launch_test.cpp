@@ -91,6 +91,23 @@ TEST_CASE("a kernel of instructions that the code does not have is not chosen") 
   CHECK(fake_runtime().last_error == cudaSuccess);
 }
 
+// The tile of whole heads in fp32 and their operands do not fit an L40S: lower tiles serve there.
+TEST_CASE("a kernel that needs more shared memory than a block can have is not chosen") {
+  Args a = call_that_keeps_states();
+  a.op = GOLDENRULE_GPU_KDA;
+  std::size_t shared[2] = {};
+  for (const int small : {0, 1}) {
+    const int all = small != 0 ? 102'400 : 233'472;
+    fake_runtime().add_device({.capability = small != 0 ? 89 : 90,
+                               .shared_per_multiprocessor = all,
+                               .code = small != 0 ? 89 : 90});
+    shared[small] = launched(a).shared_bytes;
+    CHECK(shared[small] <= static_cast<std::size_t>(all - 1024));
+    CHECK(name_of_last().find("mtp_channel_kernel") != std::string::npos);
+  }
+  CHECK(shared[1] < shared[0]);
+}
+
 TEST_CASE("the next kernel may begin early only where the caller says so") {
   FakeRuntime& runtime = fake_runtime();
   runtime.on_launch = keep_params;

@@ -90,8 +90,13 @@ TEST_CASE("every entry of the dispatch table is reached") {
                 run);
   for_each_case(kFamilies + "mode=mtp B=270 T=4 H=2 HV=4 K=128 V=128", run);
   for_each_case(kFamilies + "mode=mtp B=2 T=2 H=2 HV=4 K={48,96,128,200} V=128 ring=io", run);
+  for_each_case(kFamilies + "mode=mtp lens=2,1 H=2 HV=4 K={48,200} V=128 tree=mixed", run);
   for_each_case(kFamilies + "mode=prefill lens=70,3 H=2 HV=4 K={48,96,128,200} V=128 shift={0,1}",
                 run);
+  for_each_case(
+      "op=attention mode=decode lens={4,20} ctx=130 H=1 HV=4 K={37,64,128} V={64,128} "
+      "io={bf16,f16} splits={1,2,4,8}",
+      run);
   for_each_case("op={gdn,kda} mode=prefill lens=70,3 H=2 HV=4 K=128 V=128 checkpoints=listed", run);
   for_each_case("op=kda mode=prefill lens=70,3 H=2 HV=4 K=128 V=128 gate=bounded", run);
   for_each_case("op={gdn,kda} mode=prefill lens=40x3 H=2 HV=4 K=128 V=128",

@@ -14,7 +14,7 @@ op={gdn,kda} mode=mtp B={1,5} T={1,3,9} H=1 HV=2 K=128 V=128 state_layout={vk,kv
 op={gdn,kda} mode=mtp B=1 T={1,3,9} H=1 HV=1 K=128 V=128 state_layout={vk,kv} state={f32,bf16} keeps=0
 op={gdn,kda} mode=mtp B=9 T=4 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16}
 op={gdn,kda} mode=mtp B=3 T=8 H=1 HV=2 K=128 V=64 state_layout={vk,kv} state={f32,bf16} slots=scatter_padded
-op=kda mode=mtp B={1,5} T=3 H=1 HV=1 K=128 V={32,128} state_layout={vk,kv} state={f32,bf16} io=f16 kept=0
+op=kda mode=mtp B={1,5} T=3 H=1 HV=1 K=128 V={32,128} state_layout={vk,kv} state={f32,bf16} io=f16 keeps=0
 op={gdn,kda} mode=mtp B=2 T={1,3} H=1 HV=2 K={60,100,136} V=37 state_layout={vk,kv} state={f32,bf16} slots=separate_padded
 op={gdn,kda} mode=mtp B=3 T=2 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} gap=3 shift=1 accepted=mixed
 op={gdn,kda} mode=mtp B=2 T=2 H=1 HV=2 K={128,60} V=64 gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,direct} io={bf16,f32} keeps=0 seed=2
