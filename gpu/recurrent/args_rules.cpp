@@ -84,8 +84,8 @@ void pack_drafts(const Args& a, const TensorStrides<Group>& strides, Params& p) 
   to.second_after = row_list(a.checkpoint_tokens, strides[&Args::checkpoint_tokens]);
   const bool other_type =
       p.intermediate.data != nullptr && a.intermediate_states.dtype != a.state.dtype;
-  to.wanted = is_packed(a) || to.parents != nullptr || to.kept.data != nullptr ||
-              to.second_slot.data != nullptr || other_type;
+  to.beyond_rows = to.parents != nullptr || to.second_slot.data != nullptr || other_type;
+  to.wanted = to.beyond_rows != 0 || is_packed(a) || to.kept.data != nullptr;
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a row of drafts is, by the rules of goldenrule_gpu.h: where its tokens lie among packed
-// ones, which token each of them continues, and where the states after them go. All of it is device
+// What a row of drafts is beyond its tokens and its slots (row_slots.cuh), by the rules of
+// goldenrule_gpu.h: which token each of them continues, and the second slot. All of it is device
 // data of any value, and no address outside a buffer is formed of it.
 #pragma once
 
-#include "gpu/common/spans.hpp"
 #include "gpu/recurrent/rings.cuh"
 
 namespace goldenrule::gpu::recurrent {
@@ -18,16 +17,6 @@ __device__ __forceinline__ bool has_bounds_in_range(const Params& p, int b) {
   return begin >= 0 && end <= d.tokens && end >= begin && end - begin <= p.T;
 }
 
-/// The tokens of row b: of packed ones, or 0 to T - 1 of its own.
-__device__ __forceinline__ Span tokens_of_row(const Params& p, int b) {
-  const Drafts& d = p.draft;
-  if (d.bounds == nullptr) return {0, p.T};
-  Span span = span_between(load_index(d.bounds, d.wide_bounds, b),
-                           load_index(d.bounds, d.wide_bounds, int64_t{b} + 1), d.tokens);
-  if (span.count > p.T) span.count = p.T;
-  return span;
-}
-
 /// Which token of its row token t continues, as the caller says it; -1: none of them.
 __device__ __forceinline__ int64_t given_parent(const Params& p, BlockPlace at, int t) {
   const Drafts& d = p.draft;
@@ -38,15 +27,6 @@ __device__ __forceinline__ int64_t given_parent(const Params& p, BlockPlace at, 
 }
 __device__ __forceinline__ bool is_parent(int64_t parent, int t) {
   return is_within(parent, -1, t - 1);
-}
-
-/// The block of p.intermediate that the first token of the row leaves its state in, or -1.
-__device__ __forceinline__ int64_t kept_row(const Params& p, int b) {
-  const Drafts& d = p.draft;
-  if (p.intermediate.data == nullptr) return -1;
-  if (d.kept_by_token != 0) return 0;
-  const int64_t row = d.kept.data != nullptr ? row_value(d.kept, b) : b;
-  return row < d.kept_rows ? row : -1;
 }
 
 /// The second slot of the row, with the number of tokens after which its state goes there; `start`

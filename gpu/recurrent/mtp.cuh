@@ -143,19 +143,19 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   extern __shared__ __align__(128) unsigned char mtp_shared[];
   auto& storage = *reinterpret_cast<MtpStorage<C>*>(mtp_shared);
   const MtpPlace here = begin_mtp<C>(p);
-  const auto [lane, lane_id, at, warp_row0, row0] = here;
+  const auto [lane, lane_id, at, count, warp_row0, row0] = here;
   WarpState<C>& state = storage.state[lane.warp];
 
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
   MtpTokens<C> tokens;
-  tokens.request(p, at, row0, lane);
+  tokens.request(p, at, count, row0, lane);
   const int64_t start = copied_start_slot(p, at.b, storage.start[threadIdx.x]);
   if (start == kNoSlot) {
-    write_zeros<C>(p, at, p.T);
+    write_zeros<C>(p, at, count);
     return;
   }
   state.request(state_head<State>(p.state, start, at.hv), p.state.outer, warp_row0, lane_id);
-  const FinalWrite final = final_write(p, at.b, start, p.T);
+  const FinalWrite final = final_write(p, at.b, start, count);
   tokens.finish(p, lane);
   LaneTokens<C> v;
   tokens.values(p, v);
@@ -163,13 +163,13 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   __syncwarp();
   LaneTokens<C> x, y, d;
   multiply_state(state, tokens, lane, x, y);
-  solve_triangle<C>(p, tokens, lane, v, x, y, d);
+  solve_triangle<C>(count, tokens, lane, v, x, y, d);
   store_output<C>(p, here, y);
   if (final.after == 0) {
     state.copy_to(state_head<State>(p.final_state, final.slot, at.hv), p.final_state.outer,
                   warp_row0, lane_id);
   }
-  const int follow = tokens_to_follow<C>(p, 0, p.T, final);
+  const int follow = tokens_to_follow<C>(p, 0, count, count, final);
   if (follow == 0) return;
   KeptStates<C> kept(tokens);
 #pragma unroll 1
@@ -177,7 +177,8 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
     kept.advance(tokens, lane, t);
     const int64_t slot = of_token(tokens.slot, t);
     if (state_is_kept(p, slot, t, final)) {
-      kept.store(state, d, targets_of<State>(p, at, slot, t, final), warp_row0, lane);
+      const int64_t row = kept_row(p, at.b);
+      kept.store(state, d, targets_of<State>(p, at, row, slot, t, final), warp_row0, lane);
     }
   }
 }

@@ -15,6 +15,7 @@ struct MtpPlace {
   Fragment lane;
   int lane_id;
   BlockPlace at;
+  int count;      // tokens of the row
   int warp_row0;  // first value row of the warp
   int row0;       // first value row of the lane
 };
@@ -23,27 +24,29 @@ struct MtpPlace {
 template <class C>
 __device__ __forceinline__ MtpPlace begin_mtp(const Params& p) {
   const Fragment lane = this_fragment();
-  const BlockPlace at = place_of<C>(p, static_cast<int>(blockIdx.x));
+  BlockPlace at = place_of<C>(p, static_cast<int>(blockIdx.x));
   const int warp_row0 = at.row0 + lane.warp * C::kWarpRows;
-  prefetch_first_wave<C>(p, at);
+  if (p.draft.bounds == nullptr) prefetch_first_wave<C>(p, at);
   ptx::wait_for_dependencies();
   if (p.triggers != 0) ptx::launch_dependents();
+  const Span span = tokens_of_row(p, at.b);
+  at.token0 = span.first;
   return {.lane = lane,
           .lane_id = 4 * lane.g + lane.t,
           .at = at,
+          .count = span.count,
           .warp_row0 = warp_row0,
           .row0 = warp_row0 + C::kLaneRows * lane.g};
 }
 
-/// The lane's part of x, columns 2t and 2t + 1, to the rows of these tokens.
+/// The lane's part of x, columns 2t and 2t + 1, to the rows of the tokens that are there.
 template <class C, class RowOf>
-__device__ __forceinline__ void store_columns(const Params& p, Element type, bool aligned,
-                                              const LaneTokens<C>& x, Fragment lane,
-                                              RowOf&& row_of) {
+__device__ __forceinline__ void store_columns(Element type, bool aligned, const LaneTokens<C>& x,
+                                              const MtpPlace& here, RowOf&& row_of) {
 #pragma unroll
   for (int c = 0; c < 2; ++c) {
-    const int token = 2 * lane.t + c;
-    if (token >= p.T) continue;
+    const int token = 2 * here.lane.t + c;
+    if (token >= here.count) continue;
     const float column[4] = {x[0][c], x[1][c], x[C::kLaneRows - 2][c], x[C::kLaneRows - 1][c]};
     store_some<C::kLaneRows>(row_of(token), type, aligned, column);
   }
@@ -55,8 +58,9 @@ __device__ __forceinline__ void store_output(const Params& p, const MtpPlace& he
                                              const LaneTokens<C>& o) {
   if (p.o.data == nullptr) return;
   const int size = element_size(p.o_type);
-  store_columns<C>(p, p.o_type, p.o_unit >= C::kLaneRows * size, o, here.lane, [&](int token) {
-    return token_row(p.o, here.at.b, token, here.at.hv) + here.row0 * size;
+  store_columns<C>(p.o_type, p.o_unit >= C::kLaneRows * size, o, here, [&](int token) {
+    const BlockPlace& at = here.at;
+    return token_row(p.o, at.b, at.token0 + token, at.hv) + here.row0 * size;
   });
 }
 

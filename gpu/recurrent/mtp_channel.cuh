@@ -90,25 +90,25 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   auto& storage = *reinterpret_cast<MtpChannelStorage<C>*>(mtp_shared);
   ChannelTokens<C>& tokens = storage.tokens;
   const MtpPlace here = begin_mtp<C>(p);
-  const auto [lane, lane_id, at, warp_row0, row0] = here;
+  const auto [lane, lane_id, at, count, warp_row0, row0] = here;
   WarpState<C>& state = storage.state[lane.warp];
 
   const uint2 start_bits = request_start_slot(p, at.b);
   Tokens<C> prepared;
-  prepared.request(p, at, 0, p.T, tokens);
+  prepared.request(p, at, 0, count, tokens);
   const int64_t start = start_slot(p, at.b, start_bits);
   if (start == kNoSlot) {
-    write_zeros<C>(p, at, p.T);
+    write_zeros<C>(p, at, count);
     ptx::wait_for_copies();
     return;
   }
   state.request(state_head<State>(p.state, start, at.hv), p.state.outer, warp_row0, lane_id);
-  const FinalWrite final = final_write(p, at.b, start, p.T);
-  const int follow = tokens_to_follow<C>(p, 0, p.T, final);
-  prepared.convert(p, at, 0, p.T, tokens);
+  const FinalWrite final = final_write(p, at.b, start, count);
+  const int follow = tokens_to_follow<C>(p, 0, count, count, final);
+  prepared.convert(p, at, 0, count, tokens);
   // Half of a large block does the one, half the other.
   int end = next_kept(p, tokens, 0, follow, final);
-  tokens.weigh(p.T);
+  tokens.weigh(count);
   if (end < follow) tokens.decay_keys(end);
   __syncthreads();
   const ChannelColumns<C> columns(tokens, lane);
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   LaneTokens<C> v, x, y, d;
   multiply_state(state, tokens.columns, lane, x, y);
   columns.values(row0 - at.row0, lane, v);
-  solve_triangle<C>(p, columns, lane, v, x, y, d);
+  solve_triangle<C>(count, columns, lane, v, x, y, d);
   store_output<C>(p, here, y);
   if (final.after == 0) {
     state.copy_to(state_head<State>(p.final_state, final.slot, at.hv), p.final_state.outer,
@@ -126,7 +126,8 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   const ChannelStates<C> kept(d);
 #pragma unroll 1
   while (end < follow) {
-    kept.store(state, tokens.keys, targets_of<State>(p, at, tokens.slot[end], end, final), end,
+    const int64_t row = kept_row(p, at.b);
+    kept.store(state, tokens.keys, targets_of<State>(p, at, row, tokens.slot[end], end, final), end,
                warp_row0, lane);
     end = next_kept(p, tokens, end + 1, follow, final);
     if (end == follow) break;

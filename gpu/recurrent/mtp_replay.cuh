@@ -56,23 +56,25 @@ __device__ __forceinline__ void store_corrections(const Params& p, const MtpPlac
                                                   const LaneTokens<C>& d) {
   const Rings& r = p.ring;
   const int size = element_size(r.d_type);
-  store_columns<C>(p, r.d_type, r.d_unit >= C::kLaneRows * size, d, here.lane, [&](int token) {
+  store_columns<C>(r.d_type, r.d_unit >= C::kLaneRows * size, d, here, [&](int token) {
     const int place = cursors.place(cursors.count + token);
     return token_row(r.d, cursors.ring, place, here.at.hv) + here.row0 * size;
   });
 }
 
-/// k^ and log alpha of the tokens of the call.
+/// k^ and log alpha of the tokens of the row.
 template <class C>
-__device__ __forceinline__ void append_tokens(const Params& p, BlockPlace at,
+__device__ __forceinline__ void append_tokens(const Params& p, const MtpPlace& here,
                                               const RingCursors& cursors,
-                                              const MtpTokens<C>& tokens, Fragment lane) {
+                                              const MtpTokens<C>& tokens) {
   const Rings& r = p.ring;
+  const Fragment lane = here.lane;
+  const BlockPlace& at = here.at;
   const int holder = lane.g / 2;  // the lane t that holds the factor of token g
   const float even = __shfl_sync(kAllLanes, tokens.k_factor[0], holder);
   const float odd = __shfl_sync(kAllLanes, tokens.k_factor[1], holder);
   const float factor = lane.g % 2 != 0 ? odd : even;
-  if (lane.g >= p.T) return;
+  if (lane.g >= here.count) return;
   const int place = cursors.place(cursors.count + lane.g);
   if (lane.t == 0) {
     store_element(token_row(r.g, cursors.ring, place, at.hv), r.g_type, tokens.log_alpha(p));
@@ -95,16 +97,16 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   extern __shared__ __align__(128) unsigned char mtp_shared[];
   auto& storage = *reinterpret_cast<MtpStorage<C>*>(mtp_shared);
   const MtpPlace here = begin_mtp<C>(p);
-  const auto [lane, lane_id, at, warp_row0, row0] = here;
+  const auto [lane, lane_id, at, count, warp_row0, row0] = here;
   WarpState<C>& state = storage.state[lane.warp];
 
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
-  const RingCursors cursors = ring_cursors(p, at.b, p.T);
+  const RingCursors cursors = ring_cursors(p, at.b, count);
   MtpTokens<C> tokens;
-  tokens.request(p, at, row0, lane);
+  tokens.request(p, at, count, row0, lane);
   const int64_t start = copied_start_slot(p, at.b, storage.start[threadIdx.x]);
   if (start == kNoSlot || cursors.ring == kNoRing) {
-    write_zeros<C>(p, at, p.T);
+    write_zeros<C>(p, at, count);
     return;
   }
   state.request(state_head<State>(p.state, start, at.hv), p.state.outer, warp_row0, lane_id);
@@ -120,10 +122,10 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   multiply_state(state, tokens, lane, x, y);
   add<C>(x, more_x);
   add<C>(y, more_y);
-  solve_triangle<C>(p, tokens, lane, v, x, y, d);
+  solve_triangle<C>(count, tokens, lane, v, x, y, d);
   store_output<C>(p, here, y);
   store_corrections<C>(p, here, cursors, d);
-  if (writes_gates(at) && lane.warp == 0) append_tokens<C>(p, at, cursors, tokens, lane);
+  if (writes_gates(at) && lane.warp == 0) append_tokens<C>(p, here, cursors, tokens);
   if (slot == kNoSlot) return;
   State* head = state_head<State>(p.final_state, slot, at.hv);
   if (cursors.count == 0) {  // to the last bit

@@ -33,7 +33,7 @@ __device__ __forceinline__ T of_token(T x, int token) {
 template <class C>
 class MtpTokens {
  public:
-  /// Operands: the lane's channels of token g; 0 beyond the tokens of the call.
+  /// Operands: the lane's channels of token g; 0 beyond the tokens of the row.
   uint2 k[C::kChannelSteps], q[C::kChannelSteps];
   /// Of token g, the same in the four lanes t.
   float alpha = 1.f;
@@ -44,10 +44,12 @@ class MtpTokens {
   float k_from_start[2], q_from_start[2];  // f, F times the decay from the start
   float k_weight[2], q_weight[2];          // a and b with j = g; anything where j is later
 
-  /// Issues all loads. Nothing waits.
-  __device__ __forceinline__ void request(const Params& p, BlockPlace at, int row, Fragment lane) {
-    const bool here = lane.g < p.T;
-    const int token = here ? lane.g : 0;
+  /// Issues all loads of the `count` tokens of a row. Nothing waits.
+  __device__ __forceinline__ void request(const Params& p, BlockPlace at, int count, int row,
+                                          Fragment lane) {
+    const bool here = lane.g < count;
+    const int place = here ? lane.g : 0;
+    const int token = at.token0 + place;
     const char* k_row = token_row(p.k, at.b, token, at.h) + 8 * lane.t;
     const char* q_row = token_row(p.q, at.b, token, at.h) + 8 * lane.t;
 #pragma unroll
@@ -55,6 +57,7 @@ class MtpTokens {
       k[i] = here ? *reinterpret_cast<const uint2*>(k_row + 32 * i) : make_uint2(0, 0);
       q[i] = here ? *reinterpret_cast<const uint2*>(q_row + 32 * i) : make_uint2(0, 0);
     }
+    if (count == 0) return;
     const int head = p.gate_by_qk_head ? at.h : at.hv;
     beta_.request(token_row(p.beta, at.b, token, at.hv), p.beta_type);
     if (p.gate.data != nullptr) {
@@ -67,7 +70,7 @@ class MtpTokens {
       dt_bias_.request(head_row(p.dt_bias, p.dt_bias_stride, head), p.dt_bias_type);
     }
     if (p.ssm_state_indices != nullptr && p.disable_state_update == 0) {
-      slot = ssm_slot(p, at.b, token);
+      slot = ssm_slot(p, at.b, place);
     }
     with_type(p.v_type, [&](auto type) {
       using Type = decltype(type);
@@ -75,8 +78,8 @@ class MtpTokens {
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         const int t = 2 * lane.t + c;
-        if (t >= p.T) continue;
-        const char* from = token_row(p.v, at.b, t, at.hv) + row * Type::kSize;
+        if (t >= count) continue;
+        const char* from = token_row(p.v, at.b, at.token0 + t, at.hv) + row * Type::kSize;
         v_[c] = load_some_bits<C::kLaneRows>(from, Type::kType, aligned);
       }
     });

@@ -46,6 +46,7 @@ struct Drafts {
   uint8_t kept_by_token;  // the buffer has one row, of all packed tokens
   uint8_t kept_type;      // an Element
   uint8_t wanted;         // the call asks for any of this but for bounds beside rings
+  uint8_t beyond_rows;    // for a tree, a second slot or states of another type
 };
 
 struct Params {

@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
       }
     }
     solve<C>(p, at, thread, tile, tokens, first, count);
-    const int follow = tokens_to_follow<C>(p, first, count, final);
+    const int follow = tokens_to_follow<C>(p, first, count, p.T, final);
     follow_tokens<C>(p, at, thread, tile, tokens, first, follow, final);
     first += C::kTokensPerRound;
     __syncthreads();

@@ -26,14 +26,6 @@ struct RingCursors {
   }
 };
 
-__device__ __forceinline__ int64_t row_value(const RowList& list, int b) {
-  return load_index(list.data, list.wide, int64_t{b} * list.step);
-}
-
-__device__ __forceinline__ bool is_within(int64_t x, int64_t low, int64_t high) {
-  return x >= low && x <= high;
-}
-
 /// `tokens`: of the row.
 __device__ __forceinline__ bool has_cursors_in_range(const Params& p, int64_t start, int64_t count,
                                                      int64_t flush, int tokens) {

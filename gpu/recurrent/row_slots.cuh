@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which blocks of state a row of the batch reads and writes: the rules of goldenrule_gpu.h in one
-// place. Every slot that is read goes through checked_slot.
+// Which tokens a row of the batch has, and which blocks of state it reads and writes: the rules of
+// goldenrule_gpu.h in one place. Every slot that is read goes through checked_slot.
 #pragma once
 
 #include "gpu/common/slots.cuh"
+#include "gpu/common/spans.hpp"
 #include "gpu/recurrent/block.cuh"
 
 namespace goldenrule::gpu::recurrent {
@@ -16,6 +17,24 @@ struct FinalWrite {
   int64_t slot;  // kNoSlot: nothing to write
   int after;     // after this many tokens; kNever if there is nothing to write
 };
+
+__device__ __forceinline__ int64_t row_value(const RowList& list, int b) {
+  return load_index(list.data, list.wide, int64_t{b} * list.step);
+}
+
+__device__ __forceinline__ bool is_within(int64_t x, int64_t low, int64_t high) {
+  return x >= low && x <= high;
+}
+
+/// The tokens of row b: of packed ones, or 0 to T - 1 of its own.
+__device__ __forceinline__ Span tokens_of_row(const Params& p, int b) {
+  const Drafts& d = p.draft;
+  if (d.bounds == nullptr) return {0, p.T};
+  Span span = span_between(load_index(d.bounds, d.wide_bounds, b),
+                           load_index(d.bounds, d.wide_bounds, int64_t{b} + 1), d.tokens);
+  if (span.count > p.T) span.count = p.T;
+  return span;
+}
 
 __device__ __forceinline__ int64_t ssm_slot(const Params& p, int b, int64_t t) {
   const int64_t at = static_cast<int64_t>(b) * p.ssm_row + t * p.ssm_token;
@@ -66,6 +85,15 @@ __device__ __forceinline__ FinalWrite final_write(const Params& p, int b, int64_
   return {slot, static_cast<int>(after)};
 }
 
+/// The block of p.intermediate that the first token of the row leaves its state in, or -1.
+__device__ __forceinline__ int64_t kept_row(const Params& p, int b) {
+  const Drafts& d = p.draft;
+  if (p.intermediate.data == nullptr) return -1;
+  if (d.kept_by_token != 0) return 0;
+  const int64_t row = d.kept.data != nullptr ? row_value(d.kept, b) : b;
+  return row < d.kept_rows ? row : -1;
+}
+
 /// Whether the state after token t goes anywhere.
 __device__ __forceinline__ bool state_is_kept(const Params& p, int64_t scatter_slot, int t,
                                               FinalWrite final) {
@@ -79,15 +107,17 @@ struct Targets {
   int outer[2];
 };
 
+/// `kept`: what kept_row returned.
 template <class State>
-__device__ __forceinline__ Targets<State> targets_of(const Params& p, BlockPlace at,
+__device__ __forceinline__ Targets<State> targets_of(const Params& p, BlockPlace at, int64_t kept,
                                                      int64_t scatter_slot, int t,
                                                      FinalWrite final) {
   Targets<State> to;
   to.outer[0] = p.intermediate.outer;
   to.outer[1] = p.final_state.outer;
-  if (p.intermediate.data != nullptr) {
-    to.head[0] = state_head<State>(p.intermediate, at.b, at.hv) + t * p.intermediate_token;
+  if (p.intermediate.data != nullptr && kept >= 0) {
+    const int step = (p.draft.kept_by_token != 0 ? at.token0 : 0) + t;
+    to.head[0] = state_head<State>(p.intermediate, kept, at.hv) + step * p.intermediate_token;
   }
   const int64_t slot = scatter_slot != kNoSlot ? scatter_slot : final.slot;
   if (scatter_slot != kNoSlot || final.after == t + 1) {
@@ -100,19 +130,20 @@ __device__ __forceinline__ Targets<State> targets_of(const Params& p, BlockPlace
 template <class C, class Store>
 __device__ __forceinline__ void store_state(const Params& p, BlockPlace at, int64_t scatter_slot,
                                             int t, FinalWrite final, Store&& store) {
-  const auto to = targets_of<typename C::State>(p, at, scatter_slot, t, final);
+  const auto to = targets_of<typename C::State>(p, at, at.b, scatter_slot, t, final);
 #pragma unroll 1
   for (int i = 0; i < 2; ++i) {
     if (to.head[i] != nullptr) store(to.head[i], to.outer[i]);
   }
 }
 
-/// How many tokens of the storage the state must follow: up to the last that is kept or carried on.
+/// How many tokens of the storage the state must follow: up to the last that is kept or carried on
+/// to the rest of the `all` tokens of the row.
 template <class C>
-__device__ __forceinline__ int tokens_to_follow(const Params& p, int first, int count,
+__device__ __forceinline__ int tokens_to_follow(const Params& p, int first, int count, int all,
                                                 FinalWrite final) {
   const bool scatters = p.ssm_state_indices != nullptr && p.disable_state_update == 0;
-  if (p.intermediate.data != nullptr || scatters || first + count < p.T) return count;
+  if (p.intermediate.data != nullptr || scatters || first + count < all) return count;
   return final.after > first ? final.after - first : 0;
 }
 

@@ -8,11 +8,6 @@ Key select(const Params& p, const Load& load, int device) {
     return device < 0 || kernels().is_loaded(table_index(key), device);
   };
   Key key{.format = {.bf16 = p.bf16_state != 0, .kv = p.kv_layout != 0}};
-  if (p.draft.wanted != 0 && p.ring.d.data == nullptr) {
-    key.drafts = true;
-    while (kDraftK[key.general] < p.K) ++key.general;
-    return key;
-  }
   const bool exact_k = p.K == kExactK && p.vector_state && p.dense_heads;
   if (p.ring.d.data != nullptr) {
     key.replay = key.exact = true;
@@ -38,7 +33,8 @@ Key select(const Params& p, const Load& load, int device) {
       }
     }
   }
-  while (kGeneralK[key.general] < p.K) ++key.general;
+  key.drafts = p.draft.wanted != 0;
+  while ((key.drafts ? kDraftK[key.general] : kGeneralK[key.general]) < p.K) ++key.general;
   return key;
 }
 

@@ -69,7 +69,8 @@ inline constexpr Shapes kShapes[kStateFormats] = {
      .few_channel = {{1, 4, 4}, {1, 8, 3}},
      .few_channel_write_bound = {{1, 8, 3}, {1, 8, 3}}}};
 
-/// What a kernel for K = 128 does. The first that serves a call is chosen, if its blocks divide V.
+/// What a kernel for K = 128 does. The first that serves a call is chosen, if its blocks divide V;
+/// of what Params::draft asks for, those for few tokens know rows of tokens and of kept states.
 enum class Work : std::uint8_t {
   kOneToken,             ///< decode.cuh: q and k in bf16 or f16, aligned to four elements
   kFewTokensWriteBound,  ///< as kFewTokens, with so many stored states that writing dominates
@@ -94,10 +95,11 @@ constexpr bool reads_fours(const Params& p) {  // of two bytes
   return p.q_unit >= 8 && p.k_unit >= 8;
 }
 constexpr bool serves_one(const Params& p, const Load& /*load*/) {
-  return p.T == 1 && reads_fours(p) && p.qk_type != Element::kF32;
+  return p.draft.wanted == 0 && p.T == 1 && reads_fours(p) && p.qk_type != Element::kF32;
 }
 constexpr bool serves_few(const Params& p, const Load& /*load*/) {
-  return p.T >= 2 && p.T <= kMtpTokens && reads_fours(p) && p.qk_type == Element::kBF16;
+  return p.draft.beyond_rows == 0 && p.T >= 2 && p.T <= kMtpTokens && reads_fours(p) &&
+         p.qk_type == Element::kBF16;
 }
 /// Writing is then all that counts, and it is fastest in few and long streams: whole heads, one per
 /// multiprocessor (measured on an H200 for T = 2, 4 and 8, fp32). Fewer heads than eight for each
@@ -108,14 +110,15 @@ constexpr bool serves_few_write_bound(const Params& p, const Load& load) {
   return serves_few(p, load) && every_state && p.T >= 4 && p.V % 128 == 0 &&
          load.rows * p.HV * (p.V / 128) >= std::int64_t{8} * load.multiprocessors;
 }
-constexpr bool serves_any(const Params& /*p*/, const Load& /*load*/) { return true; }
+constexpr bool serves_any(const Params& p, const Load& /*load*/) { return p.draft.wanted == 0; }
 
 /// Replay: whether mtp_replay.cuh serves a call with K = 128; replay.cuh serves all others. As many
-/// tokens as the ring has places for may be pending.
+/// tokens as the ring has places for may be pending, and a packed row may have no token of its own.
 constexpr bool replays_few(const Params& p) {
-  return p.draft.bounds == nullptr && p.channel_gate == 0 && p.T >= 1 && p.T <= kMtpTokens &&
-         reads_fours(p) && p.qk_type == Element::kBF16 && p.ring.k_type == Element::kBF16 &&
-         p.ring.k_unit >= 8 && p.ring.places - p.T <= kPendingTokens;
+  const int least = p.draft.bounds == nullptr ? p.T : 0;
+  return p.channel_gate == 0 && p.T >= 1 && p.T <= kMtpTokens && reads_fours(p) &&
+         p.qk_type == Element::kBF16 && p.ring.k_type == Element::kBF16 && p.ring.k_unit >= 8 &&
+         p.ring.places - least <= kPendingTokens;
 }
 /// Its shape in every state format.
 inline constexpr Shape kReplayShape = {.rows = 2, .warps = 2, .min_blocks = 6};

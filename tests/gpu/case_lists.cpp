@@ -120,8 +120,14 @@ op={gdn,kda} mode=mtp lens=2,3 H=3 HV={3,6,24} K=128 V=64 head_map={grouped,tile
 op={gdn,kda} mode=mtp lens=4,2,7 H=2 HV=4 K={128,64,60} V=64 io={f32,f16,bf16} slots=permuted tree=mixed change={gates_f32,gates_f16,gates_bf16}
 op={gdn,kda} mode=mtp lens=4,2,7 H=1 HV=2 K={128,100} V=64 state_layout={vk,kv} slots=permuted tree=mixed kept={rows,buffer} gap={1,2,4,8,24} shift={0,1,2,4} index=i32
 op={gdn,kda} mode=mtp lens=3,0,1,8,5 H=2 HV=4 K={128,60} V=48 slots={permuted,padded} ring={io,f32} window=11 state_layout={vk,kv} state={f32,bf16} index=i32 columns={1,2}
+# Rows of tokens and of kept states by the kernels for few tokens.
+op={gdn,kda} mode=mtp lens=3,0,1,8,5 H=1 HV=2 K=128 V={64,128} state_layout={vk,kv} state={f32,bf16} slots={padded,separate} kept={rows,buffer} accepted=mixed index={i32,i64}
+op={gdn,kda} mode=mtp lens=3,0,1,8,5 H=1 HV=2 K=128 V={64,128} state_layout={vk,kv} state={f32,bf16} slots={padded,permuted} ring=io window={11,16,17,24} index=i32 columns={1,2}
+op={gdn,kda} mode=mtp B=70 T=4 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} slots=permuted kept=buffer
+op={gdn,kda} mode=mtp lens=3,1,2 H=1 HV=2 K=128 V=64 slots=permuted kept={rows,buffer} gap={1,2,4,8} shift={0,1,4} index=i32
 )"},
     CaseList{"drafts, families", R"(
+op={gdn,kda} mode=mtp lens=3,8,1,6 H=1 HV=2 K=128 V=64 slots=permuted kept=rows family={A,B75,B95,B999,B16,B64,C000,C050,C0999,C100,Dslow,Dprod,Dbound,Dzero,Dmixed,E,F,G,H,I,J17,J20p,J20m,J100,L,production}
 op={gdn,kda} mode=mtp lens=3,16,1,8 H=1 HV=2 K={128,60} V=64 slots=permuted tree=mixed family={A,B75,B95,B999,B16,B64,C000,C050,C0999,C100,Dslow,Dprod,Dbound,Dzero,Dmixed,E,F,G,H,I,J17,J20p,J20m,J100,L,production}
 op={gdn,kda} mode=mtp lens=3,16,1,8 H=1 HV=2 K={128,64} V=64 slots=permuted tree=mixed family=K gate={linear,none} beta=direct qk_l2norm=none scale=1
 )"},
@@ -154,6 +160,8 @@ op={gdn,kda} mode=mtp B=4 T=3 H=1 HV=2 K=128 V=128 ring=io window=12 state_layou
 op={gdn,kda} mode=mtp B=4 T=10 H=1 HV=2 K={60,136} V=37 ring=f32 window=21 state_layout={vk,kv} state={f32,bf16} index=i32 slots=separate_padded
 op={gdn,kda} mode=mtp B=4 T=3 H=1 HV=2 K=100 V=37 ring=io window=12 state_layout={vk,kv} state={f32,bf16} gap=3
 # Drafts.
+op={gdn,kda} mode=mtp lens=3,0,1,8 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} slots=separate_padded kept=buffer index=i32
+op={gdn,kda} mode=mtp lens=3,0,1,8 H=1 HV=2 K=128 V=128 ring=io window=12 state_layout={vk,kv} state={f32,bf16} slots=padded
 op={gdn,kda} mode=mtp lens=3,0,1,9 H=1 HV=2 K={60,136} V=37 state_layout={vk,kv} state={f32,bf16} slots=separate_padded tree=mixed kept=buffer_bf16 track=mixed index=i32
 op={gdn,kda} mode=mtp lens=3,0,1,9 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} slots=scatter_padded gap=3
 # Prefill.

@@ -25,6 +25,8 @@ op={gdn,kda} mode=mtp B=3 T={2,10} H=1 HV=2 K={60,100,136} V=37 ring=f32 window=
 op={gdn,kda} mode=mtp B=3 T=2 H=2 HV=4 K={128,60} V=64 ring=io gate={softplus,bounded,log,log2,linear,none} head_map=tiled gap=8 keeps=0
 op={gdn,kda} mode=mtp B=3 T=2 H=1 HV=2 K={128,60} V=64 ring=io gap=3 shift=1 io=f16 change=no_tokens
 op={gdn,kda} mode=mtp lens=3,0,1,9 H=1 HV=2 K={100,136} V=37 state_layout={vk,kv} state={f32,bf16} slots=separate_padded tree=mixed kept=buffer_bf16 track=mixed index=i32
+op={gdn,kda} mode=mtp lens=3,0,1,8 H=1 HV=2 K=128 V={64,128} state_layout={vk,kv} state={f32,bf16} slots=padded kept={rows,buffer} index=i32
+op={gdn,kda} mode=mtp lens=3,0,1,8 H=1 HV=2 K=128 V=64 ring=io window={16,17} state_layout={vk,kv} state={f32,bf16} slots=padded index=i32
 op={gdn,kda} mode=mtp lens=16,2 H=1 HV=2 K=128 V=64 state_layout={vk,kv} slots=scatter_padded gap=3 shift=1 tree=mixed
 )";
 
