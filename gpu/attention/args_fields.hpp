@@ -34,7 +34,7 @@ inline constexpr Extent<Args> kExtents[] = {
     {FIELD(block), 1, kInt32Max, 1},
     {FIELD(window_left), -1, kInt32Max, -1},
     {FIELD(window_right), -1, kInt32Max, -1},
-    {FIELD(splits), 0, 8},
+    {FIELD(splits), 0, 16},
 };
 
 inline constexpr Number<Args> kNumbers[] = {{FIELD(scale), 1.0}};

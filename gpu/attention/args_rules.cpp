@@ -122,15 +122,15 @@ void Group::check_sizes(const Args& a, Problem& problem) {
     problem.invalid("page_size", "1 or more (GOLDENRULE_GPU_BLOCK_IN_CACHE)", a.page_size);
   }
   if (a.splits > 0 && (a.splits & (a.splits - 1)) != 0) {
-    problem.invalid("splits", "0, 1, 2, 4 or 8", a.splits);
+    problem.invalid("splits", "0, 1, 2, 4, 8 or 16", a.splits);
   }
   if (a.total > 0 && a.most_q == 0) problem.invalid("most_q", "1 or more (total)", a.most_q);
   if (problem.ok() && a.total > kInt32Max / (2 * (a.HV / a.H))) {
     problem.invalid("total", "total * HV / H below 2^30", a.total);
   }
   // The largest cluster for each head.
-  if (problem.ok() && a.N > kInt32Max / (a.HV * 8)) {
-    problem.invalid("N", "N * HV below 2^28", a.N);
+  if (problem.ok() && a.N > kInt32Max / (a.HV * 16)) {
+    problem.invalid("N", "N * HV below 2^27", a.N);
   }
 }
 

@@ -10,8 +10,8 @@
 // decides. Tiles beyond those of the grid are taken one after the other.
 #pragma once
 
-#include "gpu/attention/key_tiles.cuh"
 #include "gpu/attention/row_tile.cuh"
+#include "gpu/attention/tile_supply.cuh"
 #include "gpu/ptx/cluster.cuh"
 #include "gpu/ptx/grid_dependency.cuh"
 
@@ -82,14 +82,14 @@ __device__ __forceinline__ void merge_rows(const Params& p, const Request& r, co
   const int thread = static_cast<int>(threadIdx.x);
   // Part k of row i, among the partial rows of its block.
   const auto place = [&](int i, int k) { return k % C::kKeyGroups * C::kRows + own + i; };
-  for (int at = thread; at < rows * parts; at += C::kThreads) {
+  for (int at = thread; at < rows * parts; at += C::kConsumers) {
     const int i = at / parts, k = at - i * parts;
     s.merged[at] = ptx::load_cluster_8(
         ptx::address_in_block(ptx::shared_address(&s.sums[place(i, k)]), k / C::kKeyGroups));
   }
-  __syncthreads();
+  ptx::synchronize_threads<C::kConsumers>(1);
   constexpr int kFours = C::kDim / 4;
-  for (int at = thread; at < rows * kFours; at += C::kThreads) {
+  for (int at = thread; at < rows * kFours; at += C::kConsumers) {
     const int i = at / kFours, column = 4 * (at % kFours);
     const RowPlace to = place_of_row(p, r, w.h, first + own + i);
     if (!to.there || column >= p.V) continue;
@@ -120,41 +120,84 @@ __device__ __forceinline__ void merge_rows(const Params& p, const Request& r, co
   }
 }
 
-extern __shared__ __align__(1024) unsigned char attention_shared[];
+/// Asks for the row of the page table of a request: where it ends is not known yet.
+__device__ __forceinline__ void prefetch_table(const Params& p, int n) {
+  if (p.table.data == nullptr) return;
+  constexpr int kLine = 128;
+  const int size = p.table.wide != 0 ? 8 : 4;
+  const int64_t at = static_cast<int64_t>(threadIdx.x) * kLine;
+  if (at >= int64_t{p.table_width} * size) return;
+  ptx::prefetch_l2(static_cast<const char*>(p.table.data) + n * p.table.step * size + at);
+}
 
+/// Copies the keys of one row tile after the other.
 template <class C>
-__global__ void __launch_bounds__(C::kThreads, 2)
-    attention_decode_kernel(const __grid_constant__ Params p) {
-  auto& s = *reinterpret_cast<DecodeStorage<C>*>(attention_shared);
-  ptx::wait_for_dependencies();
-  const Work w = work_of_block(p);
-  const Request r = request_at(p, w.n);
+__device__ __forceinline__ void supply_tiles(const Params& p, const Work& w, const Request& r,
+                                             DecodeStorage<C>& s) {
+  TileSupply<C> supply(p, s);
+  const int64_t all_rows = int64_t{r.queries} * p.group;
+  for (int64_t first = int64_t{w.tile} * C::kRows; first < all_rows;
+       first += int64_t{p.tiles} * C::kRows) {
+    const SeenByTile seen = seen_by_tile(p, r, static_cast<int>(first), C::kRows);
+    supply.copy_all(KeyTiles<C>(p, r, seen.any, w.h, w.rank));
+    ptx::synchronize_cluster();
+    ptx::synchronize_cluster();  // the tiles are free when others have read the partial results
+  }
+}
+
+/// Computes one row tile after the other.
+template <class C>
+__device__ __forceinline__ void take_tiles(const Params& p, const Work& w, const Request& r,
+                                           DecodeStorage<C>& s) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int row_group = warp % C::kRowGroups, key_group = warp / C::kRowGroups;
   const int own = key_group * C::kKeys;
+  Ring<C::kStages> place;
   const int64_t all_rows = int64_t{r.queries} * p.group;
   for (int64_t first = int64_t{w.tile} * C::kRows; first < all_rows;
        first += int64_t{p.tiles} * C::kRows) {
     const int row = static_cast<int>(first);
     const SeenByTile seen = seen_by_tile(p, r, row, C::kRows);
     const KeyTiles<C> tiles(p, r, seen.any, w.h, w.rank);
-    TileSupply<C> supply(p, tiles, s);
-    supply.begin();
     RowTile<C> rows(p, r, w.h, row + 16 * row_group);
     for (int i = 0; i < tiles.count(); ++i) {
-      supply.next(i);
-      const uint32_t(&exists)[C::kTile / 32] = s.exists[i % C::kPlaces];
+      place.wait_full(s.full);
+      const uint32_t(&exist)[C::kTile / 32] = s.exist[place.index];
       const int32_t start = tiles.start(i);
-      const bool every = (exists[0] & exists[1]) == 0xffffffffU && seen.all.first <= start &&
+      const bool every = (exist[0] & exist[1]) == 0xffffffffU && seen.all.first <= start &&
                          start + C::kTile <= seen.all.last;
-      rows.take(s.stages[i % C::kStages], exists, start, own, every);
+      rows.take(s.stages[place.index], exist, start, own, every);
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) ptx::arrive(s.free[place.index]);
+      place.advance();
     }
-    ptx::wait_for_copies();
-    __syncthreads();  // nobody reads a tile any more
+    // Nobody reads a tile any more.
+    ptx::synchronize_threads<C::kConsumers>(1);
     rows.store(s, key_group * C::kRows + 16 * row_group);
     ptx::synchronize_cluster();
     merge_rows<C>(p, r, w, row, s);
     ptx::synchronize_cluster();  // others may still read what the next tile writes over
+  }
+}
+
+extern __shared__ __align__(1024) unsigned char attention_shared[];
+
+template <class C>
+__global__ void __launch_bounds__(C::kThreads, 2)
+    attention_decode_kernel(const __grid_constant__ Params p) {
+  auto& s = *reinterpret_cast<DecodeStorage<C>*>(attention_shared);
+  if (threadIdx.x == 0) initialize_ring(s);
+  ptx::wait_for_dependencies();
+  const Work w = work_of_block(p);
+  prefetch_table(p, w.n);
+  const Request r = request_at(p, w.n);
+  __syncthreads();  // the ring is there
+  if (threadIdx.x >= C::kConsumers) {
+    ptx::keep_registers<C::kProducerRegisters>();
+    supply_tiles<C>(p, w, r, s);
+  } else {
+    ptx::take_registers<C::kConsumerRegisters>();
+    take_tiles<C>(p, w, r, s);
   }
 }
 

@@ -4,13 +4,13 @@
 //
 // The queries of a request and the query heads of a key head have the same keys, so they are the
 // rows of one tile, row = query * G + head of the group, and K and V are read once for all of them.
-// A block has four warps and takes tiles of 64 keys. With 64 rows they are a warpgroup, of which
-// each warp has 16 rows and all keys; with 16 rows each warp has all rows and 16 keys of every
-// tile.
+// A block takes tiles of 64 keys: four of its warps copy them (tile_supply.cuh), four compute. With
+// 64 rows these are a warpgroup, of which each warp has 16 rows and all keys; with 16 rows each
+// warp has all rows and 16 keys of every tile.
 #pragma once
 
 #include "gpu/attention/requests.cuh"
-#include "gpu/ptx/async_copy.cuh"
+#include "gpu/ptx/barrier.cuh"
 #include "gpu/ptx/matrix.cuh"
 #include "gpu/ptx/warpgroup.cuh"
 
@@ -21,10 +21,12 @@ struct Config {
   static constexpr Element kType = kType_;
   static constexpr int kDim = kDim_;    ///< of keys and of values, padded with zeros
   static constexpr int kRows = kRows_;  ///< rows of a tile
-  static constexpr int kWarps = 4, kThreads = 32 * kWarps;
+  static constexpr int kWarps = 4, kConsumers = 32 * kWarps;  ///< that compute, the first ones
+  static constexpr int kProducers = 128, kThreads = kConsumers + kProducers;
+  /// Of a thread; two blocks share the 65,536 of a multiprocessor.
+  static constexpr int kConsumerRegisters = 200, kProducerRegisters = 56;
   static constexpr int kTile = 64;                 ///< keys
-  static constexpr int kStages = 3;                ///< tiles in shared memory
-  static constexpr int kPlaces = kStages + 1;      ///< tiles whose rows are known
+  static constexpr int kStages = 3 * 128 / kDim;   ///< tiles in shared memory
   static constexpr bool kWarpgroup = kRows == 64;  ///< products are those of a warpgroup
   static constexpr int kRowGroups = kRows / 16, kKeyGroups = kWarps / kRowGroups;
   static constexpr int kKeys = kTile / kKeyGroups;  ///< of a tile, for one warp
@@ -77,11 +79,22 @@ struct DecodeStorage {
     Stage stages[C::kStages];
     Partials partials;
   };
-  float2 sums[C::kWarps * 16];                 // of the rows of partials: largest score, sum
-  float2 merged[C::kWarps * 16];               // those that this block merges
-  KeyRow rows[C::kPlaces][C::kTile];           // where the keys of a tile are
-  uint32_t exists[C::kPlaces][C::kTile / 32];  // which of them there are
+  float2 sums[C::kWarps * 16];                // of the rows of partials: largest score, sum
+  float2 merged[C::kWarps * 16];              // those that this block merges
+  uint32_t exist[C::kStages][C::kTile / 32];  // which keys of a tile somebody sees
+  // A tile is full when all warps that copy have announced their part, free when all warps that
+  // compute have read it.
+  uint64_t full[C::kStages], free[C::kStages];
 };
+
+/// By one thread, before the others come to a barrier of the block.
+template <class C>
+__device__ __forceinline__ void initialize_ring(DecodeStorage<C>& s) {
+  for (int i = 0; i < C::kStages; ++i) {
+    ptx::initialize_barrier(s.full[i], C::kProducers / 32);
+    ptx::initialize_barrier(s.free[i], C::kWarps);
+  }
+}
 
 /// What the 16-bit types differ in.
 template <Element kType>

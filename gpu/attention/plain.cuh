@@ -38,11 +38,18 @@ __device__ __forceinline__ float of_block(PlainStorage& s, float x, F&& f) {
   return x;
 }
 
-/// Key t for key head h; null: it does not exist.
+/// A key and its value; null: there is none.
+struct KeyRow {
+  const char* k;
+  const char* v;
+};
+
+/// Key t for key head h.
 __device__ __forceinline__ KeyRow plain_row(const Params& p, const Request& r, int32_t t, int h) {
   if (is_padding(p, r, t)) return {nullptr, nullptr};
-  if (t >= r.cached) return fresh_row(p, r, t, h);
-  return cached_row(p, t, h, request_page(p, r, t));
+  if (t >= r.cached) return {fresh_row(r, p.k, t, h), fresh_row(r, p.v, t, h)};
+  const uint2 page = request_page(p, r, t, true);
+  return {cached_row(p, p.k_cache, t, h, page), cached_row(p, p.v_cache, t, h, page)};
 }
 
 /// Four sums, so that rounding errors do not add up over a whole row.

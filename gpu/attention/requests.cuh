@@ -10,6 +10,8 @@
 #include "gpu/common/elements.cuh"
 #include "gpu/common/spans.hpp"
 #include "gpu/goldenrule_gpu.h"
+#include "gpu/ptx/index_loads.cuh"
+#include "gpu/ptx/memory.cuh"
 
 namespace goldenrule::gpu::attention {
 
@@ -30,48 +32,66 @@ struct Request {
 /// Beyond any number of keys; positions are cut there, and no sum of them overflows.
 inline constexpr int64_t kFarPosition = int64_t{1} << 40;
 
+/// Number i of a list, on its way; 0 of a list that is absent.
+__device__ __forceinline__ uint2 request_index(const IndexView& list, int64_t i) {
+  return ptx::load_index_bits(list.data != nullptr, list.data, list.wide != 0, i * list.step);
+}
+
+__device__ __forceinline__ int64_t index_of(const IndexView& list, uint2 bits) {
+  return index_from_bits(bits, list.wide != 0);
+}
+
 __device__ __forceinline__ int64_t index_at(const IndexView& list, int64_t i) {
-  return load_index(list.data, list.wide != 0, i * list.step);
+  return index_of(list, request_index(list, i));
 }
 
-__device__ __forceinline__ Span bounds_at(const IndexView& bounds, int n, int32_t size) {
-  return span_between(index_at(bounds, n), index_at(bounds, int64_t{n} + 1), size);
+/// Two bounds of a list, on their way.
+struct RequestedBounds {
+  uint2 begin, end;
+};
+
+__device__ __forceinline__ RequestedBounds request_bounds(const IndexView& bounds, int n) {
+  return {request_index(bounds, n), request_index(bounds, int64_t{n} + 1)};
 }
 
-/// How many pages request n has, and where they begin.
-__device__ __forceinline__ Span pages_of(const Params& p, int n, int64_t& first) {
-  if (p.list.data == nullptr) {
-    first = n * p.table.step;
-    return {0, p.table_width};
-  }
-  const Span pages = bounds_at(p.list_bounds, n, p.table_size);
-  first = pages.first;
-  return pages;
+__device__ __forceinline__ Span span_of(const IndexView& bounds, const RequestedBounds& x,
+                                        int32_t size) {
+  return span_between(index_of(bounds, x.begin), index_of(bounds, x.end), size);
 }
 
+/// What a request is made of comes from up to nine places of memory: all are asked for before any
+/// is looked at, because one behind the other they were a third of a short call.
 __device__ __forceinline__ Request request_at(const Params& p, int n) {
+  const RequestedBounds query_bounds = request_bounds(p.query_bounds, n);
+  const RequestedBounds fresh_bounds = request_bounds(p.fresh_bounds, n);
+  const RequestedBounds list_bounds = request_bounds(p.list_bounds, n);
+  const uint2 valid = request_index(p.valid, n), length = request_index(p.lengths, n),
+              offset = request_index(p.offsets, n);
   Request r{};
   r.n = n;
-  const Span queries = bounds_at(p.query_bounds, n, p.total);
+  const Span queries = span_of(p.query_bounds, query_bounds, p.total);
   r.first_query = queries.first;
   r.queries = r.valid = queries.count;
   if (p.valid.data != nullptr) {
-    r.valid = static_cast<int32_t>(clamped(index_at(p.valid, n), 0, queries.count));
+    r.valid = static_cast<int32_t>(clamped(index_of(p.valid, valid), 0, queries.count));
   }
   if (p.paged != 0) {
-    const Span pages = pages_of(p, n, r.pages);
+    const bool listed = p.list.data != nullptr;
+    const Span pages =
+        listed ? span_of(p.list_bounds, list_bounds, p.table_size) : Span{0, p.table_width};
+    r.pages = listed ? pages.first : n * p.table.step;
     const int64_t room = int64_t{pages.count} * p.page_size;
     const int64_t most = room < GOLDENRULE_GPU_MAX_KEYS ? room : GOLDENRULE_GPU_MAX_KEYS;
-    r.cached = static_cast<int32_t>(clamped(index_at(p.lengths, n), 0, most));
+    r.cached = static_cast<int32_t>(clamped(index_of(p.lengths, length), 0, most));
   }
   if (p.fresh_bounds.data != nullptr) {
-    const Span fresh = bounds_at(p.fresh_bounds, n, p.fresh);
+    const Span fresh = span_of(p.fresh_bounds, fresh_bounds, p.fresh);
     r.first_fresh = fresh.first;
     r.fresh = fresh.count;
   }
   r.offset = r.cached - (p.in_cache != 0 ? r.queries : 0);
   if (p.offsets.data != nullptr) {
-    r.offset = clamped(index_at(p.offsets, n), -kFarPosition, kFarPosition);
+    r.offset = clamped(index_of(p.offsets, offset), -kFarPosition, kFarPosition);
   }
   const int64_t keys = int64_t{r.cached} + r.fresh;
   r.padding = {static_cast<int32_t>(clamped(r.offset + r.valid, 0, keys)),
@@ -105,33 +125,27 @@ __device__ __forceinline__ bool is_padding(const Params& p, const Request& r, in
   return brought && r.padding.first <= t && t < r.padding.last;
 }
 
-/// A key and its value for key head h; null: there is none.
-struct KeyRow {
-  const char* k;
-  const char* v;
-};
-
-/// The page that key t of the cache is on, on its way.
-__device__ __forceinline__ uint2 request_page(const Params& p, const Request& r, int32_t t) {
+/// The page that key t of the cache is on, on its way; unless `asks`, 0.
+__device__ __forceinline__ uint2 request_page(const Params& p, const Request& r, int32_t t,
+                                              bool asks) {
   const IndexView& list = p.list.data == nullptr ? p.table : p.list;
-  return load_index_bits(list.data, list.wide != 0, r.pages + p.by_page.quotient(t));
+  return ptx::load_index_bits(asks, list.data, list.wide != 0, r.pages + p.by_page.quotient(t));
 }
 
-__device__ __forceinline__ KeyRow cached_row(const Params& p, int32_t t, int h, uint2 bits) {
+/// Key t of the cache, or its value, for key head h; null: there is none.
+__device__ __forceinline__ const char* cached_row(const Params& p, const PageView& x, int32_t t,
+                                                  int h, uint2 bits) {
   const bool wide = p.list.data == nullptr ? p.table.wide != 0 : p.list.wide != 0;
   const int64_t page = index_from_bits(bits, wide);
-  if (page < 0 || page >= p.pages) return {nullptr, nullptr};
+  if (page < 0 || page >= p.pages) return nullptr;
   const int32_t slot = t - p.by_page.quotient(t) * p.page_size;
-  const auto at = [&](const PageView& x) {
-    return x.data + page * x.page + static_cast<uint64_t>(x.slot) * static_cast<uint32_t>(slot) +
-           static_cast<uint64_t>(x.head) * static_cast<uint32_t>(h);
-  };
-  return {at(p.k_cache), at(p.v_cache)};
+  return x.data + page * x.page + static_cast<uint64_t>(x.slot) * static_cast<uint32_t>(slot) +
+         static_cast<uint64_t>(x.head) * static_cast<uint32_t>(h);
 }
 
-__device__ __forceinline__ KeyRow fresh_row(const Params& p, const Request& r, int32_t t, int h) {
-  const int row = r.first_fresh + (t - r.cached);
-  return {token_row(p.k, 0, row, h), token_row(p.v, 0, row, h)};
+__device__ __forceinline__ const char* fresh_row(const Request& r, const TokenView& x, int32_t t,
+                                                 int h) {
+  return token_row(x, 0, r.first_fresh + (t - r.cached), h);
 }
 
 /// Query head `g` of the group of key head h.

@@ -47,13 +47,13 @@ class RowTile {
   /// Tile of keys `start` to start + 63; this warp takes those from `own` on. `every`: all rows see
   /// all of them.
   __device__ __forceinline__ void take(const typename DecodeStorage<C>::Stage& stage,
-                                       const uint32_t (&exists)[C::kTile / 32], int32_t start,
+                                       const uint32_t (&exist)[C::kTile / 32], int32_t start,
                                        int own, bool every) {
     float s[kScores];
     scores(stage.k, own, s);
 #pragma unroll
     for (int i = 0; i < kScores; ++i) s[i] *= p_.scale_log2;
-    if (!every) hide(exists, start, own, s);
+    if (!every) hide(exist, start, own, s);
     weigh(s);
     add_values(stage.v, own, s);
   }
@@ -121,14 +121,14 @@ class RowTile {
   }
 
   /// -inf for what a row does not see, whatever its score is.
-  __device__ __forceinline__ void hide(const uint32_t (&exists)[C::kTile / 32], int32_t start,
+  __device__ __forceinline__ void hide(const uint32_t (&exist)[C::kTile / 32], int32_t start,
                                        int own, float (&s)[kScores]) const {
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
       const int k = own + 8 * (i / 4) + 2 * (lane_ % 4) + i % 2;
       const Range seen = visible_[i % 4 / 2];
       const bool visible =
-          (exists[k / 32] >> k % 32 & 1U) != 0 && seen.first <= start + k && start + k < seen.last;
+          (exist[k / 32] >> k % 32 & 1U) != 0 && seen.first <= start + k && start + k < seen.last;
       s[i] = visible ? s[i] : kMinusInfinity;
     }
   }

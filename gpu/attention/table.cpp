@@ -69,6 +69,13 @@ int shape_for(const Params& p, std::int64_t rows) {
   return found;
 }
 
+/// With as many blocks as wanted, or the most below that a cluster has on this device.
+int loaded_entry(int shape, int wanted, int device) {
+  auto at = static_cast<int>(std::ranges::find(kSplits, wanted) - std::begin(kSplits));
+  while (at >= 0 && !kernels().is_loaded(shape * kSplitSizes + at, device)) --at;
+  return at < 0 ? kPlain : shape * kSplitSizes + at;
+}
+
 }  // namespace
 
 int default_splits(std::int64_t N, std::int64_t H) {
@@ -82,11 +89,9 @@ Choice choose(Params& p, std::int64_t most_q, std::int64_t splits, const Device&
   const std::int64_t rows = most_q * p.group;
   const int wanted = splits > 0 ? static_cast<int>(splits) : default_splits(p.N, p.H);
   const int shape = suits_tensor_cores(p) ? shape_for(p, rows) : -1;
-  const auto at = std::ranges::find(kSplits, wanted) - std::begin(kSplits);
-  int entry = shape < 0 ? kPlain : shape * kSplitSizes + static_cast<int>(at);
-  if (!kernels().is_loaded(entry, device.id)) entry = kPlain;
+  const int entry = shape < 0 ? kPlain : loaded_entry(shape, wanted, device.id);
   const bool plain = entry == kPlain;
-  p.splits = plain ? 1 : wanted;
+  p.splits = plain ? 1 : kSplits[entry % kSplitSizes];
   p.grid_heads = plain ? p.HV : p.H;
   const std::int64_t per_tile = std::int64_t{p.N} * p.grid_heads * p.splits;
   const std::int64_t tiles =

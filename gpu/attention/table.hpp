@@ -29,8 +29,8 @@ inline constexpr int kShapes = 8;
 extern const Shape kTunedShapes[kShapes];  // decode.cu
 extern const Shape kPlainShape;            // plain.cu
 
-inline constexpr int kSplits[] = {1, 2, 4, 8};
-inline constexpr int kSplitSizes = 4;
+inline constexpr int kSplits[] = {1, 2, 4, 8, 16};
+inline constexpr int kSplitSizes = 5;
 inline constexpr int kTableSize = kShapes * kSplitSizes + 1;  ///< the plain kernel stands last
 
 /// Blocks that share the keys of a request where a call leaves it open: as many as make about one

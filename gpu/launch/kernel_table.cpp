@@ -19,6 +19,31 @@ constexpr int kFirstThatWaits = 90;
 /// can be given (102,400 and 101,376 bytes on 8.9, 233,472 and 232,448 on 9.0).
 constexpr int kSystemShared = 1024;
 
+/// Clusters beyond the size that every device has room for: some have too few multiprocessors
+/// beside each other.
+Problem allow_cluster(const Kernel& kernel, int shared, bool& has_room) {
+  constexpr unsigned kPortable = 8;
+  if (kernel.cluster <= kPortable) return {};
+  Problem problem = cuda_problem(
+      cudaFuncSetAttribute(kernel.function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+      kernel.name);
+  if (!problem.ok()) return problem;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {kernel.cluster, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(kernel.cluster);
+  config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  problem = cuda_problem(cudaOccupancyMaxActiveClusters(&clusters, kernel.function, &config),
+                         kernel.name);
+  has_room = clusters > 0;
+  return problem;
+}
+
 }  // namespace
 
 KernelTable::KernelTable(int size, Kernel (*at)(int))
@@ -61,6 +86,9 @@ Problem KernelTable::prepare_kernel(int i, int device, int all_shared) {
       cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared),
       kernel.name);
   if (!problem.ok()) return problem;
+  bool has_room = true;
+  problem = allow_cluster(kernel, shared, has_room);
+  if (!problem.ok() || !has_room) return problem;
   int blocks = 0;
   problem =
       cuda_problem(cudaOccupancyMaxActiveBlocksPerMultiprocessor(

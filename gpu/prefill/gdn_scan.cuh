@@ -22,9 +22,9 @@
 // Length: one class, whose steps hand each other registers, for both kinds of gates.
 #pragma once
 
+#include "gpu/common/ring.cuh"
 #include "gpu/prefill/chunks.cuh"
 #include "gpu/prefill/gdn_storage.cuh"
-#include "gpu/prefill/ring.cuh"
 #include "gpu/prefill/scan_products.cuh"
 #include "gpu/ptx/grid_dependency.cuh"
 

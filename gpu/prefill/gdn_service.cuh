@@ -6,10 +6,10 @@
 // memory to its place in whole rows of a tile, which a scan could only write in quarters.
 #pragma once
 
+#include "gpu/common/ring.cuh"
 #include "gpu/prefill/chunks.cuh"
 #include "gpu/prefill/copy_tiles.cuh"
 #include "gpu/prefill/gdn_storage.cuh"
-#include "gpu/prefill/ring.cuh"
 #include "gpu/prefill/terms.cuh"
 #include "gpu/prefill/tile_maps.hpp"
 #include "gpu/ptx/bulk_copy.cuh"

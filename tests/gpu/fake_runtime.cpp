@@ -42,6 +42,22 @@ cudaError_t failed(cudaError_t error) {
   return error;
 }
 
+unsigned cluster_of(const cudaLaunchConfig_t& config) {
+  unsigned size = 1;
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    if (config.attrs[i].id != cudaLaunchAttributeClusterDimension) continue;
+    size = config.attrs[i].val.clusterDim.x;
+  }
+  return size;
+}
+
+/// On the current device.
+bool is_cluster_allowed(const void* function, unsigned size) {
+  constexpr unsigned kPortable = 8;
+  const auto& r = fake_runtime();
+  return size <= kPortable || r.any_cluster.contains({r.current, function});
+}
+
 /// cuTensorMapEncodeTiled: a map that nobody reads.
 CUresult encode_nothing(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
                         const cuuint64_t*, const cuuint32_t*, const cuuint32_t*,
@@ -53,9 +69,11 @@ CUresult encode_nothing(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, co
 }  // namespace
 }  // namespace goldenrule::test
 
+using goldenrule::test::cluster_of;
 using goldenrule::test::device_of;
 using goldenrule::test::failed;
 using goldenrule::test::fake_runtime;
+using goldenrule::test::is_cluster_allowed;
 
 extern "C" {
 
@@ -103,6 +121,10 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
 
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
   auto& r = fake_runtime();
+  if (attribute == cudaFuncAttributeNonPortableClusterSizeAllowed) {
+    r.any_cluster.insert({r.current, function});
+    return cudaSuccess;
+  }
   constexpr int kReserved = 1024;  // of every block, for the system
   const bool fits = value + kReserved <= device_of(r.current).shared_per_multiprocessor;
   if (!fits || attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) {
@@ -121,6 +143,14 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
   return cudaSuccess;
 }
 
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function,
+                                           const cudaLaunchConfig_t* config) {
+  const unsigned size = cluster_of(*config);
+  if (!is_cluster_allowed(function, size)) return failed(cudaErrorInvalidClusterSize);
+  *clusters = size <= device_of(fake_runtime().current).largest_cluster ? 1 : 0;
+  return cudaSuccess;
+}
+
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
                                 void** arguments) {
   auto& r = fake_runtime();
@@ -130,10 +160,15 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
       limit == r.shared_limit.end() ? kAlways : static_cast<std::size_t>(limit->second);
   if (!r.has_code(function)) return failed(cudaErrorNoKernelImageForDevice);
   if (config->dynamicSmemBytes > most) return failed(cudaErrorInvalidValue);
+  const unsigned cluster = cluster_of(*config);
+  if (!is_cluster_allowed(function, cluster) || cluster > device_of(r.current).largest_cluster) {
+    return failed(cudaErrorInvalidClusterSize);
+  }
   r.last = {.device = r.current,
             .function = function,
             .blocks = config->gridDim.x,
             .threads = config->blockDim.x,
+            .cluster = cluster,
             .shared_bytes = config->dynamicSmemBytes,
             .dependent = false,
             .argument = arguments[0]};

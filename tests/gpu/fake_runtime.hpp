@@ -27,12 +27,13 @@ struct FakeDevice {
   int code = 90;
   /// No code of the kernels that only 9.0 has, as with CUDA_FORCE_PTX_JIT.
   bool lacks_sm90a = false;
+  unsigned largest_cluster = 16;  ///< that it has room for
 };
 
 struct FakeLaunch {
   int device = 0;
   const void* function = nullptr;
-  unsigned blocks = 0, threads = 0;
+  unsigned blocks = 0, threads = 0, cluster = 1;
   std::size_t shared_bytes = 0;
   bool dependent = false;
   const void* argument = nullptr;  ///< the first; valid within on_launch only
@@ -50,6 +51,7 @@ struct FakeRuntime {
   std::map<const void*, std::string> kernels;
   std::set<std::pair<int, const void*>> loaded;  ///< by device
   std::map<std::pair<int, const void*>, int> shared_limit;
+  std::set<std::pair<int, const void*>> any_cluster;  ///< more than 8 blocks are allowed
 
   int launches = 0;
   FakeLaunch last;  ///< of the launches that succeeded

@@ -15,6 +15,7 @@ namespace goldenrule::test {
 
 using Args = goldenrule_gpu_recurrent_args;
 using PrefillArgs = goldenrule_gpu_prefill_args;
+using AttentionArgs = goldenrule_gpu_attention_args;
 
 /// What both kinds of call have.
 template <class A>
@@ -64,6 +65,24 @@ inline PrefillArgs prefill_call() {
   return a;
 }
 
+/// One request of one key head: its keys are shared by as many blocks as there can be.
+inline AttentionArgs attention_call() {
+  AttentionArgs a;
+  goldenrule_gpu_attention_defaults(&a, sizeof a);
+  NoMemory memory;
+  for (goldenrule_gpu_tensor* t : {&a.q, &a.k, &a.v, &a.o}) {
+    *t = memory.tensor(GOLDENRULE_GPU_BF16);
+  }
+  for (goldenrule_gpu_tensor* t : {&a.cu_seqlens_q, &a.cu_seqlens_k}) {
+    *t = memory.tensor(GOLDENRULE_GPU_I32);
+  }
+  a.N = a.H = 1;
+  a.total = a.most_q = a.HV = 4;
+  a.fresh = 5000;
+  a.K = a.V = 128;
+  return a;
+}
+
 struct Answer {
   goldenrule_gpu_status status;
   std::string text;
@@ -75,6 +94,8 @@ Answer launch(const A& a) {
   goldenrule_gpu_status status = GOLDENRULE_GPU_OK;
   if constexpr (std::is_same_v<A, Args>) {
     status = goldenrule_gpu_recurrent(&a, message, sizeof message);
+  } else if constexpr (std::is_same_v<A, AttentionArgs>) {
+    status = goldenrule_gpu_attention(&a, message, sizeof message);
   } else {
     status = goldenrule_gpu_prefill(&a, message, sizeof message);
   }

@@ -108,6 +108,19 @@ TEST_CASE("a kernel that needs more shared memory than a block can have is not c
   CHECK(shared[1] < shared[0]);
 }
 
+TEST_CASE("a cluster that a device has no room for is halved") {
+  for (const unsigned largest : {16U, 8U}) {
+    fake_runtime().add_device({.largest_cluster = largest});
+    for (const std::int64_t splits : {0, 16}) {
+      AttentionArgs a = attention_call();
+      a.splits = splits;
+      CHECK(launched(a).cluster == largest);
+      CHECK(fake_runtime().last.blocks == largest);
+      CHECK(name_of_last().find("attention_decode_kernel") != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("the next kernel may begin early only where the caller says so") {
   FakeRuntime& runtime = fake_runtime();
   runtime.on_launch = keep_params;

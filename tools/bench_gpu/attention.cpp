@@ -50,7 +50,7 @@ std::vector<AttentionRow> rows() {
     with_block(4, {8, context, 0, 0});
   }
   all.push_back({.requests = 8, .context = 16 * kK, .page = 16});
-  for (const std::int64_t splits : {1, 2, 4, 8}) {
+  for (const std::int64_t splits : {1, 2, 4, 8, 16}) {
     all.push_back({.requests = 1, .context = 16 * kK, .splits = splits});
     all.push_back({.requests = 8, .context = 4 * kK, .splits = splits});
     all.push_back({.requests = 8, .context = 16 * kK, .splits = splits});

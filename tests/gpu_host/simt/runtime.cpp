@@ -122,7 +122,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* function, void*
       cluster = config.attrs[i].val.clusterDim.x;
     }
   }
-  if (cluster == 0 || cluster > 8 || config.gridDim.x % cluster != 0) return cudaErrorInvalidValue;
+  if (cluster == 0 || cluster > 16 || config.gridDim.x % cluster != 0) return cudaErrorInvalidValue;
   submit(stream_of(config.stream),
          {std::make_shared<Launch>(Launch{.name = kernel->name,
                                           .kernel = kernel->binder(arguments),
@@ -223,6 +223,11 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* /*
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* /*function*/,
                                                           int threads, size_t shared) {
   *blocks = simt::resident_blocks(threads, shared);
+  return cudaSuccess;
+}
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* /*function*/,
+                                           const cudaLaunchConfig_t* /*config*/) {
+  *clusters = 1;
   return cudaSuccess;
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,

@@ -7,7 +7,7 @@
 
 #include "gpu/ptx/barrier.cuh"
 
-namespace goldenrule::gpu::prefill {
+namespace goldenrule::gpu {
 
 template <int kSize>
 struct Ring {
@@ -32,4 +32,4 @@ struct Ring {
   }
 };
 
-}  // namespace goldenrule::gpu::prefill
+}  // namespace goldenrule::gpu
