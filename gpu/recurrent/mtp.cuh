@@ -148,7 +148,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
 
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
   MtpTokens<C> tokens;
-  tokens.request(p, at, row0, lane);
+  tokens.request(p, at, p.T, lane);
+  LaneValues<C> values;
+  values.request(p, at, p.T, row0, lane);
   const int64_t start = copied_start_slot(p, at.b, storage.start[threadIdx.x]);
   if (start == kNoSlot) {
     write_zeros<C>(p, at, p.T);
@@ -158,12 +160,12 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   const FinalWrite final = final_write(p, at.b, start, p.T);
   tokens.finish(p, lane);
   LaneTokens<C> v;
-  tokens.values(p, v);
+  values.get(p, v);
   ptx::wait_for_copies();
   __syncwarp();
   LaneTokens<C> x, y, d;
   multiply_state(state, tokens, lane, x, y);
-  solve_triangle<C>(p, tokens, lane, v, x, y, d);
+  solve_triangle<C>(p.T, tokens, lane, v, x, y, d);
   store_output<C>(p, here, y);
   if (final.after == 0) {
     state.copy_to(state_head<State>(p.final_state, final.slot, at.hv), p.final_state.outer,

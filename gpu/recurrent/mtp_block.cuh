@@ -35,15 +35,15 @@ __device__ __forceinline__ MtpPlace begin_mtp(const Params& p) {
           .row0 = warp_row0 + C::kLaneRows * lane.g};
 }
 
-/// The lane's part of x, columns 2t and 2t + 1, to the rows of these tokens.
+/// The lane's part of x, columns 2t and 2t + 1, to the rows of these tokens of `count`.
 template <class C, class RowOf>
-__device__ __forceinline__ void store_columns(const Params& p, Element type, bool aligned,
+__device__ __forceinline__ void store_columns(int count, Element type, bool aligned,
                                               const LaneTokens<C>& x, Fragment lane,
                                               RowOf&& row_of) {
 #pragma unroll
   for (int c = 0; c < 2; ++c) {
     const int token = 2 * lane.t + c;
-    if (token >= p.T) continue;
+    if (token >= count) continue;
     const float column[4] = {x[0][c], x[1][c], x[C::kLaneRows - 2][c], x[C::kLaneRows - 1][c]};
     store_some<C::kLaneRows>(row_of(token), type, aligned, column);
   }
@@ -55,7 +55,7 @@ __device__ __forceinline__ void store_output(const Params& p, const MtpPlace& he
                                              const LaneTokens<C>& o) {
   if (p.o.data == nullptr) return;
   const int size = element_size(p.o_type);
-  store_columns<C>(p, p.o_type, p.o_unit >= C::kLaneRows * size, o, here.lane, [&](int token) {
+  store_columns<C>(p.T, p.o_type, p.o_unit >= C::kLaneRows * size, o, here.lane, [&](int token) {
     return token_row(p.o, here.at.b, token, here.at.hv) + here.row0 * size;
   });
 }

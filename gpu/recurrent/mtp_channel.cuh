@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   LaneTokens<C> v, x, y, d;
   multiply_state(state, tokens.columns, lane, x, y);
   columns.values(row0 - at.row0, lane, v);
-  solve_triangle<C>(p, columns, lane, v, x, y, d);
+  solve_triangle<C>(p.T, columns, lane, v, x, y, d);
   store_output<C>(p, here, y);
   if (final.after == 0) {
     state.copy_to(state_head<State>(p.final_state, final.slot, at.hv), p.final_state.outer,

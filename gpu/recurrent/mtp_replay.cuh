@@ -56,7 +56,7 @@ __device__ __forceinline__ void store_corrections(const Params& p, const MtpPlac
                                                   const LaneTokens<C>& d) {
   const Rings& r = p.ring;
   const int size = element_size(r.d_type);
-  store_columns<C>(p, r.d_type, r.d_unit >= C::kLaneRows * size, d, here.lane, [&](int token) {
+  store_columns<C>(p.T, r.d_type, r.d_unit >= C::kLaneRows * size, d, here.lane, [&](int token) {
     const int place = cursors.place(cursors.count + token);
     return token_row(r.d, cursors.ring, place, here.at.hv) + here.row0 * size;
   });
@@ -101,7 +101,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
   const RingCursors cursors = ring_cursors(p, at.b, p.T);
   MtpTokens<C> tokens;
-  tokens.request(p, at, row0, lane);
+  tokens.request(p, at, p.T, lane);
+  LaneValues<C> values;
+  values.request(p, at, p.T, row0, lane);
   const int64_t start = copied_start_slot(p, at.b, storage.start[threadIdx.x]);
   if (start == kNoSlot || cursors.ring == kNoRing) {
     write_zeros<C>(p, at, p.T);
@@ -113,14 +115,14 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   const int64_t slot = flush_slot(p, at.b, start, cursors);
   tokens.finish(p, lane);
   LaneTokens<C> v, x, y, d, more_x, more_y;
-  tokens.values(p, v);
+  values.get(p, v);
   multiply_pending(pending, tokens, more_x, more_y);
   ptx::wait_for_copies();
   __syncwarp();
   multiply_state(state, tokens, lane, x, y);
   add<C>(x, more_x);
   add<C>(y, more_y);
-  solve_triangle<C>(p, tokens, lane, v, x, y, d);
+  solve_triangle<C>(p.T, tokens, lane, v, x, y, d);
   store_output<C>(p, here, y);
   store_corrections<C>(p, here, cursors, d);
   if (writes_gates(at) && lane.warp == 0) append_tokens<C>(p, at, cursors, tokens, lane);

@@ -5,21 +5,19 @@
 #pragma once
 
 #include "gpu/recurrent/mtp_config.cuh"
-#include "gpu/recurrent/params.hpp"
 
 namespace goldenrule::gpu::recurrent {
 
-/// From x and y of the start state: d, and o in y. Columns: `beta` of tokens 2t and 2t + 1, and
-/// weights(), a and b of these tokens with token j, anything where j is later.
+/// From x and y of the start state: d, and o in y, of `count` tokens. Columns: `beta` of tokens 2t
+/// and 2t + 1, and weights(), a and b of these tokens with token j, anything where j is later.
 template <class C, class Columns>
-__device__ __forceinline__ void solve_triangle(const Params& p, const Columns& tokens,
-                                               Fragment lane, const LaneTokens<C>& v,
-                                               LaneTokens<C>& x, LaneTokens<C>& y,
-                                               LaneTokens<C>& d) {
+__device__ __forceinline__ void solve_triangle(int count, const Columns& tokens, Fragment lane,
+                                               const LaneTokens<C>& v, LaneTokens<C>& x,
+                                               LaneTokens<C>& y, LaneTokens<C>& d) {
   const int token = 2 * lane.t;
 #pragma unroll
   for (int j = 0; j < kMtpTokens; ++j) {
-    if (j >= p.T) break;
+    if (j >= count) break;
     const int d_of = 4 * lane.g + j / 2;
     float a[2], b[2];
     tokens.weights(j, lane, a, b);
