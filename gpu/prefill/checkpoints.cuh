@@ -3,8 +3,7 @@
 // The checkpoints of a sequence, one after the other:
 //
 //     CheckpointWalk walk(p, n, count);
-//     for done = 0 .. count:  while (walk.after() == done) { store row walk.row(); walk.advance();
-//     }
+//     for done = 0 .. count:  store_due(.. done ..)
 //
 // or, chunk by chunk, with the least of the chunk's end and walk.after() as the end of a chunk. A
 // row that lies beyond the sequence or behind an earlier row is passed over.
@@ -66,5 +65,28 @@ class CheckpointWalk {
   int next_ = 0;
   int after_ = kNone;
 };
+
+/// Calls store(view, block) for where the state after `done` of `count` tokens goes: checkpoints,
+/// and behind the last token the final slot, which is then forgotten. One copy of the code that
+/// stores.
+template <class Store>
+__device__ __forceinline__ void store_due(const Params& p, CheckpointWalk& walk, int64_t& final,
+                                          int done, int count, Store&& store) {
+#pragma unroll 1
+  while (true) {
+    const StateView* view = &p.checkpoints;
+    int64_t block = walk.row();
+    if (walk.after() == done) {
+      walk.advance();
+    } else if (done == count && final != kNoSlot) {
+      view = &p.final_state;
+      block = final;
+      final = kNoSlot;
+    } else {
+      return;
+    }
+    store(*view, block);
+  }
+}
 
 }  // namespace goldenrule::gpu::prefill

@@ -14,29 +14,15 @@
 
 #include "gpu/prefill/checkpoints.cuh"
 #include "gpu/prefill/general_state.cuh"
+#include "gpu/prefill/padding.cuh"
 #include "gpu/ptx/grid_dependency.cuh"
 #include "gpu/recurrent/step.cuh"
 
 namespace goldenrule::gpu::prefill {
 
-using recurrent::BlockPlace;
 using recurrent::StateTile;
 using recurrent::ThreadPlace;
 using recurrent::TokenStorage;
-
-/// o = 0 for all tokens of the sequence, in the rows of this block.
-template <class C>
-__device__ __forceinline__ void write_zeros(const Params& p, BlockPlace at, Span span) {
-  constexpr int kTokens = C::kThreads / C::kBlockRows;  // at a time
-  static_assert(kTokens >= 1 && C::kThreads % C::kBlockRows == 0, "a thread for every row");
-  const int row = at.row0 + static_cast<int>(threadIdx.x) % C::kBlockRows;
-  if (row >= p.V) return;
-#pragma unroll 1
-  for (int t = static_cast<int>(threadIdx.x) / C::kBlockRows; t < span.count; t += kTokens) {
-    store_element(token_row(p.o, 0, span.first + t, at.hv) + row * element_size(p.o_type), p.o_type,
-                  0.f);
-  }
-}
 
 /// The next tokens of a sequence, at most a round; returns how many. o is written.
 template <class C>
@@ -65,26 +51,6 @@ __device__ __forceinline__ void follow_token(StateTile<C>& tile, const TokenStor
   recurrent::update<C>(tile, recurrent::StoredToken<C>{tokens, t, thread.lk}, d);
 }
 
-/// Where the state after `done` of `count` tokens goes: checkpoints, and behind the last token the
-/// final slot, which is then forgotten. One copy of the code that stores.
-template <class C>
-__device__ __forceinline__ void store_due(const Params& p, const StateTile<C>& tile,
-                                          const StatePlace& place, CheckpointWalk& walk,
-                                          int64_t& final, int done, int count) {
-#pragma unroll 1
-  while (true) {
-    if (walk.after() == done) {
-      store_state(p, tile, place, p.checkpoints, walk.row());
-      walk.advance();
-    } else if (done == count && final != kNoSlot) {
-      store_state(p, tile, place, p.final_state, final);
-      final = kNoSlot;
-    } else {
-      return;
-    }
-  }
-}
-
 template <class C>
 __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
     general_kernel(const __grid_constant__ Params p) {
@@ -110,7 +76,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   int round = 0, t = 0;  // tokens of the round, and how many of them the state has followed
 #pragma unroll 1
   for (int done = 0;; ++done) {
-    store_due(p, tile, place, walk, final, done, span.count);
+    store_due(p, walk, final, done, span.count, [&](const StateView& view, int64_t block) {
+      store_state(p, tile, place, view, block);
+    });
     if (done == span.count) return;
     if (t == round) {
       round = next_round(p, at, thread, tile, tokens, span.first + done, span.count - done);

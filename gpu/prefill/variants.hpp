@@ -61,12 +61,14 @@ struct Variant {
 
 extern const Variant kGdnChunk64;  // gdn.cu
 extern const Variant kKdaChunk32;  // kda.cu
+extern const Variant kGdnChunk8;   // chunk8.cu
 extern const Variant kGeneral;     // general.cu
 
 /// In the order in which they are asked; the last serves every call.
 inline constexpr const Variant* kVariants[] = {
     &kGdnChunk64,
     &kKdaChunk32,
+    &kGdnChunk8,
     &kGeneral,
 };
 

@@ -148,7 +148,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
 
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
   MtpTokens<C> tokens;
-  tokens.request(p, at, count, row0, lane);
+  tokens.request(p, at, count, lane);
+  LaneValues<C> values;
+  values.request(p, at, count, row0, lane);
   const int64_t start = copied_start_slot(p, at.b, storage.start[threadIdx.x]);
   if (start == kNoSlot) {
     write_zeros<C>(p, at, count);
@@ -158,7 +160,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   const FinalWrite final = final_write(p, at.b, start, count);
   tokens.finish(p, lane);
   LaneTokens<C> v;
-  tokens.values(p, v);
+  values.get(p, v);
   ptx::wait_for_copies();
   __syncwarp();
   LaneTokens<C> x, y, d;

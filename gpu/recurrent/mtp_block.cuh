@@ -39,14 +39,15 @@ __device__ __forceinline__ MtpPlace begin_mtp(const Params& p) {
           .row0 = warp_row0 + C::kLaneRows * lane.g};
 }
 
-/// The lane's part of x, columns 2t and 2t + 1, to the rows of the tokens that are there.
+/// The lane's part of x, columns 2t and 2t + 1, to the rows of these tokens of `count`.
 template <class C, class RowOf>
-__device__ __forceinline__ void store_columns(Element type, bool aligned, const LaneTokens<C>& x,
-                                              const MtpPlace& here, RowOf&& row_of) {
+__device__ __forceinline__ void store_columns(int count, Element type, bool aligned,
+                                              const LaneTokens<C>& x, Fragment lane,
+                                              RowOf&& row_of) {
 #pragma unroll
   for (int c = 0; c < 2; ++c) {
-    const int token = 2 * here.lane.t + c;
-    if (token >= here.count) continue;
+    const int token = 2 * lane.t + c;
+    if (token >= count) continue;
     const float column[4] = {x[0][c], x[1][c], x[C::kLaneRows - 2][c], x[C::kLaneRows - 1][c]};
     store_some<C::kLaneRows>(row_of(token), type, aligned, column);
   }
@@ -58,10 +59,11 @@ __device__ __forceinline__ void store_output(const Params& p, const MtpPlace& he
                                              const LaneTokens<C>& o) {
   if (p.o.data == nullptr) return;
   const int size = element_size(p.o_type);
-  store_columns<C>(p.o_type, p.o_unit >= C::kLaneRows * size, o, here, [&](int token) {
-    const BlockPlace& at = here.at;
-    return token_row(p.o, at.b, at.token0 + token, at.hv) + here.row0 * size;
-  });
+  store_columns<C>(here.count, p.o_type, p.o_unit >= C::kLaneRows * size, o, here.lane,
+                   [&](int token) {
+                     const BlockPlace& at = here.at;
+                     return token_row(p.o, at.b, at.token0 + token, at.hv) + here.row0 * size;
+                   });
 }
 
 }  // namespace goldenrule::gpu::recurrent

@@ -56,10 +56,11 @@ __device__ __forceinline__ void store_corrections(const Params& p, const MtpPlac
                                                   const LaneTokens<C>& d) {
   const Rings& r = p.ring;
   const int size = element_size(r.d_type);
-  store_columns<C>(r.d_type, r.d_unit >= C::kLaneRows * size, d, here, [&](int token) {
-    const int place = cursors.place(cursors.count + token);
-    return token_row(r.d, cursors.ring, place, here.at.hv) + here.row0 * size;
-  });
+  store_columns<C>(here.count, r.d_type, r.d_unit >= C::kLaneRows * size, d, here.lane,
+                   [&](int token) {
+                     const int place = cursors.place(cursors.count + token);
+                     return token_row(r.d, cursors.ring, place, here.at.hv) + here.row0 * size;
+                   });
 }
 
 /// k^ and log alpha of the tokens of the row.
@@ -103,7 +104,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   copy_start_slot(p, at.b, storage.start[threadIdx.x]);
   const RingCursors cursors = ring_cursors(p, at.b, count);
   MtpTokens<C> tokens;
-  tokens.request(p, at, count, row0, lane);
+  tokens.request(p, at, count, lane);
+  LaneValues<C> values;
+  values.request(p, at, count, row0, lane);
   const int64_t start = copied_start_slot(p, at.b, storage.start[threadIdx.x]);
   if (start == kNoSlot || cursors.ring == kNoRing) {
     write_zeros<C>(p, at, count);
@@ -115,7 +118,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   const int64_t slot = flush_slot(p, at.b, start, cursors);
   tokens.finish(p, lane);
   LaneTokens<C> v, x, y, d, more_x, more_y;
-  tokens.values(p, v);
+  values.get(p, v);
   multiply_pending(pending, tokens, more_x, more_y);
   ptx::wait_for_copies();
   __syncwarp();

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "gpu/recurrent/mtp_config.cuh"
-#include "gpu/recurrent/params.hpp"
 
 namespace goldenrule::gpu::recurrent {
 

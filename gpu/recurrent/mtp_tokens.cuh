@@ -13,6 +13,8 @@
 //
 // The tensor cores truncate their sums. So each sums 16 channels only, and these sums are added in
 // fp32, rounded to nearest.
+//
+// P: the parameters of a group whose tokens lie at token_row(view, at.b, at.token0 + t, head).
 #pragma once
 
 #include "gpu/common/elements.cuh"
@@ -30,12 +32,54 @@ __device__ __forceinline__ T of_token(T x, int token) {
   return __shfl_sync(kAllLanes, x, 4 * token);
 }
 
+/// v of tokens 2t and 2t + 1 in the rows of the lane.
+template <class C>
+class LaneValues {
+ public:
+  /// Issues the loads; those of tokens that the call does not have are 0. `row`: the lane's first.
+  template <class P>
+  __device__ __forceinline__ void request(const P& p, BlockPlace at, int count, int row,
+                                          Fragment lane) {
+    with_type(p.v_type, [&](auto type) {
+      using Type = decltype(type);
+      const bool aligned = p.v_unit >= C::kLaneRows * Type::kSize;
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const int t = 2 * lane.t + c;
+        if (t >= count) continue;
+        const char* from = token_row(p.v, at.b, at.token0 + t, at.hv) + row * Type::kSize;
+        bits_[c] = load_some_bits<C::kLaneRows>(from, Type::kType, aligned);
+      }
+    });
+  }
+
+  /// v[row][token].
+  template <class P>
+  __device__ __forceinline__ void get(const P& p, LaneTokens<C>& v) const {
+    with_type(p.v_type, [&](auto type) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const float4 x = four_from_bits<decltype(type)>(bits_[c]);
+        v[0][c] = x.x;
+        v[1][c] = x.y;
+        if constexpr (C::kLaneRows == 4) {
+          v[2][c] = x.z;
+          v[3][c] = x.w;
+        }
+      }
+    });
+  }
+
+ private:
+  uint4 bits_[2] = {};
+};
+
 template <class C>
 class MtpTokens {
  public:
   /// Operands: the lane's channels of token g; 0 beyond the tokens of the row.
   uint2 k[C::kChannelSteps], q[C::kChannelSteps];
-  /// Of token g, the same in the four lanes t.
+  /// Of token g, the same in the four lanes t. alpha and what follows: by finish().
   float alpha = 1.f;
   int64_t slot = kNoSlot;  // scatter form: where the state after it goes
   /// Of tokens 2t and 2t + 1.
@@ -44,12 +88,11 @@ class MtpTokens {
   float k_from_start[2], q_from_start[2];  // f, F times the decay from the start
   float k_weight[2], q_weight[2];          // a and b with j = g; anything where j is later
 
-  /// Issues all loads of the `count` tokens of a row. Nothing waits.
-  __device__ __forceinline__ void request(const Params& p, BlockPlace at, int count, int row,
-                                          Fragment lane) {
+  /// Issues the loads of `count` tokens. Nothing waits.
+  template <class P>
+  __device__ __forceinline__ void request(const P& p, BlockPlace at, int count, Fragment lane) {
     const bool here = lane.g < count;
-    const int place = here ? lane.g : 0;
-    const int token = at.token0 + place;
+    const int token = at.token0 + (here ? lane.g : 0);
     const char* k_row = token_row(p.k, at.b, token, at.h) + 8 * lane.t;
     const char* q_row = token_row(p.q, at.b, token, at.h) + 8 * lane.t;
 #pragma unroll
@@ -57,7 +100,16 @@ class MtpTokens {
       k[i] = here ? *reinterpret_cast<const uint2*>(k_row + 32 * i) : make_uint2(0, 0);
       q[i] = here ? *reinterpret_cast<const uint2*>(q_row + 32 * i) : make_uint2(0, 0);
     }
+    request_scalars(p, at, count, lane);
+  }
+
+  /// The same but for k and q.
+  template <class P>
+  __device__ __forceinline__ void request_scalars(const P& p, BlockPlace at, int count,
+                                                  Fragment lane) {
     if (count == 0) return;
+    const int place = lane.g < count ? lane.g : 0;
+    const int token = at.token0 + place;
     const int head = p.gate_by_qk_head ? at.h : at.hv;
     beta_.request(token_row(p.beta, at.b, token, at.hv), p.beta_type);
     if (p.gate.data != nullptr) {
@@ -69,23 +121,16 @@ class MtpTokens {
     if (p.dt_bias != nullptr) {
       dt_bias_.request(head_row(p.dt_bias, p.dt_bias_stride, head), p.dt_bias_type);
     }
-    if (p.ssm_state_indices != nullptr && p.disable_state_update == 0) {
-      slot = ssm_slot(p, at.b, place);
-    }
-    with_type(p.v_type, [&](auto type) {
-      using Type = decltype(type);
-      const bool aligned = p.v_unit >= C::kLaneRows * Type::kSize;
-#pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        const int t = 2 * lane.t + c;
-        if (t >= count) continue;
-        const char* from = token_row(p.v, at.b, at.token0 + t, at.hv) + row * Type::kSize;
-        v_[c] = load_some_bits<C::kLaneRows>(from, Type::kType, aligned);
+    if constexpr (requires { p.ssm_state_indices; }) {
+      if (p.ssm_state_indices != nullptr && p.disable_state_update == 0) {
+        slot = ssm_slot(p, at.b, place);
       }
-    });
+    }
   }
 
-  __device__ __forceinline__ void finish(const Params& p, Fragment lane) {
+  /// What the tokens are to each other, once k and q are there.
+  template <class P>
+  __device__ __forceinline__ void finish(const P& p, Fragment lane) {
     float with_k[4] = {}, with_q[4] = {};  // rows k_g and q_g, columns 2t and 2t + 1
 #pragma unroll
     for (int i = 0; i < C::kChannelSteps; ++i) {
@@ -144,22 +189,6 @@ class MtpTokens {
     }
   }
 
-  /// v of tokens 2t and 2t + 1: v[row][token].
-  __device__ __forceinline__ void values(const Params& p, float (&v)[C::kLaneRows][2]) const {
-    with_type(p.v_type, [&](auto type) {
-#pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        const float4 x = four_from_bits<decltype(type)>(v_[c]);
-        v[0][c] = x.x;
-        v[1][c] = x.y;
-        if constexpr (C::kLaneRows == 4) {
-          v[2][c] = x.z;
-          v[3][c] = x.w;
-        }
-      }
-    });
-  }
-
   /// Of token g, from its gate.
   __device__ __forceinline__ float log_alpha(const Params& p) const {
     return log_alpha_of(p, gate_.get(p.gate_type), expf(A_log_.get(p.A_log_type)),
@@ -167,7 +196,6 @@ class MtpTokens {
   }
 
  private:
-  uint4 v_[2] = {};
   LoadedElement A_log_, beta_, gate_, dt_bias_;
 };
 

@@ -87,7 +87,7 @@ TEST_CASE("a kernel of instructions that the code does not have is not chosen") 
   CHECK(name_of_last().find("prefill_gdn_scan") != std::string::npos);
   fake_runtime().add_device({.capability = 90, .lacks_sm90a = true});
   static_cast<void>(launched(prefill_call()));
-  CHECK(name_of_last().find("general_kernel") != std::string::npos);
+  CHECK(name_of_last().find("chunk8_kernel") != std::string::npos);
   CHECK(fake_runtime().last_error == cudaSuccess);
 }
 

@@ -49,6 +49,11 @@ op=gdn mode=prefill lens=520 H=1 HV=9 K=128 V=128 h0=1
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K={128,60,136} V=37 state_layout={vk,kv} state={f32,bf16} h0=1
 op={gdn,kda} mode=prefill lens=20,0,9 H=1 HV=2 K=100 V=37 slots=separate_padded checkpoints=listed gap=3 shift=1
 op={gdn,kda} mode=prefill lens=9,20 H=1 HV=2 K=128 V=32 gate={softplus,bounded,log,linear,none} io={bf16,f32} precise=1
+op=gdn mode=prefill lens=20,0,70,1,8 H=1 HV=2 K=128 V=64 precise=1 h0=1 state_layout={vk,kv} state={f32,bf16}
+op=gdn mode=prefill lens=20,0,70,1,8 H=1 HV=2 K=128 V=64 precise=1 state_layout={vk,kv} state={f32,bf16} slots=separate_padded index=i32
+op=gdn mode=prefill lens=20,0,70 H=2 HV=4 K=128 V=64 precise=1 checkpoints=listed head_map={grouped,tiled}
+op=gdn mode=prefill lens=20,0,70 H=2 HV=4 K=128 V=64 precise=1 checkpoints={after,before} every=3
+op=gdn mode=prefill lens=130 H=1 HV=1 K=128 V=32 h0=1 precise=1 family={B95,B999,C050,C100,Dslow,Dmixed,Derase,J17,J100,I,production}
 )";
 
 constexpr const char* kAttention = R"(
