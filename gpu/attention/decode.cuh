@@ -167,8 +167,7 @@ __device__ __forceinline__ void take_tiles(const Params& p, const Work& w, const
       const bool every = (exist[0] & exist[1]) == 0xffffffffU && seen.all.first <= start &&
                          start + C::kTile <= seen.all.last;
       rows.take(s.stages[place.index], exist, start, own, every);
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) ptx::arrive(s.free[place.index]);
+      ptx::arrive(s.free[place.index]);
       place.advance();
     }
     // Nobody reads a tile any more.

@@ -82,8 +82,8 @@ struct DecodeStorage {
   float2 sums[C::kWarps * 16];                // of the rows of partials: largest score, sum
   float2 merged[C::kWarps * 16];              // those that this block merges
   uint32_t exist[C::kStages][C::kTile / 32];  // which keys of a tile somebody sees
-  // A tile is full when all warps that copy have announced their part, free when all warps that
-  // compute have read it.
+  // A tile is full when all threads that copy have announced their part, free when all threads that
+  // compute have read it: each by itself, as racecheck follows threads.
   uint64_t full[C::kStages], free[C::kStages];
 };
 
@@ -91,8 +91,8 @@ struct DecodeStorage {
 template <class C>
 __device__ __forceinline__ void initialize_ring(DecodeStorage<C>& s) {
   for (int i = 0; i < C::kStages; ++i) {
-    ptx::initialize_barrier(s.full[i], C::kProducers / 32);
-    ptx::initialize_barrier(s.free[i], C::kWarps);
+    ptx::initialize_barrier(s.full[i], C::kProducers);
+    ptx::initialize_barrier(s.free[i], C::kConsumers);
   }
 }
 

@@ -78,8 +78,7 @@ class TileSupply {
   __device__ __forceinline__ void announce() {
     ptx::wait_for_copies_but<kBehind>();
     if constexpr (C::kWarpgroup) ptx::fence_async_readers();
-    __syncwarp();
-    if (lane_ == 0) ptx::arrive(s_.full[landed_.index]);
+    ptx::arrive(s_.full[landed_.index]);
     landed_.advance();
   }
 

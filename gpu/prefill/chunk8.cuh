@@ -18,6 +18,7 @@
 #include "gpu/prefill/checkpoints.cuh"
 #include "gpu/prefill/chunk8_state.cuh"
 #include "gpu/prefill/padding.cuh"
+#include "gpu/ptx/barrier.cuh"
 #include "gpu/ptx/grid_dependency.cuh"
 
 namespace goldenrule::gpu::prefill {
@@ -108,6 +109,9 @@ class Chunk8Walk {
   LaneTokens<C> d_;
 };
 
+/// The roles come to it from different places.
+inline constexpr int kChunkBarrier = 1;
+
 template <class C>
 __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
     chunk8_kernel(const __grid_constant__ Params p) {
@@ -131,14 +135,14 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
       preparation.prepare(chunk);
-      __syncthreads();
+      ptx::synchronize_threads<C::kThreads>(kChunkBarrier);
     }
   } else {
     Chunk8Walk<C> walk(p, n, at, span, start, lane, storage);
     walk.begin();
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      __syncthreads();
+      ptx::synchronize_threads<C::kThreads>(kChunkBarrier);
       walk.pass(chunk);
     }
   }

@@ -168,6 +168,7 @@ op={gdn,kda} mode=mtp lens=3,0,1,9 H=1 HV=2 K=100 V=37 state_layout={vk,kv} stat
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 h0={0,1}
 op={gdn,kda} mode=prefill lens=70,0,129 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} checkpoints={none,listed}
 op=kda mode=prefill lens=70,0,129 H=1 HV=2 K=128 V=128 gate=bounded
+op=gdn mode=prefill lens=20,0,70,1 H=1 HV=2 K=128 V=64 precise=1 state_layout={vk,kv} state={f32,bf16} checkpoints={none,listed}
 op={gdn,kda} mode=prefill lens=40x3,66 H=2 HV=2 K=128 V=128 index=i32 h0=1
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K={60,136} V=37 state_layout={vk,kv} state={f32,bf16} h0=1
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} slots=separate_padded checkpoints=listed gap=3
@@ -183,6 +184,10 @@ op={gdn,kda} mode=prefill lens=17,33 H=3 HV={3,6,9,12,24} K=128 V=32 state_layou
 op={gdn,kda} mode=prefill lens=17x65 H=2 HV=4 K=128 V=128 state_layout={vk,kv} state={f32,bf16} h0=1
 op={gdn,kda} mode=prefill lens=200,3x64,100x1 H=1 HV=2 K=128 V=256 h0=1
 op={gdn,kda} mode=prefill lens=130 H=1 HV=2 K=128 V=128 h0=1 family={B95,B999,Dslow,Dmixed,Derase,J100,production} precise={0,1} never_split={0,1}
+op=gdn mode=prefill lens=20,0,70,1,8,129 H=1 HV=2 K=128 V={32,96,128} precise=1 state_layout={vk,kv} state={f32,bf16} slots={none,separate_padded} index={i32,i64}
+op=gdn mode=prefill lens=20,0,70,9 H=2 HV=4 K=128 V=64 precise=1 state_layout={vk,kv} state={f32,bf16} checkpoints={after,before,continued} every=3 head_map={grouped,tiled}
+op=gdn mode=prefill lens=20,0,70,9 H=1 HV=2 K=128 V=64 precise=1 state_layout={vk,kv} checkpoints=listed
+op=gdn mode=prefill lens=70,9 H=1 HV=2 K=128 V=64 precise=1 gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,direct} qk_l2norm={none,max_norm_eps} h0=1
 )"},
     CaseList{"prefill: every gate, beta and norm", R"(
 op={gdn,kda} mode=prefill lens=9,40 H=1 HV=2 K={128,100} V=64 state_layout={vk,kv} gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,sigmoid2,direct} h0=1
