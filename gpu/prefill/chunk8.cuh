@@ -109,8 +109,13 @@ class Chunk8Walk {
   LaneTokens<C> d_;
 };
 
-/// The roles come to it from different places.
-inline constexpr int kChunkBarrier = 1;
+/// All threads of the block meet between chunks. The roles come to it from different places, so it
+/// is no barrier of instructions.
+template <class C>
+__device__ __forceinline__ void meet(Chunk8Storage<C>& storage, int chunk) {
+  ptx::arrive(storage.meeting);
+  ptx::wait_for_phase(storage.meeting, static_cast<uint32_t>(chunk) & 1U);
+}
 
 template <class C>
 __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
@@ -129,20 +134,22 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
     write_zeros<C>(p, at, span);
     return;
   }
+  if (threadIdx.x == 0) ptx::initialize_barrier(storage.meeting, C::kThreads);
+  __syncthreads();
   const int chunks = (span.count + kMtpTokens - 1) / kMtpTokens;
   if (lane.warp == C::kWarps) {
     Chunk8Preparation<C> preparation(p, at, span, lane, storage);
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
       preparation.prepare(chunk);
-      ptx::synchronize_threads<C::kThreads>(kChunkBarrier);
+      meet(storage, chunk);
     }
   } else {
     Chunk8Walk<C> walk(p, n, at, span, start, lane, storage);
     walk.begin();
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      ptx::synchronize_threads<C::kThreads>(kChunkBarrier);
+      meet(storage, chunk);
       walk.pass(chunk);
     }
   }

@@ -64,6 +64,7 @@ struct Chunk8Storage {
   alignas(128) Chunk8Rows k[C::kRowBuffers], q[C::kRowBuffers];
   Chunk8Weights weights[2];
   float kept[C::kWarps][kStateRegisters][kWarp];  // a state while another is made of it
+  uint64_t meeting;                               // of all threads, between chunks
 };
 
 template <class C>

@@ -99,6 +99,7 @@ TEST_CASE("every entry of the dispatch table is reached") {
       run);
   for_each_case("op={gdn,kda} mode=prefill lens=70,3 H=2 HV=4 K=128 V=128 checkpoints=listed", run);
   for_each_case("op=kda mode=prefill lens=70,3 H=2 HV=4 K=128 V=128 gate=bounded", run);
+  for_each_case("op=gdn mode=prefill lens=70,3 H=2 HV=4 K=128 V=128 precise=1", run);
   for_each_case("op={gdn,kda} mode=prefill lens=40x3 H=2 HV=4 K=128 V=128",
                 run);  // heads for all blocks
   // One sequence in segments, and as many as fill a device.
