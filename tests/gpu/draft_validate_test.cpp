@@ -121,11 +121,11 @@ TEST_CASE("drafts: what is taken, and by which kernel") {
   Args packed = good_call();
   packed.cu_seqlens = a.cu_seqlens;
   packed.tokens = 5;
-  CHECK(key_of(packed).drafts);
+  CHECK(key_of(packed).work == gpu::recurrent::Work::kFewTokens);
   packed.tokens = 0;  // rows without tokens have no pointers
   packed.q.data = packed.k.data = packed.v.data = packed.gate.data = packed.beta.data = nullptr;
   packed.o.data = nullptr;
-  CHECK(key_of(packed).drafts);
+  CHECK(key_of(packed).work == gpu::recurrent::Work::kFewTokens);
   Args buffer = good_call();
   buffer.intermediate_states = a.intermediate_states;
   buffer.intermediate_rows = 3;
