@@ -38,7 +38,7 @@ Kernel kernel_at(int i) {
           .threads = shape.threads,
           .shared_bytes = shape.shared_bytes,
           .name = stored_name(i),
-          .cluster = plain ? 1U : static_cast<unsigned>(kSplits[i % kSplitSizes]),
+          .cluster = plain ? 0U : static_cast<unsigned>(kSplits[i % kSplitSizes]),
           .runs_on = plain ? nullptr : has_clusters};
 }
 

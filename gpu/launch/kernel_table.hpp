@@ -21,7 +21,7 @@ struct Kernel {
   int shared_bytes = 0;           ///< dynamic shared memory
   bool one_block_per_sm = false;  ///< one block per multiprocessor beats full occupancy
   const char* name = nullptr;
-  unsigned cluster = 1;  ///< blocks of a cluster
+  unsigned cluster = 0;  ///< blocks of a cluster; 0: it has no barrier of a cluster
   /// Whether a device can run it: others do not load it. nullptr: every device can. A kernel that
   /// has it may also be missing from the code that the driver takes (is_loaded).
   bool (*runs_on)(const Device&) = nullptr;

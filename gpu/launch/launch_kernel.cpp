@@ -10,7 +10,7 @@ Problem launch_kernel(const void* function, const Grid& grid, void** arguments, 
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }
-  if (grid.cluster > 1) {
+  if (grid.cluster != 0) {
     attributes[count].id = cudaLaunchAttributeClusterDimension;
     attributes[count].val.clusterDim.x = grid.cluster;
     attributes[count].val.clusterDim.y = 1;

@@ -11,8 +11,10 @@ namespace goldenrule::gpu {
 struct Grid {
   unsigned blocks = 0, threads = 0;
   unsigned shared_bytes = 0;  ///< dynamic
-  unsigned cluster = 1;       ///< blocks of a cluster; divides `blocks`
-  bool dependent = false;     ///< programmatic dependent launch
+  /// Blocks of a cluster; divides `blocks`. 0: without clusters, which is not a cluster of one:
+  /// synccheck takes the barrier of a cluster for that of a block where none was asked for.
+  unsigned cluster = 0;
+  bool dependent = false;  ///< programmatic dependent launch
 };
 
 /// `arguments`: the address of each parameter of `function`; `stream` is a cudaStream_t.

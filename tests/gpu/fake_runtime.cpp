@@ -42,8 +42,9 @@ cudaError_t failed(cudaError_t error) {
   return error;
 }
 
+/// 0: launched without clusters.
 unsigned cluster_of(const cudaLaunchConfig_t& config) {
-  unsigned size = 1;
+  unsigned size = 0;
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     if (config.attrs[i].id != cudaLaunchAttributeClusterDimension) continue;
     size = config.attrs[i].val.clusterDim.x;

@@ -33,7 +33,7 @@ struct FakeDevice {
 struct FakeLaunch {
   int device = 0;
   const void* function = nullptr;
-  unsigned blocks = 0, threads = 0, cluster = 1;
+  unsigned blocks = 0, threads = 0, cluster = 0;
   std::size_t shared_bytes = 0;
   bool dependent = false;
   const void* argument = nullptr;  ///< the first; valid within on_launch only

@@ -82,6 +82,7 @@ bool Grid::begin_blocks() {
 }
 
 void Grid::synchronize_cluster() {
+  if (!launch_.has_clusters) fail("the barrier of a cluster in a launch without clusters");
   ClusterBarrier& b = barriers_[this_block().place().x / launch_.cluster];
   const unsigned generation = b.generation;
   progress();

@@ -35,8 +35,9 @@ struct Launch {
   unsigned blocks = 0;
   int threads = 0;
   std::size_t shared_bytes = 0;
-  bool dependent = false;  ///< programmatic dependent launch
-  unsigned cluster = 1;    ///< blocks of a cluster, which are all there at a time
+  bool dependent = false;     ///< programmatic dependent launch
+  unsigned cluster = 1;       ///< blocks of a cluster, which are all there at a time
+  bool has_clusters = false;  ///< asked for by the launch, of one block or of more
 };
 
 /// Runs kernels, each of which depends on the one in front of it. "" or what went wrong.

@@ -113,12 +113,13 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* function, void*
       config.dynamicSmemBytes > static_cast<std::size_t>(std::max(granted, kGranted))) {
     return cudaErrorInvalidValue;
   }
-  bool dependent = false;
+  bool dependent = false, has_clusters = false;
   unsigned cluster = 1;
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     dependent |= config.attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization &&
                  config.attrs[i].val.programmaticStreamSerializationAllowed != 0;
     if (config.attrs[i].id == cudaLaunchAttributeClusterDimension) {
+      has_clusters = true;
       cluster = config.attrs[i].val.clusterDim.x;
     }
   }
@@ -130,7 +131,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* function, void*
                                           .threads = static_cast<int>(config.blockDim.x),
                                           .shared_bytes = config.dynamicSmemBytes,
                                           .dependent = dependent,
-                                          .cluster = cluster}),
+                                          .cluster = cluster,
+                                          .has_clusters = has_clusters}),
           {}});
   return cudaSuccess;
 }
