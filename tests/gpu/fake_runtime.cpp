@@ -191,7 +191,8 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* /*symbol*/, void** func
   return cudaSuccess;
 }
 
-// What compiled .cu files say of themselves when the program starts.
+// What compiled .cu files say of themselves when the program starts. nvcc chose these names.
+// NOLINTBEGIN(bugprone-reserved-identifier)
 
 void** __cudaRegisterFatBinary(void* /*image*/) {
   static void* handle = nullptr;
@@ -212,4 +213,5 @@ cudaError_t __cudaLaunchKernel(const void*, dim3, dim3, void**, std::size_t, voi
   std::abort();
 }
 
+// NOLINTEND(bugprone-reserved-identifier)
 }  // extern "C"

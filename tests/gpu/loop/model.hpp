@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "fixtures/call/tensor.hpp"
@@ -64,7 +65,9 @@ enum class Kind : std::uint8_t { kSigns, kDraft, kTarget };
 struct Question {
   Kind kind = Kind::kSigns;
   std::int64_t request = 0, position = 0;
-  auto operator<=>(const Question&) const = default;
+  [[nodiscard]] bool operator<(const Question& other) const {
+    return std::tie(kind, request, position) < std::tie(other.kind, other.request, other.position);
+  }
 };
 
 /// The numbers of a layer and how far another right kernel may be from them; no bounds: none.

@@ -16,6 +16,7 @@ struct Place {
 
 std::vector<Hidden> hidden_of(const std::vector<Place>& places) {
   std::vector<Hidden> hidden;
+  hidden.reserve(places.size());
   for (const Place& place : places) hidden.push_back(place.hidden);
   return hidden;
 }
