@@ -64,7 +64,7 @@ extern "C" {
  * and a field of 0 is one that is not used: a program works with every library whose
  * goldenrule_gpu_version is that of its header or later, and with an earlier one as long as it
  * uses no field that was added since. The number goes up with each addition. */
-#define GOLDENRULE_GPU_VERSION 3
+#define GOLDENRULE_GPU_VERSION 4
 
 #if defined(__GNUC__)
 #define GOLDENRULE_GPU_API __attribute__((visibility("default")))
@@ -178,8 +178,9 @@ typedef enum goldenrule_gpu_lse_layout {
 enum {
   /* Programmatic dependent launch: the launch may be scheduled while the kernel before it in the
    * stream drains. Until that one is complete it reads nothing but state_indices, to ask the L2 for
-   * states early; what it computes with is read afterwards. Ignored where the code that the device
-   * runs cannot wait: below 9.0, and where a driver was made to compile PTX for 8.0. */
+   * states early; what it computes with is read afterwards (but see STATE_READY). Ignored where the
+   * code that the device runs cannot wait: below 9.0, and where a driver was made to compile PTX
+   * for 8.0. */
   GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH = 1,
   /* Prefill only. Products of the tensor cores from several bf16 terms, so that the state is as
    * good as that of the recurrent kernels; takes longer. */
@@ -194,7 +195,16 @@ enum {
   GOLDENRULE_GPU_FLAG_TRIGGER_EARLY = 8,
   /* Decode and MTP only. o is not wanted and must be absent: the call commits tokens to states, as
    * after a verification that kept none. */
-  GOLDENRULE_GPU_FLAG_NO_OUTPUT = 16
+  GOLDENRULE_GPU_FLAG_NO_OUTPUT = 16,
+  /* Since version 4. Decode and MTP only; without DEPENDENT_LAUNCH it means nothing. The caller
+   * vouches for `state` and state_indices: whatever writes them is complete when the kernel in
+   * front lets this launch begin. So it is in a model of layers, whose states were written a step
+   * ago, if the kernel in front waits for its own before it triggers. Decode (T = 1) then takes
+   * slot and state before it waits; tokens are read, and anything is written, afterwards. Where the
+   * caller is wrong, a row is computed from slot and state as they were before that write, or in
+   * part before it; nothing outside the pool is touched. Kernels with nothing to gain, and rows
+   * that start from num_accepted_tokens, wait as without the flag. */
+  GOLDENRULE_GPU_FLAG_STATE_READY = 32
 };
 
 /* A device tensor. `stride` counts elements of the outer axes, in order; the last axis of q, k, v,

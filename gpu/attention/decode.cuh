@@ -24,7 +24,7 @@ struct Work {
 
 __device__ __forceinline__ Work work_of_block(const Params& p) {
   const int block = static_cast<int>(blockIdx.x);
-  const int cluster = block / p.splits;
+  const int cluster = block >> log2_splits(p);
   const int row = p.by_tiles.quotient(cluster);
   Work w{};
   w.rank = block - cluster * p.splits;
@@ -76,14 +76,15 @@ __device__ __forceinline__ void store_lse(const Params& p, const RowPlace& at, f
 template <class C>
 __device__ __forceinline__ void merge_rows(const Params& p, const Request& r, const Work& w,
                                            int first, DecodeStorage<C>& s) {
-  const int rows = C::kRows / p.splits;        // of this block, from `own` on
-  const int parts = p.splits * C::kKeyGroups;  // of a row: warps of all blocks
+  const int rows = C::kRows >> log2_splits(p);  // of this block, from `own` on
+  const int log2_parts = log2_splits(p) + (C::kKeyGroups == 1 ? 0 : 2);
+  const int parts = 1 << log2_parts;  // of a row: warps of all blocks
   const int own = w.rank * rows;
   const int thread = static_cast<int>(threadIdx.x);
   // Part k of row i, among the partial rows of its block.
   const auto place = [&](int i, int k) { return k % C::kKeyGroups * C::kRows + own + i; };
   for (int at = thread; at < rows * parts; at += C::kConsumers) {
-    const int i = at / parts, k = at - i * parts;
+    const int i = at >> log2_parts, k = at - (i << log2_parts);
     s.merged[at] = ptx::load_cluster_8(
         ptx::address_in_block(ptx::shared_address(&s.sums[place(i, k)]), k / C::kKeyGroups));
   }
@@ -130,12 +131,18 @@ __device__ __forceinline__ void prefetch_table(const Params& p, int n) {
   ptx::prefetch_l2(static_cast<const char*>(p.table.data) + n * p.table.step * size + at);
 }
 
+// Both roles come to the barriers of the cluster, at places of their own: that is one barrier for
+// all threads of an explicit cluster, of one block too (table.cpp). Registers move between the
+// roles once: where they were to move back for a common place behind the branches, racecheck and
+// synccheck did not end.
+
 /// Copies the keys of one row tile after the other.
 template <class C>
 __device__ __forceinline__ void supply_tiles(const Params& p, const Work& w, const Request& r,
                                              DecodeStorage<C>& s) {
   TileSupply<C> supply(p, s);
   const int64_t all_rows = int64_t{r.queries} * p.group;
+#pragma unroll 1
   for (int64_t first = int64_t{w.tile} * C::kRows; first < all_rows;
        first += int64_t{p.tiles} * C::kRows) {
     const SeenByTile seen = seen_by_tile(p, r, static_cast<int>(first), C::kRows);
@@ -154,6 +161,7 @@ __device__ __forceinline__ void take_tiles(const Params& p, const Work& w, const
   const int own = key_group * C::kKeys;
   Ring<C::kStages> place;
   const int64_t all_rows = int64_t{r.queries} * p.group;
+#pragma unroll 1
   for (int64_t first = int64_t{w.tile} * C::kRows; first < all_rows;
        first += int64_t{p.tiles} * C::kRows) {
     const int row = static_cast<int>(first);

@@ -23,7 +23,7 @@ struct Config {
   static constexpr int kRows = kRows_;  ///< rows of a tile
   static constexpr int kWarps = 4, kConsumers = 32 * kWarps;  ///< that compute, the first ones
   static constexpr int kProducers = 128, kThreads = kConsumers + kProducers;
-  /// Of a thread; two blocks share the 65,536 of a multiprocessor.
+  /// Of a thread: two blocks share the 65,536 of a multiprocessor, 128 for each thread at launch.
   static constexpr int kConsumerRegisters = 200, kProducerRegisters = 56;
   static constexpr int kTile = 64;                 ///< keys
   static constexpr int kStages = 3 * 128 / kDim;   ///< tiles in shared memory
@@ -33,6 +33,7 @@ struct Config {
   static constexpr int kUnits = kDim / 8;           ///< 16 bytes each, of a row
   static constexpr int kPartialRow = kDim + 8;      ///< numbers: rows begin in other banks
   static_assert(kRows == 16 || kRows == 64, "one row group, or a warpgroup");
+  static_assert(kKeyGroups == 1 || kKeyGroups == 4);
   static_assert(kDim == 64 || kDim == 128, "whole panels of 64 elements");
 };
 
@@ -47,6 +48,10 @@ struct __align__(1024) Tile {
 
   __device__ static __forceinline__ int place(int row, int unit) {
     return unit / 8 * (kPanelBytes / 16) + row * 8 + (unit % 8 ^ (row & 7));
+  }
+  /// `rows` rows below `place`, where the number of its row has none of the lowest bits of `rows`.
+  __device__ static __forceinline__ int below(int place, int rows) {
+    return (place ^ (rows & 7)) + 8 * rows;
   }
   /// For keys as columns of the result, or the inner dimension: groups of eight rows lie 1024 bytes
   /// apart, columns beyond 64 a panel.

@@ -23,6 +23,11 @@ __device__ __forceinline__ TileRun tiles_between(int32_t start, int32_t keys, Ra
   return {start, first, from == to ? 0 : (to + tile - 1) / tile - first};
 }
 
+/// The number of blocks is a power of two.
+__device__ __forceinline__ int log2_splits(const Params& p) {
+  return __popc(static_cast<unsigned>(p.splits) - 1);
+}
+
 /// The tiles of one block for one row tile.
 template <class C>
 class KeyTiles {
@@ -36,9 +41,11 @@ class KeyTiles {
         h_(h),
         cached_(tiles_between(0, r.cached, seen, C::kTile)),
         fresh_(tiles_between(r.cached, r.fresh, seen, C::kTile)) {
-    const int64_t all = cached_.count + fresh_.count;
-    first_ = static_cast<int32_t>(all * rank / p.splits);
-    count_ = static_cast<int32_t>(all * (rank + 1) / p.splits) - first_;
+    // 16 times as many tiles are less than 2^31.
+    static_assert(int64_t{GOLDENRULE_GPU_MAX_KEYS} / C::kTile + 2 <= (int32_t{1} << 27) - 1);
+    const int32_t all = cached_.count + fresh_.count;
+    first_ = all * rank >> log2_splits(p);
+    count_ = (all * (rank + 1) >> log2_splits(p)) - first_;
   }
 
   [[nodiscard]] __device__ __forceinline__ int count() const { return count_; }

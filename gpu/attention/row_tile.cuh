@@ -11,6 +11,7 @@
 
 #include "gpu/attention/decode_config.cuh"
 #include "gpu/ptx/functions.cuh"
+#include "gpu/ptx/registers.cuh"
 
 namespace goldenrule::gpu::attention {
 
@@ -26,7 +27,7 @@ class RowTile {
  public:
   /// Rows first to first + 15 of all rows of the request, for this warp.
   __device__ __forceinline__ RowTile(const Params& p, const Request& r, int h, int first)
-      : p_(p), lane_(static_cast<int>(threadIdx.x) % 32) {
+      : p_(p), lane_(ptx::hidden(static_cast<int>(threadIdx.x) % 32)) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = first + lane_ / 4 + 8 * half;
@@ -123,12 +124,18 @@ class RowTile {
   /// -inf for what a row does not see, whatever its score is.
   __device__ __forceinline__ void hide(const uint32_t (&exist)[C::kTile / 32], int32_t start,
                                        int own, float (&s)[kScores]) const {
+    // Of this lane's keys: they are number 8 j and 8 j + 1 from `key` on, within a tile.
+    const int key = own + 2 * (lane_ % 4);
+    constexpr int kWords = (C::kKeys + 31) / 32;
+    uint32_t there[kWords];
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) there[i] = exist[own / 32 + i] >> key % 32;
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
-      const int k = own + 8 * (i / 4) + 2 * (lane_ % 4) + i % 2;
+      const int k = 8 * (i / 4) + i % 2;
       const Range seen = visible_[i % 4 / 2];
-      const bool visible =
-          (exist[k / 32] >> k % 32 & 1U) != 0 && seen.first <= start + k && start + k < seen.last;
+      const bool visible = (there[k / 32] >> k % 32 & 1U) != 0 && seen.first - start - key <= k &&
+                           k < seen.last - start - key;
       s[i] = visible ? s[i] : kMinusInfinity;
     }
   }
@@ -205,7 +212,7 @@ class RowTile {
   }
 
   const Params& p_;
-  int lane_;
+  int lane_;                 // hidden: what follows from it is no constant of other row tiles
   Range visible_[2];         // of rows lane / 4 and the same + 8
   uint32_t q_[C::kDim / 4];  // four registers for 16 elements: left operands
   float largest_[2] = {kMinusInfinity, kMinusInfinity};

@@ -80,8 +80,9 @@ int loaded_entry(int shape, int wanted, int device) {
 
 int default_splits(std::int64_t N, std::int64_t H) {
   constexpr std::int64_t kBlocks = 128;
+  constexpr int kMost = 8;
   int splits = 1;
-  while (splits < kSplits[kSplitSizes - 1] && N * H * 2 * splits <= kBlocks) splits *= 2;
+  while (splits < kMost && N * H * 2 * splits <= kBlocks) splits *= 2;
   return splits;
 }
 

@@ -61,12 +61,13 @@ class TileSupply {
     const int unit = lane_ % C::kUnits;
     const bool inside = unit * 8 < (values_ ? p_.V : p_.K);
     const auto bits = reinterpret_cast<uint64_t>(row);
+    const int place = Tile<C>::place(32 * half_ + lane_ / C::kUnits, unit);
 #pragma unroll
     for (int j = 0; j < 32; j += kRowsAtOnce) {
       const int at = j + lane_ / C::kUnits;
       const uint64_t from = __shfl_sync(0xffffffffU, bits, at);
       const bool there = inside && from != 0;
-      ptx::copy_async_16(&to[Tile<C>::place(32 * half_ + at, unit)],
+      ptx::copy_async_16(&to[Tile<C>::below(place, j)],
                          there ? reinterpret_cast<const char*>(from) + 16 * unit : p_.q.data,
                          there ? 16 : 0);
     }

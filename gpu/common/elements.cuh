@@ -12,6 +12,7 @@
 
 #include "gpu/common/views.hpp"
 #include "gpu/ptx/memory.cuh"
+#include "gpu/ptx/registers.cuh"
 
 namespace goldenrule::gpu {
 
@@ -77,6 +78,10 @@ class LoadedElement {
   }
   __device__ __forceinline__ float get(Element type) const {
     return from_bits(word_ | half_, type);
+  }
+  /// The same, converted anew: it is not kept from a get() far before.
+  __device__ __forceinline__ float get_anew(Element type) const {
+    return from_bits(ptx::hidden_off_90(word_ | half_), type);
   }
 
  private:

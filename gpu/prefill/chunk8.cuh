@@ -15,11 +15,10 @@
 // anything else, and has the bits of a call that ends there.
 #pragma once
 
+#include "gpu/prefill/begin.cuh"
 #include "gpu/prefill/checkpoints.cuh"
 #include "gpu/prefill/chunk8_state.cuh"
 #include "gpu/prefill/padding.cuh"
-#include "gpu/ptx/barrier.cuh"
-#include "gpu/ptx/grid_dependency.cuh"
 
 namespace goldenrule::gpu::prefill {
 
@@ -36,7 +35,8 @@ class Chunk8Walk {
         storage_(storage),
         walk_(p, n, span.count),
         final_(final_slot(p, n, start)),
-        state_(p, start, at, lane) {
+        state_(at, lane) {
+    state_.load(p, start, at.hv);
     request_values(next_, 0);
     request_values(after_next_, 1);
   }
@@ -53,28 +53,21 @@ class Chunk8Walk {
     next_ = after_next_;
     request_values(after_next_, chunk + 2);
     state_.multiply(storage_.k[buffer], storage_.q[buffer], weights, x, y);
-    recurrent::solve_triangle<C>(count, Chunk8Columns(weights, lane_), lane_, v, x, y, d_);
-    store_output(chunk, count, y);
+    recurrent::solve_triangle<C, true>(kMtpTokens, Chunk8Columns(weights, lane_), lane_, v, x, y,
+                                       d_);
+    state_.store_output(p_, at_.hv, span_.first + chunk * kMtpTokens, count, y);
     end_at(chunk, count);
   }
 
  private:
   [[nodiscard]] __device__ __forceinline__ int count_of(int chunk) const {
-    const int left = span_.count - chunk * kMtpTokens;
-    return left < kMtpTokens ? left : kMtpTokens;
+    return tokens_of_chunk(chunk, span_.count);
   }
   __device__ __forceinline__ void request_values(recurrent::LaneValues<C>& values, int chunk) {
     BlockPlace at = at_;
     at.token0 = span_.first + chunk * kMtpTokens;
     values = {};
     values.request(p_, at, count_of(chunk), state_.row(), lane_);
-  }
-  __device__ __forceinline__ void store_output(int chunk, int count, const LaneTokens<C>& o) {
-    const int size = element_size(p_.o_type);
-    const int first = span_.first + chunk * kMtpTokens;
-    recurrent::store_columns<C>(
-        count, p_.o_type, p_.o_unit >= C::kLaneRows * size, o, lane_,
-        [&](int token) { return token_row(p_.o, 0, first + token, at_.hv) + state_.row() * size; });
   }
 
   /// The state behind the chunk's first `count` tokens, and on the way those of checkpoints.
@@ -109,25 +102,13 @@ class Chunk8Walk {
   LaneTokens<C> d_;
 };
 
-/// All threads of the block meet between chunks. The roles come to it from different places, so it
-/// is no barrier of instructions.
-template <class C>
-__device__ __forceinline__ void meet(Chunk8Storage<C>& storage, int chunk) {
-  ptx::arrive(storage.meeting);
-  ptx::wait_for_phase(storage.meeting, static_cast<uint32_t>(chunk) & 1U);
-}
-
 template <class C>
 __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
     chunk8_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) unsigned char shared[];
   auto& storage = *reinterpret_cast<Chunk8Storage<C>*>(shared);
   const Fragment lane = recurrent::this_fragment();
-  BlockPlace at = recurrent::place_of<C>(p, static_cast<int>(blockIdx.x));
-  const int n = at.b;
-  at.b = 0;  // tokens are packed
-  ptx::wait_for_dependencies();
-
+  const auto [at, n] = begin_sequence<C>(p);
   const Span span = tokens_of(p, n);
   const int64_t start = start_slot(p, n);
   if (start == kNoSlot) {

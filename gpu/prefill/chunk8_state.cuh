@@ -12,12 +12,12 @@
 // token by token rounds eight times.
 //
 // A lane holds value rows 2g and 2g + 1 of the warp, and channels 8 n + 2t and 8 n + 2t + 1 of both
-// in state[4 n] to state[4 n + 3]: as an accumulator and as a left operand.
+// in state[4 n] to state[4 n + 3] (chunk8_rows.cuh): as an accumulator and as a left operand.
 #pragma once
 
 #include "gpu/common/bf16_terms.cuh"
+#include "gpu/prefill/chunk8_rows.cuh"
 #include "gpu/prefill/chunk8_tokens.cuh"
-#include "gpu/recurrent/mtp_block.cuh"
 #include "gpu/recurrent/mtp_solve.cuh"
 
 namespace goldenrule::gpu::prefill {
@@ -41,23 +41,9 @@ struct Chunk8Columns {
 };
 
 template <class C>
-class Chunk8State {
+class Chunk8State : public WarpRows<C, 2> {
  public:
-  __device__ __forceinline__ Chunk8State(const Params& p, int64_t slot, BlockPlace at,
-                                         Fragment lane)
-      : lane_(lane),
-        lane_id_(4 * lane.g + lane.t),
-        place_{.first_value = at.row0 + C::kWarpRows * lane.warp + 2 * lane.g,
-               .first_channel = 2 * lane.t} {
-    load_state<1>(p, slot, at.hv, place_, state_);
-  }
-  /// The lane's first value row.
-  [[nodiscard]] __device__ __forceinline__ int row() const { return place_.first_value; }
-
-  __device__ __forceinline__ void store(const Params& p, const StateView& view, int64_t block,
-                                        int hv) const {
-    store_state<1>(p, view, block, hv, place_, state_);
-  }
+  using WarpRows<C, 2>::WarpRows;
 
   /// x = S . k_t and y = S . q_t, each times its factor.
   __device__ __forceinline__ void multiply(const Chunk8Rows& k_rows, const Chunk8Rows& q_rows,
@@ -149,20 +135,8 @@ class Chunk8State {
     }
   }
 
-  __device__ __forceinline__ void save(float (&to)[kStateRegisters][kWarp]) const {
-#pragma unroll
-    for (int i = 0; i < kStateRegisters; ++i) to[i][lane_id_] = state_[i];
-  }
-  __device__ __forceinline__ void restore(const float (&from)[kStateRegisters][kWarp]) {
-#pragma unroll
-    for (int i = 0; i < kStateRegisters; ++i) state_[i] = from[i][lane_id_];
-  }
-
  private:
-  Fragment lane_;
-  int lane_id_;
-  StateLane place_;
-  float state_[kStateRegisters];
+  using WarpRows<C, 2>::lane_, WarpRows<C, 2>::lane_id_, WarpRows<C, 2>::state_;
 };
 
 }  // namespace goldenrule::gpu::prefill

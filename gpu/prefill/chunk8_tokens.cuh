@@ -6,18 +6,12 @@
 // costs the warps that carry the state is reading it.
 #pragma once
 
+#include "gpu/prefill/chunk8_rows.cuh"
 #include "gpu/prefill/copy_tiles.cuh"
-#include "gpu/prefill/sequences.cuh"
-#include "gpu/prefill/state_registers.cuh"
 #include "gpu/ptx/matrix.cuh"
 #include "gpu/recurrent/mtp_tokens.cuh"
 
 namespace goldenrule::gpu::prefill {
-
-using recurrent::BlockPlace;
-using recurrent::Fragment;
-using recurrent::kMtpTokens;
-using recurrent::LaneTokens;
 
 /// One warp that prepares, and kWarps that carry 16 value rows each (recurrent/mtp_config.cuh).
 struct Chunk8Config
@@ -104,10 +98,8 @@ class Chunk8Preparation {
   }
 
  private:
-  /// Tokens of a chunk, 0 behind the last one.
   [[nodiscard]] __device__ __forceinline__ int count_of(int chunk) const {
-    const int left = span_.count - chunk * kMtpTokens;
-    return left < 0 ? 0 : left < kMtpTokens ? left : kMtpTokens;
+    return tokens_of_chunk(chunk, span_.count);
   }
   /// A group of copies for each chunk, also where there is nothing to copy.
   __device__ __forceinline__ void copy_rows(int chunk) {

@@ -103,15 +103,16 @@ PreparationUnits units_of(const Params& p, int records) {
 }
 
 /// How many blocks prepare. Those that the scan leaves free, if that is enough to stay ahead of it;
-/// else all, and the scan begins where they end. Times per chunk in cycles of a multiprocessor
-/// (H200); what is chosen changes no bit.
-int preparing_blocks(const GdnCall& call, int multiprocessors) {
+/// else all, and the scan begins where they end, with the records that they made last. Times per
+/// chunk in cycles of a multiprocessor (H200); what is chosen changes no bit.
+int preparing_blocks(GdnCall& call, int multiprocessors) {
   constexpr double kPreparation = 1400, kScan = 1900;
   const Params& p = call.params;
   const int free = p.most_segments > 0 ? 0 : multiprocessors - p.items;
   const double work = kPreparation * p.HV * call.records;
   const double scan = kScan * call.records / p.N;
   const bool beside = free > 0 && work / free < work / multiprocessors + scan;
+  call.units.first = beside || p.most_segments > 0 ? 0 : call.units.count / 2;
   return std::min(beside ? free : multiprocessors, call.units.count);
 }
 
@@ -140,10 +141,8 @@ Problem launch(Launch& call) {
       problem = call.kernel(with_checkpoints ? kGatesWithCheckpoints : kGates,
                             (warps + kGateWarps - 1) / kGateWarps, &gdn, call.dependent);
     }
-    if (problem.ok()) {
-      problem =
-          call.kernel(kPrepare, preparing_blocks(gdn, call.device.multiprocessors), &gdn, true);
-    }
+    const int preparing = preparing_blocks(gdn, call.device.multiprocessors);
+    if (problem.ok()) problem = call.kernel(kPrepare, preparing, &gdn, true);
     if (problem.ok() && cuts) {
       GdnCall maps = gdn;
       sm90::set_map_items(maps.params);

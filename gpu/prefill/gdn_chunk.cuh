@@ -25,6 +25,7 @@
 #include "gpu/prefill/chunk_gates.cuh"
 #include "gpu/prefill/triangle.cuh"
 #include "gpu/ptx/barrier.cuh"
+#include "gpu/ptx/registers.cuh"
 #include "gpu/ptx/warpgroup.cuh"
 
 namespace goldenrule::gpu::prefill {
@@ -38,19 +39,6 @@ class ChunkPreparation {
 
   __device__ __forceinline__ void synchronize() const {
     ptx::synchronize_threads<kGroupThreads>(barrier_);
-  }
-
-  /// Nothing else writes the blocks of T' and P above the diagonal; once for all chunks.
-  __device__ __forceinline__ void clear_above_diagonal() const {
-    const int row = thread_ / 2;
-#pragma unroll 1
-    for (int e = 0; e < kPair; ++e) {
-      char* tile = thread_ % 2 == 0 ? s_.prepared[e].t : s_.prepared[e].p;
-#pragma unroll 1
-      for (int piece = row / 16 * 2 + 2; piece < 8; ++piece) {
-        *reinterpret_cast<uint4*>(tile + piece_offset(row, piece)) = make_uint4(0, 0, 0, 0);
-      }
-    }
   }
 
   /// From rows and inputs, which are there, to prepared, which the copy engine may read when all
@@ -190,7 +178,7 @@ class ChunkPreparation {
                       p + 4 * n);
         }
         store_terms(terms, a, 16 * warp_, 16 * b, lane_);
-        store_block(s_.prepared[e].p, p, 16 * warp_, 16 * b, lane_);
+        store_block(s_.prepared[e].p(), p, 16 * warp_, 16 * b, lane_);
       }
     }
   }
@@ -231,7 +219,7 @@ class ChunkPreparation {
             j + 1 <= i ? qk[at + 1] * (p_row * column.y) * decay_between(gate, gates[j + 1]) : 0.f;
       }
     }
-    store_block(s_.prepared[e].p, p, first, first, lane_);
+    store_block(s_.prepared[e].p(), p, first, first, lane_);
   }
   /// Four fp32 numbers of row i of this warp's diagonal block: columns 8 n + 4 quarter on.
   __device__ __forceinline__ char* own_block(int e, int n, int i, int quarter) const {
@@ -241,7 +229,8 @@ class ChunkPreparation {
 
   /// Half a warp inverts the block of one head; a lane has a row.
   __device__ __forceinline__ void invert_diagonal_blocks(int heads) {
-    const int e = min(lane_ / 16, heads - 1), i = lane_ % 16;
+    const int lane = ptx::hidden(lane_);  // as in triangle.cuh
+    const int e = min(lane / 16, heads - 1), i = lane % 16;
     float x[16];
     invert_unit_block(
         [&](int row, int quarter) {
@@ -249,7 +238,7 @@ class ChunkPreparation {
         },
         i, x);
     __syncwarp();  // all of A is read
-    if (lane_ / 16 >= heads) return;
+    if (lane / 16 >= heads) return;
     const float2* gates = s_.inputs[e].gate + 16 * warp_;
     const float2 gate = gates[i];
 #pragma unroll
@@ -269,18 +258,21 @@ class ChunkPreparation {
       const uint32_t at = piece_offset(16 * warp_ + i, 2 * warp_ + half);
       store_piece(s_.terms[e].high + at, high);
       store_piece(s_.terms[e].low + at, low);
-      store_piece(s_.prepared[e].t + at, gated);
+      store_piece(
+          s_.prepared[e].t() + packed_block(16 * warp_, 16 * warp_) + piece_of_block(i, half),
+          gated);
     }
   }
 
   /// Block (1, 0) or (3, 2) of T, of which the last merge needs both.
   __device__ __forceinline__ void merge_pair(int e, int row) {
     BlockSum x;
-    merge_blocks<1>(terms_of(e), row, row, row - 16, row - 16, lane_, x);
+    const int lane = ptx::hidden(lane_);
+    merge_blocks<1>(terms_of(e), row, row, row - 16, row - 16, lane, x);
     __syncwarp();  // A is read
     float values[8];
     x.values(values);
-    store_terms(terms_of(e), values, row, row - 16, lane_);
+    store_terms(terms_of(e), values, row, row - 16, lane);
     store_t(e, values, row, row - 16);
   }
   /// Rows 32 to 63, columns 0 to 31.
@@ -288,7 +280,7 @@ class ChunkPreparation {
     const int row = 32 + 16 * (warp_ & 1);
     const int column = 16 * (warp_ / 2);
     BlockSum x;
-    merge_blocks<2>(terms_of(e), row, 32, 0, column, lane_, x);
+    merge_blocks<2>(terms_of(e), row, 32, 0, column, ptx::hidden(lane_), x);
     float values[8];
     x.values(values);
     store_t(e, values, row, column);
@@ -302,7 +294,7 @@ class ChunkPreparation {
     for (int n = 0; n < 2; ++n) {
       scale_block(x + 4 * n, t_row, pair_at(columns, column + 8 * n + 2 * t_), gated + 4 * n);
     }
-    store_block(s_.prepared[e].t, gated, row, column, lane_);
+    store_block(s_.prepared[e].t(), gated, row, column, lane_);
   }
 
   const Params& p_;

@@ -5,11 +5,14 @@
 // are there, so no wait for the memory stands between two units. Three groups of a multiprocessor
 // hide each other's latencies.
 //
-// Units are taken by tickets, in the order of the records, and each record says when it is there,
-// so the scan can follow the preparation chunk by chunk. Whoever has taken a unit is running and
-// waits for nobody but the copy engine, and no block of the scan begins before every block of this
-// kernel has (launch_dependents): a block that waits for a record always gets it, however many
-// blocks the device runs at a time.
+// Units are taken by tickets, and each record says when it is there, so the scan can follow the
+// preparation chunk by chunk. Their order is that of the records where the scan runs beside the
+// preparation. Where it follows, the records of the second half come first: the scan begins with
+// the others, and finds much of them and of their rows in the L2 cache.
+//
+// Whoever has taken a unit is running and waits for nobody but the copy engine, and no block of the
+// scan begins before every block of this kernel has (launch_dependents): a block that waits for a
+// record always gets it, however many blocks the device runs at a time.
 #pragma once
 
 #include "gpu/prefill/copy_tiles.cuh"
@@ -23,6 +26,7 @@ namespace goldenrule::gpu::prefill {
 /// The units of a call: those of a record one behind the other.
 struct PreparationUnits {
   int count;           ///< of all records
+  int first;           ///< the one that the first ticket is for
   int group;           ///< value heads of a query and key head
   Divisor per_record;  ///< units of a record: H times those of a query and key head
   Divisor per_head;    ///< ceil(group / kPair)
@@ -33,7 +37,6 @@ struct PreparationUnits {
 __device__ __forceinline__ void prepare_units(const Params& p, PreparationStorage& storage,
                                               int group) {
   ChunkPreparation chunk(p, storage, 1 + group);
-  chunk.clear_above_diagonal();
 #pragma unroll 1
   for (uint32_t parity = 0;; parity ^= 1) {
     ptx::wait_for_phase(storage.loaded, parity);
@@ -82,9 +85,10 @@ class UnitSupply {
   __device__ __forceinline__ PreparationUnit take() const {
 #pragma unroll 1
     while (true) {
-      const int ticket = atomicAdd(&tickets_of(p_).units, 1);
+      int ticket = atomicAdd(&tickets_of(p_).units, 1);
       PreparationUnit unit{};
       if (ticket >= units_.count) return unit;
+      ticket += units_.first - (ticket < units_.count - units_.first ? 0 : units_.count);
       unit.record = units_.per_record.quotient(ticket);
       const int in_record = ticket - unit.record * units_.in_record;
       unit.h = units_.per_head.quotient(in_record);
@@ -130,11 +134,18 @@ class UnitSupply {
                      s_.loaded);
     }
   }
+  /// In the pieces that the scan reads: initcheck knows of a bulk store only where it begins, and
+  /// takes a piece that begins elsewhere for one that nobody has written.
   __device__ __forceinline__ void begin_store(const PreparationUnit& unit) {
 #pragma unroll
     for (int e = 0; e < kPair; ++e) {
       if (e >= unit.heads) continue;
-      ptx::store_bulk(record_of(p_, unit.record, unit.hv[e]), &s_.prepared[e], kPreparedBytes);
+      char* const record = record_of(p_, unit.record, unit.hv[e]);
+#pragma unroll
+      for (int s = 0; s < kPanels; ++s) {
+        const int from = packed_panel(s);
+        ptx::store_bulk(record + from, s_.prepared[e].panels + from, bytes_with_panel(s));
+      }
     }
     ptx::commit_bulk_stores();
   }

@@ -95,8 +95,20 @@ class Copier {
     }
     stage.wait_full(storage_.record_ready);
     ptx::arrive_expecting(full, bytes + C::kPreparedSize);
-    ptx::copy_bulk(&storage_.prepared[stage.index], record_of<C::kRecordSize>(p_, at.record, at.hv),
-                   C::kPreparedSize, full);
+    copy_record(storage_.prepared[stage.index], record_of<C::kRecordSize>(p_, at.record, at.hv),
+                full);
+  }
+  __device__ __forceinline__ static void copy_record(typename C::Prepared& to, const char* record,
+                                                     uint64_t& full) {
+    if constexpr (C::kChannelGates) {
+      ptx::copy_bulk(&to, record, C::kPreparedSize, full);
+    } else {
+#pragma unroll
+      for (int s = 0; s < kPanels; ++s) {
+        ptx::copy_bulk(to.panels + spread_panel(s), record + packed_panel(s), bytes_with_panel(s),
+                       full);
+      }
+    }
   }
 
   __device__ __forceinline__ void begin_piece(const ChunkPlace& at, const Ring<C::kStages>& stage) {

@@ -10,8 +10,8 @@
 // hits in that cache, and 330 us apart (H200).
 #pragma once
 
+#include "gpu/prefill/lower_tiles.cuh"
 #include "gpu/prefill/params.hpp"
-#include "gpu/prefill/tile.cuh"
 
 namespace goldenrule::gpu::prefill {
 
@@ -23,15 +23,29 @@ struct alignas(16) Factors {
   float decay;                ///< e^G_C
 };
 
-/// T' and P of gdn_prepare.cuh as tiles.
-struct alignas(1024) PreparedChunk {
-  char t[kTileBytes], p[kTileBytes];
+/// T' and P of gdn_chunk.cuh, and factors, as they are prepared and written.
+struct alignas(256) PreparedChunk {
+  char panels[kPackedPanels];
   Factors factors;
 
-  [[nodiscard]] __device__ __forceinline__ const char* t_tile() const { return t; }
-  [[nodiscard]] __device__ __forceinline__ const char* p_tile() const { return p; }
+  [[nodiscard]] __device__ __forceinline__ char* t() { return panels; }
+  [[nodiscard]] __device__ __forceinline__ char* p() { return panels + kOfSecond; }
 };
-inline constexpr int kPreparedBytes = 2 * kTileBytes + static_cast<int>(sizeof(Factors));
+inline constexpr int kPreparedBytes = kPackedPanels + static_cast<int>(sizeof(Factors));
+
+/// Of a piece of a record: panel `s`, and behind the last one the factors.
+__device__ __forceinline__ constexpr int bytes_with_panel(int s) {
+  return panel_bytes(s) + (s == kPanels - 1 ? static_cast<int>(sizeof(Factors)) : 0);
+}
+
+/// The same as the scan reads it.
+struct alignas(1024) SpreadChunk {
+  char panels[kSpreadPanels];
+  Factors factors;
+
+  [[nodiscard]] __device__ __forceinline__ const char* t_tile() const { return panels; }
+  [[nodiscard]] __device__ __forceinline__ const char* p_tile() const { return panels + kOfSecond; }
+};
 
 /// Gates and beta of a chunk, see chunk_gates.cuh.
 struct alignas(16) ChunkInputs {
@@ -130,7 +144,7 @@ struct ScanConfig {
   static constexpr bool kFolds = kWalk == Walk::kSegments;
   static constexpr bool kChannelGates = false;
   static constexpr int kTokens = kChunk;
-  using Prepared = PreparedChunk;
+  using Prepared = SpreadChunk;
   static constexpr int kPreparedSize = kPreparedBytes;
   static constexpr int kRecordSize = kRecordBytes;
   static constexpr int kHead = kRecordHead;
@@ -167,7 +181,7 @@ template <class C>
 struct ScanStorage : KeyStages<C> {
   alignas(1024) char v[C::kStages][C::kScans * kBytesOfTile<C::kTokens>];
   typename C::Prepared prepared[C::kStages];
-  char o[C::kScans][kBytesOfTile<C::kTokens>];
+  alignas(1024) char o[C::kScans][kBytesOfTile<C::kTokens>];
   OutputPlace outputs[C::kScans];
   uint64_t record_ready[C::kStages];
   uint64_t stage_full[C::kStages], stage_free[C::kStages];

@@ -12,10 +12,10 @@
 // sequence; a checkpoint is stored on the way and moves no round, so it changes no bit.
 #pragma once
 
+#include "gpu/prefill/begin.cuh"
 #include "gpu/prefill/checkpoints.cuh"
 #include "gpu/prefill/general_state.cuh"
 #include "gpu/prefill/padding.cuh"
-#include "gpu/ptx/grid_dependency.cuh"
 #include "gpu/recurrent/step.cuh"
 
 namespace goldenrule::gpu::prefill {
@@ -57,12 +57,8 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   extern __shared__ __align__(16) unsigned char shared[];
   auto& tokens = *reinterpret_cast<TokenStorage<C>*>(shared);
   const ThreadPlace thread = recurrent::this_thread<C>();
-  BlockPlace at = recurrent::place_of<C>(p, static_cast<int>(blockIdx.x));
-  const int n = at.b;
-  at.b = 0;  // tokens are packed
+  const auto [at, n] = begin_sequence<C>(p);
   const StatePlace place{at.hv, at.row0 + thread.warp * C::kWarpRows, thread};
-  ptx::wait_for_dependencies();
-
   const Span span = tokens_of(p, n);
   const int64_t start = start_slot(p, n);
   if (start == kNoSlot) {

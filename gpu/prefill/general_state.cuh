@@ -7,6 +7,7 @@
 #include "gpu/common/slots.cuh"
 #include "gpu/common/vectors.cuh"
 #include "gpu/prefill/params.hpp"
+#include "gpu/ptx/registers.cuh"
 #include "gpu/recurrent/state_tile.cuh"
 
 namespace goldenrule::gpu::prefill {
@@ -24,14 +25,16 @@ __device__ __forceinline__ void each_element(const Params& p, Tile& tile, const 
                                              const StateView& view, int64_t block, F&& f,
                                              Outside&& outside) {
   State* head = state_head<State>(view, block, place.hv);
-  const int64_t row_step = p.kv_layout != 0 ? 1 : view.outer;
-  const int64_t channel_step = p.kv_layout != 0 ? view.outer : 1;
+  // Hidden, so that neither the places of 64 elements nor whether they exist is kept between calls.
+  const int64_t row_step = p.kv_layout != 0 ? 1 : ptx::hidden_off_90(view.outer);
+  const int64_t channel_step = p.kv_layout != 0 ? ptx::hidden_off_90(view.outer) : 1;
+  const int row0 = ptx::hidden_off_90(place.row0), lk = ptx::hidden_off_90(place.thread.lk);
 #pragma unroll
   for (int r = 0; r < C::kTileRows; ++r) {
-    const int row = place.row0 + C::row(r, place.thread.lv);
+    const int row = row0 + C::row(r, place.thread.lv);
 #pragma unroll
     for (int e = 0; e < C::kThreadChannels; ++e) {
-      const int channel = C::channel(e, place.thread.lk);
+      const int channel = C::channel(e, lk);
       if (row < p.V && channel < p.K) {
         f(tile.s[r][e], head + row * row_step + channel * channel_step);
       } else {

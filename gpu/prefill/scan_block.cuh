@@ -9,6 +9,22 @@
 
 namespace goldenrule::gpu::prefill {
 
+/// What the panels of a record leave out; nothing else writes there.
+template <class C>
+__device__ __forceinline__ void clear_above_diagonal(ScanStorage<C>& s) {
+#pragma unroll 1
+  for (int i = 0; i < C::kStages; ++i) {
+#pragma unroll 1
+    for (int panel = 1; panel < kPanels; ++panel) {
+      char* to = s.prepared[i].panels + panel * kPanelBytes;
+      for (int at = static_cast<int>(threadIdx.x) * 16; at < panel * kPanelStep;
+           at += C::kThreads * 16) {
+        *reinterpret_cast<uint4*>(to + at) = make_uint4(0, 0, 0, 0);
+      }
+    }
+  }
+}
+
 /// Every lane arrives for what it has read or written itself: racecheck follows no lane that
 /// arrives for its warp.
 template <class C>
@@ -26,6 +42,8 @@ __device__ __forceinline__ void initialize_barriers(ScanStorage<C>& s) {
   }
   if constexpr (C::kChannelGates) {
     if (threadIdx.x < kHeadKeys) s.no_decay[threadIdx.x] = 1.f;
+  } else {
+    clear_above_diagonal(s);
   }
   ptx::fence_async_readers();
   __syncthreads();

@@ -6,6 +6,7 @@
 // factors of tokens multiply columns; lane t of four holds columns 8 n + 2 t and 8 n + 2 t + 1.
 #pragma once
 
+#include "gpu/prefill/lower_tiles.cuh"
 #include "gpu/prefill/terms.cuh"
 #include "gpu/prefill/tile.cuh"
 #include "gpu/ptx/warpgroup.cuh"
@@ -48,15 +49,19 @@ __device__ __forceinline__ void multiply_state(float (&c)[N], const uint32_t (&o
   }
 }
 
-/// C += A B^T over the tokens of the chunk.
-template <int N>
-__device__ __forceinline__ void multiply_tokens(float (&c)[N], const uint32_t (&a)[N / 2],
+/// C += A B^T over the tokens of a chunk of 32, B a tile.
+__device__ __forceinline__ void multiply_tokens(float (&c)[16], const uint32_t (&a)[8],
                                                 const char* tile) {
   const uint64_t rows = rows_descriptor(ptx::shared_address(tile));
 #pragma unroll
-  for (int s = 0; s < N / 8; ++s) {
-    multiply_rows<true>(c, a + 4 * s, advanced(rows, column_step(s)));
-  }
+  for (int s = 0; s < 2; ++s) multiply_rows<true>(c, a + 4 * s, advanced(rows, column_step(s)));
+}
+/// The same over a chunk of 64, B a lower triangle, spread.
+__device__ __forceinline__ void multiply_tokens(float (&c)[32], const uint32_t (&a)[16],
+                                                const char* triangle) {
+  const uint32_t panels = ptx::shared_address(triangle);
+#pragma unroll
+  for (int s = 0; s < kPanels; ++s) multiply_rows<true>(c, a + 4 * s, panel_descriptor(panels, s));
 }
 
 /// S += A K over 4 N rows of K, tokens of the chunk.

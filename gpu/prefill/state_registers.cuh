@@ -17,13 +17,23 @@ namespace goldenrule::gpu::prefill {
 
 inline constexpr int kStateRegisters = 64;
 
-/// Which elements a lane holds: values first_value + {0, kApart}, channels 8 n + first_channel +
-/// {0, 1}. kApart is 8 in the accumulator of a warpgroup; a warp on its own may order its rows.
+/// Which elements a lane holds in state[4 n] to state[4 n + 3]: values first_value + {0, apart} by
+/// two neighbouring channels, first_channel + channel(n) and the next. As in the accumulator of a
+/// warpgroup; a warp on its own may order its rows, and its channels by fours.
+struct StateOrder {
+  int apart = 8;
+  int neighbours = 2;  // channels of a lane, 2 or 4; four lanes share as many
+
+  [[nodiscard]] __device__ constexpr int channel(int n) const {
+    const int pairs = neighbours / 2;
+    return n / pairs * 4 * neighbours + n % pairs * 2;
+  }
+};
 struct StateLane {
   int first_value, first_channel;
 };
 
-template <class Element, bool kKeysOutside, int kApart>
+template <class Element, bool kKeysOutside, StateOrder kOrder>
 struct StateAccess {
   /// Calls f(address of the pair's first element, register of it). Addresses are a base and
   /// constants, or steps from pair to pair: this code runs once for a state, so what it costs is
@@ -37,16 +47,16 @@ struct StateAccess {
 #pragma unroll
       for (int n = 0; n < kHeadKeys / 8; ++n) {
         f(at, 4 * n);
-        f(at + kApart, 4 * n + 2);
-        at += 8 * static_cast<int64_t>(outer);
+        f(at + kOrder.apart, 4 * n + 2);
+        at += (kOrder.channel(n + 1) - kOrder.channel(n)) * static_cast<int64_t>(outer);
       }
     } else {
       Element* at = head + static_cast<int64_t>(lane.first_value) * outer + lane.first_channel;
-      Element* below = at + kApart * static_cast<int64_t>(outer);
+      Element* below = at + kOrder.apart * static_cast<int64_t>(outer);
 #pragma unroll
       for (int n = 0; n < kHeadKeys / 8; ++n) {
-        f(at + 8 * n, 4 * n);
-        f(below + 8 * n, 4 * n + 2);
+        f(at + kOrder.channel(n), 4 * n);
+        f(below + kOrder.channel(n), 4 * n + 2);
       }
     }
   }
@@ -89,22 +99,22 @@ struct StateAccess {
 };
 
 /// Calls f(tag of the state's element type, tag of its layout): one uniform branch.
-template <int kApart, class F>
+template <StateOrder kOrder, class F>
 __device__ __forceinline__ void with_state_format(const Params& p, F&& f) {
   if (p.bf16_state != 0) {
     if (p.kv_layout != 0) {
-      f(StateAccess<__nv_bfloat16, true, kApart>{}, static_cast<__nv_bfloat16*>(nullptr));
+      f(StateAccess<__nv_bfloat16, true, kOrder>{}, static_cast<__nv_bfloat16*>(nullptr));
     } else {
-      f(StateAccess<__nv_bfloat16, false, kApart>{}, static_cast<__nv_bfloat16*>(nullptr));
+      f(StateAccess<__nv_bfloat16, false, kOrder>{}, static_cast<__nv_bfloat16*>(nullptr));
     }
   } else if (p.kv_layout != 0) {
-    f(StateAccess<float, true, kApart>{}, static_cast<float*>(nullptr));
+    f(StateAccess<float, true, kOrder>{}, static_cast<float*>(nullptr));
   } else {
-    f(StateAccess<float, false, kApart>{}, static_cast<float*>(nullptr));
+    f(StateAccess<float, false, kOrder>{}, static_cast<float*>(nullptr));
   }
 }
 
-template <int kApart = 8>
+template <StateOrder kOrder = StateOrder{}>
 __device__ __forceinline__ void load_state(const Params& p, int64_t slot, int hv, StateLane lane,
                                            float (&state)[kStateRegisters]) {
   if (p.state.data == nullptr) {
@@ -112,7 +122,7 @@ __device__ __forceinline__ void load_state(const Params& p, int64_t slot, int hv
     for (int i = 0; i < kStateRegisters; ++i) state[i] = 0.f;
     return;
   }
-  with_state_format<kApart>(p, [&]<class Access, class Stored>(Access, Stored*) {
+  with_state_format<kOrder>(p, [&]<class Access, class Stored>(Access, Stored*) {
     Access::for_pairs(state_head<Stored>(p.state, slot, hv), p.state.outer, lane,
                       [&](const Stored* at, int i) {
                         const float2 x = Access::load(at, p.state.outer);
@@ -122,11 +132,11 @@ __device__ __forceinline__ void load_state(const Params& p, int64_t slot, int hv
   });
 }
 
-template <int kApart = 8>
+template <StateOrder kOrder = StateOrder{}>
 __device__ __forceinline__ void store_state(const Params& p, const StateView& view, int64_t block,
                                             int hv, StateLane lane,
                                             const float (&state)[kStateRegisters]) {
-  with_state_format<kApart>(p, [&]<class Access, class Stored>(Access, Stored*) {
+  with_state_format<kOrder>(p, [&]<class Access, class Stored>(Access, Stored*) {
     Access::for_pairs(state_head<Stored>(view, block, hv), view.outer, lane,
                       [&](Stored* at, int i) {
                         Access::store(at, view.outer, make_float2(state[i], state[i + 1]));

@@ -14,11 +14,15 @@
 // in fp16, would be wrong without bound there.
 #pragma once
 
+#include "gpu/prefill/lower_tiles.cuh"
 #include "gpu/prefill/terms.cuh"
-#include "gpu/prefill/tile.cuh"
 #include "gpu/ptx/matrix.cuh"
+#include "gpu/ptx/registers.cuh"
 
 namespace goldenrule::gpu::prefill {
+
+// Lanes are hidden where addresses are made from them: else those of all steps are computed before
+// the loop over the chunks, more than there are registers for.
 
 /// A matrix of 64 x 64 as two tiles.
 struct TermTiles {
@@ -64,18 +68,21 @@ __device__ __forceinline__ RightTerms right_block(const TermTiles& x, int row, i
   return block;
 }
 
-/// A 16 x 16 block of a tile, of which a lane holds what it holds of a product: x[4 n + e] is
-/// element e of the columns 8 n on.
-__device__ __forceinline__ void store_block(char* tile, const float (&x)[8], int row, int column,
-                                            int lane) {
+/// A 16 x 16 block of a packed triangle, of which a lane holds what it holds of a product:
+/// x[4 n + e] is element e of the columns 8 n on.
+__device__ __forceinline__ void store_block(char* triangle, const float (&x)[8], int row,
+                                            int column, int lane) {
+  lane = ptx::hidden(lane);
   const uint32_t pairs[4] = {bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]),
                              bf16_pair(x[6], x[7])};
-  ptx::store_matrices(
-      ptx::shared_address(tile) + piece_offset(row + lane % 16, column / 8 + lane / 16), pairs);
+  ptx::store_matrices(ptx::shared_address(triangle) + packed_block(row, column) +
+                          piece_of_block(lane % 16, lane / 16),
+                      pairs);
 }
 /// The same in two terms.
 __device__ __forceinline__ void store_terms(const TermTiles& to, const float (&x)[8], int row,
                                             int column, int lane) {
+  lane = ptx::hidden(lane);
   uint32_t high[4], low[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {

@@ -62,14 +62,12 @@ struct Variant {
 extern const Variant kGdnChunk64;  // gdn.cu
 extern const Variant kKdaChunk32;  // kda.cu
 extern const Variant kGdnChunk8;   // chunk8.cu
+extern const Variant kKdaChunk8;   // chunk8_channel.cu
 extern const Variant kGeneral;     // general.cu
 
 /// In the order in which they are asked; the last serves every call.
 inline constexpr const Variant* kVariants[] = {
-    &kGdnChunk64,
-    &kKdaChunk32,
-    &kGdnChunk8,
-    &kGeneral,
+    &kGdnChunk64, &kKdaChunk32, &kGdnChunk8, &kKdaChunk8, &kGeneral,
 };
 
 /// The variant that serves a call on a device for which kernels() is prepared.

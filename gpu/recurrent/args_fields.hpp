@@ -107,11 +107,11 @@ struct Group {
   static constexpr std::size_t kFirstSize = offsetof(Args, rings);
   static constexpr VersionEnd kVersions[] = {{9, 16}, {11, 23}, {13, 28}};
   static constexpr std::size_t kSecondSize = offsetof(Args, tokens);
-  static constexpr std::uint32_t kKnownFlags = GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH |
-                                               GOLDENRULE_GPU_FLAG_TRIGGER_EARLY |
-                                               GOLDENRULE_GPU_FLAG_NO_OUTPUT;
+  static constexpr std::uint32_t kKnownFlags =
+      GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH | GOLDENRULE_GPU_FLAG_TRIGGER_EARLY |
+      GOLDENRULE_GPU_FLAG_NO_OUTPUT | GOLDENRULE_GPU_FLAG_STATE_READY;
   static constexpr const char* kFlagNames =
-      "GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH, .._TRIGGER_EARLY and .._NO_OUTPUT";
+      "GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH, .._TRIGGER_EARLY, .._NO_OUTPUT and .._STATE_READY";
   static constexpr int kTokenAxes = 2;
 
   static std::int64_t extent_of(const Args& a, Axis axis);

@@ -38,6 +38,7 @@ void pack_rings(const Args& a, const TensorStrides<Group>& strides, Rings& to) {
   to.g_type = element(a.ring_g);
   to.d_unit = copy_unit(to.d, a.ring_d.dtype, a.V);
   to.k_unit = copy_unit(to.k, a.ring_k.dtype, a.K);
+  to.g_unit = copy_unit(to.g, a.ring_g.dtype, a.K);
   to.indices = row_list(a.ring_indices, strides[&Args::ring_indices]);
   to.start = row_list(a.ring_start, strides[&Args::ring_start]);
   to.count = row_list(a.ring_count, strides[&Args::ring_count]);

@@ -52,7 +52,9 @@ struct Config {
   static constexpr int kTileRows = S.shape.rows;
   static constexpr int kChunks = S.shape.chunks;
   static constexpr int kWarps = S.shape.warps;
-  static constexpr int kMinBlocks = S.shape.min_blocks;
+  /// Decode has registers enough on every architecture.
+  static constexpr int kMinBlocks =
+      S.tokens_per_round == 1 ? S.shape.min_blocks : bounding_blocks(S.shape);
 
   static constexpr int kThreads = kWarp * kWarps;
   static constexpr int kProducts = kThreads;  ///< columns of TokenStorage::product

@@ -14,14 +14,19 @@
 //     the state is on its way: k^ and q^ are made by sixteen lanes, each gate by one thread;
 //   - what stands behind the state is straight: products, update, store from the registers.
 //
+// A dependent launch whose caller vouches for states and slots (GOLDENRULE_GPU_FLAG_STATE_READY)
+// takes both before it waits for the kernel in front; tokens and stores stand behind the wait in
+// every case. Later waves find no kernel in front, and keep the order that overlaps slot and token.
+//
 // The state passes through slots of shared memory that only their thread touches.
 //
-// The kernel is one function of 89 lines: split, the compiler orders its instructions otherwise,
+// The kernel is one function of 99 lines: split, the compiler orders its instructions otherwise,
 // and the times of tools/bench_gpu/README.md are those of this order.
 #pragma once
 
 #include <type_traits>
 
+#include "gpu/ptx/fence.cuh"
 #include "gpu/ptx/grid_dependency.cuh"
 #include "gpu/recurrent/decode_token.cuh"
 #include "gpu/recurrent/prefetch.cuh"
@@ -52,11 +57,19 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
   const int warp_row0 = at.row0 + thread.warp * C::kWarpRows;
   const Owner<C> owner(thread.lk);
 
-  prefetch_first_wave<C>(p, at);
+  const bool early = p.state_ready != 0 && is_of_first_wave(p);
+  int64_t start = early_start_slot<C>(p, at);
+  if (start != kNoSlot && early) {
+    // Copies of less than 16 bytes go through L1, which may hold the states of an earlier step.
+    if constexpr (sizeof(State) * C::kVectorElements < 16) ptx::forget_cached();
+    rows.request(state_head<State>(p.state, start, at.hv), p.state.outer, warp_row0, thread);
+  } else if (start != kNoSlot) {
+    prefetch_states<C>(p, at, start);
+  }
   ptx::wait_for_dependencies();
   if (p.triggers != 0) ptx::launch_dependents();
 
-  copy_start_slot(p, at.b, storage.start[threadIdx.x]);
+  if (!early) copy_start_slot(p, at.b, storage.start[threadIdx.x]);
   SharedToken<C> token(storage, thread);
   token.request(p, at);
   const char* v_row = token_row(p.v, at.b, 0, at.hv);
@@ -66,12 +79,14 @@ __global__ void __launch_bounds__(C::kThreads, C::kMinBlocks)
     const int row = warp_row0 + C::row(c * C::kTileRows + owner.row, thread.lv);
     v[c].request(v_row + row * element_size(p.v_type), p.v_type);
   }
-  const int64_t start = copied_start_slot(p, at.b, storage.start[threadIdx.x]);
+  if (!early) start = copied_start_slot(p, at.b, storage.start[threadIdx.x]);
   if (start == kNoSlot) {
     write_zeros<C>(p, at, p.T);
     return;
   }
-  rows.request(state_head<State>(p.state, start, at.hv), p.state.outer, warp_row0, thread);
+  if (!early) {
+    rows.request(state_head<State>(p.state, start, at.hv), p.state.outer, warp_row0, thread);
+  }
   NextWave<C> next;
   next.request(p);
   // The common case, one target which is the slot read from, is known at once.

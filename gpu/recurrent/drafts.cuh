@@ -179,12 +179,14 @@ class TreeWalk {
       return;
     }
     char* to = static_cast<char*>(p_.intermediate.data) + head * element_size(type);
+    // Hidden as in StateTile.
+    const int row0 = ptx::hidden_off_90(row0_), lk = ptx::hidden_off_90(thread_.lk);
 #pragma unroll
     for (int r = 0; r < C::kTileRows; ++r) {
 #pragma unroll
       for (int e = 0; e < C::kThreadChannels; ++e) {
-        const int v = row0_ + C::row(r, thread_.lv);
-        const int k = C::channel(e, thread_.lk);
+        const int v = row0 + C::row(r, thread_.lv);
+        const int k = C::channel(e, lk);
         if (v >= p_.V || k >= p_.K) continue;
         const int64_t outer = C::kVK ? v : k, inner = C::kVK ? k : v;
         store_element(to + (outer * p_.intermediate.outer + inner) * element_size(type), type,
@@ -209,8 +211,8 @@ template <class C>
 __device__ __forceinline__ void leave_states(const Params& p, BlockPlace at, int64_t start,
                                              int count, TreeWalk<C>& walk,
                                              const DraftStorage<C>& storage) {
-  const FinalWrite writes[] = {final_write(p, at.b, start, count),
-                               second_write(p, at.b, start, count)};
+  const FinalWrite final = final_write(p, at.b, start, count);
+  const FinalWrite second = second_write(p, at.b, start, count);
   const int64_t kept = kept_row(p, at.b);
   const bool in_place = p.final_state.data == p.state.data;
   int last = -1;  // the token whose state goes where S_0 is; after none of them it is there
@@ -218,13 +220,16 @@ __device__ __forceinline__ void leave_states(const Params& p, BlockPlace at, int
   for (int t = -1; t < count; ++t) {
     const int64_t scattered = t >= 0 ? storage.tokens.slot[t] : kNoSlot;
     const bool keeps = t >= 0 && kept >= 0;
-    if (keeps || scattered != kNoSlot || writes[0].after == t + 1 || writes[1].after == t + 1) {
+    const int64_t to_final = final.after == t + 1 ? final.slot : kNoSlot;
+    const int64_t to_second = second.after == t + 1 ? second.slot : kNoSlot;
+    if (keeps || scattered != kNoSlot || final.after == t + 1 || second.after == t + 1) {
       walk.go_to(t);
     }
     if (keeps) walk.keep(kept, t);
 #pragma unroll 1
     for (int i = 0; i < 3; ++i) {
-      const int64_t slot = i == 2 ? scattered : writes[i].after == t + 1 ? writes[i].slot : kNoSlot;
+      // Not by index: what a loop indexes lies in local memory.
+      const int64_t slot = i == 0 ? to_final : i == 1 ? to_second : scattered;
       if (slot == kNoSlot) continue;
       if (in_place && slot == start) {
         last = t;

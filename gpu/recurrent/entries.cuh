@@ -10,7 +10,7 @@
 #include "gpu/recurrent/decode.cuh"
 #include "gpu/recurrent/drafts.cuh"
 #include "gpu/recurrent/mtp.cuh"
-#include "gpu/recurrent/mtp_channel.cuh"
+#include "gpu/recurrent/mtp_channel_replay.cuh"
 #include "gpu/recurrent/mtp_replay.cuh"
 #include "gpu/recurrent/recurrent.cuh"
 #include "gpu/recurrent/replay.cuh"
@@ -25,7 +25,7 @@ constexpr EntryName name_of(const Key& key, int rows, int threads) {
   if (key.drafts) {
     name << "drafts_k" << kDraftK[key.general];
   } else if (key.replay && key.exact) {
-    name << "replay_few";
+    name << (key.channel_gate ? "replay_channel_few" : "replay_few");
   } else if (key.replay) {
     name << "replay_k" << kGeneralK[key.general];
   } else if (key.exact) {
@@ -114,7 +114,13 @@ struct Entries {
   }
   template <int I>
   static constexpr Entry replay() {
-    if constexpr (I == kGeneralEntries) {
+    if constexpr (I > kGeneralEntries) {
+      constexpr bool kLarge = I == kGeneralEntries + 2;
+      using C = MtpChannelConfig<Format, kChannelReplayShapes[Format.bf16][kLarge]>;
+      return make_entry<C>(
+          {.format = Format, .exact = true, .channel_gate = true, .large = kLarge, .replay = true},
+          &mtp_channel_replay_kernel<C>, sizeof(MtpChannelReplayStorage<C>));
+    } else if constexpr (I == kGeneralEntries) {
       using C = MtpConfig<Format, kReplayShape>;
       return make_entry<C>({.format = Format, .exact = true, .replay = true}, &mtp_replay_kernel<C>,
                            sizeof(MtpStorage<C>));

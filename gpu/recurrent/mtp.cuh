@@ -50,14 +50,7 @@ __device__ __forceinline__ void multiply_state(const WarpState<C>& state,
       }
     }
   }
-#pragma unroll
-  for (int row = 0; row < C::kLaneRows; ++row) {
-#pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      x[row][c] = sum_x[row / 2][row % 2 * 2 + c] * tokens.k_from_start[c];
-      y[row][c] = sum_y[row / 2][row % 2 * 2 + c] * tokens.q_from_start[c];
-    }
-  }
+  take_sums<C>(sum_x, sum_y, tokens.k_from_start, tokens.q_from_start, x, y);
 }
 
 /// Makes S_n, n = 1, 2, .. in turn, from S_0 and d.

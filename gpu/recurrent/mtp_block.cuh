@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels for a few tokens (mtp.cuh, mtp_channel.cuh, mtp_replay.cuh) begin and end with:
-// the place of a warp, and results in columns of tokens.
+// What the kernels for a few tokens (mtp.cuh, mtp_channel.cuh and their replays) begin and end
+// with: the place of a warp, and results in columns of tokens.
 #pragma once
 
 #include "gpu/common/elements.cuh"

@@ -13,8 +13,9 @@
 //     a_tj = sum_c k^_t[c] alpha(j..t][c] k^_j[c]        b_tj likewise with q^_t
 //
 // Sixteen lanes take k^_t and q^_t and walk back from j = t, decaying them as they go; what they
-// hold in the end are the columns. Decays are products of alpha, factor by factor, never quotients,
-// so alpha = 0 is like any other. The order of every sum and product depends on t alone.
+// hold in the end are the columns. Tokens from before the call, whose d are known, lengthen the way
+// (channel_pending.cuh). Decays are products of alpha, factor by factor, never quotients, so alpha
+// = 0 is like any other. The order of every sum and product depends on t alone.
 #pragma once
 
 #include "gpu/common/bf16_terms.cuh"
@@ -46,64 +47,182 @@ struct DecayedColumns {
   uint4 term[kTerms][C::kChannelSteps][kWarp];  // {k, q}
 };
 
-/// Keys decayed to the end of a stored state as its operands: tokens 2t and 2t + 1 of channel g of
-/// the pairs {0, 1} of a step.
+/// Keys of eight tokens as operands of a state: tokens 2t and 2t + 1 of channel g of the pairs
+/// {0, 1} of a step.
 template <class C>
-struct DecayedKeys {
+struct KeyTerms {
   uint2 term[kTerms][C::kChannelSteps][kWarp];
-  float decay[C::kPaddedK];  // from the start
+
+  /// Those of one channel.
+  __device__ __forceinline__ void put(int channel, const float (&key)[kMtpTokens]) {
+    const int g = channel % 16 / 4 * 2 + channel % 2;
+    const int pair = channel % 4 / 2;
+#pragma unroll
+    for (int t = 0; t < kMtpTokens; t += 2) {
+      const PairTerms x = split_pair_to_nearest(key[t], key[t + 1]);
+#pragma unroll
+      for (int i = 0; i < kTerms; ++i) {
+        uint2& both = term[i][channel / 16][4 * g + t / 2];
+        reinterpret_cast<uint32_t*>(&both)[pair] = x.term[i];
+      }
+    }
+  }
+};
+
+/// What `Groups` times eight tokens add to a state, decayed to its end.
+template <class C, int Groups = 1>
+struct DecayedKeys {
+  KeyTerms<C> group[Groups];
+  float decay[C::kPaddedK];  // of the start state
+};
+
+/// Of the last of kThreads threads, which take one channel each; negative in the others.
+template <class C>
+__device__ __forceinline__ int team_channel() {
+  return static_cast<int>(threadIdx.x) - (C::kThreads - C::kTeam);
+}
+
+/// The way back of a token through those before it. Sixteen of the first threads of the block hold
+/// k^_t and q^_t, decayed from where they have come to; warps whose tokens the call does not have
+/// take no part. Barriers outside.
+template <class C>
+class ChannelWalk {
+ public:
+  __device__ __forceinline__ explicit ChannelWalk(int count)
+      : lane_(static_cast<int>(threadIdx.x) % kLanes),
+        t_(static_cast<int>(threadIdx.x) / kLanes),
+        count_(count) {}
+
+  __device__ __forceinline__ bool takes_part() const { return last() - 1 < count_; }
+
+  /// weight[j][0][t] = a_tj (0 for j = t), weight[j][1][t] = b_tj: back to the start of the call.
+  __device__ __forceinline__ void weigh(TokenStorage<C>& tokens) {
+    const int from = t_ < count_ ? t_ : count_ - 1;
+    read(left_[0], tokens.k[from]);
+    read(left_[1], tokens.q[from]);
+    // Those of j < 0 are thrown away.
+    float sum[2 * kMtpTokens];
+#pragma unroll
+    for (int back = 0; back < kMtpTokens; ++back) {
+      sum[back] = sum[kMtpTokens + back] = 0.f;
+      if (back > last()) continue;
+      const bool here = back <= from;
+      const int j = here ? from - back : 0;
+      pass(tokens.k[j], tokens.alpha[j], here, back, sum);
+    }
+    const float own = own_sum(sum);
+    const int back = lane_ % kMtpTokens;
+    if (t_ < count_ && back <= t_) {
+      tokens.weight[t_ - back][half()][t_] = lane_ == 0 ? 0.f : own;
+    }
+  }
+
+  /// weight[half][t][i] of the first `here` of eight older tokens, from the newest to the oldest; 0
+  /// for the others.
+  __device__ __forceinline__ void weigh_older(const float (&k)[kMtpTokens][C::kPaddedK],
+                                              const float (&alpha)[kMtpTokens][C::kPaddedK],
+                                              int here,
+                                              float (&weight)[2][kMtpTokens][kMtpTokens]) {
+    float sum[2 * kMtpTokens];
+#pragma unroll
+    for (int i = kMtpTokens - 1; i >= 0; --i) {
+      sum[i] = sum[kMtpTokens + i] = 0.f;
+      if (i < here) pass(k[i], alpha[i], true, i, sum);
+    }
+    const float own = own_sum(sum);
+    if (t_ < count_) weight[half()][t_][lane_ % kMtpTokens] = own;
+  }
+
+  /// What k^_t and q^_t have become, as columns. Those of tokens that the call does not have stay
+  /// as they are: they reach no other column.
+  __device__ __forceinline__ void take(DecayedColumns<C>& columns) const {
+    if (t_ >= count_) return;
+#pragma unroll
+    for (int e = 0; e < kOwn; e += 4) {
+      PairTerms pair[2][2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float* x = left_[half];
+        pair[half][0] = split_pair_to_nearest(x[e], x[e + 1]);
+        pair[half][1] = split_pair_to_nearest(x[e + 2], x[e + 3]);
+      }
+      const int channel = channel_of(e);
+#pragma unroll
+      for (int i = 0; i < kTerms; ++i) {
+        columns.term[i][channel / 16][4 * t_ + channel % 16 / 4] = make_uint4(
+            pair[0][0].term[i], pair[0][1].term[i], pair[1][0].term[i], pair[1][1].term[i]);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kLanes = 16;  // of a token
+  static constexpr int kOwn = C::kPaddedK / kLanes;
+  static_assert(kLanes * kMtpTokens == C::kTeam);
+  static_assert(2 * kMtpTokens == kLanes, "every lane ends with one sum");
+
+  /// Of the two tokens of a warp.
+  __device__ __forceinline__ int last() const { return t_ | 1; }
+  /// Of the sum that the lane ends with: of k^ or q^.
+  __device__ __forceinline__ int half() const { return lane_ / kMtpTokens; }
+  __device__ __forceinline__ int channel_of(int e) const {
+    return e / 4 * (4 * kLanes) + 4 * lane_ + e % 4;
+  }
+  __device__ __forceinline__ void read(float (&x)[kOwn], const float* row) const {
+#pragma unroll
+    for (int e = 0; e < kOwn; e += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(row + channel_of(e));
+      x[e] = four.x;
+      x[e + 1] = four.y;
+      x[e + 2] = four.z;
+      x[e + 3] = four.w;
+    }
+  }
+  /// The sums with a token; then the decay to the one before it.
+  __device__ __forceinline__ void pass(const float* key, const float* alpha, bool decays, int place,
+                                       float (&sum)[2 * kMtpTokens]) {
+    float right[kOwn];
+    read(right, key);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float& x = sum[half * kMtpTokens + place];
+#pragma unroll
+      for (int e = 0; e < kOwn; ++e) x = fmaf(left_[half][e], right[e], x);
+    }
+    read(right, alpha);
+#pragma unroll
+    for (int e = 0; e < kOwn; ++e) {
+      const float decay = decays ? right[e] : 1.f;
+      left_[0][e] *= decay;
+      left_[1][e] *= decay;
+    }
+  }
+  /// The sum over the lanes of number `lane_`.
+  __device__ __forceinline__ float own_sum(float (&sum)[2 * kMtpTokens]) const {
+    reduce_scatter<1, 2 * kMtpTokens, kLanes / 2>(sum, lane_);
+    return sum[0];
+  }
+
+  const int lane_, t_, count_;
+  float left_[2][kOwn];
 };
 
 template <class C>
 struct ChannelTokens : TokenStorage<C> {
   DecayedColumns<C> columns;
-  DecayedKeys<C> keys;
 
-  /// The columns, and weight[j][0][t] = a_tj (0 for j = t), weight[j][1][t] = b_tj, by the first
-  /// threads of the block. Columns of tokens that the call does not have stay as they are: they
-  /// reach no other column. Barriers outside.
+  /// The columns and weights, by the first threads of the block. Barriers outside.
   __device__ __forceinline__ void weigh(int count) {
-    const int lane = static_cast<int>(threadIdx.x) % kLanes;
-    const int t = static_cast<int>(threadIdx.x) / kLanes;
-    const int last = t | 1;  // of the two tokens of a warp
-    if (last - 1 >= count) return;
-    const int from = t < count ? t : count - 1;
-    float left[2][kOwn], right[kOwn], sum[2 * kMtpTokens];
-    read(left[0], this->k[from], lane);
-    read(left[1], this->q[from], lane);
-    // Those of j < 0 are thrown away.
-#pragma unroll
-    for (int back = 0; back < kMtpTokens; ++back) {
-      sum[back] = sum[kMtpTokens + back] = 0.f;
-      if (back > last) continue;
-      const int j = back <= from ? from - back : 0;
-      read(right, this->k[j], lane);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float& x = sum[half * kMtpTokens + back];
-#pragma unroll
-        for (int e = 0; e < kOwn; ++e) x = fmaf(left[half][e], right[e], x);
-      }
-      read(right, this->alpha[j], lane);
-#pragma unroll
-      for (int e = 0; e < kOwn; ++e) {
-        const float decay = back <= from ? right[e] : 1.f;
-        left[0][e] *= decay;
-        left[1][e] *= decay;
-      }
-    }
-    static_assert(2 * kMtpTokens == kLanes, "every lane ends with one sum");
-    reduce_scatter<1, 2 * kMtpTokens, kLanes / 2>(sum, lane);
-    if (t >= count) return;
-    const int half = lane / kMtpTokens, back = lane % kMtpTokens;
-    if (back <= t) this->weight[t - back][half][t] = lane == 0 ? 0.f : sum[0];
-    take(t, lane, left);
+    ChannelWalk<C> walk(count);
+    if (!walk.takes_part()) return;
+    walk.weigh(*this);
+    walk.take(columns);
   }
 
-  /// The keys of the state after token `end`, by the last threads of the block, one channel each.
+  /// The keys of the state after token `end`, by the last of kThreads threads, one channel each.
   /// Later tokens are 0. Barriers outside.
-  __device__ __forceinline__ void decay_keys(int end) {
-    const int channel = static_cast<int>(threadIdx.x) - (C::kThreads - C::kTeam);
+  __device__ __forceinline__ void decay_keys(int end, DecayedKeys<C>& keys) const {
+    const int channel = team_channel<C>();
     if (channel < 0) return;
     float key[kMtpTokens], decay = 1.f;
 #pragma unroll
@@ -117,63 +236,17 @@ struct ChannelTokens : TokenStorage<C> {
       key[t] = this->k[t][channel];
     }
     keys.decay[channel] = decay;
-    const int g = channel % 16 / 4 * 2 + channel % 2;
-    const int pair = channel % 4 / 2;
-#pragma unroll
-    for (int t = 0; t < kMtpTokens; t += 2) {
-      const PairTerms x = split_pair_to_nearest(key[t], key[t + 1]);
-#pragma unroll
-      for (int i = 0; i < kTerms; ++i) {
-        uint2& both = keys.term[i][channel / 16][4 * g + t / 2];
-        reinterpret_cast<uint32_t*>(&both)[pair] = x.term[i];
-      }
-    }
-  }
-
- private:
-  static constexpr int kLanes = 16;  // of a token
-  static constexpr int kOwn = C::kPaddedK / kLanes;
-  static_assert(kLanes * kMtpTokens == C::kTeam);
-
-  __device__ static constexpr int channel_of(int e, int lane) {
-    return e / 4 * (4 * kLanes) + 4 * lane + e % 4;
-  }
-  __device__ __forceinline__ static void read(float (&x)[kOwn], const float* row, int lane) {
-#pragma unroll
-    for (int e = 0; e < kOwn; e += 4) {
-      const float4 four = *reinterpret_cast<const float4*>(row + channel_of(e, lane));
-      x[e] = four.x;
-      x[e + 1] = four.y;
-      x[e + 2] = four.z;
-      x[e + 3] = four.w;
-    }
-  }
-  __device__ __forceinline__ void take(int token, int lane, const float (&x)[2][kOwn]) {
-#pragma unroll
-    for (int e = 0; e < kOwn; e += 4) {
-      PairTerms pair[2][2];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        pair[half][0] = split_pair_to_nearest(x[half][e], x[half][e + 1]);
-        pair[half][1] = split_pair_to_nearest(x[half][e + 2], x[half][e + 3]);
-      }
-      const int channel = channel_of(e, lane);
-#pragma unroll
-      for (int i = 0; i < kTerms; ++i) {
-        columns.term[i][channel / 16][4 * token + channel % 16 / 4] = make_uint4(
-            pair[0][0].term[i], pair[0][1].term[i], pair[1][0].term[i], pair[1][1].term[i]);
-      }
-    }
+    keys.group[0].put(channel, key);
   }
 };
 
 /// The columns of a lane, tokens 2t and 2t + 1, as mtp_solve.cuh wants them.
 template <class C>
 struct ChannelColumns {
-  const ChannelTokens<C>& tokens;
+  const TokenStorage<C>& tokens;
   float beta[2];
 
-  __device__ __forceinline__ ChannelColumns(const ChannelTokens<C>& of, Fragment lane)
+  __device__ __forceinline__ ChannelColumns(const TokenStorage<C>& of, Fragment lane)
       : tokens(of), beta{of.beta[2 * lane.t], of.beta[2 * lane.t + 1]} {}
 
   __device__ __forceinline__ void weights(int j, Fragment lane, float (&a)[2],

@@ -22,7 +22,7 @@ struct MtpConfig {
   static constexpr bool kVK = !Format.kv;
   static constexpr int kRowTiles = S.rows;  ///< matrices of 16 value rows per warp, 1 or 2
   static constexpr int kWarps = S.warps;
-  static constexpr int kMinBlocks = S.min_blocks;
+  static constexpr int kMinBlocks = bounding_blocks(S);
   static constexpr int kPaddedK = 128;
   static constexpr bool kExact = true;
 

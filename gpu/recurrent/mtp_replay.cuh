@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Replay of GDN for 1 to 8 tokens behind up to 16 pending ones, with K = 128, q and k in bf16 and
+// Replay of GDN for up to 8 tokens behind up to 16 pending ones, with K = 128, q and k in bf16 and
 // the keys of the rings, too: mtp.cuh with the pending tokens as more columns (pending_tokens.cuh).
 // Per head it reads S_0 and 16 (K + V) numbers of the ring at most, and writes T (K / group + V); a
 // state only where a row flushes, from the same S_0. So a verification whose tokens are accepted
@@ -49,27 +49,14 @@ __device__ __forceinline__ void add(LaneTokens<C>& x, const LaneTokens<C>& more)
   }
 }
 
-/// d of the lane, to the ring.
-template <class C>
-__device__ __forceinline__ void store_corrections(const Params& p, const MtpPlace& here,
-                                                  const RingCursors& cursors,
-                                                  const LaneTokens<C>& d) {
-  const Rings& r = p.ring;
-  const int size = element_size(r.d_type);
-  store_columns<C>(here.count, r.d_type, r.d_unit >= C::kLaneRows * size, d, here.lane,
-                   [&](int token) {
-                     const int place = cursors.place(cursors.count + token);
-                     return token_row(r.d, cursors.ring, place, here.at.hv) + here.row0 * size;
-                   });
-}
-
 /// k^ and log alpha of the tokens of the row.
 template <class C>
 __device__ __forceinline__ void append_tokens(const Params& p, const MtpPlace& here,
                                               const RingCursors& cursors,
                                               const MtpTokens<C>& tokens) {
   const Rings& r = p.ring;
-  const Fragment lane = here.lane;
+  Fragment lane = here.lane;
+  lane.g = ptx::hidden_off_90(lane.g);  // what follows from it is not kept from before
   const BlockPlace& at = here.at;
   const int holder = lane.g / 2;  // the lane t that holds the factor of token g
   const float even = __shfl_sync(kAllLanes, tokens.k_factor[0], holder);

@@ -10,11 +10,21 @@ namespace goldenrule::gpu::recurrent {
 
 /// From x and y of the start state: d, and o in y, of `count` tokens. Columns: `beta` of tokens 2t
 /// and 2t + 1, and weights(), a and b of these tokens with token j, anything where j is later.
-template <class C, class Columns>
+/// kSelects: every lane makes every sum, and keeps those that count. Lanes that part and meet again
+/// take longer than that, which counts where nothing but the triangle is under way.
+template <class C, bool kSelects = false, class Columns>
 __device__ __forceinline__ void solve_triangle(int count, const Columns& tokens, Fragment lane,
                                                const LaneTokens<C>& v, LaneTokens<C>& x,
                                                LaneTokens<C>& y, LaneTokens<C>& d) {
   const int token = 2 * lane.t;
+  const auto add = [](float& sum, bool counts, float weight, float of) {
+    if constexpr (kSelects) {
+      const float more = fmaf(weight, of, sum);
+      sum = counts ? more : sum;
+    } else {
+      if (counts) sum = fmaf(weight, of, sum);
+    }
+  };
 #pragma unroll
   for (int j = 0; j < kMtpTokens; ++j) {
     if (j >= count) break;
@@ -27,8 +37,8 @@ __device__ __forceinline__ void solve_triangle(int count, const Columns& tokens,
       const float dj = __shfl_sync(kAllLanes, own, d_of);
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        if (j < token + c) x[row][c] = fmaf(a[c], dj, x[row][c]);
-        if (j <= token + c) y[row][c] = fmaf(b[c], dj, y[row][c]);
+        add(x[row][c], j < token + c, a[c], dj);
+        add(y[row][c], j <= token + c, b[c], dj);
       }
     }
   }

@@ -47,6 +47,22 @@ struct StateOperand {
   }
 };
 
+/// x and y of the lane's tokens from the sums of a product with k and of one with q, in tiles.
+template <class C>
+__device__ __forceinline__ void take_sums(const float (&with_k)[C::kRowTiles][4],
+                                          const float (&with_q)[C::kRowTiles][4],
+                                          const float (&k_factor)[2], const float (&q_factor)[2],
+                                          LaneTokens<C>& x, LaneTokens<C>& y) {
+#pragma unroll
+  for (int row = 0; row < C::kLaneRows; ++row) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      x[row][c] = with_k[row / 2][row % 2 * 2 + c] * k_factor[c];
+      y[row][c] = with_q[row / 2][row % 2 * 2 + c] * q_factor[c];
+    }
+  }
+}
+
 template <class C>
 class alignas(128) WarpState {
  public:

@@ -191,8 +191,8 @@ class MtpTokens {
 
   /// Of token g, from its gate.
   __device__ __forceinline__ float log_alpha(const Params& p) const {
-    return log_alpha_of(p, gate_.get(p.gate_type), expf(A_log_.get(p.A_log_type)),
-                        dt_bias_.get(p.dt_bias_type));
+    return log_alpha_of(p, gate_.get_anew(p.gate_type), expf(A_log_.get_anew(p.A_log_type)),
+                        dt_bias_.get_anew(p.dt_bias_type));
   }
 
  private:

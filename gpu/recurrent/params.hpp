@@ -14,7 +14,7 @@ namespace goldenrule::gpu::recurrent {
 
 /// The most tokens that mtp.cuh takes: the columns of a matrix on the tensor cores.
 inline constexpr int kMtpTokens = 8;
-/// The most pending tokens of a ring that mtp_replay.cuh takes.
+/// The most pending tokens of a ring that mtp_replay.cuh and mtp_channel_replay.cuh take.
 inline constexpr int kPendingTokens = 16;
 inline constexpr int kPendingGroups = kPendingTokens / kMtpTokens;
 
@@ -31,7 +31,7 @@ struct Rings {
   RowList indices, start, count, flush;
   int32_t rings, places;
   Element d_type, k_type, g_type;
-  uint8_t d_unit, k_unit;  // as those of the tokens
+  uint8_t d_unit, k_unit, g_unit;  // as those of the tokens
 };
 
 /// What calls of version 3 have of their own (draft_rows.cuh).
@@ -70,8 +70,9 @@ struct Params {
   uint8_t disable_state_update;
   uint8_t tiled_heads;
   uint8_t gate_by_qk_head;
-  uint8_t dependent;      // launched while the kernel in front may still run
+  uint8_t dependent;      // asks for states while the kernel in front may still run
   uint8_t triggers;       // lets the next kernel begin at once
+  uint8_t state_ready;    // the kernel in front writes neither states nor start slots
   uint8_t prefetch_next;  // each block asks for the states of the block one wave on
   StateView state;
   // The tokens.

@@ -14,10 +14,9 @@
 // d and the weights are exact sums of bf16 terms (term_products.cuh).
 #pragma once
 
-#include "gpu/common/term_products.cuh"
 #include "gpu/recurrent/mtp_state.cuh"
 #include "gpu/recurrent/mtp_tokens.cuh"
-#include "gpu/recurrent/rings.cuh"
+#include "gpu/recurrent/ring_corrections.cuh"
 
 namespace goldenrule::gpu::recurrent {
 
@@ -42,7 +41,7 @@ class PendingTokens {
       g_[group].request(token_row(p_.ring.g, cursors_.ring, place, at_.hv), p_.ring.g_type);
     }
     first_keys_.load(*this, 0);
-    first_corrections_.load(*this, 0);
+    first_corrections_.load(p_, at_, cursors_, row_, lane_, 0);
   }
 
   /// Adds sum_i (A_i k_i . k_t) d_i to x and the same with q_t to y.
@@ -54,9 +53,9 @@ class PendingTokens {
       decay_group(group);
       if (group > 0) {
         Keys keys;
-        Corrections corrections;
+        RingCorrections<C> corrections;
         keys.load(*this, group);
-        corrections.load(*this, group);
+        corrections.load(p_, at_, cursors_, row_, lane_, group);
         multiply_group(group, keys, corrections, tokens, x, y);
       } else {
         multiply_group(group, first_keys_, first_corrections_, tokens, x, y);
@@ -66,8 +65,11 @@ class PendingTokens {
 
   /// Stores S_n, made of S_0 here; behind multiply(). `head`: of the target.
   __device__ __forceinline__ void fold(const WarpState<C>& state, typename C::State* head,
-                                       int outer) const {
+                                       int outer) {
     using State = typename C::State;
+    // Rows are found anew, not kept from before.
+    lane_.g = ptx::hidden_off_90(lane_.g);
+    lane_.t = ptx::hidden_off_90(lane_.t);
     Weighted weighted[kPendingGroups];
 #pragma unroll
     for (int group = 0; group < kPendingGroups; ++group) {
@@ -83,7 +85,7 @@ class PendingTokens {
       float sum[2][C::kRowTiles][4] = {};
 #pragma unroll
       for (int group = 0; group < kPendingGroups; ++group) {
-        if (has(group)) add_products(sum, weighted[group], key(group, step));
+        if (has(group)) add_to_step(sum, weighted[group], key(group, step));
       }
 #pragma unroll
       for (int i = 0; i < 4 * C::kLaneRows; ++i) {
@@ -101,38 +103,6 @@ class PendingTokens {
     __device__ __forceinline__ void load(const PendingTokens& of, int group) {
 #pragma unroll
       for (int i = 0; i < C::kChannelSteps; ++i) step[i] = of.key(group, i);
-    }
-  };
-
-  /// The bits of d of pending tokens 2t and 2t + 1 of a group, the rows of the lane.
-  struct Corrections {
-    uint4 bits[2];
-    __device__ __forceinline__ void load(const PendingTokens& of, int group) {
-      const Rings& r = of.p_.ring;
-      const int size = element_size(r.d_type);
-#pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        const int token = kMtpTokens * group + 2 * of.lane_.t + c;
-        bits[c] = make_uint4(0, 0, 0, 0);
-        if (token >= of.cursors_.count) continue;
-        const int place = of.cursors_.place(token);
-        bits[c] = load_some_bits<C::kLaneRows>(
-            token_row(r.d, of.cursors_.ring, place, of.at_.hv) + of.row_ * size, r.d_type,
-            r.d_unit >= C::kLaneRows * size);
-      }
-    }
-    /// d[token][row].
-    __device__ __forceinline__ void get(Element type, float (&d)[2][4]) const {
-      with_type(type, [&](auto tag) {
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          const float4 four = four_from_bits<decltype(tag)>(bits[c]);
-          d[c][0] = four.x;
-          d[c][1] = four.y;
-          d[c][2] = four.z;
-          d[c][3] = four.w;
-        }
-      });
     }
   };
 
@@ -170,7 +140,7 @@ class PendingTokens {
   }
 
   __device__ __forceinline__ void multiply_group(int group, const Keys& keys,
-                                                 const Corrections& corrections,
+                                                 const RingCorrections<C>& corrections,
                                                  const MtpTokens<C>& tokens, LaneTokens<C>& x,
                                                  LaneTokens<C>& y) const {
     float dots[4] = {};  // of k_g and of q_g with pending tokens 2t and 2t + 1
@@ -185,34 +155,25 @@ class PendingTokens {
     const float* w = weight_[group];
     const PairTerms with_k = split_pair(dots[0] * w[0], dots[1] * w[1]);
     const PairTerms with_q = split_pair(dots[2] * w[0], dots[3] * w[1]);
-    float d[2][4];
+    LaneTokens<C> d;
     corrections.get(p_.ring.d_type, d);
 #pragma unroll
     for (int tile = 0; tile < C::kRowTiles; ++tile) {
-      const PairTerms row[2] = {split_pair(d[0][2 * tile], d[1][2 * tile]),
-                                split_pair(d[0][2 * tile + 1], d[1][2 * tile + 1])};
-      add(x, tile, row, with_k);
-      add(y, tile, row, with_q);
+      const PairTerms row[2] = {split_pair(d[2 * tile][0], d[2 * tile][1]),
+                                split_pair(d[2 * tile + 1][0], d[2 * tile + 1][1])};
+      add_products<C>(x, tile, row, with_k);
+      add_products<C>(y, tile, row, with_q);
     }
   }
 
-  /// x += d W for a tile; d of its two rows.
-  __device__ __forceinline__ static void add(LaneTokens<C>& x, int tile, const PairTerms (&d)[2],
-                                             const PairTerms& w) {
-    float sum[4] = {};
-    multiply_terms(sum, d, w);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) x[2 * tile + i / 2][i % 2] += sum[i];
-  }
-
   __device__ __forceinline__ void weigh(int group, Weighted& to) const {
-    Corrections corrections;
-    corrections.load(*this, group);
-    float d[2][4];
+    RingCorrections<C> corrections;
+    corrections.load(p_, at_, cursors_, row_, lane_, group);
+    LaneTokens<C> d;
     corrections.get(p_.ring.d_type, d);
 #pragma unroll
     for (int row = 0; row < C::kLaneRows; ++row) {
-      const PairTerms e = split_pair(weight_[group][0] * d[0][row], weight_[group][1] * d[1][row]);
+      const PairTerms e = split_pair(weight_[group][0] * d[row][0], weight_[group][1] * d[row][1]);
       to.large[row / 2][row % 2] = e.term[0];
       to.large[row / 2][2 + row % 2] = e.term[1];
       to.small[row / 2][row % 2] = e.term[2];
@@ -220,8 +181,8 @@ class PendingTokens {
   }
 
   /// The products of a group with four channels of its keys: sum[pair of channels][tile].
-  __device__ __forceinline__ static void add_products(float (&sum)[2][C::kRowTiles][4],
-                                                      const Weighted& d, uint2 keys) {
+  __device__ __forceinline__ static void add_to_step(float (&sum)[2][C::kRowTiles][4],
+                                                     const Weighted& d, uint2 keys) {
 #pragma unroll
     for (int pair = 0; pair < 2; ++pair) {
       const uint32_t k = ptx::transpose(pair == 0 ? keys.x : keys.y);
@@ -241,9 +202,9 @@ class PendingTokens {
   const BlockPlace at_;
   const RingCursors cursors_;
   const int row_;
-  const Fragment lane_;
+  Fragment lane_;
   Keys first_keys_;
-  Corrections first_corrections_;
+  RingCorrections<C> first_corrections_;
   LoadedElement g_[kPendingGroups];
   float weight_[kPendingGroups][2];
 };

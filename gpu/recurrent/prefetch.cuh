@@ -5,7 +5,8 @@
 //   - Of the block one wave on, which the device starts when this one is done: the memory reads
 //     while this block computes.
 //   - Of this block, before the kernel in front of it is complete (dependent launch). The slot may
-//     then still change, so it is read past L1, checked, and used for this hint only.
+//     then still change, so it is read past L1, checked, and used for this hint only; where the
+//     caller vouches for slots and states, decode takes both then (decode.cuh).
 #pragma once
 
 #include "gpu/common/prefetch.cuh"
@@ -47,19 +48,29 @@ __device__ __forceinline__ void prefetch_tokens(const Params& p, BlockPlace at) 
   }
 }
 
+/// Whether this block is of the first ones, which begin while the kernel in front may still run.
+__device__ __forceinline__ bool is_of_first_wave(const Params& p) {
+  return static_cast<int>(blockIdx.x) < p.wave;
+}
+
 /// What the first blocks of a dependent launch ask for before they may read what the kernel in
-/// front writes.
+/// front writes: tokens. Returns the start slot as it is then; kNoSlot also in other blocks, and
+/// where it is two more reads away.
 template <class C>
-__device__ __forceinline__ void prefetch_first_wave(const Params& p, BlockPlace at) {
-  if (p.dependent == 0 || static_cast<int>(blockIdx.x) >= p.wave) return;
+__device__ __forceinline__ int64_t early_start_slot(const Params& p, BlockPlace at) {
+  if (p.dependent == 0 || !is_of_first_wave(p)) return kNoSlot;
   prefetch_tokens<C>(p, at);
-  int64_t slot = at.b;
   if (p.state_indices != nullptr) {
     const int64_t from = int64_t{at.b} * p.start_step;
-    slot = checked_slot(p, ptx::load_relaxed_index(p.state_indices, p.wide_start, from));
-  } else if (p.ssm_state_indices != nullptr) {
-    return;  // two more reads away
+    return checked_slot(p, ptx::load_relaxed_index(p.state_indices, p.wide_start, from));
   }
+  return p.ssm_state_indices != nullptr ? kNoSlot : at.b;
+}
+
+/// Tokens and states of the first blocks.
+template <class C>
+__device__ __forceinline__ void prefetch_first_wave(const Params& p, BlockPlace at) {
+  const int64_t slot = early_start_slot<C>(p, at);
   if (slot != kNoSlot) prefetch_states<C>(p, at, slot);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Replay for everything that mtp_replay.cuh does not serve: any K to 256, any V, type, layout, kind
-// of gate, and any number of pending tokens, on the fp32 pipe. The tile of recurrent.cuh first
-// takes the pending tokens one by one,
+// Replay for everything that mtp_replay.cuh and mtp_channel_replay.cuh do not serve: any K to 256,
+// any V, type, layout, kind of gate, and any number of pending tokens, on the fp32 pipe. The tile
+// of recurrent.cuh first takes the pending tokens one by one,
 //
 //     S = diag(alpha) S + k d^T        alpha = e^g; no product with the state, no sum over lanes
 //

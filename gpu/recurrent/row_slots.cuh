@@ -133,7 +133,10 @@ __device__ __forceinline__ void store_state(const Params& p, BlockPlace at, int6
   const auto to = targets_of<typename C::State>(p, at, at.b, scatter_slot, t, final);
 #pragma unroll 1
   for (int i = 0; i < 2; ++i) {
-    if (to.head[i] != nullptr) store(to.head[i], to.outer[i]);
+    // Not by index: what a loop indexes lies in local memory.
+    auto* head = i == 0 ? to.head[0] : to.head[1];
+    const int outer = i == 0 ? to.outer[0] : to.outer[1];
+    if (head != nullptr) store(head, outer);
   }
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "gpu/common/vectors.cuh"
+#include "gpu/ptx/registers.cuh"
 #include "gpu/recurrent/config.cuh"
 #include "gpu/recurrent/params.hpp"
 
@@ -65,6 +66,18 @@ struct VectorMap {
   }
 };
 
+/// Of a tile with tails, the offsets and conditions of no element are kept from one access to the
+/// next: there are as many as elements.
+template <class C>
+__device__ __forceinline__ void make_anew(int& outer, int& row0, ThreadPlace& thread) {
+  if constexpr (!C::kExact) {
+    outer = ptx::hidden_off_90(outer);
+    row0 = ptx::hidden_off_90(row0);
+    thread.lk = ptx::hidden_off_90(thread.lk);
+    thread.lv = ptx::hidden_off_90(thread.lv);
+  }
+}
+
 /// The register tile that the arithmetic runs on.
 template <class C>
 struct StateTile {
@@ -75,6 +88,7 @@ struct StateTile {
                        const Params& p) {
     using Map = VectorMap<C>;
     using State = typename C::State;
+    make_anew<C>(outer, row0, thread);
     const State* first = head + Map::origin(row0, thread, outer);
     Vector<State, Map::kN> x[Map::kVectors];
 #pragma unroll
@@ -103,6 +117,7 @@ struct StateTile {
                         const Params& p) const {
     using Map = VectorMap<C>;
     using State = typename C::State;
+    make_anew<C>(outer, row0, thread);
     State* first = head + Map::origin(row0, thread, outer);
 #pragma unroll
     for (int i = 0; i < Map::kVectors; ++i) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "gpu/common/lane_sums.cuh"
+#include "gpu/ptx/registers.cuh"
 #include "gpu/recurrent/row_slots.cuh"
 #include "gpu/recurrent/state_tile.cuh"
 #include "gpu/recurrent/tokens.cuh"
@@ -130,6 +131,7 @@ __device__ __forceinline__ void solve(const P& p, BlockPlace at, ThreadPlace thr
     own[(t + 1) * C::kThreads] = y;
   }
   float y[C::kTokensPerRound], d[C::kTokensPerRound];
+  ptx::define_off_90(d);
 #pragma unroll
   for (int t = 0; t < C::kTokensPerRound; ++t) y[t] = own[t * C::kThreads];
 #pragma unroll

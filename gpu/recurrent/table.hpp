@@ -24,7 +24,7 @@ inline constexpr int kExactK = 128;
 inline constexpr int kGeneralK[] = {64, 128, 256};
 inline constexpr int kExactEntries = 2 * kWorks * 2;
 inline constexpr int kGeneralEntries = 3;
-inline constexpr int kReplayEntries = kGeneralEntries + 1;
+inline constexpr int kReplayEntries = kGeneralEntries + 3;
 inline constexpr int kDraftK[] = {128, 256};
 inline constexpr int kDraftEntries = 2;
 inline constexpr int kEntriesPerFormat =
@@ -38,15 +38,18 @@ struct Key {
   Work work = Work::kAnyTokens;  ///< exact only
   bool large = false;            ///< exact only: enough rows to fill the device with tall tiles
   int general = 0;               ///< general only: place in kGeneralK, of drafts in kDraftK
-  bool replay = false;           ///< with rings; exact: mtp_replay.cuh, and no other member counts
-
-  bool drafts = false;  ///< drafts.cuh: no other member but `general` counts
+  bool replay = false;           ///< with rings; exact: mtp_replay.cuh, where no other member
+                                 ///< counts, or with channel_gate mtp_channel_replay.cuh
+  bool drafts = false;           ///< drafts.cuh: no other member but `general` counts
 
   bool operator==(const Key&) const = default;
 
   [[nodiscard]] constexpr int in_format() const {
     if (drafts) return kExactEntries + kGeneralEntries + kReplayEntries + general;
-    if (replay) return kExactEntries + kGeneralEntries + (exact ? kGeneralEntries : general);
+    if (replay) {
+      const int few = kGeneralEntries + (channel_gate ? 1 + (large ? 1 : 0) : 0);
+      return kExactEntries + kGeneralEntries + (exact ? few : general);
+    }
     if (!exact) return kExactEntries + general;
     return ((channel_gate ? kWorks : 0) + static_cast<int>(work)) * 2 + (large ? 1 : 0);
   }

@@ -16,6 +16,7 @@
 #include "gpu/common/gates.cuh"
 #include "gpu/common/shared_rows.cuh"
 #include "gpu/ptx/async_copy.cuh"
+#include "gpu/ptx/barrier.cuh"
 #include "gpu/recurrent/row_slots.cuh"
 #include "gpu/recurrent/token_storage.cuh"
 #include "gpu/recurrent/token_weights.cuh"
@@ -67,14 +68,14 @@ class Tokens {
   __device__ void finish(const P& p, BlockPlace at, int first, int count, TokenStorage<C>& to) {
     convert(p, at, first, count, to);
     weigh_tokens<C>(p, count, to);
-    __syncthreads();
+    synchronize();
   }
 
   /// finish() but for what the tokens are to each other.
   template <class P>
   __device__ void convert(const P& p, BlockPlace at, int first, int count, TokenStorage<C>& to) {
     ptx::wait_for_copies_but<1>();
-    __syncthreads();
+    synchronize();
     finish_scalars(p, at, first, count, to);
     with_type(p.qk_type, [&](auto type) { convert_qk<decltype(type)>(p, count, to); });
     with_type(p.v_type, [&](auto type) { convert_v<decltype(type)>(p, at, count, to); });
@@ -82,16 +83,37 @@ class Tokens {
       if (p.channel_gate != 0) {
         finish_channel_gate(p, count, to);
       } else {
-        __syncthreads();
+        synchronize();
         spread_head_gate(p, count, to);
       }
     }
-    __syncthreads();
+    synchronize();
+  }
+
+  /// log alpha of a token in one channel; gates per channel, from the raw gate, which lies where it
+  /// did until someone writes there.
+  template <class P>
+  __device__ float log_alpha(const P& p, int token, int channel,
+                             const TokenStorage<C>& from) const {
+    const float x =
+        p.gate.data != nullptr ? staged_element(from.decayed_k[token], p.gate_type, channel) : 0.f;
+    const float bias =
+        p.dt_bias != nullptr ? staged_element(from.raw_dt_bias, p.dt_bias_type, channel) : 0.f;
+    return log_alpha_of(p, x, rate(p), bias);
   }
 
  private:
   static constexpr int kGroups = C::kThreads / kSumLanes;
   static_assert(C::kThreads >= C::kTokensPerRound, "one thread a token for the scalars");
+
+  /// Of the threads that prepare: the block, or its first kThreads, which have barrier kBarrier.
+  __device__ static __forceinline__ void synchronize() {
+    if constexpr (requires { C::kBarrier; }) {
+      ptx::synchronize_threads<C::kThreads>(C::kBarrier);
+    } else {
+      __syncthreads();
+    }
+  }
 
   /// The least row of the warp of a group that takes `row`: groups take rows one by one.
   __device__ static int first_of_warp(int row) {

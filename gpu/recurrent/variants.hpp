@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "gpu/goldenrule_gpu.h"
 #include "gpu/recurrent/params.hpp"
 
 namespace goldenrule::gpu::recurrent {
@@ -31,6 +32,20 @@ struct Shape {
       1;  ///< register tiles that a thread works through, one after the other (decode only)
   bool one_block_per_sm = false;  ///< one block per multiprocessor beats full occupancy
 };
+
+/// The resident blocks that bound the registers of a kernel. Shapes are tuned on 9.0; elsewhere
+/// ptxas needs more registers, and with more than 8 warps resident it has 168 for a thread at most,
+/// since a multiprocessor has them in quarters. Spilled registers would cost more than warps that
+/// are missing.
+constexpr int bounding_blocks(const Shape& shape) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+  constexpr int kWarpsOfAllRegisters = 8;
+  const int blocks = shape.warps < kWarpsOfAllRegisters ? kWarpsOfAllRegisters / shape.warps : 1;
+  return blocks < shape.min_blocks ? blocks : shape.min_blocks;
+#else
+  return shape.min_blocks;
+#endif
+}
 
 /// The tuned shapes of a state format, each for small and for large grids.
 struct Shapes {
@@ -112,16 +127,21 @@ constexpr bool serves_few_write_bound(const Params& p, const Load& load) {
 }
 constexpr bool serves_any(const Params& p, const Load& /*load*/) { return p.draft.wanted == 0; }
 
-/// Replay: whether mtp_replay.cuh serves a call with K = 128; replay.cuh serves all others. As many
-/// tokens as the ring has places for may be pending, and a packed row may have no token of its own.
+/// Replay: whether mtp_replay.cuh, or with a gate per key channel mtp_channel_replay.cuh, serves a
+/// call with K = 128; replay.cuh serves all others. As many tokens as the ring has places for may
+/// be pending, and a packed row may have no token of its own. A call without tokens reads none.
 constexpr bool replays_few(const Params& p) {
   const int least = p.draft.bounds == nullptr ? p.T : 0;
-  return p.channel_gate == 0 && p.T >= 1 && p.T <= kMtpTokens && reads_fours(p) &&
-         p.qk_type == Element::kBF16 && p.ring.k_type == Element::kBF16 && p.ring.k_unit >= 8 &&
-         p.ring.places - least <= kPendingTokens;
+  const bool one_gate_only = p.channel_gate != 0 && p.gate_kind == GOLDENRULE_GPU_GATE_NONE;
+  const bool reads_tokens = p.T == 0 || (reads_fours(p) && p.qk_type == Element::kBF16);
+  return !one_gate_only && p.T <= kMtpTokens && reads_tokens && p.ring.k_type == Element::kBF16 &&
+         p.ring.k_unit >= 8 && p.ring.places - least <= kPendingTokens;
 }
 /// Its shape in every state format.
 inline constexpr Shape kReplayShape = {.rows = 2, .warps = 2, .min_blocks = 6};
+/// With a gate per key channel, for small and for large grids; fp32 and bf16 states.
+inline constexpr Shape kChannelReplayShapes[2][2] = {{{1, 4, 3}, {1, 8, 2}},
+                                                     {{1, 4, 4}, {1, 8, 3}}};
 
 inline constexpr Variant kVariants[] = {
     {Work::kOneToken, "one", serves_one},

@@ -38,11 +38,9 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
   const double HV = extent(call, "q", 1);
   const double K = extent(call, "q", 2);
   const double V = std::max(extent(call, "v", 2), extent(call, "v_cache", 3));
-  const double H = std::max(extent(call, "k", 1),
-                            std::max(extent(call, "k_cache", 1), extent(call, "k_cache", 2)));
   const double requests = extent(call, "cu_seqlens_q", 0);
   const double fresh = extent(call, "k", 0);
-  const double page = std::max(extent(call, "k_cache", 1), extent(call, "k_cache", 2));
+  const double page = extent(call, "k_cache", call.kv_layout == call::KvLayout::kNhd ? 1 : 2);
   const double entries =
       std::max(elements({static_cast<std::int64_t>(extent(call, "page_table", 0)),
                          static_cast<std::int64_t>(extent(call, "page_table", 1))}),
@@ -65,8 +63,8 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
   need.verdict = kProcess + threads * kPerThread +
                  std::max(call.file_bytes + 2 * call.tensor_bytes,
                           call.tensor_bytes + plan + expectation + work);
-  // Keys that are gathered keep their type, of 8 bytes at most, for every query head at worst.
-  const double gathered = all_keys * std::max(H, HV) * (K + V) * 8 + all_keys * 8 * 2;
+  // Keys that are gathered keep their type where they have one, for every query head at worst.
+  const double gathered = all_keys * HV * (K + V) * call.key_bytes + all_keys * 8 * 2;
   need.explanation =
       rows * (V + 1) * kExplanationPerElement + 2 * call.tensor_bytes + 2 * gathered + 2 * plan;
   return need;

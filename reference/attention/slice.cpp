@@ -6,13 +6,17 @@
 #include "reference/attention/memory.hpp"
 #include "reference/attention/mistakes/mistake.hpp"
 #include "reference/attention/rule/evaluate.hpp"
+#include "reference/attention/work.hpp"
+#include "reference/verdict/work.hpp"
 
 namespace goldenrule::attention {
 namespace {
 
 verdict::Expectations evaluate_call(const call::Record& record, scalar::Precision precision,
                                     const verdict::EvaluationOptions& options) {
-  return evaluate(record, precision, options.certify);
+  const Plan plan = make_plan(record);
+  verdict::admit_work(core_seconds(extent_of(plan), plan.dims, precision), precision);
+  return evaluate(record, plan, precision, options.certify);
 }
 
 // What nearly every kernel does; a claim is followed where it is tighter.
@@ -31,6 +35,7 @@ const contract::Contract& default_contract(const call::Record& record) {
 const verdict::Slice& slice() {
   static const verdict::Slice slice{.evaluate = evaluate_call,
                                     .grant = grant,
+                                    .settle = nullptr,
                                     .emulate = emulate,
                                     .mistakes = mistakes,
                                     .capture_mistakes = nullptr,

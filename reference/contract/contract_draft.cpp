@@ -2,14 +2,24 @@
 #include "reference/contract/contract_draft.hpp"
 
 #include <algorithm>
-
-#include "fixtures/call/error.hpp"
+#include <nlohmann/json.hpp>
 
 namespace goldenrule::contract {
 namespace {
 
+// What the budget of attention assumes of sums (attention/budget/grant.hpp).
+constexpr double kUnitF32 = 0x1p-24;
+
+std::string number(double x) { return nlohmann::json(x).dump(); }
+
 Model model_of(const Draft& draft) {
   if (draft.is("ideal")) return Ideal{};
+  if (draft.is("softmax")) {
+    return Softmax{.unit_roundoff = draft.unit_roundoff,
+                   .rounds = draft.softmax_rounds,
+                   .exp2_error = draft.exp2,
+                   .tanh_error = draft.tanh};
+  }
   if (draft.is("recurrent")) {
     Recurrent recurrent{.unit_roundoff = draft.unit_roundoff};
     std::copy_n(draft.rounding.begin(), kActivations, recurrent.rounding.begin());
@@ -20,6 +30,78 @@ Model model_of(const Draft& draft) {
                  .segment = draft.segment,
                  .form = draft.form,
                  .rounding = draft.rounding};
+}
+
+std::optional<Misfit> misfit_of_extents(const Draft& c) {
+  const bool ideal = c.is("ideal"), chunked = c.is("chunked");
+  if (ideal != (c.unit_roundoff == 0.0)) {
+    return Misfit{"unit_roundoff",
+                  ideal ? "none in an ideal contract"
+                        : "the unit roundoff of the kernel's arithmetic, above 0",
+                  c.unit_roundoff == 0.0 ? "none" : number(c.unit_roundoff)};
+  }
+  if (chunked != (c.chunk > 0)) {
+    return Misfit{"chunk", chunked ? "a chunk size" : "none in a contract that is not chunked",
+                  c.chunk > 0 ? std::to_string(c.chunk) : "none"};
+  }
+  if (c.segment > 0 && (!chunked || c.segment % c.chunk != 0)) {
+    return Misfit{"segment",
+                  chunked ? "a multiple of the chunk, " + std::to_string(c.chunk)
+                          : "none in a contract that is not chunked",
+                  std::to_string(c.segment)};
+  }
+  return std::nullopt;
+}
+
+// Points and functions of the delta rule.
+std::optional<Misfit> misfit_of_delta(const Draft& c) {
+  const bool ideal = c.is("ideal"), softmax = c.is("softmax");
+  if (c.functions != FunctionErrors{}) {
+    if (ideal) return Misfit{"functions", "none in an ideal contract", "some"};
+    if (softmax) return Misfit{"functions", "exp2 and tanh in a contract of attention", "others"};
+  }
+  for (std::size_t i = 0; i < kPoints; ++i) {
+    const bool legal = c.is("chunked") || (c.is("recurrent") && i < kActivations);
+    if (!c.rounding[i] || legal) continue;
+    return Misfit{"round." + std::string(point_name(i)),
+                  ideal     ? "no rounding in an ideal contract"
+                  : softmax ? "a point of a kernel of attention: scores, weights or sum"
+                            : "a point of a recurrent kernel: query, key, beta or gate",
+                  i < kActivations ? "a point of the delta rule" : "a point of a chunked kernel"};
+  }
+  return std::nullopt;
+}
+
+// Points and functions of attention. The sum and the stored scores say what becomes of weights that
+// are rounded; a budget for other combinations is not derived.
+std::optional<Misfit> misfit_of_softmax(const Draft& c) {
+  const auto rounds = [&](SoftmaxPoint p) { return c.softmax_rounds[static_cast<std::size_t>(p)]; };
+  if (!c.is("softmax")) {
+    for (std::size_t i = 0; i < kSoftmaxPoints; ++i) {
+      if (!c.softmax_rounds[i]) continue;
+      return Misfit{"round." + std::string(name_of(static_cast<SoftmaxPoint>(i))),
+                    "none of attention in a contract of kind " + std::string(kModelNames[c.kind]),
+                    "a point of a kernel of attention"};
+    }
+    if (c.exp2 == 0.0 && c.tanh == 0.0) return std::nullopt;
+    return Misfit{"functions",
+                  "none of attention in a contract of kind " + std::string(kModelNames[c.kind]),
+                  c.exp2 != 0.0 ? "exp2" : "tanh"};
+  }
+  if (c.state) return Misfit{"state", "none in a contract of attention", "one"};
+  if (c.unit_roundoff != kUnitF32) {
+    return Misfit{"unit_roundoff", number(kUnitF32) + ": kernels of attention add in fp32",
+                  number(c.unit_roundoff)};
+  }
+  if (rounds(SoftmaxPoint::kScores) && !rounds(SoftmaxPoint::kWeights)) {
+    return Misfit{"round.scores", "rounded weights beside stored scores", "weights that are not"};
+  }
+  if (rounds(SoftmaxPoint::kSum) &&
+      (!rounds(SoftmaxPoint::kWeights) || rounds(SoftmaxPoint::kScores))) {
+    return Misfit{"round.sum", "rounded weights beside it, and no stored scores",
+                  rounds(SoftmaxPoint::kScores) ? "stored scores" : "weights that are not rounded"};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -37,15 +119,19 @@ Draft draft_of(const Contract& c) {
     draft.segment = chunked->segment;
     draft.form = chunked->form;
   }
+  if (const Softmax* softmax = c.softmax()) {
+    draft.softmax_rounds = softmax->rounds;
+    draft.exp2 = softmax->exp2_error;
+    draft.tanh = softmax->tanh_error;
+  }
   return draft;
 }
 
-Draft draft_of_built_in(std::string_view name) {
-  const Contract& contract = find_contract(name);
-  if (contract.softmax() == nullptr) return draft_of(contract);
-  throw Error(ErrorKind::kValue, "base",
-              "a contract of the delta rule: those of attention are built in",
-              "'" + contract.name + "'");
+std::optional<Misfit> misfit(const Draft& draft) {
+  for (const auto part : {misfit_of_extents, misfit_of_delta, misfit_of_softmax}) {
+    if (std::optional<Misfit> found = part(draft)) return found;
+  }
+  return std::nullopt;
 }
 
 Contract contract_of(const Draft& draft) {

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,8 +17,8 @@
 
 namespace goldenrule::contract {
 
-/// Models that a file can describe: contracts of attention are built in.
-inline constexpr std::span<const std::string_view> kDraftedModels(kModelNames.data(), 3);
+/// What a point of attention rounds to, in JSON.
+inline constexpr std::string_view kTypeOfQ = "type of q";
 
 struct Draft {
   std::string name, meaning;
@@ -31,16 +30,22 @@ struct Draft {
   double unit_roundoff = 0.0;  ///< 0: none
   std::array<Rounding, kPoints> rounding{};
   FunctionErrors functions{};
+  std::array<bool, kSoftmaxPoints> softmax_rounds{};  ///< of an attention kernel: to the type of q
+  double exp2 = 0.0, tanh = 0.0;                      ///< errors of its functions
 
   [[nodiscard]] bool is(std::string_view model) const { return kModelNames[kind] == model; }
 };
 
 [[nodiscard]] Draft draft_of(const Contract& contract);
-/// Of the built-in contract of that name. Throws Error where there is none that a file can
-/// describe.
-[[nodiscard]] Draft draft_of_built_in(std::string_view name);
 
-/// The contract of a draft that fits its kind: whatever that kind cannot have is not there.
+/// What a draft says that its kind cannot have.
+struct Misfit {
+  std::string where, expected, actual;
+};
+/// The first of them; nothing: the draft fits its kind.
+[[nodiscard]] std::optional<Misfit> misfit(const Draft& draft);
+
+/// The contract of a draft that fits its kind.
 [[nodiscard]] Contract contract_of(const Draft& draft);
 
 }  // namespace goldenrule::contract

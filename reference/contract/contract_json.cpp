@@ -38,14 +38,14 @@ class ContractReader {
     Draft c = inherited();
     c.name = name();
     if (const json* value = find("meaning")) c.meaning = text("meaning", *value);
-    if (const json* value = find("kind")) c.kind = choice("kind", *value, kDraftedModels);
+    if (const json* value = find("kind")) c.kind = choice("kind", *value, kModelNames);
     if (const json* value = find("state")) c.state = state(*value);
     if (const json* value = find("chunk")) c.chunk = tokens("chunk", *value, 4096);
     if (const json* value = find("segment")) c.segment = tokens("segment", *value, 1 << 20);
     if (const json* value = find("form")) c.form = form(*value);
     if (const json* value = find("unit_roundoff")) c.unit_roundoff = error("unit_roundoff", *value);
-    if (const json* value = find("round")) read_rounding(*value, c.rounding);
-    if (const json* value = find("functions")) read_functions(*value, c.functions);
+    if (const json* value = find("round")) read_rounding(*value, c);
+    if (const json* value = find("functions")) read_functions(*value, c);
     check(c);
     return contract_of(c);
   }
@@ -95,7 +95,7 @@ class ContractReader {
     }
     Draft from;
     try {
-      from = draft_of_built_in(text("base", *base));
+      from = draft_of(find_contract(text("base", *base)));
     } catch (const Error& e) {
       fail(ErrorKind::kValue, "base", e.expected(), e.actual());
     }
@@ -118,8 +118,11 @@ class ContractReader {
         c.unit_roundoff = from.unit_roundoff;
       } else if (what == "round") {
         c.rounding = from.rounding;
+        c.softmax_rounds = from.softmax_rounds;
       } else if (what == "functions") {
         c.functions = from.functions;
+        c.exp2 = from.exp2;
+        c.tanh = from.tanh;
       } else {
         fail(ErrorKind::kValue, "inherits",
              listed({"kind", "state", "chunk", "form", "unit_roundoff", "round", "functions"}),
@@ -137,42 +140,15 @@ class ContractReader {
   }
 
   void check(const Draft& c) const {
-    const bool ideal = c.is("ideal"), chunked = c.is("chunked");
     if (find("kind") == nullptr && !inherits_kind()) {
-      fail(ErrorKind::kSchema, "kind", "ideal, recurrent or chunked (or a base)", "none");
+      fail(ErrorKind::kSchema, "kind", "ideal, recurrent, chunked or softmax (or a base)", "none");
     }
-    if (ideal != (c.unit_roundoff == 0.0)) {
-      fail(ErrorKind::kValue, "unit_roundoff",
-           ideal ? "none in an ideal contract"
-                 : "the unit roundoff of the kernel's arithmetic, above 0",
-           c.unit_roundoff == 0.0 ? "none" : json(c.unit_roundoff).dump());
-    }
-    if (chunked != (c.chunk > 0)) {
-      fail(ErrorKind::kValue, "chunk",
-           chunked ? "a chunk size" : "none in a contract that is not chunked",
-           c.chunk > 0 ? std::to_string(c.chunk) : "none");
-    }
-    if (c.segment > 0 && (!chunked || c.segment % c.chunk != 0)) {
-      fail(ErrorKind::kValue, "segment",
-           chunked ? "a multiple of the chunk, " + std::to_string(c.chunk)
-                   : "none in a contract that is not chunked",
-           std::to_string(c.segment));
-    }
-    if (!chunked && find("form") != nullptr) {
+    if (!c.is("chunked") && find("form") != nullptr) {
       fail(ErrorKind::kValue, "form", "none in a contract that is not chunked",
            std::string(name_of(c.form)));
     }
-    if (ideal && c.functions != FunctionErrors{}) {
-      fail(ErrorKind::kValue, "functions", "none in an ideal contract", "some");
-    }
-    for (std::size_t i = 0; i < kPoints; ++i) {
-      const bool legal = chunked || (!ideal && i < kActivations);
-      if (c.rounding[i] && !legal) {
-        fail(ErrorKind::kValue, "round." + std::string(point_name(i)),
-             ideal ? "no rounding in an ideal contract"
-                   : "a point of a recurrent kernel: query, key, beta or gate",
-             "a point of a chunked kernel");
-      }
+    if (const auto found = misfit(c)) {
+      fail(ErrorKind::kValue, found->where, found->expected, found->actual);
     }
   }
 
@@ -222,7 +198,7 @@ class ContractReader {
     return x;
   }
 
-  void read_rounding(const json& value, std::span<Rounding> table) const {
+  void read_rounding(const json& value, Draft& c) const {
     if (!value.is_object()) fail(ErrorKind::kType, "round", "an object", value.type_name());
     for (const auto& [key, entry] : value.items()) {
       std::vector<std::string> known;
@@ -230,35 +206,51 @@ class ContractReader {
       for (std::size_t i = 0; i < kPoints && !found; ++i) {
         known.emplace_back(point_name(i));
         if (known.back() != key) continue;
-        table[i] = format("round." + key, entry);
+        c.rounding[i] = format("round." + key, entry);
+        found = true;
+      }
+      for (std::size_t i = 0; i < kSoftmaxPoints && !found; ++i) {
+        known.emplace_back(name_of(static_cast<SoftmaxPoint>(i)));
+        if (known.back() != key) continue;
+        c.softmax_rounds[i] = rounds_to_q("round." + key, entry);
         found = true;
       }
       if (!found) fail(ErrorKind::kSchema, "round." + key, "one of " + listed(known), "this key");
     }
   }
 
+  [[nodiscard]] bool rounds_to_q(const std::string& where, const json& value) const {
+    if (value.is_null()) return false;
+    const std::string given = text(where, value);
+    if (given == kTypeOfQ) return true;
+    fail(ErrorKind::kValue, where, "the words type of q, or null", "'" + given + "'");
+  }
+
   [[nodiscard]] std::optional<Format> format(const std::string& where, const json& value) const {
     if (value.is_null()) return std::nullopt;
     const std::string given = text(where, value);
     const auto parsed = parse_format(given);
-    if (!parsed) fail(ErrorKind::kValue, where, "f32, tf32, f16, bf16 or any16", "'" + given + "'");
+    if (!parsed)
+      fail(ErrorKind::kValue, where, "f32, tf32, f16, bf16, any16 or bf16x2", "'" + given + "'");
     return parsed;
   }
 
-  void read_functions(const json& value, FunctionErrors& f) const {
+  void read_functions(const json& value, Draft& c) const {
     if (!value.is_object()) fail(ErrorKind::kType, "functions", "an object", value.type_name());
     for (const auto& item : value.items()) {
       const std::string& key = item.key();
+      std::vector<std::string> known;
       bool found = false;
-      for_each_function(f, [&](std::string_view name, double& field) {
+      const auto take = [&](std::string_view name, double& field) {
+        known.emplace_back(name);
         if (name != key) return;
         field = error("functions." + key, item.value());
         found = true;
-      });
-      if (!found) {
-        fail(ErrorKind::kSchema, "functions." + key,
-             "exp, log, log_alpha, softplus, logit, sigmoid or norm", "this key");
-      }
+      };
+      for_each_function(c.functions, take);
+      take("exp2", c.exp2);
+      take("tanh", c.tanh);
+      if (!found) fail(ErrorKind::kSchema, "functions." + key, listed(known), "this key");
     }
   }
 

@@ -7,16 +7,27 @@
 //     "base": "chunk64_bf16",             everything that is not given is the base's
 //     "inherits": ["functions", "state"], optional: only these are
 //     "meaning": "chunks of 32, fp16 operands",
-//     "kind": "chunked",                  ideal, recurrent or chunked
+//     "kind": "chunked",                  ideal, recurrent, chunked or softmax
 //     "state": "f32",                     storage of states: f32, bf16, f16; null: what is there
 //     "chunk": 32,                        tokens of a chunk
 //     "segment": 512,                     optional: longer sequences may be walked in segments of
 //                                         so many tokens or more (delta/emulation/segments.hpp)
 //     "form": "wy",                       of a chunked kernel: wy or direct (contract::Form)
 //     "unit_roundoff": 5.9604644775390625e-08,    of state, products and sums
-//     "round": {"query": "f16", "inverse": null}, f32, tf32, f16, bf16, any16; null: none
+//     "round": {"query": "f16", "inverse": null}, f32, tf32, f16, bf16, any16, bf16x2;
+//                                         null: none
 //     "functions": {"exp": 2.4e-7, "log": 4.8e-7, "log_alpha": 4.8e-7, "softplus": 4.8e-7,
 //                   "logit": 1.2e-7, "sigmoid": 4.8e-7, "norm": 4.8e-7}
+//   }
+//
+// and for a kernel of attention
+//
+//   {
+//     "name": "my_attention",
+//     "kind": "softmax",                  base: flash_bf16, for instance
+//     "unit_roundoff": 5.9604644775390625e-08,    sums are fp32: no other value
+//     "round": {"weights": "type of q"},  scores, weights, sum (contract::SoftmaxPoint); null: none
+//     "functions": {"exp2": 2.4e-7, "tanh": 4.9e-4}       relative errors
 //   }
 //
 // The names under "round" are those of contract::Point, the ones under "functions" the fields of

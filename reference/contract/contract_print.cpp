@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include "reference/contract/contract_draft.hpp"
 #include "reference/contract/contract_json.hpp"
 
 namespace goldenrule::contract {
@@ -18,8 +19,7 @@ std::string to_json(const Contract& c) {
     root["unit_roundoff"] = softmax->unit_roundoff;
     ordered_json round = ordered_json::object();
     for (std::size_t i = 0; i < kSoftmaxPoints; ++i) {
-      if (softmax->rounds[i])
-        round[std::string(name_of(static_cast<SoftmaxPoint>(i)))] = "type of q";
+      if (softmax->rounds[i]) round[std::string(name_of(static_cast<SoftmaxPoint>(i)))] = kTypeOfQ;
     }
     root["round"] = round;
     root["functions"] = {{"exp2", softmax->exp2_error}, {"tanh", softmax->tanh_error}};

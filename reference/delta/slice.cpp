@@ -20,6 +20,7 @@ const verdict::Slice& slice() {
                                           .in_form = stage_in_form};
   static const verdict::Slice slice{.evaluate = evaluate,
                                     .grant = grant,
+                                    .settle = nullptr,
                                     .emulate = emulate_unstored,
                                     .mistakes = mistakes,
                                     .capture_mistakes = capture_mistakes,

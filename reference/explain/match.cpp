@@ -3,16 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "fixtures/parallel/for_each_index.hpp"
+#include "reference/scalar/infinity.hpp"
 
 namespace goldenrule::explain {
 namespace {
 
 using Element = ComparedOutput::Element;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Errors beyond this many budgets count as this many in the mean: one NaN is no reason to call all
 // hypotheses equal.
 constexpr double kFarOff = 1e6;

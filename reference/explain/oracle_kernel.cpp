@@ -82,7 +82,7 @@ call::TensorMap OracleKernel::operator()(const call::Record& record, const Signs
     std::uint64_t minus = 0;  // of 64 elements, one bit each
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (signs.pattern && i % 64 == 0) minus = stream.bits(static_cast<std::int64_t>(i / 64));
-      if (!e.exact.is_defined(i)) {
+      if (!e.exact.is_defined(i) && slice_->settle == nullptr) {
         values[i] = std::numeric_limits<double>::quiet_NaN();
       } else if (signs.common != 0.0 && contract_ != nullptr) {
         double spread = static_cast<double>(e.exact.radius[i]);

@@ -82,9 +82,9 @@ std::optional<Permit> tightest_permit(const verdict::Judgement& judged) {
 }
 
 bool is_far_within(const verdict::CaseReport& report) {
-  constexpr double kFar = 0.01;
+  constexpr double kFarSum = 0.01;
   return std::ranges::all_of(report.tensors, [](const verdict::TensorReport& t) {
-    return passes(t) && (t.verdict == Verdict::kExact || t.max_ratio < kFar);
+    return passes(t) && (t.verdict == Verdict::kExact || t.max_ratio < kFarSum);
   });
 }
 

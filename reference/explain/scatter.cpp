@@ -3,19 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <vector>
 
 #include "reference/explain/oracle_kernel.hpp"
 #include "reference/explain/perturbed.hpp"
+#include "reference/scalar/infinity.hpp"
 #include "reference/verdict/budget.hpp"
 
 namespace goldenrule::explain {
 namespace {
 
 constexpr std::uint64_t kScatterSeed = 0x7363617474657200U;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 using Squares = std::map<std::string, std::vector<double>>;
 

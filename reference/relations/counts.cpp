@@ -74,7 +74,7 @@ void counts_changed(Trial& trial) {
   }
 }
 
-constexpr std::array kTable{
+constexpr std::array kCountsRelations{
     Relation{"counts_changed",
              "other accepted counts: o stays, the final state is the one that was kept on the way",
              Demand::kBudget, has_counts, counts_changed},
@@ -82,6 +82,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const Relation> count_relations() { return kTable; }
+std::span<const Relation> count_relations() { return kCountsRelations; }
 
 }  // namespace goldenrule::relations

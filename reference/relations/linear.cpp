@@ -137,7 +137,7 @@ void summed(Trial& trial) {
 
 bool has_tokens(const Record& r, const contract::Contract&) { return call::validate(r).tokens > 0; }
 
-constexpr std::array kTable{
+constexpr std::array kLinearRelations{
     Relation{"power_of_two", "v and the states times 8: the outputs times 8", Demand::kSameBits,
              can_scale, power_of_two},
     Relation{"beta_zero", "beta = 0 everywhere: what k and v hold does not matter",
@@ -149,6 +149,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const Relation> linear_relations() { return kTable; }
+std::span<const Relation> linear_relations() { return kLinearRelations; }
 
 }  // namespace goldenrule::relations

@@ -264,7 +264,7 @@ bool is_other_mode(const Record& r, const contract::Contract&) {
   return r.mode != mode && !call::has_tree(r) && call::validate(r).tokens > 0;
 }
 
-constexpr std::array kTable{
+constexpr std::array kPiecesRelations{
     Relation{"split", "a prefill of each half of every sequence, one after the other",
              Demand::kBudget,
              [](const Record& r, const contract::Contract&) {
@@ -291,6 +291,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const Relation> piece_relations() { return kTable; }
+std::span<const Relation> piece_relations() { return kPiecesRelations; }
 
 }  // namespace goldenrule::relations

@@ -167,7 +167,7 @@ bool has_rows(const Record& r, const contract::Contract&) {
   return d.rows > 1 && d.tokens > 0;
 }
 
-constexpr std::array kTable{
+constexpr std::array kPlacementRelations{
     Relation{"rows_reversed", "the rows (sequences) of the batch in reverse order",
              Demand::kSameBitsIfInvariant, has_rows, rows_reversed},
     Relation{"rows_alone", "every row (sequence) in a call of its own",
@@ -198,6 +198,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const Relation> placement_relations() { return kTable; }
+std::span<const Relation> placement_relations() { return kPlacementRelations; }
 
 }  // namespace goldenrule::relations

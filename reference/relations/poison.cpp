@@ -126,7 +126,7 @@ bool has_future(const Record& r, const contract::Contract&) {
   return calls::longest_sequence(r) > 1;
 }
 
-constexpr std::array kTable{
+constexpr std::array kPoisonRelations{
     Relation{"future_changed", "other later tokens: what came before them stays", Demand::kSameBits,
              has_future, future_changed},
     Relation{"future_nan", "NaN in all later tokens: what came before them stays",
@@ -147,6 +147,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const Relation> poison_relations() { return kTable; }
+std::span<const Relation> poison_relations() { return kPoisonRelations; }
 
 }  // namespace goldenrule::relations

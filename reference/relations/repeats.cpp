@@ -125,7 +125,7 @@ void repeated(Trial& trial) {
   of_base.claim_differences(trial);
 }
 
-constexpr std::array kTable{
+constexpr std::array kRepeatsRelations{
     Relation{"repeated",
              "the same call again, after another one and beside it: the same bits every time",
              Demand::kSameBits, [](const call::Record&, const contract::Contract&) { return true; },
@@ -134,6 +134,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const Relation> repeat_relations() { return kTable; }
+std::span<const Relation> repeat_relations() { return kRepeatsRelations; }
 
 }  // namespace goldenrule::relations

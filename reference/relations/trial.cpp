@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "fixtures/call/error.hpp"
@@ -12,6 +11,7 @@
 #include "reference/delta/budget/running.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/slice.hpp"
+#include "reference/scalar/infinity.hpp"
 #include "reference/verdict/budget.hpp"
 #include "reference/verdict/expectation.hpp"
 #include "reference/verdict/grants.hpp"
@@ -19,8 +19,6 @@
 
 namespace goldenrule::relations {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Run make_run(call::Record record, const Kernel& kernel, const contract::Contract& contract) {
   Run run{.record = std::move(record), .plan = {}, .outputs = {}};

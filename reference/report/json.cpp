@@ -16,7 +16,7 @@ using verdict::TensorReport;
 
 // JSON has no NaN and no infinity: they are written as the strings "nan", "inf" and "-inf", which
 // Python's float() takes, rather than dropped.
-ordered_json number(double x) {
+ordered_json json_number(double x) {
   if (std::isnan(x)) return "nan";
   if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
   return x;
@@ -32,24 +32,27 @@ ordered_json terms_json(const ShownTerms& shown) {
   if (!shown.terms) return {{"refused", shown.refusal}};
   const verdict::Terms& t = *shown.terms;
   return {{"coordinates", named(t.coordinates)},
-          {"value", number(t.value)},
-          {"golden", number(t.golden)},
-          {"radius", number(t.radius)},
+          {"value", json_number(t.value)},
+          {"golden", json_number(t.golden)},
+          {"radius", json_number(t.radius)},
           {"kept", t.kept},
-          {"multiple", number(t.multiple)},
-          {"sigma", number(t.sigma)},
-          {"bias", number(t.bias)},
-          {"half_ulp", number(t.half_ulp)},
-          {"flushed", number(t.flushed)},
-          {"budget", number(t.budget)},
+          {"multiple", json_number(t.multiple)},
+          {"sigma", json_number(t.sigma)},
+          {"bias", json_number(t.bias)},
+          {"half_ulp", json_number(t.half_ulp)},
+          {"flushed", json_number(t.flushed)},
+          {"budget", json_number(t.budget)},
           {"passes", t.passes}};
 }
 
 ordered_json worst_json(const verdict::Worst& w) {
-  return {{"index", w.index},         {"coordinates", named(w.coordinates)},
-          {"value", number(w.value)}, {"golden", number(w.golden)},
-          {"error", number(w.error)}, {"budget", number(w.budget)},
-          {"ulp", number(w.ulps)}};
+  return {{"index", w.index},
+          {"coordinates", named(w.coordinates)},
+          {"value", json_number(w.value)},
+          {"golden", json_number(w.golden)},
+          {"error", json_number(w.error)},
+          {"budget", json_number(w.budget)},
+          {"ulp", json_number(w.ulps)}};
 }
 
 ordered_json axis_json(const verdict::MapAxis& axis) {
@@ -80,11 +83,11 @@ ordered_json tensor_json(const TensorReport& t) {
           {"reason", t.reason},
           {"dtype", call::info(t.dtype).name},
           {"shape", t.shape},
-          {"max_abs", number(t.max_abs)},
-          {"rms_rel", number(t.rms_rel)},
-          {"bias", number(t.bias)},
-          {"max_ratio", number(t.max_ratio)},
-          {"median_ratio", number(t.median_ratio)},
+          {"max_abs", json_number(t.max_abs)},
+          {"rms_rel", json_number(t.rms_rel)},
+          {"bias", json_number(t.bias)},
+          {"max_ratio", json_number(t.max_ratio)},
+          {"median_ratio", json_number(t.median_ratio)},
           {"worst", t.worst ? worst_json(*t.worst) : ordered_json()},
           {"nan", t.nan},
           {"inf", t.inf},

@@ -21,13 +21,9 @@
 #include "reference/scalar/double_double.hpp"
 #include "reference/scalar/multi.hpp"
 #include "reference/scalar/pack.hpp"
+#include "reference/scalar/precision.hpp"
 
 namespace goldenrule::scalar {
-
-enum class Precision { kDouble, kQuad, kMulti };
-
-[[nodiscard]] std::string_view name_of(Precision precision);  ///< "double", "quad", "multi"
-[[nodiscard]] int bits_of(Precision precision);               ///< of the significand
 
 template <class S>
 struct Tier;

@@ -33,8 +33,14 @@ call::TensorMap CaseJudge::emulated_outputs() const {
 
 Finding CaseJudge::judge(const call::TensorMap& outputs) const {
   Finding found;
+  verdict::Expectations settled;
+  if (slice_.settle != nullptr) {
+    settled = expected_;
+    slice_.settle(record_, outputs, settled);
+  }
+  const verdict::Expectations& expected = slice_.settle == nullptr ? expected_ : settled;
   for (const auto& [name, tensor] : outputs) {
-    const auto report = verdict::judge(name, tensor, expected_.outputs.at(name), contract_);
+    const auto report = verdict::judge(name, tensor, expected.outputs.at(name), contract_);
     found.out_of_budget += report.out_of_budget;
     found.compared += report.compared;
     if (report.max_ratio > found.max_ratio) {

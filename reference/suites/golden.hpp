@@ -13,7 +13,7 @@
 #include "fixtures/cases/case.hpp"
 #include "fixtures/schema/fixture.hpp"
 #include "reference/contract/contract.hpp"
-#include "reference/scalar/tier.hpp"
+#include "reference/scalar/precision.hpp"
 
 namespace goldenrule::suites {
 

@@ -15,7 +15,7 @@
 namespace goldenrule::suites {
 namespace {
 
-constexpr std::uint64_t kEmulationSeed = 1;
+constexpr std::uint64_t kPeerSeed = 1;
 
 // One call of a peer with everything that it is judged by.
 struct Bench {
@@ -44,7 +44,7 @@ struct Bench {
   verdict::Expectations expected;
 };
 
-bool same_bits(const call::TensorMap& a, const call::TensorMap& b) {
+bool equal_bits(const call::TensorMap& a, const call::TensorMap& b) {
   return std::ranges::all_of(a, [&](const auto& item) {
     return std::ranges::equal(item.second.bytes(), b.at(item.first).bytes());
   });
@@ -57,10 +57,9 @@ MissedMistakes try_peer(const Peer& peer) {
   for (const Bench& b : benches) {
     const bool emulates = !peer.shared.empty();  // no other kernel has its bits
     const auto honest =
-        emulates
-            ? b.right
-            : calls::stored(b.peer_case->record, *b.contract,
-                            b.slice->emulate(b.peer_case->record, *b.contract, kEmulationSeed));
+        emulates ? b.right
+                 : calls::stored(b.peer_case->record, *b.contract,
+                                 b.slice->emulate(b.peer_case->record, *b.contract, kPeerSeed));
     if (!b.passes_peer(honest)) missed.refuses = b.contract->name;
   }
   for (const calls::Mistake& m : mistakes()) {
@@ -74,7 +73,7 @@ MissedMistakes try_peer(const Peer& peer) {
       possible = true;
       const call::TensorMap outputs =
           calls::stored(record, *b.contract, m.commit(record, verdict::exact_kernel(*b.slice)));
-      inert = inert && same_bits(outputs, b.right);
+      inert = inert && equal_bits(outputs, b.right);
       seen_by_peer = seen_by_peer || !b.passes_peer(outputs);
       seen_here = seen_here || !b.passes_here(outputs);
     }

@@ -259,14 +259,14 @@ class MapMaker {
 
   // As the comparison counts it: above 1 where the element is out of budget, and only there.
   [[nodiscard]] float ratio(std::int64_t i, double y) const {
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
     const auto at = static_cast<std::size_t>(i);
     if (!expected_.exact.is_defined(at)) return kNone;
     const double golden = expected_.exact.golden[at];
     const double budget = std::isfinite(golden) ? budget_(at) : 0.0;
     if (!is_bounded(expected_, at, budget)) return kNone;
-    if (!std::isfinite(golden)) return std::isfinite(y) ? kInfinity : kNone;
-    if (!std::isfinite(y)) return kInfinity;
+    if (!std::isfinite(golden)) return std::isfinite(y) ? kFloatInfinity : kNone;
+    if (!std::isfinite(y)) return kFloatInfinity;
     const double beyond = std::fabs(y - golden) - static_cast<double>(expected_.exact.radius[at]);
     return shown_ratio(ratio_of(std::max(beyond, 0.0), budget), passes(y, expected_, at, budget));
   }

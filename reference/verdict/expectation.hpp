@@ -16,7 +16,7 @@
 
 #include "fixtures/call/tensor.hpp"
 #include "reference/calls/outputs.hpp"
-#include "reference/scalar/tier.hpp"
+#include "reference/scalar/precision.hpp"
 
 namespace goldenrule::verdict {
 
@@ -36,7 +36,8 @@ struct Exact {
   call::Shape shape;
   std::vector<double> golden;  ///< the exact result rounded to double
   std::vector<float> radius;   ///< rounded up
-  /// Elements that no kernel writes, or that have no right value; empty: all are defined.
+  /// Elements that no kernel writes, or that have several right values (Slice::settle) or none;
+  /// empty: all are defined.
   std::vector<bool> undefined;
   std::size_t block = 1;       ///< elements of one row and value head, which are contiguous
   std::vector<Touch> touched;  ///< per block
@@ -44,7 +45,8 @@ struct Exact {
   /// a row of attention that sees no key: NaN or the other infinity is wrong.
   bool has_right_infinities = false;
   /// Of o, with a certificate, per block: the squared size that the elements have for a q of the
-  /// same length in a random direction, summed over the block. Empty: the values themselves say how
+  /// same length in a random direction, summed over the block. Of lse 1: an error of a logarithm is
+  /// one of the sum's size, and 0 is a value like any other. Empty: the values themselves say how
   /// large they are.
   std::vector<double> reach2;
 
@@ -86,6 +88,8 @@ struct Grant {
   std::vector<float> bias;    ///< its systematic errors, linearly added (GrantDetail::kTerms)
   /// What a kernel may lose that flushes subnormal fp32 numbers to zero.
   double flushed = 0.0;
+  /// Per block, 1: the contract lets some element be whatever the call could make of it. Empty: no.
+  std::vector<char> anything;
 };
 
 /// How much of a grant is filled in.

@@ -23,6 +23,10 @@ struct Declared {
   std::int64_t stage_chunk = 0;  ///< as the file declares it; 0: not at all
   double file_bytes = 0.0;       ///< what is read to get them
   double tensor_bytes = 0.0;     ///< of all that is loaded
+  /// Of attention: how its pages are laid out, and the bytes of an element of keys and values,
+  /// where all have one type.
+  call::KvLayout kv_layout = call::KvLayout::kNhd;
+  double key_bytes = 8.0;
 };
 
 /// In bytes. Doubles, since hostile shapes leave the range of integers.

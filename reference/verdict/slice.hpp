@@ -29,6 +29,10 @@ struct Slice {
   /// Fills in what `contract` grants the outputs in `expected`, the evaluation of this record.
   void (*grant)(const call::Record& record, const contract::Contract& contract, GrantDetail detail,
                 Expectations& expected);
+  /// Where a call has several right results, defines those elements of `expected`, the evaluation
+  /// of this record, in which `outputs` is none of them (Exact::undefined). nullptr: it has one.
+  void (*settle)(const call::Record& record, const call::TensorMap& outputs,
+                 Expectations& expected);
   /// The outputs, in f64, of an honest kernel under `contract`; `seed` chooses its freedoms.
   call::TensorMap (*emulate)(const call::Record& record, const contract::Contract& contract,
                              std::uint64_t seed);
@@ -54,6 +58,12 @@ struct Slice {
   Expectations expected = slice.evaluate(record, precision, options);
   slice.grant(record, contract, detail, expected);
   return expected;
+}
+
+/// Reads `expected`, made for this record, as it is to judge these outputs.
+inline void settle(const Slice& slice, const call::Record& record, const call::TensorMap& outputs,
+                   Expectations& expected) {
+  if (slice.settle != nullptr) slice.settle(record, outputs, expected);
 }
 
 }  // namespace goldenrule::verdict

@@ -66,8 +66,7 @@ void withhold_verdict(TensorReport& report, const contract::Contract& contract) 
                     " gives no budget for this tensor: errors are reported, no verdict is given";
   }
   report.verdict = Verdict::kSkipped;
-  report.out_of_budget = 0;
-  report.undecided = 0;
+  report.out_of_budget = report.undecided = 0;
   report.unbounded = 0;
   report.vacuous = 0;
   report.first_unjudged.clear();
@@ -274,6 +273,7 @@ Judgement judgement(const Slice& slice, call::Record record, const Question& que
     result.expected = {};  // before the next takes its memory
     result.expected =
         expect(slice, result.record, result.contract, tier, outputs_of(result.record));
+    settle(slice, result.record, result.record.outputs, result.expected);
     result.report = judge_all(result.record, result.contract, result.expected);
     const bool decided = std::ranges::all_of(result.report.tensors, [](const TensorReport& t) {
       return t.undecided == 0 && t.unbounded == 0;

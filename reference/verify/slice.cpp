@@ -5,6 +5,7 @@
 #include "reference/verify/memory.hpp"
 #include "reference/verify/mistakes/mistake.hpp"
 #include "reference/verify/rule/evaluate.hpp"
+#include "reference/verify/rule/settle.hpp"
 
 namespace goldenrule::verify {
 namespace {
@@ -41,6 +42,7 @@ call::TensorMap emulate_call(const call::Record& record, const contract::Contrac
 const verdict::Slice& slice() {
   static const verdict::Slice slice{.evaluate = evaluate_call,
                                     .grant = grant,
+                                    .settle = settle,
                                     .emulate = emulate_call,
                                     .mistakes = mistakes,
                                     .capture_mistakes = nullptr,

@@ -17,13 +17,13 @@ using scalar::Multi;
 
 namespace {
 
-struct Worst {
+struct WorstBound {
   double o = 0.0, lse = 0.0;
   std::int64_t elements = 0, unbounded = 0;
 };
 
 // |a - b| / radius in the widest tier; an infinite radius encloses everything.
-void compare(double narrow, const Multi& wide, double radius, double& worst, Worst& counts) {
+void compare(double narrow, const Multi& wide, double radius, double& worst, WorstBound& counts) {
   ++counts.elements;
   if (!std::isfinite(radius)) {
     ++counts.unbounded;
@@ -33,7 +33,7 @@ void compare(double narrow, const Multi& wide, double radius, double& worst, Wor
   if (error > 0.0) worst = std::max(worst, error / radius);
 }
 
-void compare(const call::Record& call, Worst& worst) {
+void compare(const call::Record& call, WorstBound& worst) {
   const Plan plan = make_plan(call);
   const Tensors tensors(call);
   const verdict::Expectations in_double = evaluate(call, scalar::Precision::kDouble);
@@ -64,7 +64,7 @@ void compare(const call::Record& call, Worst& worst) {
 TEST_CASE("attention: the certificate of double encloses the widest tier") {
   for (int f = 0; f < kFamilies; ++f) {
     const auto family = static_cast<Family>(f);
-    Worst worst;
+    WorstBound worst;
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
       for (const call::DType type : {call::DType::kBF16, call::DType::kF32}) {
         CAPTURE(line_of(family, type, seed));

@@ -89,6 +89,13 @@ std::vector<Judged> problems() {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     all.emplace_back(random_problem(Family::kRandom, call::DType::kBF16, seed, {.key_dim = 190}));
   }
+  // Later tokens within a window, which no other mask hides.
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    call::Record call = random_problem(Family::kSparse, call::DType::kBF16, seed, {.queries = 20});
+    call.convention.mask = Mask::kFull;
+    call.convention.window_right = static_cast<std::int64_t>(seed) / 2;
+    all.emplace_back(std::move(call));
+  }
   all.emplace_back(many_pages());
   return all;
 }

@@ -341,7 +341,7 @@ TEST_CASE("family K: bit-exact in f32, in either order of summation") {
 }
 
 TEST_CASE("every family fills every operation and mode that may have it with finite numbers") {
-  for (const Family& f : families()) {
+  for (const goldenrule::cases::Family& f : goldenrule::cases::families()) {
     for (const char* op : {"gdn", "kda"}) {
       for (const char* mode :
            {"mode=decode B=2", "mode=mtp B=2 T=3", "mode=prefill lens=5,0 h0=1"}) {

@@ -17,7 +17,7 @@ using namespace goldenrule::cases;
 
 namespace {
 
-std::string refusal(std::string_view text) {
+std::string suite_refusal(std::string_view text) {
   try {
     (void)parse_suite("mine", text);
   } catch (const Error& error) {
@@ -76,15 +76,18 @@ TEST_CASE("a suite text gives description and cases, and names the line of a mis
   REQUIRE(suite.cases.size() == 4);
   CHECK(canonical(suite.cases[2]) == "op=kda mode=decode B=1 H=1 HV=1 K=4 V=1");
 
-  CHECK(contains(refusal("# only\n"), "at least one case"));
-  CHECK(contains(refusal("\nop=gdn mode=decode B=1 H=1 HV=1 K=4 V={1,0}\n"), "suite mine, line 2"));
-  CHECK(contains(refusal("op=gdn mode=decode B=1 H=1 HV=1 K=4 V={1,2,1}\n"), "every case once"));
+  CHECK(contains(suite_refusal("# only\n"), "at least one case"));
+  CHECK(contains(suite_refusal("\nop=gdn mode=decode B=1 H=1 HV=1 K=4 V={1,0}\n"),
+                 "suite mine, line 2"));
+  CHECK(contains(suite_refusal("op=gdn mode=decode B=1 H=1 HV=1 K=4 V={1,2,1}\n"),
+                 "every case once"));
 }
 
 TEST_CASE("the library carries its suites") {
   CHECK(list_suites() == std::vector<std::string>{"smoke", "boundary", "stress", "drafts",
                                                   "production", "attention_smoke",
-                                                  "attention_boundary", "verify"});
+                                                  "attention_boundary", "attention_stress",
+                                                  "verify"});
   CHECK_THROWS_AS((void)load_suite("nonsense"), Error);
   for (const std::string& name : list_suites()) {
     CAPTURE(name);
@@ -148,7 +151,7 @@ TEST_CASE("stress has every family for both operations, in every mode that can e
     found.insert(c.family + (c.op == call::Op::kKda ? " kda " : " gdn ") +
                  std::string(call::name_of(c.mode)));
   }
-  for (const Family& f : families()) {
+  for (const goldenrule::cases::Family& f : goldenrule::cases::families()) {
     const std::string name(f.name);
     for (const char* op : {" gdn ", " kda "}) {
       CAPTURE(name + op);

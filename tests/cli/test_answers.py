@@ -117,13 +117,16 @@ class AnswersTest(CommandLineTest):
         theirs, _ = self.report(0, path, "--contract", "chunk16_bf16_state")
         own, _ = self.report(0, path, "--contract", mine)
         self.assertEqual(own["tensors"], theirs["tensors"])
-        # Those of attention are built in.
-        mine.write_text(json.dumps(printed["flash_bf16"] | {"name": "mine"}))
+        # A contract of attention is read, and says nothing of a call of the delta rule.
+        for text in (printed["flash_bf16"] | {"name": "mine"},
+                     {"name": "mine", "base": "flash_bf16"}):
+            mine.write_text(json.dumps(text))
+            refused = self.assert_run(2, "check", path, "--contract", mine).out
+            self.assertIn("contract: expected one for family 'delta': ideal, ", refused)
+            self.assertIn("actual 'mine'", refused)
+        mine.write_text(json.dumps({"name": "mine", "kind": "hard"}))
         self.assert_one_line(self.assert_run(2, "check", path, "--contract", mine).err, "kind",
-                             "ideal, recurrent or chunked", "'softmax'")
-        mine.write_text(json.dumps({"name": "mine", "base": "flash_bf16"}))
-        self.assert_one_line(self.assert_run(2, "check", path, "--contract", mine).err, "base",
-                             "a contract of the delta rule", "'flash_bf16'")
+                             "ideal, recurrent, chunked or softmax", "'hard'")
         self.assert_one_line(self.assert_run(2, "contract", "chunk").err, "contract:", "one of")
 
     def test_a_call_judged_alike_by_check_and_diff(self):

@@ -2,6 +2,7 @@
 """Attention from the command line: captures that pass, mistakes that are named, tables and lengths of
 strangers that are refused in one line, and commands that do not take it."""
 
+import json
 from collections import namedtuple
 
 import h5py
@@ -143,6 +144,60 @@ class AttentionTest(CommandLineTest):
         chain = run("chain", self.capture(DECODE))
         self.assertEqual(chain.code, 2)
         self.assertIn("an operation with states", chain.out)
+
+    def test_a_contract_of_ones_own(self):
+        printed = run("contract", "flash_bf16")
+        self.assertEqual(printed.code, 0)
+        contract = json.loads(printed.out)
+        file = self.folder / "mine.json"
+
+        def check(capture, **changes):
+            file.write_text(json.dumps({**contract, "name": "mine", **changes}))
+            return run("check", "--contract", file, CAPTURES / f"{capture}.h5")
+
+        passed = check("sdpa_fa2_causal")
+        self.assertEqual(passed.code, 0, passed.out + passed.err)
+        self.assertIn("contract mine (given)", passed.out)
+        # The kernel rounds its weights: where they must be fp32 it is refused.
+        self.assertEqual(check("sdpa_fa2_causal", round={}).code, 1)
+        # FlashInfer sums the rounded ones.
+        rounded = {"weights": "type of q", "sum": "type of q"}
+        self.assertEqual(check("flashinfer_paged", round=rounded).code, 0)
+        # So wide that everything would pass is no pass.
+        wide = check("sdpa_fa2_causal", functions={"exp2": 0.49, "tanh": 0.49})
+        self.assertEqual(wide.code, 2, wide.out)
+        self.assertIn("MISTRUSTED", wide.out)
+        for changes, text in (({"round": {"inverse": "bf16"}}, "round.inverse: expected a point of a"),
+                              ({"unit_roundoff": 0.01}, "kernels of attention add in fp32"),
+                              ({"chunk": 64}, "chunk: expected none"),
+                              ({"name": "flash_bf16"}, "a name that no built-in contract has")):
+            refused = check("sdpa_fa2_causal", **changes)
+            self.assertEqual(refused.code, 2)
+            [line] = refused.err.splitlines()
+            self.assertIn(text, line)
+
+    def test_a_contract_of_another_family_says_nothing(self):
+        line = "op=gdn mode=decode B=2 H=1 HV=1 K=4 V=2"
+        chain = "op=gdn requests=2 calls=4 H=1 HV=1 K=4 V=2"
+        file = self.folder / "mine.json"
+        file.write_text('{"name": "mine", "base": "flash_bf16"}')
+        self.assertEqual(run("simulate", chain, "-o", self.folder / "chain").code, 0)
+        for contract in ("flash_bf16", file):
+            for command in (("budget", line),
+                            ("generate", line, "-o", self.folder / "none"),
+                            ("chain", "--only-chain", *self.folder.glob("chain/*")),
+                            ("mutate", "--chains", "--suite", chain)):
+                with self.subTest(command=command[0], contract=contract):
+                    refused = run(*command, "--contract", contract)
+                    self.assertEqual(refused.code, 2, refused.out)
+                    [said] = refused.err.splitlines()
+                    self.assertIn("expected one for family 'delta': ideal, ", said)
+            # It suits no case, so that no mistake is tried.
+            self.assertEqual(run("mutate", "--suite", line, "--contract", contract).code, 2)
+        self.assertFalse((self.folder / "none").exists())
+        both = f"recurrent_f32,{file}"  # each case of a suite has those of its family
+        refused = run("generate", DECODE, "-o", self.folder / "none", "--contract", both)
+        self.assertIn("expected one for family 'attention'", refused.err)
 
     def test_case_lines_are_refused_by_key(self):
         for line, texts in (

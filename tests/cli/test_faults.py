@@ -51,8 +51,37 @@ class OutputTest(CommandLineTest):
                 self.assert_one_line(self.assert_run(2, "check", path, option, name).err, option)
                 self.assert_run(2, "diff", self.fixture(SMALL), path, option, name)
         self.assertEqual(path.read_bytes(), before)
+        own = self.folder / "own.json"
+        own.write_text('{"name": "own", "base": "recurrent_f32"}')
+        for command in (("check", path), ("mutate", "--suite", SMALL, "--mutant", "no_delta"),
+                        ("mutate", "--chains", "--suite", "chains_smoke"),
+                        ("generate", SMALL, "-o", self.folder / "made")):
+            refused = self.assert_run(2, *command, "--contract", own, "--json", own)
+            self.assert_one_line(refused.err, "--json")
+            self.assertIn("recurrent_f32", own.read_text())
         both = self.folder / "both"
         self.assert_run(2, "check", path, "--json", both, "--junit", both)
+
+    def test_a_report_is_replaced_whole(self):
+        """Somebody who has the old report open, as merge may, goes on reading that."""
+        path, report = self.capture(SMALL), self.folder / "report"
+        old, target = self.folder / "old", self.folder / "target"
+        for option in ("--json", "--junit", "--html"):
+            report.write_text("old")
+            old.hardlink_to(report)
+            target.write_text("old")
+            (self.folder / "link").symlink_to(target)
+            self.assert_run(0, "check", path, option, report)
+            self.assertEqual(old.read_text(), "old", option)
+            self.assert_run(0, "check", path, option, self.folder / "link")
+            self.assertEqual(target.read_text(), report.read_text().replace(str(report), str(
+                self.folder / "link")), option)
+            self.assertTrue((self.folder / "link").is_symlink())
+            self.assertEqual(list(self.folder.glob("*.partial")), [])
+            old.unlink()
+            (self.folder / "link").unlink()
+        self.assert_one_line(self.assert_run(2, "check", path, "--json", path / "no.json").err)
+        self.assertEqual(self.assert_run(0, "check", path, "--json", "/dev/null").err, "")
 
 
 class NamesTest(CommandLineTest):

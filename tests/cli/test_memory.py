@@ -99,6 +99,47 @@ class BombTest(CommandLineTest):
         self.assertLess(memory, LITTLE)
 
 
+def make_long(path, keys, queries):
+    """Attention over one page of one token that the table names `keys` times: a small file."""
+    with h5py.File(path, "w", libver=("v110", "v110")) as file:
+        file.attrs.update(schema="goldenrule/1", op="attention", mode="decode")
+        file.create_group("convention").attrs.update(block_kv="in_cache")
+        inputs, outputs = file.create_group("inputs"), file.create_group("outputs")
+        write_zeros(inputs, "q", (queries, 1, 64))
+        write_zeros(outputs, "o", (queries, 1, 64))
+        for name in ("k_cache", "v_cache"):
+            write_zeros(inputs, name, (1, 1, 1, 64))
+        inputs.create_dataset("page_table", data=np.zeros((1, keys), np.int32), compression="gzip")
+        inputs["kv_lens"] = np.array([keys], np.int32)
+        inputs["cu_seqlens_q"] = np.array([0, queries], np.int32)
+    return path
+
+
+class WorkTest(CommandLineTest):
+    def test_a_page_that_is_named_often_is_refused_at_once_with_both_numbers(self):
+        path = make_long(self.folder / "long.h5", 4 << 20, 20_000)
+        self.assertLess(path.stat().st_size, 200_000)
+        behind = self.capture(DECODE, name="behind.h5")
+        started = time.monotonic()
+        found = self.assert_run(2, "check", path, behind, "--no-explain")
+        self.assertLess(time.monotonic() - started, SOON)
+        self.assert_one_line(found.out.splitlines()[1], path, "3.6e+03 core-seconds (--work)")
+        self.assertIn("core-seconds in tier double", found.out)
+        self.assertIn("behind.h5: EXACT", found.out)
+
+    def test_the_limit_is_an_option_and_what_takes_a_while_is_announced(self):
+        path = make_long(self.folder / "short.h5", 1000, 2)
+        found = self.assert_run(2, "check", path, "--work", "1e-6")
+        self.assert_one_line(found.out.splitlines()[1], path, "1e-06 core-seconds (--work)")
+        for more in ((), ("--work", "10")):
+            found = run("check", path, *more)
+            self.assertNotIn("core-seconds", found.out + found.err)
+        self.assert_run(2, "check", path, "--work", "-1")
+        fixture = self.fixture("op=attention mode=decode lens=4 ctx=40 H=1 HV=1 K=16 V=16")
+        found = self.assert_run(2, "diff", fixture, fixture, "--work", "1e-9")
+        self.assertIn("(--work)", found.out + found.err)
+
+
 class LimitTest(CommandLineTest):
     def test_the_limit_is_what_the_refusal_asks_for(self):
         for line in (DECODE, MTP, PREFILL):

@@ -144,7 +144,20 @@ VALUES = (None, True, False, 0, 1, -1, 64, 4096, 4097, 2 ** 31, 2 ** 63 - 1, 2 *
           [], {}, [[]], {"": {}}, [None] * 1000)
 
 
+def attention_contract(rng):
+    contract = {"name": "mine", **rng.choice(({"base": "flash_bf16"}, {"base": "eager_bf16"},
+                                              {"kind": "softmax", "unit_roundoff": 2.0 ** -24}))}
+    if rng.random() < 0.6:
+        contract["round"] = {p: rng.choice(("type of q", "type of q", None))
+                             for p in rng.sample(("scores", "weights", "sum"), rng.randrange(4))}
+    if rng.random() < 0.4:
+        contract["functions"] = {f: rng.choice((0, 1e-7, 0.25)) for f in ("exp2", "tanh")}
+    return contract
+
+
 def right_contract(rng):
+    if rng.random() < 0.2:
+        return attention_contract(rng)
     contract = {"name": rng.choice(("mine", "a.b+c-d_e", "x" * 64))}
     if rng.random() < 0.5:
         contract["base"] = rng.choice(BASES)

@@ -79,6 +79,7 @@ TEST_CASE("a row does not depend on the batch, nor on the alignment") {
                   if (!by_matrices(record, c.call.T)) CHECK(same(one, {.shift = 1}) == "");
                   CHECK(same(one, {.dependent = 1}) == "");
                   CHECK(same(one, {.dependent = 1, .trigger = 1}) == "");
+                  CHECK(same(one, {.dependent = 1, .ready = 1}) == "");
                 });
 }
 

@@ -133,12 +133,15 @@ op={gdn,kda} mode=mtp lens=3,16,1,8 H=1 HV=2 K={128,64} V=64 slots=permuted tree
 )"},
     CaseList{"replay, tuned shapes", R"(
 op={gdn,kda} mode=mtp B=4 T=8 H=1 HV=2 K=128 V=64 ring=io window=24 state_layout={vk,kv} slots=permuted family={A,B75,B95,B999,B16,B64,C000,C050,C0999,C100,Dslow,Dprod,Dbound,Dzero,Dmixed,E,F,G,H,I,J17,J20p,J20m,J100,L,production}
-op=gdn mode=mtp B=4 T=5 H=1 HV=2 K=128 V=64 ring={io,f32} window=12 state_layout={vk,kv} state=bf16 slots=permuted family={A,B95,C050,C100,Dslow,Dzero,E,G,I,J17,J20p,J100,production}
-op=gdn mode=mtp B=4 T={2,8} H=1 HV=2 K=128 V=64 ring=io window={18,24} state_layout={vk,kv} state={f32,bf16} change={corrections_f32,corrections_f16} family={A,B999,C050,Dslow,H,J100,production}
-op=gdn mode=mtp B=4 T={2,8} H=1 HV=2 K=128 V=64 ring=io window={18,24} state_layout={vk,kv} state={f32,bf16} change=corrections_f32 family=L
-op=gdn mode=mtp B=4 T=2 H=1 HV=2 K=128 V=64 ring=io window=18 gate={softplus,bounded,log,log2,linear,none} seed=2
-op=gdn mode=mtp B=4 T=4 H=2 HV=8 K=128 V=128 ring=io window=16 head_map={grouped,tiled} seed=3
-op=gdn mode=mtp B=6 T={1,2,3,4,5,6,7,8} H=1 HV=2 K=128 V={64,128} ring=io window=16 state_layout={vk,kv} state={f32,bf16} seed=4
+op={gdn,kda} mode=mtp B=4 T=5 H=1 HV=2 K=128 V=64 ring={io,f32} window=12 state_layout={vk,kv} state=bf16 slots=permuted family={A,B95,C050,C100,Dslow,Dzero,E,G,I,J17,J20p,J100,production}
+op={gdn,kda} mode=mtp B=4 T={2,8} H=1 HV=2 K=128 V=64 ring=io window={18,24} state_layout={vk,kv} state={f32,bf16} change={corrections_f32,corrections_f16} family={A,B999,C050,Dslow,H,J100,production}
+op={gdn,kda} mode=mtp B=4 T={2,8} H=1 HV=2 K=128 V=64 ring=io window={18,24} state_layout={vk,kv} state={f32,bf16} change=corrections_f32 family=L
+op={gdn,kda} mode=mtp B=4 T=2 H=1 HV=2 K=128 V=64 ring=io window=18 gate={softplus,bounded,log,log2,linear,none} seed=2
+op={gdn,kda} mode=mtp B=4 T=4 H=2 HV=8 K=128 V=128 ring=io window=16 head_map={grouped,tiled} seed=3
+op={gdn,kda} mode=mtp B=6 T={1,2,3,4,5,6,7,8} H=1 HV=2 K=128 V={64,128} ring=io window=16 state_layout={vk,kv} state={f32,bf16} seed=4
+# A gate per channel: rings of gates in each type, and whole heads of many rows.
+op=kda mode=mtp B=4 T={3,8} H=1 HV=2 K=128 V=64 ring={io,f32} window={19,24} io={bf16,f16,f32} change={gates_f32,gates_f16,gates_bf16} state_layout={vk,kv}
+op=kda mode=mtp B=70 T={2,8} H=1 HV=2 K=128 V=128 ring=io window=24 state_layout={vk,kv} state={f32,bf16} slots=padded index=i32 family={A,Dmixed,production}
 )"},
     // Every kernel of the dispatch table, tails of K and V, slots of every kind; small, because a
     // sanitized kernel is a hundred times slower.
@@ -157,6 +160,7 @@ op={gdn,kda} mode=mtp B=70 T={1,2} H=1 HV=2 K=128 V=128 state_layout={vk,kv} sta
 op={gdn,kda} mode=mtp B=3 T=8 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded
 # Replay.
 op={gdn,kda} mode=mtp B=4 T=3 H=1 HV=2 K=128 V=128 ring=io window=12 state_layout={vk,kv} state={f32,bf16} slots=padded
+op=kda mode=mtp B=70 T=3 H=1 HV=2 K=128 V=128 ring=io window=19 state_layout={vk,kv} state={f32,bf16} slots=padded index=i32
 op={gdn,kda} mode=mtp B=4 T=10 H=1 HV=2 K={60,136} V=37 ring=f32 window=21 state_layout={vk,kv} state={f32,bf16} index=i32 slots=separate_padded
 op={gdn,kda} mode=mtp B=4 T=3 H=1 HV=2 K=100 V=37 ring=io window=12 state_layout={vk,kv} state={f32,bf16} gap=3
 # Drafts.
@@ -168,7 +172,7 @@ op={gdn,kda} mode=mtp lens=3,0,1,9 H=1 HV=2 K=100 V=37 state_layout={vk,kv} stat
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 h0={0,1}
 op={gdn,kda} mode=prefill lens=70,0,129 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} checkpoints={none,listed}
 op=kda mode=prefill lens=70,0,129 H=1 HV=2 K=128 V=128 gate=bounded
-op=gdn mode=prefill lens=20,0,70,1 H=1 HV=2 K=128 V=64 precise=1 state_layout={vk,kv} state={f32,bf16} checkpoints={none,listed}
+op={gdn,kda} mode=prefill lens=20,0,70,1 H=1 HV=2 K=128 V=64 precise=1 state_layout={vk,kv} state={f32,bf16} checkpoints={none,listed}
 op={gdn,kda} mode=prefill lens=40x3,66 H=2 HV=2 K=128 V=128 index=i32 h0=1
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K={60,136} V=37 state_layout={vk,kv} state={f32,bf16} h0=1
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} slots=separate_padded checkpoints=listed gap=3
@@ -184,10 +188,11 @@ op={gdn,kda} mode=prefill lens=17,33 H=3 HV={3,6,9,12,24} K=128 V=32 state_layou
 op={gdn,kda} mode=prefill lens=17x65 H=2 HV=4 K=128 V=128 state_layout={vk,kv} state={f32,bf16} h0=1
 op={gdn,kda} mode=prefill lens=200,3x64,100x1 H=1 HV=2 K=128 V=256 h0=1
 op={gdn,kda} mode=prefill lens=130 H=1 HV=2 K=128 V=128 h0=1 family={B95,B999,Dslow,Dmixed,Derase,J100,production} precise={0,1} never_split={0,1}
-op=gdn mode=prefill lens=20,0,70,1,8,129 H=1 HV=2 K=128 V={32,96,128} precise=1 state_layout={vk,kv} state={f32,bf16} slots={none,separate_padded} index={i32,i64}
-op=gdn mode=prefill lens=20,0,70,9 H=2 HV=4 K=128 V=64 precise=1 state_layout={vk,kv} state={f32,bf16} checkpoints={after,before,continued} every=3 head_map={grouped,tiled}
-op=gdn mode=prefill lens=20,0,70,9 H=1 HV=2 K=128 V=64 precise=1 state_layout={vk,kv} checkpoints=listed
-op=gdn mode=prefill lens=70,9 H=1 HV=2 K=128 V=64 precise=1 gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,direct} qk_l2norm={none,max_norm_eps} h0=1
+op={gdn,kda} mode=prefill lens=20,0,70,1,8,129 H=1 HV=2 K=128 V={32,96,128} precise=1 state_layout={vk,kv} state={f32,bf16} slots={none,separate_padded} index={i32,i64}
+op={gdn,kda} mode=prefill lens=20,0,70,9 H=2 HV=4 K=128 V=64 precise=1 state_layout={vk,kv} state={f32,bf16} checkpoints={after,before,continued} every=3 head_map={grouped,tiled}
+op={gdn,kda} mode=prefill lens=20,0,70,9 H=1 HV=2 K=128 V=64 precise=1 state_layout={vk,kv} checkpoints=listed
+op={gdn,kda} mode=prefill lens=70,9 H=1 HV=2 K=128 V=64 precise=1 gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,direct} qk_l2norm={none,max_norm_eps} h0=1
+op=kda mode=prefill lens=20,0,70,9 H=1 HV=2 K=128 V={16,48,80,208} precise=1 io={bf16,f16,f32} gap={3,8} shift={0,1} state_layout={vk,kv}
 )"},
     CaseList{"prefill: every gate, beta and norm", R"(
 op={gdn,kda} mode=prefill lens=9,40 H=1 HV=2 K={128,100} V=64 state_layout={vk,kv} gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,sigmoid2,direct} h0=1

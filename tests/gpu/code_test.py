@@ -8,9 +8,13 @@ SASS and PTX: the architectures that the library shall hold machine code and PTX
 of compute capability 9.0 or later runs machine code of its own kind, else the newest PTX that is not
 newer than itself; the host trusts what was compiled for 9.0 or later to wait
 (gpu/launch/kernel_table.cpp). So there has to be such PTX, and every kernel of the dispatch table has to
-wait for the kernel in front of it before it touches memory that others write: nothing but a relaxed
-read of a slot, and hints to the cache, may stand before. That is looked at in PTX, which ptxas keeps the
-order of: both memory instructions and the wait are volatile. Needs no GPU."""
+wait for the kernel in front of it before it touches memory that others write: on no path from its begin
+to a wait may stand more than a relaxed read of a slot, and hints to the cache. Decode has one more, for the
+caller who vouches for states (GOLDENRULE_GPU_FLAG_STATE_READY): it copies a whole tile of them. That path
+copies as many vectors as the one behind the wait and nothing else, and there is another that copies none; that
+the flag chooses between them is seen by tests/gpu/dependent_test.cpp. All this is looked at in PTX, which
+ptxas keeps the order of: both memory instructions and the wait are volatile. Needs no GPU."""
+import collections
 import re
 import struct
 import subprocess
@@ -32,9 +36,16 @@ SOURCES = (("gpu/recurrent/entries_f32_vk.cu", "compute_90"),
 FOLLOWS = re.compile(r"prefill_(gdn|kda)_scan")
 FIRST_THAT_WAITS = 90
 WAIT = "griddepcontrol.wait"
+GROUPS = ("cp.async.commit_group", "cp.async.wait")  # of copies, which are looked at themselves
 TRIGGER = "griddepcontrol.launch_dependents"
 ACCESS = re.compile(r"^(ld|st|red|atom)\b(?!\.(param|shared|local|const))|^cp\.async|^cp\.reduce")
 RELAXED = re.compile(r"^ld\.relaxed\.gpu\.global")
+# The kernels that may take states early. Their other copies are those of a slot, of either width.
+TAKES_STATES = re.compile(r"9recurrent13decode_kernel")
+COPY = re.compile(r"^cp\.async\.c[ag]\.shared\.global\b.*, (\d+);")
+SLOT_COPIES = collections.Counter({"4": 1, "8": 1})
+LABEL = re.compile(r"^(\$\w+):")
+BRANCH = re.compile(r"^bra(\.uni)?\s+(\$\w+);")
 
 
 def held():
@@ -53,27 +64,72 @@ def held():
 
 
 def kernels_of(source, architecture):
-    """Every kernel of a source and its instructions."""
+    """Every kernel of a source and its instructions: (whether it has a predicate, text), and labels."""
     ptx = subprocess.run(
         [NVCC, "-std=c++20", f"-I{ROOT}", "--fmad=false", f"-arch={architecture}", "-ptx", "-o", "-",
          f"{ROOT}/{source}"], check=True, text=True, stdout=subprocess.PIPE).stdout
     for part in ptx.split(".entry ")[1:]:
-        lines = (re.sub(r"^(\{|@!?%\w+)\s*", "", line.strip()) for line in part.splitlines()[1:])
-        yield re.match(r"\w+", part).group(), [line for line in lines if re.match(r"[a-z]", line)]
+        lines = (re.match(r"\{?\s*(@!?%?\w+\s+)?(.*)", line.strip()) for line in part.splitlines()[1:])
+        yield re.match(r"\w+", part).group(), [(line[1] is not None, line[2]) for line in lines
+                                               if re.match(r"[a-z$]", line[2])]
+
+
+def before_wait(instructions, without=()):
+    """The places on all paths from the begin to a wait, or to an instruction of `without`; and whether
+    any path comes to a wait, and whether one comes to the end of the kernel instead."""
+    places = {match[1]: at for at, (_, text) in enumerate(instructions) if (match := LABEL.match(text))}
+    seen, ahead, waits, ends = set(), [0], False, False
+    while ahead:
+        at = ahead.pop()
+        if at in seen or at in without:
+            continue
+        has_predicate, text = instructions[at] if at < len(instructions) else (False, "ret;")
+        if text.startswith(WAIT):
+            waits = True
+            continue
+        if text.startswith("brx"):
+            sys.exit(f"instruction {at}: a branch by a table is not followed here: {text}")
+        seen.add(at)
+        branch = BRANCH.match(text)
+        if branch:
+            ahead.append(places[branch[2]])
+        if re.match(r"(ret|exit)\b", text) and not has_predicate:
+            ends = True
+        elif not branch or has_predicate:
+            ahead.append(at + 1)
+    return seen, waits, ends
+
+
+def copies_of_states(kernel, instructions, early):
+    """(places of the copies that decode may make before its wait, "" or what is wrong with them)"""
+    copies = {at: match[1] for at, (_, text) in enumerate(instructions) if (match := COPY.match(text))}
+    taken = {at for at in copies if at in early}
+    if not TAKES_STATES.search(kernel):
+        return set(), ""
+    sizes = collections.Counter(copies[at] for at in taken)
+    behind = collections.Counter(size for at, size in copies.items() if at not in taken)
+    if not taken or behind != sizes + SLOT_COPIES:
+        return taken, f"copies before any wait {dict(sizes)}, behind it {dict(behind)}"
+    if not before_wait(instructions, taken)[1]:
+        return taken, "no path to a wait is without copies of states"
+    return taken, ""
 
 
 def complaint(kernel, instructions):
     if FOLLOWS.search(kernel):
-        waits = any(text.startswith(WAIT) for text in instructions)
+        waits = any(text.startswith(WAIT) for _, text in instructions)
         return None if waits else "never waits"
-    for at, text in enumerate(instructions):
-        if text.startswith(WAIT):
-            return None
+    early, waits, ends = before_wait(instructions)
+    copies, problem = copies_of_states(kernel, instructions, early)
+    for at in sorted(early - copies):
+        text = instructions[at][1]
         if text.startswith(TRIGGER):
             return f"instruction {at} lets the next kernel begin before any wait"
-        if ACCESS.match(text) and not RELAXED.match(text):
+        if ACCESS.match(text) and not RELAXED.match(text) and not text.startswith(GROUPS):
             return f"instruction {at}, before any wait: {text}"
-    return "never waits"
+    if not waits or ends:
+        return "never waits" if not waits else "ends on some path without a wait"
+    return problem or None
 
 
 failures = []

@@ -66,7 +66,7 @@ TEST_CASE("each word of a placement reaches the kernel") {
     CHECK(address(a.state) == 0);
   });
   look_at_arguments(
-      "gap=3 shift=1 spare=2 stray=1 separate=1 dependent=1 trigger=1", [&](const Args& a) {
+      "gap=3 shift=1 spare=2 stray=1 separate=1 dependent=1 trigger=1 ready=1", [&](const Args& a) {
         CHECK(padded_row(a) >= a.slots);
         CHECK(a.q.stride[2] == 19);
         CHECK(a.beta.stride[2] == 4);
@@ -75,8 +75,8 @@ TEST_CASE("each word of a placement reaches the kernel") {
         CHECK(a.intermediate_rows == 4);
         CHECK(a.intermediate_states.stride[0] == 4 * a.intermediate_states.stride[1] + 3);
         CHECK(a.final_state.data != nullptr);
-        CHECK(a.flags ==
-              (GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH | GOLDENRULE_GPU_FLAG_TRIGGER_EARLY));
+        CHECK(a.flags == (GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH | GOLDENRULE_GPU_FLAG_TRIGGER_EARLY |
+                          GOLDENRULE_GPU_FLAG_STATE_READY));
         CHECK(address(a.state) == 4);
         CHECK(address(a.q) == 2);
       });

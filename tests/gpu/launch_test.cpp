@@ -19,6 +19,7 @@ namespace {
 
 constexpr auto kDependent = GOLDENRULE_GPU_FLAG_DEPENDENT_LAUNCH;
 constexpr auto kTrigger = GOLDENRULE_GPU_FLAG_TRIGGER_EARLY;
+constexpr auto kReady = GOLDENRULE_GPU_FLAG_STATE_READY;
 
 /// The parameters of the latest decode or MTP kernel.
 gpu::recurrent::Params& seen_params() {
@@ -111,29 +112,66 @@ TEST_CASE("a kernel that needs more shared memory than a block can have is not c
 TEST_CASE("a cluster that a device has no room for is halved") {
   for (const unsigned largest : {16U, 8U}) {
     fake_runtime().add_device({.largest_cluster = largest});
-    for (const std::int64_t splits : {0, 16}) {
+    for (const std::int64_t splits : {0, 16}) {  // 0: at most 8, however few the requests are
       AttentionArgs a = attention_call();
       a.splits = splits;
-      CHECK(launched(a).cluster == largest);
-      CHECK(fake_runtime().last.blocks == largest);
+      const unsigned expected = splits == 0 ? 8U : largest;
+      CHECK(launched(a).cluster == expected);
+      CHECK(fake_runtime().last.blocks == expected);
       CHECK(name_of_last().find("attention_decode_kernel") != std::string::npos);
     }
   }
 }
 
-TEST_CASE("the next kernel may begin early only where the caller says so") {
+TEST_CASE("kernels begin early, and take states early, only where the caller says so") {
   FakeRuntime& runtime = fake_runtime();
   runtime.on_launch = keep_params;
   runtime.add_device({});
   for (const std::int64_t T : {1, 4, 16}) {
-    for (const std::uint32_t flags : {0U, std::uint32_t{kDependent}, std::uint32_t{kTrigger},
-                                      std::uint32_t{kDependent | kTrigger}}) {
+    for (const int flags : {0, int{kDependent}, int{kTrigger}, int{kReady}, kDependent | kTrigger,
+                            kDependent | kReady}) {
       Args a = call(3, T);
-      a.flags = flags;
+      a.flags = static_cast<std::uint32_t>(flags);
       CHECK(launched(a).dependent == ((flags & kDependent) != 0));
       CHECK(seen_params().triggers == ((flags & kTrigger) != 0 ? 1 : 0));
+      CHECK(seen_params().state_ready == (flags == (kDependent | kReady) ? 1 : 0));
     }
   }
+  const auto takes_early = [](Args a) {
+    a.flags = kDependent | kReady;
+    static_cast<void>(launched(a));
+    return seen_params().state_ready != 0;
+  };
+  Args by_counts = call(3, 1);
+  NoMemory memory(20);
+  by_counts.ssm_state_indices = memory.tensor(GOLDENRULE_GPU_I32);
+  by_counts.num_accepted_tokens = memory.tensor(GOLDENRULE_GPU_I32);
+  by_counts.state_indices = {};
+  CHECK_FALSE(takes_early(by_counts));
+  runtime.add_device({.capability = 90, .code = 80});
+  CHECK_FALSE(takes_early(call(3, 1)));
+  runtime.on_launch = nullptr;
+}
+
+TEST_CASE(
+    "MTP of about one wave lies beside no other call, of few blocks and of many waves it does") {
+  FakeRuntime& runtime = fake_runtime();
+  runtime.on_launch = keep_params;
+  runtime.add_device({});
+  const auto beside = [&](std::int64_t B, std::int64_t T) {
+    Args a = call(B, T);
+    a.flags = kDependent | kTrigger;
+    CHECK(launched(a).dependent);  // the launch itself keeps its attribute
+    CHECK(seen_params().triggers == seen_params().dependent);
+    return seen_params().triggers != 0;
+  };
+  CHECK(beside(1, 4));
+  const std::int64_t blocks_of_row = runtime.last.blocks;
+  const std::int64_t rows_of_wave = seen_params().wave / blocks_of_row;
+  CHECK(beside(rows_of_wave / 5, 4));
+  CHECK_FALSE(beside(rows_of_wave, 4));
+  CHECK(beside(3 * rows_of_wave, 4));
+  CHECK(beside(rows_of_wave, 1));
   runtime.on_launch = nullptr;
 }
 

@@ -109,6 +109,7 @@ LiveCall::LiveCall(Record record, const Placement& placement, Memory memory)
     args_ = gpu::make_args(given, at);
     args_.intermediate_rows += placement.spare;
     args_.flags = dependent | flag(placement.trigger, GOLDENRULE_GPU_FLAG_TRIGGER_EARLY) |
+                  flag(placement.ready, GOLDENRULE_GPU_FLAG_STATE_READY) |
                   flag(1 - placement.output, GOLDENRULE_GPU_FLAG_NO_OUTPUT);
     return;
   }

@@ -30,6 +30,7 @@ struct Placement {
   std::int64_t output = 1;       ///< 0: o is not wanted (decode, MTP)
   std::int64_t columns = 1;      ///< lists of slots and counts are the first of so many columns
   std::int64_t trigger = 0;      ///< 1: with GOLDENRULE_GPU_FLAG_TRIGGER_EARLY (decode, MTP)
+  std::int64_t ready = 0;        ///< 1: with GOLDENRULE_GPU_FLAG_STATE_READY (decode, MTP)
   std::int64_t precise = 0;      ///< 1: with GOLDENRULE_GPU_FLAG_PRECISE (prefill)
   std::int64_t never_split = 0;  ///< 1: with GOLDENRULE_GPU_FLAG_NEVER_SPLIT (prefill)
   std::int64_t splits = 0;       ///< blocks that share the keys of a request (attention)
@@ -49,6 +50,7 @@ void for_each_field(P& p, F&& f) {
   f("output", p.output);
   f("columns", p.columns);
   f("trigger", p.trigger);
+  f("ready", p.ready);
   f("precise", p.precise);
   f("never_split", p.never_split);
   f("splits", p.splits);

@@ -75,7 +75,8 @@ TEST_CASE("prefill relations: other gates and types") {
   check_relations(kFamilies +
                       "mode=prefill lens=40,70 H=1 HV=2 K=128 V=128 io=f16 h0=1 "
                       "gate={bounded,linear} beta=direct\n" +
-                      kFamilies + "mode=prefill lens=40,70 H=1 HV=2 K=128 V=128 h0=1 gap=3",
+                      kFamilies + "mode=prefill lens=40,70 H=1 HV=2 K=128 V=128 h0=1 gap=3\n" +
+                      kFamilies + "mode=prefill lens=9,40 H=1 HV=2 K=128 V=96 h0=1 precise=1",
                   all);
 }
 

@@ -86,10 +86,13 @@ TEST_CASE("every entry of the dispatch table is reached") {
   const auto run = [](const LiveCase& c, const call::Record& record) {
     static_cast<void>(outputs_of(record, c.placement));
   };
-  for_each_case(kFamilies + "mode=mtp B={1,160} T={1,2,9} H=2 HV=4 K={48,96,128,200} V=128 keeps=0",
+  // 148 rows of 4 heads fill three waves of tall tiles on 132 multiprocessors (select.cpp).
+  for_each_case(kFamilies + "mode=mtp B={1,148} T={1,2,9} H=2 HV=4 K={48,96,128,200} V=128 keeps=0",
                 run);
+  for_each_case(kFamilies + "mode=decode B=600 H=2 HV=4 K=128 V=128", run);  // many waves
   for_each_case(kFamilies + "mode=mtp B=270 T=4 H=2 HV=4 K=128 V=128", run);
   for_each_case(kFamilies + "mode=mtp B=2 T=2 H=2 HV=4 K={48,96,128,200} V=128 ring=io", run);
+  for_each_case(kFamilies + "mode=mtp B=40 T=2 H=2 HV=4 K=128 V=128 ring=io", run);
   for_each_case(kFamilies + "mode=mtp lens=2,1 H=2 HV=4 K={48,200} V=128 tree=mixed", run);
   for_each_case(kFamilies + "mode=prefill lens=70,3 H=2 HV=4 K={48,96,128,200} V=128 shift={0,1}",
                 run);
@@ -99,7 +102,7 @@ TEST_CASE("every entry of the dispatch table is reached") {
       run);
   for_each_case("op={gdn,kda} mode=prefill lens=70,3 H=2 HV=4 K=128 V=128 checkpoints=listed", run);
   for_each_case("op=kda mode=prefill lens=70,3 H=2 HV=4 K=128 V=128 gate=bounded", run);
-  for_each_case("op=gdn mode=prefill lens=70,3 H=2 HV=4 K=128 V=128 precise=1", run);
+  for_each_case("op={gdn,kda} mode=prefill lens=70,3 H=2 HV=4 K=128 V=128 precise=1", run);
   for_each_case("op={gdn,kda} mode=prefill lens=40x3 H=2 HV=4 K=128 V=128",
                 run);  // heads for all blocks
   // One sequence in segments, and as many as fill a device.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The arithmetic that the host decides calls by: divisors, units of copies, shared memory between
-// views, the choice of a kernel. Needs no GPU.
+// views. Needs no GPU.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -14,7 +14,6 @@
 #include "fixtures/random/philox.hpp"
 #include "gpu/launch/aliasing.hpp"
 #include "gpu/launch/pack_call.hpp"
-#include "gpu/recurrent/select.hpp"
 
 namespace goldenrule::test {
 namespace {
@@ -80,7 +79,7 @@ TEST_CASE("the unit of a copy divides the address, every stride and the length o
       };
       const gpu::TokenView view{reinterpret_cast<char*>(std::uintptr_t{1} << 40) + draw(0),
                                 run % 3 == 0 ? 0 : draw(1), draw(2), draw(3)};
-      const std::int64_t row = draw(4) / size;
+      const std::int64_t row = draw(4) / static_cast<std::uint32_t>(size);
       const std::int64_t unit = gpu::copy_unit(view, dtype, row);
       std::int64_t expected = 2;  // no asynchronous copy is that short
       for (const std::int64_t one : {4, 8, 16}) {
@@ -176,124 +175,6 @@ TEST_CASE("q, k, v and o of one row are apart, and one element too far is not") 
   const Region far{.first = ~std::uintptr_t{0} - 7, .run = 8, .axes = {}, .size = 0};
   CHECK(gpu::share_memory(far, far));
   CHECK_FALSE(gpu::share_memory(far, o));
-}
-
-/// A call of production shape as the choice sees it.
-gpu::recurrent::Params production(int T) {
-  gpu::recurrent::Params p{};
-  p.T = T;
-  p.K = p.V = 128;
-  p.HV = 32;
-  p.qk_type = p.v_type = gpu::Element::kBF16;
-  p.q_unit = p.k_unit = 16;
-  p.vector_state = p.dense_heads = 1;
-  return p;
-}
-
-std::string chosen(const gpu::recurrent::Params& p, std::int64_t B) {
-  return gpu::recurrent::table_entry(
-             gpu::recurrent::table_index(select(p, {.rows = B, .multiprocessors = 132})))
-      .name.text;
-}
-
-TEST_CASE("the choice of a kernel: each condition by itself") {
-  // "few" begins at two tokens and ends at eight; low tiles for small grids.
-  CHECK(chosen(production(1), 1) == "vk_f32_head_one_r16x2");
-  CHECK(chosen(production(1), 64) == "vk_f32_head_one_r64x4");
-  CHECK(chosen(production(2), 64) == "vk_f32_head_few_r64x2");
-  CHECK(chosen(production(8), 1) == "vk_f32_head_few_r32x2");
-  CHECK(chosen(production(9), 64).find("head_any") != std::string::npos);
-  CHECK(chosen(production(0), 64).find("head_any") != std::string::npos);
-  struct Change {
-    const char* expected;
-    int T;
-    void (*make)(gpu::recurrent::Params&);
-  };
-  for (const Change& change : {
-           Change{"kv_f32_head_one", 1, [](auto& p) { p.kv_layout = 1; }},
-           Change{"vk_bf16_head_one", 1, [](auto& p) { p.bf16_state = 1; }},
-           Change{"vk_f32_channel_one", 1, [](auto& p) { p.channel_gate = 1; }},
-           Change{"vk_f32_head_one", 1, [](auto& p) { p.qk_type = gpu::Element::kF16; }},
-           Change{"vk_f32_head_any", 1, [](auto& p) { p.qk_type = gpu::Element::kF32; }},
-           Change{"vk_f32_head_any", 4, [](auto& p) { p.qk_type = gpu::Element::kF16; }},
-           Change{"vk_f32_channel_few", 4, [](auto& p) { p.channel_gate = 1; }},
-           Change{"vk_f32_channel_any", 9, [](auto& p) { p.channel_gate = 1; }},
-           // Blocks of 128 rows or 64 do not divide 32.
-           Change{"vk_f32_channel_any", 4, [](auto& p) { p.channel_gate = 1, p.V = 32; }},
-           Change{"vk_f32_head_any", 1, [](auto& p) { p.q_unit = 4; }},
-           Change{"vk_f32_head_any", 4, [](auto& p) { p.k_unit = 2; }},
-           Change{"vk_f32_head_one", 1, [](auto& p) { p.q_unit = 8; }},
-           Change{"vk_f32_general_k128", 1, [](auto& p) { p.vector_state = 0; }},
-           Change{"vk_f32_general_k128", 4, [](auto& p) { p.dense_heads = 0; }},
-           Change{"vk_f32_general_k128", 4, [](auto& p) { p.V = 100; }},
-           Change{"vk_f32_general_k64", 1, [](auto& p) { p.K = 64; }},
-           Change{"vk_f32_general_k128", 1, [](auto& p) { p.K = 65; }},
-           Change{"vk_f32_general_k256", 1, [](auto& p) { p.K = 129; }},
-       }) {
-    gpu::recurrent::Params p = production(change.T);
-    change.make(p);
-    const std::string name = chosen(p, 64);
-    CHECK_MESSAGE(name.rfind(change.expected, 0) == 0, name);
-  }
-}
-
-TEST_CASE("the choice of a kernel: rings") {
-  struct Change {
-    const char* expected;
-    void (*make)(gpu::recurrent::Params&);
-  };
-  for (const Change& change : {
-           Change{"vk_f32_replay_few", [](auto&) {}},
-           Change{"vk_f32_replay_few", [](auto& p) { p.T = 1; }},
-           Change{"vk_f32_replay_k128", [](auto& p) { p.T = 0; }},
-           Change{"vk_f32_replay_k128", [](auto& p) { p.T = 9; }},
-           Change{"vk_f32_replay_few", [](auto& p) { p.ring.places = 20; }},
-           Change{"vk_f32_replay_k128", [](auto& p) { p.ring.places = 21; }},
-           Change{"vk_f32_replay_k128", [](auto& p) { p.ring.k_type = gpu::Element::kF32; }},
-           Change{"vk_f32_replay_k128", [](auto& p) { p.ring.k_unit = 4; }},
-           Change{"vk_f32_replay_few", [](auto& p) { p.ring.d_type = gpu::Element::kF32; }},
-           Change{"vk_f32_replay_k128", [](auto& p) { p.channel_gate = 1; }},
-           Change{"vk_f32_replay_k128", [](auto& p) { p.qk_type = gpu::Element::kF16; }},
-           Change{"vk_f32_replay_k128", [](auto& p) { p.V = 96; }},
-           Change{"vk_f32_replay_k128", [](auto& p) { p.dense_heads = 0; }},
-           Change{"vk_f32_replay_k64", [](auto& p) { p.K = 64; }},
-           Change{"vk_f32_replay_k256", [](auto& p) { p.K = 129; }},
-           Change{"kv_bf16_replay_few", [](auto& p) { p.bf16_state = p.kv_layout = 1; }},
-       }) {
-    std::byte memory{};
-    gpu::recurrent::Params p = production(4);
-    p.ring.d.data = reinterpret_cast<char*>(&memory);
-    p.ring.places = 16;
-    p.ring.k_type = p.ring.d_type = gpu::Element::kBF16;
-    p.ring.k_unit = 16;
-    change.make(p);
-    const std::string name = chosen(p, 64);
-    CHECK_MESSAGE(name.rfind(change.expected, 0) == 0, name);
-  }
-}
-
-TEST_CASE("the choice of a kernel: all states kept, and how many heads") {
-  std::byte memory{};
-  const auto keeps = [&](gpu::recurrent::Params p) {
-    p.intermediate.data = &memory;
-    return p;
-  };
-  const auto write_bound = [](const std::string& name) {
-    return name.find("few_write_bound") != std::string::npos;
-  };
-  // Eight heads for each of 132 multiprocessors: 33 rows of 32 heads.
-  CHECK(write_bound(chosen(keeps(production(4)), 33)));
-  CHECK_FALSE(write_bound(chosen(keeps(production(4)), 32)));
-  CHECK_FALSE(write_bound(chosen(keeps(production(3)), 64)));
-  CHECK_FALSE(write_bound(chosen(production(4), 64)));
-  gpu::recurrent::Params p = production(8);
-  p.ssm_state_indices = &memory;
-  CHECK(write_bound(chosen(p, 64)));
-  p.disable_state_update = 1;
-  CHECK_FALSE(write_bound(chosen(p, 64)));
-  // Two tall tiles of 64 rows for each multiprocessor: 4.125 rows of 32 heads.
-  CHECK(chosen(production(1), 5) == "vk_f32_head_one_r64x4");
-  CHECK(chosen(production(1), 4) == "vk_f32_head_one_r16x2");
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ TEST_CASE("each refusal names its argument") {
       {"gate_head", kInvalid, [](Args& a) { a.gate_head = 2; }},
       {"disable_state_update", kInvalid, [](Args& a) { a.disable_state_update = 7; }},
       {"flags", kInvalid, [](Args& a) { a.flags = 2; }},
+      {"flags", kInvalid, [](Args& a) { a.flags = 64; }},
       {"reserved", kInvalid, [](Args& a) { a.reserved = 1; }},
       {"B", kInvalid, [](Args& a) { a.B = -1; }},
       {"H", kInvalid, [](Args& a) { a.H = -2; }},

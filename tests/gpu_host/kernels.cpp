@@ -33,6 +33,7 @@ void add_library_kernels() {
   add_variant<gpu::prefill::GdnCall>(gpu::prefill::kGdnChunk64);
   add_variant<gpu::prefill::KdaCall>(gpu::prefill::kKdaChunk32);
   add_variant<gpu::prefill::Params>(gpu::prefill::kGdnChunk8);
+  add_variant<gpu::prefill::Params>(gpu::prefill::kKdaChunk8);
   add_variant<gpu::prefill::Params>(gpu::prefill::kGeneral);
 }
 

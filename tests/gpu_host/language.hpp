@@ -114,7 +114,9 @@ inline constexpr goldenrule::simt::Coordinates<goldenrule::simt::block_index> bl
 inline constexpr goldenrule::simt::Coordinates<goldenrule::simt::block_size> blockDim{};
 inline constexpr goldenrule::simt::Coordinates<goldenrule::simt::grid_size> gridDim{};
 
-inline void __syncthreads() { goldenrule::simt::this_block().synchronize(0, 0); }
+inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  goldenrule::simt::this_block().synchronize(0, 0, {file, line});
+}
 inline void __syncwarp(unsigned mask = 0xffffffffU) {
   goldenrule::simt::this_block().meet(
       mask, [](const goldenrule::simt::Lanes&) {}, "__syncwarp", nullptr);

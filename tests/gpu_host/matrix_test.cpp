@@ -12,6 +12,7 @@ namespace {
 constexpr const char* kRecurrent = R"(
 op={gdn,kda} mode=mtp B={1,5} T={1,3,9} H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded keeps=0
 op={gdn,kda} mode=mtp B=1 T={1,3,9} H=1 HV=1 K=128 V=128 state_layout={vk,kv} state={f32,bf16} keeps=0
+op={gdn,kda} mode=mtp B=3 T=1 H=1 HV=2 K=128 V=128 state_layout={vk,kv} keeps=0
 op={gdn,kda} mode=mtp B=9 T=4 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16}
 op={gdn,kda} mode=mtp B=3 T=8 H=1 HV=2 K=128 V=64 state_layout={vk,kv} state={f32,bf16} slots=scatter_padded
 op=kda mode=mtp B={1,5} T=3 H=1 HV=1 K=128 V={32,128} state_layout={vk,kv} state={f32,bf16} io=f16 keeps=0
@@ -19,8 +20,10 @@ op={gdn,kda} mode=mtp B=2 T={1,3} H=1 HV=2 K={60,100,136} V=37 state_layout={vk,
 op={gdn,kda} mode=mtp B=3 T=2 H=1 HV=2 K=100 V=37 state_layout={vk,kv} state={f32,bf16} gap=3 shift=1 accepted=mixed
 op={gdn,kda} mode=mtp B=2 T=2 H=1 HV=2 K={128,60} V=64 gate={softplus,bounded,log,log2,linear,none} beta={sigmoid,direct} io={bf16,f32} keeps=0 seed=2
 op={gdn,kda} mode=mtp B=4 T={1,3,8} H=1 HV=2 K=128 V=64 ring=io state_layout={vk,kv} state={f32,bf16} index=i32 slots=padded
-op=gdn mode=mtp B=3 T={3,8} H=1 HV=2 K=128 V=128 ring=io window={9,24,40} state_layout={vk,kv}
-op=gdn mode=mtp B=4 T={3,8} H=1 HV=2 K=128 V=64 ring=io window=22 change={corrections_f32,corrections_f16}
+op={gdn,kda} mode=mtp B=3 T={3,8} H=1 HV=2 K=128 V={128,192} ring=io window={9,24,40} state_layout={vk,kv}
+op=kda mode=mtp B=3 T=8 H=1 HV=2 K=128 V=128 ring=io window=24 state=bf16 state_layout={vk,kv}
+op={gdn,kda} mode=mtp B=3 T=4 H=1 HV=2 K=128 V={64,128} ring=io window={16,17} state_layout={vk,kv} state={f32,bf16} change=no_tokens
+op={gdn,kda} mode=mtp B=4 T={3,8} H=1 HV=2 K=128 V=64 ring=io window=22 change={corrections_f32,corrections_f16}
 op={gdn,kda} mode=mtp B=3 T={2,10} H=1 HV=2 K={60,100,136} V=37 ring=f32 window=19 state_layout={vk,kv} state={f32,bf16} slots=separate_padded
 op={gdn,kda} mode=mtp B=3 T=2 H=2 HV=4 K={128,60} V=64 ring=io gate={softplus,bounded,log,log2,linear,none} head_map=tiled gap=8 keeps=0
 op={gdn,kda} mode=mtp B=3 T=2 H=1 HV=2 K={128,60} V=64 ring=io gap=3 shift=1 io=f16 change=no_tokens
@@ -49,11 +52,12 @@ op=gdn mode=prefill lens=520 H=1 HV=9 K=128 V=128 h0=1
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K={128,60,136} V=37 state_layout={vk,kv} state={f32,bf16} h0=1
 op={gdn,kda} mode=prefill lens=20,0,9 H=1 HV=2 K=100 V=37 slots=separate_padded checkpoints=listed gap=3 shift=1
 op={gdn,kda} mode=prefill lens=9,20 H=1 HV=2 K=128 V=32 gate={softplus,bounded,log,linear,none} io={bf16,f32} precise=1
-op=gdn mode=prefill lens=20,0,70,1,8 H=1 HV=2 K=128 V=64 precise=1 h0=1 state_layout={vk,kv} state={f32,bf16}
-op=gdn mode=prefill lens=20,0,70,1,8 H=1 HV=2 K=128 V=64 precise=1 state_layout={vk,kv} state={f32,bf16} slots=separate_padded index=i32
-op=gdn mode=prefill lens=20,0,70 H=2 HV=4 K=128 V=64 precise=1 checkpoints=listed head_map={grouped,tiled}
-op=gdn mode=prefill lens=20,0,70 H=2 HV=4 K=128 V=64 precise=1 checkpoints={after,before} every=3
-op=gdn mode=prefill lens=130 H=1 HV=1 K=128 V=32 h0=1 precise=1 family={B95,B999,C050,C100,Dslow,Dmixed,Derase,J17,J100,I,production}
+op={gdn,kda} mode=prefill lens=20,0,70,1,8 H=1 HV=2 K=128 V=64 precise=1 h0=1 state_layout={vk,kv} state={f32,bf16}
+op={gdn,kda} mode=prefill lens=20,0,70,1,8 H=1 HV=2 K=128 V=64 precise=1 state_layout={vk,kv} state={f32,bf16} slots=separate_padded index=i32
+op={gdn,kda} mode=prefill lens=20,0,70 H=2 HV=4 K=128 V=64 precise=1 checkpoints=listed head_map={grouped,tiled}
+op={gdn,kda} mode=prefill lens=20,0,70 H=2 HV=4 K=128 V=64 precise=1 checkpoints={after,before} every=3
+op={gdn,kda} mode=prefill lens=130 H=1 HV=1 K=128 V=32 h0=1 precise=1 family={B95,B999,C050,C100,Dslow,Dmixed,Derase,J17,J100,I,production}
+op=kda mode=prefill lens=9,20 H=1 HV=2 K=128 V={16,80,208} precise=1 io={bf16,f16} gap={3,8} shift=1 state_layout={vk,kv}
 )";
 
 constexpr const char* kAttention = R"(

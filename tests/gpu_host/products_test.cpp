@@ -6,10 +6,12 @@
 
 #include <cuda.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
-#include "gpu/prefill/tile.cuh"
+#include "gpu/prefill/lower_tiles.cuh"
+#include "gpu/prefill/scan_products.cuh"
 #include "gpu/ptx/bulk_copy.cuh"
 #include "gpu/ptx/matrix.cuh"
 #include "gpu/ptx/warpgroup.cuh"
@@ -124,6 +126,58 @@ TEST_CASE("host execution: products of a warpgroup are those of their matrices, 
   std::vector<float> out(kThreads * 32);
   CHECK(launch(multiply_tiles<64, Left::kShared, Mistake::kNoFence>, out.data())
             .find("without a fence") != std::string::npos);
+}
+
+/// C = 1 + A B^T with the blocks of the numbers at and below the diagonal, packed, then spread. The
+/// second of the pair of triangles is the one that is multiplied.
+__global__ void multiply_lower_tile(float* out) {
+  char* packed = memory + kSpreadPanels;
+  for (int i = static_cast<int>(threadIdx.x); i < 64 * 32; i += kThreads) {
+    const int row = i / 32, column = i % 32 * 2;
+    if (column / 16 > row / 16) continue;
+    char* to = packed + packed_block(row / 16 * 16, column / 16 * 16) +
+               piece_of_block(row % 16, column / 8 % 2) + column % 8 * 2;
+    *reinterpret_cast<std::uint32_t*>(to) = pair_of(99.f, 99.f);
+    *reinterpret_cast<std::uint32_t*>(to + kOfSecond) =
+        pair_of(number(row, column), number(row, column + 1));
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    std::memset(memory, 0, kSpreadPanels);
+    for (int s = 0; s < kPanels; ++s) {
+      std::memcpy(memory + spread_panel(s), packed + packed_panel(s),
+                  static_cast<std::size_t>(panel_bytes(s)));
+    }
+  }
+  ptx::fence_async_readers();
+  __syncthreads();
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  std::uint32_t a[16];
+  for (int i = 0; i < 16; ++i) {
+    const int row = 16 * warp + lane / 4 + i % 2 * 8, column = i / 2 * 8 + 2 * (lane % 4);
+    a[i] = pair_of(number(row, column), number(row, column + 1));
+  }
+  float c[32];
+  for (float& x : c) x = 1.f;
+  ptx::arrange_products();
+  multiply_tokens(c, a, memory + kOfSecond);
+  ptx::commit_products();
+  ptx::wait_for_products_but<0>();
+  std::copy_n(c, 32, out + threadIdx.x * 32);
+}
+
+TEST_CASE("host execution: a lower triangle multiplies as the matrix with zeros above its blocks") {
+  std::vector<float> out(kThreads * 32);
+  CHECK(launch(multiply_lower_tile, out.data()) == "");
+  for (int thread = 0; thread < kThreads; ++thread) {
+    for (int i = 0; i < 32; ++i) {
+      const int row = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
+      const int column = i / 4 * 8 + 2 * (thread % 4) + i % 2;
+      float sum = 1.f;
+      for (int k = 0; k < column / 16 * 16 + 16; ++k) sum += number(row, k) * number(column, k);
+      CHECK(out[static_cast<std::size_t>(thread * 32 + i)] == sum);
+    }
+  }
 }
 
 /// The left operand by ldmatrix, the right one transposed, and the result through stmatrix.

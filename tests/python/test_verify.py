@@ -23,6 +23,7 @@ LEAST_CASES = 30
 DEFAULTS = dict(draft_kind="sampled", accept_rule="le", zero_draft="reject", draft_crop="start",
                 pad_token=-1, page_size=1)
 U = Fraction(1, 2 ** 24)
+OUTPUTS = ("accepted", "committed", "target_len", "draft_len", "next_anchor", "keep", "tokens")
 
 
 def read(path):
@@ -127,8 +128,21 @@ def check(path):
     return compared, wrong, nearest
 
 
+def undefined_counts(program, capture):
+    """The undefined numbers of each output in the report of a capture, by name."""
+    done = subprocess.run([program, "check", "--json", "/dev/stdout", capture], check=False,
+                          capture_output=True, text=True)
+    counts = {}
+    for name in OUTPUTS:
+        text = f'"name": "{name}"'
+        if text in done.stdout:
+            part = done.stdout[done.stdout.index(text):]
+            counts[name] = int(part[part.index('"undefined": ') + 13:].split(",")[0])
+    return counts or f"no output in the report: {done.stdout[:500]} {done.stderr}"
+
+
 def open_edges(program, folder):
-    """What hangs on an edge must be NaN: one draft, an edge of acceptance and one of the token."""
+    """What hangs on an edge must be open: one draft, an edge of acceptance and one of the token."""
     wrong = []
     line = "op=verify mode=rejection B=2 S=1 Z=9 io=f32 family=N"
     subprocess.run([program, "generate", line, "-o", folder], check=True, stdout=subprocess.DEVNULL)
@@ -138,34 +152,36 @@ def open_edges(program, folder):
     p, q = inputs["target_probs"], inputs["draft_probs"]
     edge = np.float32(p[0, 0, d[0]] / q[0, 0, d[0]])
     r = np.maximum(p[1, 0] - q[1, 0], 0)
-    first = next(x for x in range(9) if r[x] > 0)
+    first, second, *others = [x for x in range(9) if r[x] > 0]
     step = np.float32(r[first] / r.sum())
-    capture = folder / "edges.h5"
-    with h5py.File(path) as source, h5py.File(capture, "w") as file:
-        for name in ("schema", "op", "mode"):
-            file.attrs[name] = source.attrs[name]
-        source.copy("convention", file)
-        source.copy("inputs", file)
-        for name in ("uniforms", "recover_uniforms"):
-            del file[f"inputs/{name}"].attrs["sha256"]
-        file["inputs/uniforms"][0, 0] = edge
-        file["inputs/recover_uniforms"][1] = step
-        for name, golden in source["golden"].items():
-            file[f"outputs/{name}"] = golden[()].astype(np.int64)
-    done = subprocess.run([program, "check", "--json", "/dev/stdout", capture], check=False,
-                          capture_output=True, text=True)
-    # Row 0 hangs on its draft; of row 1 the token is open.
-    for name, count in dict(accepted=1, committed=1, target_len=1, draft_len=0, next_anchor=2, keep=1,
-                            tokens=3).items():
-        # tokens: both of row 0 and the one of row 1.
-        text = f'"name": "{name}"'
-        if text not in done.stdout:
-            wrong.append(f"no {name} in the report: {done.stdout[:500]} {done.stderr}")
-            continue
-        part = done.stdout[done.stdout.index(text):]
-        found = int(part[part.index('"undefined": ') + 13:].split(",")[0])
-        if found != count:
-            wrong.append(f"{name}: expected {count} open numbers, actual {found}")
+
+    def capture(token):
+        """Both rows at their edges; row 1, which rejects its draft, returns this token."""
+        made = folder / f"edges_{token}.h5"
+        with h5py.File(path) as source, h5py.File(made, "w") as file:
+            for name in ("schema", "op", "mode"):
+                file.attrs[name] = source.attrs[name]
+            source.copy("convention", file)
+            source.copy("inputs", file)
+            for name in ("uniforms", "recover_uniforms"):
+                del file[f"inputs/{name}"].attrs["sha256"]
+            file["inputs/uniforms"][0, 0] = edge
+            file["inputs/recover_uniforms"][1] = step
+            for name, golden in source["golden"].items():
+                file[f"outputs/{name}"] = golden[()].astype(np.int64)
+            file["outputs/tokens"][1, 0] = token
+            file["outputs/next_anchor"][1] = token
+        return made
+
+    # Row 0 hangs on its draft; of row 1 the token is open: both of row 0 and the one of row 1.
+    open_numbers = dict(accepted=1, committed=1, target_len=1, draft_len=0, next_anchor=2, keep=1,
+                        tokens=3)
+    # A token that no rounding chooses is no open number: row 1 is wrong.
+    settled = open_numbers | dict(next_anchor=1, tokens=2)
+    for token, expected in ((first, open_numbers), (second, open_numbers), (others[0], settled)):
+        found = undefined_counts(program, capture(token))
+        if found != expected:
+            wrong.append(f"open numbers with token {token}: expected {expected}, actual {found}")
     return wrong
 
 

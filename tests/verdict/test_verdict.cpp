@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kLine = "op=gdn mode=decode B=3 H=1 HV=2 K=16 V=12 gate=log beta=direct";
 
-void set_all(call::Tensor& t, double x) {
+void fill(call::Tensor& t, double x) {
   for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, x);
 }
 
@@ -35,7 +35,7 @@ contract::Contract coarse(double unit_roundoff) {
 
 TEST_CASE("verdict: all zeros where the exact result is not") {
   Judged call(kLine, "recurrent_f32", DType::kF32);
-  set_all(call.record.outputs.at("o"), 0.0);
+  fill(call.record.outputs.at("o"), 0.0);
   // Beyond the budget that is what it is.
   CHECK(call.judge("o").verdict == Verdict::kOutOfBudget);
   // Within a budget that is coarse enough it says nothing.
@@ -69,6 +69,18 @@ TEST_CASE("verdict: a budget as large as the signal") {
   CHECK(o.vacuous == 6);
   CHECK(o.first_unjudged == call::Shape{0, 0, 0, 0});
   CHECK(call.judge("o").verdict == Verdict::kExact);
+}
+
+// What a kernel may flush behind the largest number of a call must not vouch for other requests.
+TEST_CASE("verdict: one huge state is no budget for other requests") {
+  call::Record record = record_of("op=gdn mode=decode B=2 H=1 HV=1 K=16 V=12");
+  const contract::Contract& contract = contract::find_contract("recurrent_f32");
+  record.inputs.at("initial_state").set(0, 3e38);
+  const Expectations expected = expect(record, contract);
+  set_right_outputs(record, expected, DType::kF32);
+  call::Tensor& o = record.outputs.at("o");
+  for (const std::int64_t at : {std::int64_t{0}, o.size() - 1}) o.set(at, o[at] + 1.0);
+  CHECK(judge("o", o, expected.outputs.at("o"), contract).out_of_budget >= 1);
 }
 
 TEST_CASE("verdict: an undecided element moves the oracle to a wider tier") {

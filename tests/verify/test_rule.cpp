@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "reference/verify/rule/decide.hpp"
 #include "reference/verify/rule/evaluate.hpp"
 #include "reference/verify/rule/fixed.hpp"
 #include "tests/verify/calls.hpp"
@@ -178,6 +179,49 @@ TEST_CASE("verify: what hangs on a rounding is open, and only what hangs on it")
   none.convention.accept_rule = call::AcceptRule::kLt;
   CHECK(of(none, "tokens") == Numbers{kOpen, -1});
   CHECK(of(none, "committed") == Numbers{1});
+}
+
+TEST_CASE("verify: what fp32 may choose") {
+  using Tokens = std::vector<std::int64_t>;
+  const Numbers p{0.25, 0.0, 0.25, 0.25, 0.25};
+  const auto drawn = [&](double u) { return draw({.p = p}, u); };
+  CHECK(drawn(0.0).tokens == Tokens{0});
+  CHECK(drawn(0.25).tokens == Tokens{0, 2});
+  CHECK(drawn(0.25).exact == 2);  // the first sum above t
+  CHECK(drawn(0.3).tokens == Tokens{2});
+  CHECK(drawn(0.75).tokens == Tokens{3, 4});
+  CHECK_FALSE(drawn(0.75).any);
+  CHECK(drawn(1.0).any);  // no sum is above all of them
+  CHECK(draw({.p = p, .q = p}, 0.5).any);
+  CHECK(draw({.p = p, .q = {}, .but = 2}, 0.0).only() == 0);
+  // Probabilities below what an edge of fp32 can tell: all of them are candidates.
+  const Numbers small{0.5, 1e-9, 1e-9, 1e-9, 0.5};
+  CHECK(draw({.p = small}, 0.5).tokens == Tokens{0, 1, 2, 3, 4});
+  const Choice any = drawn(1.0);
+  CHECK(any.admits(4));
+  CHECK_FALSE(any.admits(5));
+  CHECK_FALSE(any.admits(-1));
+  CHECK_FALSE(drawn(0.25).admits(3));
+  CHECK_FALSE(drawn(0.25).only());
+
+  const auto led = [&](const Numbers& noise) { return race({.p = p}, noise); };
+  CHECK(led({1, 1, 1, 0.5, 1}).tokens == Tokens{3});
+  CHECK(led({1, 1, 0.5, 0.5, 1}).tokens == Tokens{2, 3});
+  CHECK(led({1, 0x1p-149, 1, 1, 0.25}).tokens == Tokens{4});  // r is 0 where the noise is
+  CHECK(led({0x1p-130, 1, 1, 1, 0.25}).tokens == Tokens{0, 4});
+  CHECK(led({0x1p-130, 1, 1, 1, 0.25}).exact == 0);
+  CHECK(race({.p = p, .q = p}, Numbers(5, 1.0)).any);
+}
+
+TEST_CASE("verify: a race is open where scores leave f32") {
+  const std::vector<double> p{0.5, 0.25, 0.125, 0.125};
+  const auto winner = [&](const std::vector<double>& noise) {
+    return race({.p = p}, noise).only();
+  };
+  CHECK(winner({1.0, 1.0, 0.1, 1.0}) == 2);
+  CHECK(winner({1.0, 0x1p-120, 1.0, 1.0}) == 1);
+  CHECK_FALSE(winner({1.0, 0x1p-149, 0x1p-148, 1.0}));  // both infinite: the lower one, or NaN
+  CHECK_FALSE(winner({0x1p-130, 1.0, 1.0, 1.0}));       // its reciprocal is
 }
 
 TEST_CASE("verify: drafts in front of an open one are certain") {

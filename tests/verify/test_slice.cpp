@@ -5,9 +5,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/cases/suite.hpp"
@@ -21,12 +23,13 @@ using verdict::Verdict;
 
 namespace {
 
-const contract::Contract& ideal() { return contract::find_contract("ideal"); }
+const contract::Contract& ideal_contract() { return contract::find_contract("ideal"); }
 
 call::Record record_of(const std::string& line) { return cases::make_record(cases::parse(line)); }
 
 call::TensorMap outputs_of(const call::Record& record, std::uint64_t seed) {
-  return calls::stored(record, ideal(), verify::slice().emulate(record, ideal(), seed));
+  return calls::stored(record, ideal_contract(),
+                       verify::slice().emulate(record, ideal_contract(), seed));
 }
 
 verdict::CaseReport judged(const call::Record& record) {
@@ -79,6 +82,83 @@ TEST_CASE("verify: zeros are numbers, and what is open is counted") {
   CHECK(undefined == 2);  // the token and the next anchor
 }
 
+// Whether the numbers of an open row, by output, are those of an outcome; `wrong` says how many of
+// them are not.
+TEST_CASE("verify: an open row is one of its outcomes, as a whole") {
+  using Row = std::map<std::string, std::vector<double>>;
+  // u q = p up to an ulp. Accepted: draft 1 and a token that 0.9 of the bonus chooses, 3; refused:
+  // 3 of r = (1/4, 0, 0, 0), 0.
+  const std::vector<double> q{0.25, 0.25, 0.25, 0.25};
+  const std::vector<double> p{0.5, 0.125, 0.25, 0.125};
+  call::Record open =
+      verify::test::rejection(p, q, static_cast<double>(std::nextafterf(0.5F, 1.0F)), 0.9);
+  const auto outcome = [](double accepted, std::vector<double> tokens, double keep) {
+    const double last = accepted == 0.0 ? tokens[0] : tokens[1];
+    return Row{
+        {"accepted", {accepted}}, {"committed", {accepted + 1}}, {"target_len", {11 + accepted}},
+        {"draft_len", {10}},      {"next_anchor", {last}},       {"release_from", {11 + accepted}},
+        {"keep", {1, keep}},      {"tokens", std::move(tokens)}};
+  };
+  const auto wrong = [&open](const Row& row) {
+    open.outputs = outputs_of(open, 1);
+    for (auto& [name, tensor] : open.outputs) {
+      for (std::int64_t i = 0; i < tensor.size(); ++i) {
+        tensor.set(i, row.at(name)[static_cast<std::size_t>(i)]);
+      }
+    }
+    std::int64_t count = 0;
+    std::int64_t undefined = 0;
+    const auto report = judged(open);
+    for (const auto& t : report.tensors) {
+      count += t.out_of_budget;
+      undefined += t.undefined;
+    }
+    CHECK((count != 0) == (report.verdict == Verdict::kOutOfBudget));
+    CHECK((count == 0) == (undefined > 0));
+    return count;
+  };
+  const Row accepted = outcome(1, {1, 3}, 1);
+  const Row refused = outcome(0, {0, -1}, 0);
+  CHECK(wrong(accepted) == 0);
+  CHECK(wrong(refused) == 0);
+  Row mixed = accepted;  // the tokens of one, the counts of the other
+  mixed["tokens"] = refused.at("tokens");
+  CHECK(wrong(mixed) == 2);
+  mixed = accepted;
+  mixed["keep"] = refused.at("keep");
+  CHECK(wrong(mixed) == 1);
+  for (const double token : {-77.0, 1.0, 2.0, 4.0, 1e9}) {
+    mixed = refused;
+    mixed["tokens"][0] = mixed["next_anchor"][0] = token;
+    CHECK(wrong(mixed) == 2);
+  }
+  mixed = refused;
+  mixed["accepted"][0] = 99;
+  CHECK(wrong(mixed) == 1);
+
+  // A token on the edge between 0 and 3 is one of them, and the anchor is it.
+  open = verify::test::rejection({0.375, 0.0, 0.25, 0.375}, q, 0.5, 0.5);
+  for (const double token : {0.0, 3.0}) CHECK(wrong(outcome(0, {token, -1}, 0)) == 0);
+  for (const double token : {1.0, 2.0, 4.0}) CHECK(wrong(outcome(0, {token, -1}, 0)) == 2);
+  mixed = outcome(0, {0, -1}, 0);
+  mixed["next_anchor"][0] = 3;
+  CHECK(wrong(mixed) == 1);
+  // What is not among the outputs is not asked.
+  open.outputs = outputs_of(open, 1);
+  open.outputs.erase("tokens");
+  for (const double token : {0.0, 1.0, 3.0}) {
+    open.outputs.at("next_anchor").set(0, token);
+    const auto report = verdict::judge_record(verify::slice(), open, {.only = {"next_anchor"}});
+    CHECK((report.verdict == Verdict::kOutOfBudget) == (token == 1.0));
+  }
+
+  // r = 0 everywhere: any token of the vocabulary.
+  open = verify::test::rejection(q, q, 1.0, 0.5);
+  open.convention.accept_rule = call::AcceptRule::kLt;
+  for (const double token : {0.0, 1.0, 2.0, 3.0}) CHECK(wrong(outcome(0, {token, -1}, 0)) == 0);
+  for (const double token : {-1.0, 4.0}) CHECK(wrong(outcome(0, {token, -1}, 0)) == 2);
+}
+
 TEST_CASE("verify: a call of padding says nothing, and neither does one without tokens") {
   call::Record record = verify::test::greedy({-1, -1, -1, -1});
   record.inputs["start"] = call::integer_tensor({-1});
@@ -119,8 +199,8 @@ TEST_CASE("verify: mistakes of emulated kernels are named first") {
       if (refused[name] >= kCases) break;
       if (!mistake.applies(honest)) continue;
       call::Record record = honest;
-      const calls::Kernel kernel = verdict::emulated_kernel(slice, ideal(), 5);
-      record.outputs = calls::stored(record, ideal(), mistake.commit(honest, kernel));
+      const calls::Kernel kernel = verdict::emulated_kernel(slice, ideal_contract(), 5);
+      record.outputs = calls::stored(record, ideal_contract(), mistake.commit(honest, kernel));
       const auto judgement = verdict::judgement(slice, record);
       CHECK(judgement.report.verdict == Verdict::kOutOfBudget);
       ++refused[name];

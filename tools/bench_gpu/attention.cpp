@@ -5,12 +5,13 @@
 
 #include "tools/bench_gpu/attention_workload.hpp"
 #include "tools/bench_gpu/ceilings.hpp"
+#include "tools/bench_gpu/growth.hpp"
 #include "tools/bench_gpu/timing.hpp"
 
 namespace goldenrule::bench {
 namespace {
 
-constexpr const char* kLegend =
+constexpr const char* kAttentionLegend =
     "us of a launch in a replayed graph; 32/8 heads of 128, bf16, pages of 64 in random order, "
     "one\n"
     "block of B tokens beside the cache. bytes us: every byte once at the rates above. gap: us "
@@ -18,7 +19,9 @@ constexpr const char* kLegend =
     "it. goal, peer (the better of FlashAttention 2 and cuDNN through torch, on dense keys with\n"
     "packed rows): of other runs, for orientation.\n\n";
 
-std::vector<AttentionRow> rows() {
+constexpr const char* kGrowth = "attention growth";
+
+std::vector<AttentionRow> attention_rows() {
   struct Goal {
     std::int64_t requests, context;
     double goal_us, peer_us;
@@ -50,6 +53,11 @@ std::vector<AttentionRow> rows() {
     with_block(4, {8, context, 0, 0});
   }
   all.push_back({.requests = 8, .context = 16 * kK, .page = 16});
+  for (const std::int64_t splits : {8, 16}) {  // the default is 8; 16 is for who measures
+    for (const std::int64_t context : {1 * kK, 4 * kK, 64 * kK}) {
+      all.push_back({.requests = 1, .context = context, .splits = splits});
+    }
+  }
   for (const std::int64_t splits : {1, 2, 4, 8, 16}) {
     all.push_back({.requests = 1, .context = 16 * kK, .splits = splits});
     all.push_back({.requests = 8, .context = 4 * kK, .splits = splits});
@@ -81,10 +89,27 @@ void print_row(const AttentionRow& row, cudaStream_t stream, int replays,
   std::fflush(stdout);
 }
 
+void print_rows(const std::vector<AttentionRow>& all, const Options& options, cudaStream_t stream,
+                int multiprocessors) {
+  const Ceilings ceilings = print_ceilings(stream, options.replays, multiprocessors);
+  std::printf("%s%-30s %9s %21s %9s %6s %6s %8s %6s %8s\n", kAttentionLegend, "call", "us",
+              "(10%-90%)", "bytes us", "gap", "TB/s", "goal us", "", "peer us");
+  for (const AttentionRow& row : all) print_row(row, stream, options.replays, ceilings);
+}
+
+/// Rows of no kernel: what the host pays while everything that a call depends on changes.
+void print_growth() {
+  const GrowthReport report = measure_growth();
+  std::printf("\n%s: %d widths of the table, %llu launches\n%s\n", kGrowth,
+              static_cast<int>(Growth::width(Growth::context(Growth::kSteps - 1))),
+              static_cast<unsigned long long>(report.launches),
+              text_of(report.times, report.misses).c_str());
+}
+
 }  // namespace
 
 void run_attention(const Options& options, cudaStream_t stream, int multiprocessors) {
-  std::vector<AttentionRow> all = rows();
+  std::vector<AttentionRow> all = attention_rows();
   std::erase_if(all, [&](const AttentionRow& row) { return !options.selects(row.name()); });
   if (options.profile) {
     for (const AttentionRow& row : all) {
@@ -94,10 +119,8 @@ void run_attention(const Options& options, cudaStream_t stream, int multiprocess
     }
     return;
   }
-  const Ceilings ceilings = print_ceilings(stream, options.replays, multiprocessors);
-  std::printf("%s%-30s %9s %21s %9s %6s %6s %8s %6s %8s\n", kLegend, "call", "us", "(10%-90%)",
-              "bytes us", "gap", "TB/s", "goal us", "", "peer us");
-  for (const AttentionRow& row : all) print_row(row, stream, options.replays, ceilings);
+  if (!all.empty()) print_rows(all, options, stream, multiprocessors);
+  if (options.selects(kGrowth)) print_growth();
 }
 
 }  // namespace goldenrule::bench

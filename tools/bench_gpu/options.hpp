@@ -9,7 +9,8 @@ namespace goldenrule::bench {
 
 struct Options {
   bool prefill = false;              ///< the prefill kernels,
-  bool attention = false;            ///< or attention, else decode and MTP
+  bool attention = false;            ///< or attention,
+  bool neighbours = false;           ///< or calls behind other kernels, else decode and MTP
   std::vector<std::string> filters;  ///< a row whose name contains one is measured; none: all
   int replays = 30;
   bool profile = false;  ///< one plain launch a row, for a profiler, nothing timed

@@ -6,13 +6,16 @@ Absolute times drift between machines and between clocks, so a ratio counts only
 the same data, in the same process, by the same method: a CUDA graph of launches over rotating sets of
 inputs (at least 512 MiB of distinct states, so that nothing rests in L2), replayed; median and the
 10th to 90th percentile, of one launch. Both sides work on the same tensors and their outputs are
-compared first: a ratio between different functions means nothing.
+compared first: a ratio between different functions means nothing, so those are listed and not timed.
 
-    peer.py LIBRARY [--replays N] [--batches 1,4,16,64,256]
+    peer.py LIBRARY [--peers NAME,..] [--rows TEXT] [--replays N] [--batches 1,4,..] [--path FOLDER]
 
-LIBRARY is libgoldenrule_gpu_shared.so. Peers, each used where it can be imported:
+LIBRARY is libgoldenrule_gpu_shared.so. Peers (peer_kernels.py), each used where it can be imported, from
+FOLDER too:
+  flashinfer            FlashInfer's kernels in CuTe DSL
   fla                   flash-linear-attention: fused_recurrent_gated_delta_rule, fused_recurrent_kda
-  gdn_triton_reference  SGLang's Triton decode and MTP kernels, the file in FlashInfer's benchmarks/
+  sglang                SGLang's fused_sigmoid_gating_delta_rule_update, with dependent launch
+  gdn_triton_reference  the file of that name in FlashInfer's benchmarks/, after SGLang's kernels
 """
 import argparse
 import ctypes
@@ -20,11 +23,13 @@ import importlib
 import statistics
 import sys
 
+from peer_kernels import GDN, KDA, PEERS, K
+
 F32, BF16, I32 = 1, 3, 5
-GDN, KDA = 0, 1
 DEPENDENT_LAUNCH = 1 | 8  # waits, and lets the launch behind it begin
 DISTINCT_BYTES = 512 << 20
-K = V = 128
+V = 128
+OTHER_FUNCTION = 0.05  # relative RMS of o beyond which a peer computes something else
 
 
 class Tensor(ctypes.Structure):
@@ -66,11 +71,12 @@ def args_type(library, call="recurrent"):
 class Case:
     """One row of the table and its sets of inputs."""
 
-    def __init__(self, torch, op, kv, B, T=1, intermediates=False):
-        self.op, self.kv, self.B, self.T = op, kv, B, T
+    def __init__(self, torch, op, kv, bf16, B, T=1, update=True, intermediates=False):
+        self.op, self.kv, self.bf16, self.B, self.T = op, kv, bf16, B, T
+        self.update, self.intermediates = update, intermediates
         self.H, self.HV = (16, 32) if op == GDN else (32, 32)
-        self.update = T == 1
-        state_bytes = B * self.HV * K * V * 4
+        state_bytes = B * self.HV * K * V * (2 if bf16 else 4)
+        state_type = torch.bfloat16 if bf16 else torch.float32
         generator = torch.Generator(device="cuda").manual_seed(1)
 
         def normal(*shape, dtype=torch.bfloat16):
@@ -86,17 +92,20 @@ class Case:
                 "q": normal(B, T, self.H, K), "k": normal(B, T, self.H, K),
                 "v": normal(B, T, self.HV, V), "gate": normal(*gate),
                 "beta": normal(B, T, self.HV),
-                "state": normal(B, self.HV, K, V, dtype=torch.float32),
+                "state": normal(B, self.HV, K, V, dtype=state_type),
                 "o": torch.empty(B, T, self.HV, V, device="cuda", dtype=torch.bfloat16),
-                "intermediates": torch.empty(B, T, self.HV, V, K, device="cuda")
+                "intermediates": torch.empty(B, T, self.HV, V, K, device="cuda", dtype=state_type)
                 if intermediates else None,
             })
 
     def name(self):
-        layout = "kv" if self.kv else "vk"
-        kind = "gdn" if self.op == GDN else "kda"
-        states = " +states" if self.sets[0]["intermediates"] is not None else ""
-        return f"{kind} {layout} B={self.B} T={self.T}{states}{'' if self.update else ' no update'}"
+        return row_name(self.op, self.kv, self.bf16, self.B, self.T, self.update,
+                        self.intermediates)
+
+
+def row_name(op, kv, bf16, B, T=1, update=True, intermediates=False):
+    return (f"{'kda' if op == KDA else 'gdn'} {'kv' if kv else 'vk'} {'bf16' if bf16 else 'f32'} "
+            f"B={B} T={T}{' +states' if intermediates else ''}{'' if update else ' no update'}")
 
 
 class Goldenrule:
@@ -131,45 +140,6 @@ class Goldenrule:
         args.stream = self.torch.cuda.current_stream().cuda_stream
         self.call("goldenrule_gpu_recurrent", ctypes.byref(args))
         return inputs["o"]
-
-
-def fla_peer(fla):
-    gdn = importlib.import_module("fla.ops.gated_delta_rule").fused_recurrent_gated_delta_rule
-    kda = importlib.import_module("fla.ops.kda").fused_recurrent_kda
-
-    def launch(case, x):
-        if case.T > 1:
-            return None  # it keeps no intermediate states and cannot leave the state alone
-        kernel = gdn if case.op == GDN else kda
-        o, _ = kernel(
-            q=x["q"], k=x["k"], v=x["v"], g=x["gate"], beta=x["beta"], A_log=case.A_log,
-            dt_bias=case.dt_bias if case.op == GDN else case.dt_bias.view(-1),
-            scale=K**-0.5, initial_state=x["state"], output_final_state=True,
-            use_qk_l2norm_in_kernel=True, use_gate_in_kernel=True,
-            use_beta_sigmoid_in_kernel=True, state_v_first=not case.kv)
-        return o
-
-    return launch
-
-
-def sglang_peer(module):
-    def launch(case, x):
-        if case.op == KDA:
-            return None
-        shared = dict(A_log=case.A_log, dt_bias=case.dt_bias, scale=K**-0.5, a=x["gate"],
-                      b=x["beta"], q=x["q"], k=x["k"], v=x["v"], output=x["o"])
-        if case.T > 1:
-            return module.triton_gdn_mtp(
-                initial_state=x["state"], initial_state_indices=case.indices,
-                intermediate_states_buffer=x["intermediates"], disable_state_update=True,
-                **shared)[0]
-        kernel = module.triton_gdn_decode if case.kv else module.triton_gdn_decode_pretranspose
-        return kernel(state=x["state"], **shared)[0]
-
-    return launch
-
-
-PEERS = {"fla": fla_peer, "gdn_triton_reference": sglang_peer}
 
 
 def torch_with_device():
@@ -224,59 +194,88 @@ def disagreement(torch, case, ours, peer):
     return ((mine - theirs).norm() / theirs.norm()).item()
 
 
-def cases(torch, batches):
+def rows(batches):
+    """The arguments of Case for every row."""
     for op in (GDN, KDA):
-        for B in batches:
-            for kv in (False, True):
-                yield Case(torch, op, kv, B)
-    for B in [b for b in batches if b in (1, 8, 64)] or [1, 64]:
-        for intermediates in (False, True):
-            yield Case(torch, GDN, False, B, 8, intermediates)
+        for kv, bf16 in ((False, False), (True, False), (False, True)):
+            yield from ((op, kv, bf16, B) for B in batches)
+    for B, T in ((1, 8), (8, 8), (64, 2), (64, 4), (64, 8)):
+        for bf16 in (False, True):
+            for intermediates in (False, True):
+                yield GDN, False, bf16, B, T, False, intermediates
+    for op in (GDN, KDA):
+        for bf16 in (False, True):
+            yield from ((op, False, bf16, B, 8) for B in (8, 64))
+
+
+def imported_peers(names, known=PEERS):
+    """{name: launcher} of the peers that can be imported; `known`: {name: (module, its maker)}."""
+    peers = {}
+    for name in names:
+        module, make = known[name]
+        try:
+            peers[name] = make(importlib.import_module(module))
+        except Exception as error:  # a peer may fail to import in its own ways
+            print(f"SKIPPED: peer {name}: {str(error)[:160] or repr(error)}")
+    return peers
+
+
+def print_row(torch, case, goldenrule, peers, replays):
+    plain = dependent = None
+    for name, peer in peers.items():
+        try:
+            difference = disagreement(torch, case, lambda x: goldenrule.launch(case, x), peer)
+            if difference is None:
+                continue
+            if not difference < OTHER_FUNCTION:
+                print(f"{case.name():40} {name:22} another function: o differs by {difference:.3g}")
+                continue
+            theirs = time_graph(torch, case, lambda x, peer=peer: peer(case, x), replays)
+        except Exception as error:  # of another project's code
+            print(f"{case.name():40} {name:22} FAILED: {str(error)[:160] or repr(error)}")
+            continue
+        if plain is None:
+            plain, dependent = (time_graph(
+                torch, case, lambda x, flags=flags: goldenrule.launch(case, x, flags), replays)
+                for flags in (0, DEPENDENT_LAUNCH))
+        print(f"{case.name():40} {name:22} "
+              f"{'%.2f (%.2f-%.2f)' % theirs:>26} {'%.2f (%.2f-%.2f)' % plain:>26} "
+              f"{theirs[0] / plain[0]:6.2f} {dependent[0]:8.2f} "
+              f"{theirs[0] / dependent[0]:6.2f} {difference:16.1e}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("library")
+    parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--rows", default="", help="only rows whose name contains this")
     parser.add_argument("--replays", type=int, default=30)
     parser.add_argument("--batches", default="1,4,8,16,64,256")
+    parser.add_argument("--path", default=[], action="append",
+                        help="a folder to import peers from, too")
     options = parser.parse_args()
 
+    sys.path.extend(options.path)
     torch = torch_with_device()
     if torch is None:
         return 0
-    peers = {}
-    for name, make in PEERS.items():
-        try:
-            peers[name] = make(importlib.import_module(name))
-        except Exception as error:  # a peer may fail to import in its own ways
-            print(f"SKIPPED: peer {name}: {error}")
+    torch.set_grad_enabled(False)
+    peers = imported_peers(options.peers.split(","))
     if not peers:
         print("SKIPPED: no peer can be imported")
         return 0
 
     goldenrule = Goldenrule(torch, options.library)
     print(torch.cuda.get_device_name(), "- us of one launch: median (10%-90%)")
-    print(f"{'call':32} {'peer':22} {'peer us':>26} {'goldenrule us':>26} {'ratio':>6} "
+    print(f"{'call':40} {'peer':22} {'peer us':>26} {'goldenrule us':>26} {'ratio':>6} "
           f"{'dep. us':>8} {'ratio':>6} {'rel. diff. of o':>16}")
-    for case in cases(torch, [int(b) for b in options.batches.split(",")]):
-        def ours(inputs, flags=0, case=case):
-            return goldenrule.launch(case, inputs, flags)
-
-        plain = dependent = None
-        for name, peer in peers.items():
-            difference = disagreement(torch, case, ours, peer)
-            if difference is None:
-                continue
-            if plain is None:
-                plain = time_graph(torch, case, ours, options.replays)
-                dependent = time_graph(
-                    torch, case, lambda x: ours(x, DEPENDENT_LAUNCH), options.replays)
-            theirs = time_graph(torch, case, lambda x: peer(case, x), options.replays)
-            print(f"{case.name():32} {name:22} "
-                  f"{'%.2f (%.2f-%.2f)' % theirs:>26} {'%.2f (%.2f-%.2f)' % plain:>26} "
-                  f"{theirs[0] / plain[0]:6.2f} {dependent[0]:8.2f} "
-                  f"{theirs[0] / dependent[0]:6.2f} {difference:16.1e}", flush=True)
+    for row in rows([int(b) for b in options.batches.split(",")]):
+        if options.rows not in row_name(*row):
+            continue
+        case = Case(torch, *row)
+        print_row(torch, case, goldenrule, peers, options.replays)
         case.sets.clear()
+        torch.cuda.empty_cache()
     return 0
 
 

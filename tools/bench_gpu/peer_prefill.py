@@ -24,8 +24,8 @@ import os
 import sys
 import time
 
-from peer import (BF16, F32, GDN, I32, K, KDA, V, Goldenrule, Tensor, args_type, time_graph,
-                  torch_with_device)
+from peer import (BF16, F32, GDN, I32, K, KDA, V, Goldenrule, Tensor, args_type,
+                  imported_peers, time_graph, torch_with_device)
 
 SOFTPLUS, BOUNDED = 0, 1
 LOWER_BOUND = -5.0
@@ -196,18 +196,6 @@ PEERS = {"flashinfer": ("flashinfer.gdn_prefill", flashinfer), "flash_qla": ("fl
          "fla": ("fla", fla), "cudnn": ("cudnn.linear_attention.ops", cudnn)}
 
 
-def imported_peers(names):
-    os.environ.update({"FLA_FLASH_QLA": "0", "FLA_FLASH_KDA": "0"})  # fla's own kernels
-    peers = {}
-    for name in names:
-        module, make = PEERS[name]
-        try:
-            peers[name] = make(importlib.import_module(module))
-        except Exception as error:  # a peer may fail to import in its own ways
-            print(f"SKIPPED: peer {name}: {str(error).splitlines()[0] if str(error) else error!r}")
-    return peers
-
-
 def accuracy(torch, peers, own):
     """Prints the table; returns the (peer, op) that compute the same function."""
     same = set()
@@ -272,7 +260,8 @@ def main():
     if torch is None:
         return 0
     torch.set_grad_enabled(False)
-    own, peers = Own(torch, options.library), imported_peers(options.peers.split(","))
+    os.environ.update({"FLA_FLASH_QLA": "0", "FLA_FLASH_KDA": "0"})  # fla's own kernels
+    own, peers = Own(torch, options.library), imported_peers(options.peers.split(","), PEERS)
     same = accuracy(torch, peers, own)
     print(f"\n{torch.cuda.get_device_name()} - us of one launch: median (10%-90%)\n"
           f"{'call':22} {'peer':12} {'peer us':>26} {'goldenrule us':>26} {'ratio':>6}")

@@ -8,6 +8,7 @@
 #include "tools/bench_gpu/ceilings.hpp"
 #include "tools/bench_gpu/prefill_workload.hpp"
 #include "tools/bench_gpu/timing.hpp"
+#include "tools/bench_gpu/workload.hpp"
 
 namespace goldenrule::bench {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 /// Dense bf16 products on an H200, as its peers are measured by.
 constexpr double kTensorTeraflops = 790.0;
 
-constexpr const char* kLegend =
+constexpr const char* kPrefillLegend =
     "us of a launch in a replayed graph; norm, gate, sigmoid and scale are in the call, fp32 "
     "states\n"
     "in and out. bytes us: what must move at the streaming rates above. tensor us: the operations "
@@ -76,11 +77,23 @@ std::vector<PrefillRow> rows_of_peers() {
 std::vector<PrefillRow> rows_of_lengths() {
   std::vector<PrefillRow> rows;
   for (const bool kda : {false, true}) {
-    for (const std::int64_t T : {1, 2, 32, 63, 64, 65, 128, 256, 1024, 4096, 16384, 65536}) {
+    for (const std::int64_t T : {1, 2, 8, 16, 32, 63, 64, 65, 128, 256, 1024, 4096, 16384, 65536}) {
       rows.push_back(uniform(kda, kda ? 64 : 16, kda ? 64 : 32, 1, T));
     }
   }
   return rows;
+}
+
+/// The cross-over: the same tokens of one sequence through the entry point of decode and MTP, where
+/// that takes as many.
+void print_recurrent(const PrefillRow& row, cudaStream_t stream, int replays) {
+  constexpr std::int64_t kMostTokens = 16;  // of that entry point
+  if (row.lens.size() != 1 || row.tokens() > kMostTokens) return;
+  const Workload workload({.kda = row.kda, .T = row.tokens(), .H = row.H, .HV = row.HV}, stream);
+  const Timing timing = time_graph(stream, workload.sets(), replays,
+                                   [&](int i, cudaStream_t s) { workload.launch(i, s, 0); });
+  std::printf("  as a call of decode or MTP: %.2f us (%.2f-%.2f)\n", timing.median_us,
+              timing.low_us, timing.high_us);
 }
 
 double once_us(const PrefillWorkload& workload, cudaStream_t stream) {
@@ -136,8 +149,8 @@ void run_prefill(const Options& options, cudaStream_t stream, int multiprocessor
     return;
   }
   const Ceilings ceilings = print_ceilings(stream, options.replays, multiprocessors);
-  std::printf("%s%-26s %9s %21s %8s %9s %7s %8s %6s %8s\n", kLegend, "call", "us", "(10%-90%)",
-              "bytes us", "tensor us", "gap", "goal us", "", "peer us");
+  std::printf("%s%-26s %9s %21s %8s %9s %7s %8s %6s %8s\n", kPrefillLegend, "call", "us",
+              "(10%-90%)", "bytes us", "tensor us", "gap", "goal us", "", "peer us");
   std::string series;  // the lengths of one call shape, one behind the other
   double last_us = 0;
   std::int64_t last_tokens = 0;
@@ -149,6 +162,7 @@ void run_prefill(const Options& options, cudaStream_t stream, int multiprocessor
       std::printf("  slope from %lld: %.2f us per 64 tokens\n", static_cast<long long>(last_tokens),
                   64.0 * (us - last_us) / static_cast<double>(row.tokens() - last_tokens));
     }
+    if (single) print_recurrent(row, stream, options.replays);
     series = single ? shape : "";
     last_us = us;
     last_tokens = row.tokens();

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <random>
 
 #include "tools/bench_gpu/streaming.hpp"
 
@@ -27,6 +29,7 @@ std::string Row::name() const {
   name += " B=" + std::to_string(B) + " T=" + std::to_string(T);
   if (intermediates) name += " +states";
   if (!update) name += " no update";
+  if (random_slots) name += " random slots";
   if (has_rings()) {
     name += " replay " + std::to_string(pending);
     if (flush_every > 0) name += " flush 1/" + std::to_string(flush_every);
@@ -89,6 +92,19 @@ goldenrule_gpu_tensor Workload::row_list(std::int64_t rows, F&& f) {
   return dense(data, GOLDENRULE_GPU_I32);
 }
 
+std::vector<goldenrule_gpu_tensor> Workload::random_slots(const Row& row, std::int64_t sets) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(sets * row.B));
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937_64 bits(1);  // the generator alone is the same everywhere, so no std::shuffle
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[bits() % i]);
+  std::vector<goldenrule_gpu_tensor> lists;
+  for (std::int64_t set = 0; set < sets; ++set) {
+    lists.push_back(row_list(
+        row.B, [&](std::int64_t b) { return order[static_cast<std::size_t>(set * row.B + b)]; }));
+  }
+  return lists;
+}
+
 void Workload::give_cursors(const Row& row, goldenrule_gpu_recurrent_args& call) {
   call.rings = row.B;
   call.ring_places = kPending + row.T;
@@ -142,10 +158,17 @@ Workload::Workload(const Row& row, cudaStream_t stream) {
 
   shared.state_indices = row_list(row.B, [](std::int64_t b) { return b; });
   if (row.has_rings()) give_cursors(row, shared);
+  accepted_ = row_list(row.B, [&](std::int64_t) { return (row.T + 1) / 2; });
+  std::vector<goldenrule_gpu_tensor> slots;
+  if (row.random_slots) {
+    slots = random_slots(row, sets);
+    shared.slots = sets * row.B;
+  }
 
   for (std::int64_t set = 0; set < sets; ++set) {
     goldenrule_gpu_recurrent_args call = shared;
-    call.state = dense(states + set * row.state_bytes(), state_type);
+    call.state = dense(states + (row.random_slots ? 0 : set * row.state_bytes()), state_type);
+    if (row.random_slots) call.state_indices = slots[n(set)];
     const auto values = [&](std::int64_t count) {
       if (count == 0) return goldenrule_gpu_tensor{};  // a commit alone
       return dense(random(n(count), false, 1.f, stream), GOLDENRULE_GPU_BF16);
@@ -167,14 +190,29 @@ Workload::Workload(const Row& row, cudaStream_t stream) {
   gpu::check_cuda(cudaStreamSynchronize(stream), "fill");
 }
 
-void Workload::launch(int i, cudaStream_t stream, std::uint32_t flags) const {
-  goldenrule_gpu_recurrent_args call = calls_[static_cast<std::size_t>(i)];
+namespace {
+
+void launch_call(goldenrule_gpu_recurrent_args call, cudaStream_t stream, std::uint32_t flags) {
   call.stream = stream;
   call.flags = flags;
   char message[256];
   if (goldenrule_gpu_recurrent(&call, message, sizeof message) != GOLDENRULE_GPU_OK) {
     throw Error(ErrorKind::kArgument, "goldenrule_gpu_recurrent", "ok", message);
   }
+}
+
+}  // namespace
+
+void Workload::launch(int i, cudaStream_t stream, std::uint32_t flags) const {
+  launch_call(calls_[static_cast<std::size_t>(i)], stream, flags);
+}
+
+void Workload::launch_commit(int i, cudaStream_t stream, std::uint32_t flags) const {
+  goldenrule_gpu_recurrent_args call = calls_[static_cast<std::size_t>(i)];
+  call.disable_state_update = 0;
+  call.accepted_tokens = accepted_;
+  call.o = {};
+  launch_call(call, stream, flags | GOLDENRULE_GPU_FLAG_NO_OUTPUT);
 }
 
 }  // namespace goldenrule::bench

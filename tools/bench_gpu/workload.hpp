@@ -3,7 +3,8 @@
 // One row of the table: a decode or MTP call of production shape, with as many disjoint sets of
 // inputs as make 512 MiB of distinct state, so that nothing rests in the 60 MB of L2 between two
 // launches. As in a model of many layers, each set has its own pool of states and its own tokens,
-// and all share the slots.
+// and all share the slots; or, as in a pool that serves many requests, the states of all sets are
+// one pool and each has random slots of it.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,10 @@ struct Row {
   bool update = true;
   std::int64_t pending = -1;     ///< tokens that wait in a ring, -1: no rings
   std::int64_t flush_every = 0;  ///< with rings: every n-th row flushes; 0: none
+  bool random_slots = false;     ///< of one pool for all sets
   double peer_us = 0;            ///< best peer in the table of measured peers; 0: none
-  double goal_us = 0;            ///< 0: none
+  double goal_us = 0;            ///< of plain launches; 0: none
+  double goal_dep_us = 0;        ///< of dependent ones
 
   [[nodiscard]] std::string name() const;
   [[nodiscard]] bool has_rings() const { return pending >= 0; }
@@ -49,18 +52,24 @@ class Workload {
   [[nodiscard]] int sets() const { return static_cast<int>(calls_.size()); }
   /// Launches set i; throws Error on a refusal.
   void launch(int i, cudaStream_t stream, std::uint32_t flags) const;
+  /// Launches what commits after a verification of set i: the same tokens again, of which the first
+  /// half is accepted, into the states and without o.
+  void launch_commit(int i, cudaStream_t stream, std::uint32_t flags) const;
 
  private:
   void* buffer(std::size_t bytes);
   /// f(b) for every row b, as i32.
   template <class F>
   goldenrule_gpu_tensor row_list(std::int64_t rows, F&& f);
+  /// Slots of `row.B` rows for each set, of one pool, in random order.
+  std::vector<goldenrule_gpu_tensor> random_slots(const Row& row, std::int64_t sets);
   void give_cursors(const Row& row, goldenrule_gpu_recurrent_args& call);
   void give_rings(const Row& row, goldenrule_gpu_recurrent_args& call, cudaStream_t stream);
   void* random(std::size_t count, bool f32, float amplitude, cudaStream_t stream);
 
   std::vector<gpu::DeviceMemory> memory_;
   std::vector<goldenrule_gpu_recurrent_args> calls_;
+  goldenrule_gpu_tensor accepted_{};
   unsigned seed_ = 1;
 };
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fixtures/cases/case.hpp"
+#include "reference/contract/family.hpp"
 #include "reference/suites/slices.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/judging.hpp"
@@ -100,6 +101,7 @@ int budget(const BudgetOptions& options) {
   const bool given = !options.contract.empty();
   const contract::Contract contract =
       given ? named_contract(options.contract) : slice.default_contract(record);
+  contract::require_family(contract, call::Family::kDelta);
   fmt::print("contract {} ({}): {}\n", contract.name, given ? "given" : "by mode and types",
              contract.meaning);
   fmt::print("  {:<28} {:>14} {:>14}\n", "alone", "o, rel rms", "state, rel rms");

@@ -10,6 +10,7 @@
 #include "fixtures/call/text.hpp"
 #include "fixtures/schema/read.hpp"
 #include "reference/chain/judge.hpp"
+#include "reference/contract/family.hpp"
 #include "reference/suites/slices.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
@@ -19,7 +20,7 @@
 namespace goldenrule::tools {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 using verdict::Verdict;
 
 struct ChainFile {
@@ -65,7 +66,7 @@ void sort_by_call(std::vector<ChainFile>& files, const ChainOptions& options) {
   });
 }
 
-json to_json(const chain::Finding& f, const std::string& file) {
+Json to_json(const chain::Finding& f, const std::string& file) {
   return {{"file", file},
           {"check", call::name_of(f.check)},
           {"verdict", verdict::name_of(f.verdict)},
@@ -78,7 +79,7 @@ json to_json(const chain::Finding& f, const std::string& file) {
           {"text", f.text}};
 }
 
-std::string text_of(const chain::Finding& f) {
+std::string finding_text(const chain::Finding& f) {
   std::string at = fmt::format("call {}", f.call);
   if (f.request >= 0) at += fmt::format(", request {}", f.request);
   if (f.slot >= 0) at += fmt::format(", slot {}", f.slot);
@@ -152,13 +153,13 @@ std::string summary_text(const chain::Summary& s) {
         s.vacuous);
   }
   if (s.forgotten > 0) text += fmt::format("{} ledgers were given up for memory\n", s.forgotten);
-  if (s.first) text += "first: " + text_of(*s.first) + "\n";
+  if (s.first) text += "first: " + finding_text(*s.first) + "\n";
   text += fmt::format("{}", verdict::name_of(s.verdict));
   if (!s.first && !s.reason.empty()) text += ": " + s.reason;
   return text;
 }
 
-json summary_json(const chain::Summary& s) {
+Json summary_json(const chain::Summary& s) {
   return {{"verdict", verdict::name_of(s.verdict)},
           {"reason", s.reason},
           {"calls", s.calls},
@@ -175,29 +176,31 @@ json summary_json(const chain::Summary& s) {
 }  // namespace
 
 int chain(const ChainOptions& options) {
-  if (!options.contract.empty()) (void)named_contract(options.contract);
+  if (!options.contract.empty()) {
+    contract::require_family(named_contract(options.contract), call::Family::kDelta);
+  }
   std::vector<ChainFile> files = files_of(options.files);
   std::vector<std::string> inputs{options.contract};
   for (const ChainFile& file : files) inputs.push_back(file.path);
   refuse_overwriting(inputs, {.json = options.json, .junit = {}, .html = {}});
   sort_by_call(files, options);
   Reading reading(options);
-  json findings = json::array();
+  Json findings = Json::array();
   Progress progress(files.size());
   for (std::size_t i = 0; i < files.size(); ++i) {
     progress.show(i, files[i].path);
     const std::vector<chain::Finding> found = reading.add(files[i].path);
     progress.clear();
     for (const chain::Finding& finding : found) {
-      fmt::print("{}\n", text_of(finding));
+      fmt::print("{}\n", finding_text(finding));
       findings.push_back(to_json(finding, files[i].path));
     }
   }
   const chain::Summary summary = reading.finish();
   fmt::print("{}\n", summary_text(summary));
   if (!options.json.empty()) {
-    const json report{{"findings", findings}, {"summary", summary_json(summary)}};
-    write_text(options.json, report.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+    const Json report{{"findings", findings}, {"summary", summary_json(summary)}};
+    write_text(options.json, report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   switch (summary.verdict) {
     case Verdict::kExact:

@@ -46,7 +46,8 @@ report::FileReport check_file(const std::string& file, const CheckOptions& optio
         .terms = options.terms,
         .maps = options.reports.show_maps(),
         .stages = stages_of(fixture),
-        .since = start};
+        .since = start,
+        .work = work_limit()};
     if (!options.contract.empty()) asked.question.contract = named_contract(options.contract);
     result = examine(std::move(fixture.record), asked);
   } catch (const Error& error) {

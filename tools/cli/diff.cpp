@@ -95,7 +95,8 @@ report::FileReport judge_candidate(const DiffOptions& options) {
                     .explain = options.explain,
                     .explain_seconds = options.explain_seconds,
                     .maps = options.reports.show_maps(),
-                    .since = ExplainEffort::program_start()};
+                    .since = ExplainEffort::program_start(),
+                    .work = work_limit()};
   if (!options.contract.empty()) asked.question.contract = named_contract(options.contract);
   golden.record.outputs = std::move(candidate.record.outputs);
   return examine(std::move(golden.record), asked);

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <set>
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/isolation/child.hpp"
@@ -19,6 +20,7 @@ namespace {
 
 bool trusted = false;
 std::optional<std::uint64_t> given_limit;
+double most_work = 3600.0;
 
 constexpr std::uint64_t kUnknown = std::numeric_limits<std::uint64_t>::max();
 
@@ -55,15 +57,23 @@ verdict::Declared declared_by(const schema::Description& file, const Use& use) {
                          .outputs = {},
                          .file_bytes = static_cast<double>(file.file_bytes)};
   call.stage_chunk = file.header.stage_chunk;
+  call.kv_layout = file.header.record.convention.kv_layout;
+  std::set<call::DType> of_keys;
   for (const schema::DatasetInfo& d : file.datasets) {
     call.tensor_bytes += static_cast<double>(d.logical_bytes) * (use.compared ? 2 : 1);
     const auto slash = d.path.rfind('/');
     const std::string group = d.path.substr(0, slash);
     const std::string name = d.path.substr(slash + 1);
     if (group == "/inputs") call.inputs[name] = d.shape;
+    if (group == "/inputs" && (name == "k" || name == "v" || name.ends_with("_cache"))) {
+      of_keys.insert(d.dtype);
+    }
     if (group == "/stages" && !file.header.stages_of_oracle) call.stages[name] = d.shape;
     const bool judged = use.only.empty() || std::ranges::find(use.only, name) != use.only.end();
     if ((group == "/outputs" || group == "/golden") && judged) call.outputs[name] = d.shape;
+  }
+  if (of_keys.size() == 1) {
+    call.key_bytes = static_cast<double>(call::info(*of_keys.begin()).bytes);
   }
   return call;
 }
@@ -90,6 +100,13 @@ void admit_bytes(double bytes, const std::string& where, const std::string& befo
   throw Error(ErrorKind::kUnsafe, where,
               before_limit + std::to_string(limit) + " bytes" + behind_limit,
               before_bytes + bytes_of(bytes));
+}
+
+void announce(double core_seconds) {
+  constexpr double kWhile = 60.0;
+  if (core_seconds < kWhile) return;
+  fmt::print(stderr, "goldenrule: this call will take about {:.0f} core-seconds (--work)\n",
+             core_seconds);
 }
 
 void say_what_is_missing() {
@@ -120,6 +137,10 @@ void trust_files() { trusted = true; }
 void limit_memory(std::uint64_t bytes) { given_limit = bytes; }
 
 double most_bytes() { return static_cast<double>(memory_limit()); }
+
+void limit_work(double core_seconds) { most_work = core_seconds; }
+
+verdict::WorkLimit work_limit() { return {.core_seconds = most_work, .announce = announce}; }
 
 void admit(const verdict::Declared& call, bool explained) {
   refuse_beyond(memory_limit(), call, explained);

@@ -10,6 +10,7 @@
 
 #include "fixtures/schema/read.hpp"
 #include "reference/verdict/memory.hpp"
+#include "reference/verdict/work.hpp"
 
 namespace goldenrule::tools {
 
@@ -28,6 +29,11 @@ void admit(const verdict::Declared& call, bool explained);
 void admit_tensors(double bytes);
 /// The same of a simulated server of which something needs so many bytes.
 void admit_scenario(const std::string& line, double bytes);
+
+/// Core-seconds that the verdict on a call may take from here on (--work); before, an hour.
+void limit_work(double core_seconds);
+/// That limit; what takes a while is announced on stderr.
+[[nodiscard]] verdict::WorkLimit work_limit();
 
 /// What is done with the tensors of a file.
 struct Use {

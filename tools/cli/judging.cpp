@@ -3,15 +3,18 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string_view>
 
 #include "fixtures/call/chain_rows.hpp"
 #include "fixtures/call/text.hpp"
+#include "fixtures/schema/atomic_file.hpp"
 #include "reference/contract/contract_json.hpp"
 #include "reference/report/page.hpp"
 #include "reference/suites/slices.hpp"
@@ -89,7 +92,11 @@ report::ShownTerms terms_of(const verdict::Judgement& judgement, const std::stri
 report::FileReport examine(call::Record record, const Examination& asked) {
   call::remove_chain_rows(record);
   const verdict::Slice& slice = suites::slice_of(record.op);
-  const verdict::Judgement judgement = verdict::judgement(slice, std::move(record), asked.question);
+  const verdict::Judgement judgement = [&] {
+    std::optional<verdict::WorkLimited> limited;
+    if (asked.work) limited.emplace(*asked.work);
+    return verdict::judgement(slice, std::move(record), asked.question);
+  }();
   report::FileReport result;
   if (asked.explain) {
     result.diagnosis = explain_failure(
@@ -151,7 +158,25 @@ int finish(const std::vector<report::FileReport>& files, const report::Run& run,
   return report::exit_code(files);
 }
 
+namespace {
+
+// A device, a pipe or a link is what the user means, and so is a file in a directory that nothing
+// can be added to.
+bool can_be_replaced(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  const fs::file_type type = fs::symlink_status(path, code).type();
+  if (type == fs::file_type::not_found) return true;
+  const fs::path directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  return type == fs::file_type::regular && ::access(directory.c_str(), W_OK) == 0;
+}
+
+}  // namespace
+
 void write_text(const std::string& path, const std::string& text) {
+  if (can_be_replaced(path)) {
+    return schema::write_file_atomically(path, std::as_bytes(std::span(text)));
+  }
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << text;
   out.close();

@@ -12,7 +12,8 @@
 #include "fixtures/call/error.hpp"
 #include "reference/contract/contract.hpp"
 #include "reference/report/report.hpp"
-#include "reference/scalar/tier.hpp"
+#include "reference/scalar/precision.hpp"
+#include "reference/verdict/work.hpp"
 #include "tools/cli/commands.hpp"
 
 namespace goldenrule::tools {
@@ -58,6 +59,7 @@ struct Examination {
   bool maps = false;                 ///< adds where the errors of outputs are that fail
   std::optional<verdict::KernelStages> stages{};  ///< intermediate results of the kernel
   ExplainEffort::Clock::time_point since = ExplainEffort::Clock::now();  ///< the verdict began
+  std::optional<verdict::WorkLimit> work{};  ///< of the verdict; what explains it has its own limit
 };
 
 /// The report of a call. Throws Error.
@@ -73,7 +75,8 @@ void refuse_overwriting(const std::vector<std::string>& inputs, const ReportFile
 [[nodiscard]] int finish(const std::vector<report::FileReport>& files, const report::Run& run,
                          const ReportFiles& wanted);
 
-/// Replaces `path` by `text`. Throws Error(kFile).
+/// Replaces `path` by `text`; whoever reads it meanwhile has all of the old or all of the new text,
+/// unless it is a link, a pipe or a device. Throws Error(kFile).
 void write_text(const std::string& path, const std::string& text);
 
 /// The options that name a contract and outputs, as the end of a command line.

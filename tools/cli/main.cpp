@@ -36,6 +36,7 @@ std::string refuse_sign(const std::string& size) {
 struct Options {
   bool trust = false;
   std::uint64_t memory = 0;
+  double work = 0.0;
   tools::CheckOptions check;
   tools::ChainOptions chain;
   tools::GenerateOptions generate;
@@ -232,8 +233,8 @@ void add_schema(CLI::App& app, Options& all) {
 void add_list(CLI::App& app, Options& all) {
   CLI::App* sub = app.add_subcommand("list", "List suites, families, contracts or mistakes");
   sub->add_option("what", all.listed,
-                  "suites (default), families, contracts, mistakes, chains, server_mistakes; or a "
-                  "suite: its lines");
+                  "suites (default), families, attention_families, verify_families, contracts, "
+                  "stages, mistakes, chains, server_mistakes; or a suite: its lines");
   sub->add_flag("--json", all.list_json, "as JSON, for programs");
   sub->callback(
       [&all] { all.command = [&all] { return tools::list(all.listed, all.list_json); }; });
@@ -257,6 +258,11 @@ int run(int argc, char** argv) {
                      "of what is available)")
           ->transform(CLI::AsSizeValue(false))
           ->transform(CLI::Validator(refuse_sign, "SIZE"));  // runs first
+  CLI::Option* work_option =
+      app.add_option("--work", all.work,
+                     "refuse calls of attention whose verdict takes more core-seconds, as "
+                     "estimated before it begins (default: 3600)")
+          ->check(CLI::PositiveNumber);
   for (const auto add :
        {add_check, add_chain, add_generate, add_simulate, add_verify, add_diff, add_budget,
         add_mutate, add_merge, add_contract, add_info, add_schema, add_list}) {
@@ -269,6 +275,7 @@ int run(int argc, char** argv) {
   }
   if (all.trust) tools::trust_files();
   if (memory_option->count() > 0) tools::limit_memory(all.memory);
+  if (work_option->count() > 0) tools::limit_work(all.work);
   return all.command();
 }
 

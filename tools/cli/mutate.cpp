@@ -80,6 +80,7 @@ std::vector<std::string> settings_of(const MutateOptions& given) {
 }  // namespace
 
 int mutate(const MutateOptions& given) {
+  refuse_overwriting({given.contract}, {.json = given.json, .junit = {}, .html = {}});
   MatrixOptions options = given.matrix;
   if (!given.contract.empty()) options.contract = named_contract(given.contract);
   const Share share = parse_share(given.shard);
@@ -119,6 +120,7 @@ int show_matrix(const GivenMatrix& given, bool whole) {
   if (!matrix.false_alarms.empty()) return 1;
   // What a share does not see another may: only the whole can say that nobody does.
   if (!whole) return 0;
+  if (matrix.rows.empty()) return 2;  // nothing was tried: nobody knows what the suites see
   // A contract for one mode leaves the mistakes of the others aside; otherwise a mistake that can
   // be made nowhere is one that the suites cannot see.
   const bool unseen = given.contract.empty() && !matrix.unreached.empty();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/contract/family.hpp"
 #include "reference/suites/chain_matrix.hpp"
 #include "tools/cli/chain_table.hpp"
 #include "tools/cli/commands.hpp"
@@ -34,10 +35,14 @@ std::vector<cases::Scenario> admitted_scenarios(const std::vector<std::string>& 
 }  // namespace
 
 int mutate_chains(const MutateOptions& given) {
+  refuse_overwriting({given.contract}, {.json = given.json, .junit = {}, .html = {}});
   const std::vector<std::string>& suites = given.matrix.suites;
   const Share share = parse_share(given.shard);
   suites::ChainMatrixOptions options{.scenarios = {}, .mistakes = given.matrix.mutants};
-  if (!given.contract.empty()) options.contract = named_contract(given.contract);
+  if (!given.contract.empty()) {
+    options.contract = named_contract(given.contract);
+    contract::require_family(*options.contract, call::Family::kDelta);
+  }
   options.scenarios = take_share(admitted_scenarios(suites), share);
   std::optional<Progress> progress;
   options.begin_chain = [&](std::size_t i, std::size_t count, const std::string& line) {

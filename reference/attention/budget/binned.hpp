@@ -3,9 +3,10 @@
 // Variances of sums whose terms err alike within a bin and independently between bins (grant.hpp).
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
+
+#include "reference/attention/rule/columns.hpp"
 
 namespace goldenrule::attention {
 
@@ -14,16 +15,15 @@ class Binned {
  public:
   explicit Binned(std::size_t columns) : sum_(columns), square_(columns), total_(columns) {}
 
+  /// factor (v - rho o) in the first `count` columns.
+  void add(double factor, double rho, const double* v, const double* o, std::size_t count) {
+    add_term(factor, rho, v, o, count, sum_.data(), square_.data());
+  }
   void add(std::size_t x, double value) {
     sum_[x] += value;
     square_[x] += value * value;
   }
-  void close() {
-    for (std::size_t x = 0; x < sum_.size(); ++x) {
-      total_[x] += std::max(sum_[x] * sum_[x], square_[x]);
-      sum_[x] = square_[x] = 0.0;
-    }
-  }
+  void close() { close_terms(sum_.size(), sum_.data(), square_.data(), total_.data()); }
   [[nodiscard]] double total(std::size_t x) const { return total_[x]; }
 
  private:

@@ -36,6 +36,7 @@ void grant(const call::Record& record, const contract::Contract& contract,
   verdict::Expected& lse = expected.outputs.at("lse");
   prepare(o, detail);
   prepare(lse, detail);
+  o.grant.anything.assign(o.exact.touched.size(), 0);
   const Tensors tensors(record);
   const std::vector<RowJob> jobs = row_jobs(plan);
   std::vector<double> flushed(jobs.size(), 0.0);
@@ -45,8 +46,10 @@ void grant(const call::Record& record, const contract::Contract& contract,
       const auto first = static_cast<std::size_t>(o_index(plan, *job.request, row));
       const std::size_t at = lse_index(plan, job.request->first_query + row.query, row.head);
       if (o.exact.touched[first / o.exact.block] != verdict::Touch::kComputed) continue;
-      const RowBudget terms = row_budget(tensors, plan, *job.request, row, *rounding,
-                                         &o.exact.golden[first], lse.exact.golden[at]);
+      const RowBudget terms =
+          row_budget(tensors, plan, *job.request, row, *rounding, o.grant.multiple,
+                     &o.exact.golden[first], lse.exact.golden[at]);
+      o.grant.anything[first / o.exact.block] = terms.anything ? 1 : 0;
       for (std::size_t x = 0; x < terms.sigma.size(); ++x) {
         store(o, first + x, terms.sigma[x], terms.bias[x]);
       }

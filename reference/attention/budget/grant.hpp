@@ -41,6 +41,11 @@
 //
 // so both parts are taken with exp(D_t) / Z, the random one also has the mean d_t^2 / 6 of its
 // exponential as a bias, and none is larger than max_t |v_t - o|: o~ is a mean of visible values.
+// Where both together are as large as that in some column, the contract allows any weights, and a
+// pass of the row says nothing, however large its other columns are (verdict::Grant::anything).
+//
+// Subnormal numbers (systematic). Kernels flush weights below 2^-126 to zero: n 2^-126 max_t |v_t|
+// of the column; products and results as well: 2 n 2^-126.
 //
 // Tensor cores (systematic). A step of 16 keys aligns its products and the partial sum A_k to the
 // largest, cuts each below 2^-26 of it, and cuts their sum to fp32, all toward zero. The second cut
@@ -53,10 +58,11 @@
 // in each step at worst). The third: quotient and last products. A sum l that drifts as well moves
 // o by |o| times its own drift, and one of |A_k|, |o - A_k| is at least |o| / 2.
 //
-// lse: E_t acts through w_t, with the same factors; the sum l drifts by kappa 2^-23 max(sum L_k,
-// sum (1 - L_k)), L_k the weights of the first 16 k keys; with rounded_sum the rounding of P shows,
-// sigma^2 = h^2 / 3 sum_b (sum_{t in b} w_t)^2, and with stored scores that of the scores; storing
-// it takes 2^-23 (|lse| + 4), and to base 2 all is multiplied by log2(e).
+// lse: E_t acts through w_t, with the same factors, but errors of scores never move it by more than
+// max_t D_t; the sum l drifts by kappa 2^-23 max(sum L_k, sum (1 - L_k)), L_k the weights of the
+// first 16 k keys; with rounded_sum the rounding of P shows, sigma^2 = h^2 / 3 sum_b (sum_{t in b}
+// w_t)^2, and with stored scores that of the scores; storing it takes 2^-23 (|lse| + 4), and to
+// base 2 all is multiplied by log2(e).
 //
 //   budget = lambda sigma + bias + half an ulp of storage,   lambda = sqrt(2 ln(2n/p))
 //

@@ -2,20 +2,22 @@
 #include "reference/attention/budget/row_budget.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <numeric>
 
 #include "reference/attention/budget/binned.hpp"
+#include "reference/attention/budget/rescales.hpp"
+#include "reference/attention/rule/columns.hpp"
+#include "reference/scalar/infinity.hpp"
 
 namespace goldenrule::attention {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kU = 0x1p-24;
 constexpr double kKappa = 2.0;
-constexpr std::size_t kStep = 16;
+constexpr std::size_t kStep = kTensorCoreStep;
 
 struct Key {
   KeyPlace place;
@@ -29,64 +31,37 @@ struct Key {
   double lost = 0.0;   // share of its weight that fp16 loses for certain
 };
 
-// How many tiles of kStep keys behind that of each key raise the running maximum.
-std::vector<double> rescales(const std::vector<Key>& keys) {
-  const std::size_t tiles = (keys.size() + kStep - 1) / kStep;
-  std::vector<double> top(tiles, -kInfinity);
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    top[i / kStep] = std::max(top[i / kStep], keys[i].s);
-  }
-  const auto records = [&](bool forward) {
-    std::vector<double> counts(tiles);
-    double running = -kInfinity;
-    double seen = 0.0;
-    for (std::size_t j = 0; j < tiles; ++j) {
-      const std::size_t at = forward ? j : tiles - 1 - j;
-      if (top[at] > running) seen += 1.0;
-      running = std::max(running, top[at]);
-      counts[at] = seen;
-    }
-    for (double& c : counts) c = seen - c;
-    return counts;
-  };
-  std::vector<double> worse = records(true);
-  const std::vector<double> backward = records(false);
-  for (std::size_t j = 0; j < tiles; ++j) worse[j] = std::max(worse[j], backward[j]);
-  return worse;
-}
-
 class Row {
  public:
   Row(const Tensors& tensors, const Plan& plan, const Request& request, const RowPlace& row,
-      const Softmax& rounding)
+      const Softmax& rounding, double multiple)
       : tensors_(tensors),
         plan_(plan),
         head_(key_head_of(plan, row)),
         rounding_(rounding),
+        multiple_(multiple),
         format_(operand_format(tensors.q->dtype())) {
     if (format_) h_ = contract::unit_roundoff(*format_);
     const std::vector<double> q = query_of(tensors, plan, request, row);
-    std::vector<double> k(q.size());
-    for (const KeyPlace& place : visible_keys(request, row.query)) {
-      tensors.read_key(plan, place.source, place.row, head_, k.data());
-      Key key{.place = place};
-      double size = 0.0;
-      for (std::size_t d = 0; d < q.size(); ++d) size += std::fabs(q[d] * k[d]);
-      const double dot = score_of<double>(uncapped(), q, k.data());
-      key.s = soft_capped(dot, plan.soft_cap);
-      if (key.s == -kInfinity) continue;  // a weight that is exactly 0
-      const double steps = 2.0 * std::ceil(static_cast<double>(q.size()) / 16.0) + 2.0;
-      key.e = steps * kU * std::fabs(plan.scale) * size;
-      if (plan.soft_cap > 0.0) key.e += rounding.tanh_error * std::fabs(key.s);
-      if (rounding.at(SoftmaxPoint::kScores)) key.d = stored_error(dot);
-      keys_.push_back(key);
+    const std::vector<KeyPlace> places = visible_keys(request, row.query);
+    std::vector<double> keys(q.size() * kKeysTogether);
+    std::array<double, kKeysTogether> dot{}, size{};
+    for (std::size_t first = 0; first < places.size(); first += kKeysTogether) {
+      const std::size_t count = std::min<std::size_t>(kKeysTogether, places.size() - first);
+      for (std::size_t i = 0; i < count; ++i) {
+        const KeyPlace& place = places[first + i];
+        tensors.read_key(plan, place.source, place.row, head_, keys.data() + i * q.size());
+      }
+      add_products(q.data(), keys.data(), q.size(), dot.data(), size.data());
+      for (std::size_t i = 0; i < count; ++i) add_key(places[first + i], q.size(), dot[i], size[i]);
     }
     if (keys_.empty()) return;
     weigh();
     bound_errors();
   }
 
-  /// Whether double holds the scores, and the type that stores them does: else there is no budget.
+  /// Whether double holds the scores, the type that stores them does, and fp32 what the exponential
+  /// makes of their errors: else an honest kernel may return NaN, and there is no budget.
   [[nodiscard]] bool is_finite() const {
     return !keys_.empty() && std::isfinite(m_) && !overflows_;
   }
@@ -96,24 +71,22 @@ class Row {
     RowBudget budget{.sigma = std::vector<double>(V), .bias = std::vector<double>(V)};
     v_.resize(V);
     systematic(o, budget);
-    if (rounding_.at(SoftmaxPoint::kWeights) && format_) {
-      const double rho = rounding_.at(SoftmaxPoint::kSum) ? 1.0 : 0.0;
-      const auto x = [&](const Key& key, double v, double mean) {
-        if (key.lost > 0.0) return 0.0;
-        return key.w * key.floor * (v - rho * mean);
-      };
-      by_bins([&](const Key& key) { return weight_bin(key); }, x, rounding_.at(SoftmaxPoint::kSum),
-              h_ * h_ / 3.0, o, budget);
-    }
     if (rounding_.at(SoftmaxPoint::kScores) && format_) {
-      const auto x = [](const Key& key, double v, double mean) {
-        return key.w * key.grow * key.d * std::numbers::sqrt2 * (v - mean);
+      const auto factor = [](const Key& key) {
+        return key.w * key.grow * key.d * std::numbers::sqrt2;
       };
       // Equal scores are equal keys or keys within a quarter of their spacing.
       const auto bin = [&](const Key& key) {
         return (key.s < 0.0 ? -1.0 : 1.0) * std::log(std::fabs(key.s) + 1e-300) * 2.0 / h_;
       };
-      by_bins(bin, x, true, 1.0 / 3.0, o, budget);
+      by_bins(bin, factor, 1.0, true, 1.0 / 3.0, o, budget);
+    }
+    bound_by_scores(budget);
+    if (rounding_.at(SoftmaxPoint::kWeights) && format_) {
+      const double rho = rounding_.at(SoftmaxPoint::kSum) ? 1.0 : 0.0;
+      const auto factor = [](const Key& key) { return key.lost > 0.0 ? 0.0 : key.w * key.floor; };
+      by_bins([&](const Key& key) { return weight_bin(key); }, factor, rho,
+              rounding_.at(SoftmaxPoint::kSum), h_ * h_ / 3.0, o, budget);
     }
     for (std::size_t i = 0; i < V; ++i) {
       // Second order: a sum of rounded weights may be off by h.
@@ -129,9 +102,17 @@ class Row {
   }
 
  private:
-  [[nodiscard]] const Plan& uncapped() {
-    bare_.scale = plan_.scale;
-    return bare_;
+  // From the sums of q_d k_d and |q_d k_d| over K channels.
+  void add_key(const KeyPlace& place, std::size_t K, double dot, double size) {
+    Key key{.place = place};
+    const double product = plan_.scale * dot;
+    key.s = soft_capped(product, plan_.soft_cap);
+    if (key.s == -kInfinity) return;  // a weight that is exactly 0
+    const double steps = 2.0 * std::ceil(static_cast<double>(K) / 16.0) + 2.0;
+    key.e = steps * kU * std::fabs(plan_.scale) * size;
+    if (plan_.soft_cap > 0.0) key.e += rounding_.tanh_error * std::fabs(key.s);
+    if (rounding_.at(SoftmaxPoint::kScores)) key.d = stored_error(product);
+    keys_.push_back(key);
   }
 
   // The largest error of a product that is stored, times the scale; infinite where the type cannot
@@ -166,8 +147,15 @@ class Row {
   }
 
   void bound_errors() {
-    const std::vector<double> r = rescales(keys_);
+    std::vector<double> scores;
+    for (const Key& key : keys_) scores.push_back(key.s);
+    const std::vector<double> r = rescales(scores);
     const double n = static_cast<double>(keys_.size());
+    // The exponential of s c - m c, of which m c is rounded before, is Inf in fp32 from here on.
+    constexpr double kLargestExponent = 88.0;
+    if (!rounding_.at(SoftmaxPoint::kScores) && 4.0 * kU * std::fabs(m_) > kLargestExponent) {
+      overflows_ = true;
+    }
     double z = 0.0;
     std::vector<double> largest(keys_.size());
     for (std::size_t i = 0; i < keys_.size(); ++i) {
@@ -175,6 +163,7 @@ class Row {
       key.e += (2.0 + r[i / kStep]) * rounding_.exp2_error + 2.0 * kU * (m_ - key.s) +
                4.0 * kU * (std::fabs(m_) + std::log(n));
       largest[i] = key.e + 2.0 * key.d;
+      largest_error_ = std::max(largest_error_, largest[i]);
       z += key.w * std::exp(-largest[i]);
     }
     for (std::size_t i = 0; i < keys_.size(); ++i) {
@@ -191,7 +180,13 @@ class Row {
   // What adds linearly: functions, scores, truncation, and what fp16 loses.
   void systematic(const double* o, RowBudget& budget) {
     const std::size_t V = v_.size();
-    std::vector<double> linear(V), lost(V), size(V), partial(V), forward(V), backward(V), top(V);
+    std::vector<double> lost(V), size(V), partial(V), forward(V), backward(V), largest(V);
+    linear_.resize(V);
+    cap_.resize(V);
+    const std::vector<double> nothing(V);
+    const double* mean = rounding_.at(SoftmaxPoint::kSum) ? o : nothing.data();
+    const BudgetSums sums{linear_.data(), lost.data(),    size.data(),
+                          cap_.data(),    largest.data(), partial.data()};
     double weight = 0.0;
     double drift = 0.0;
     double drift_back = 0.0;
@@ -200,34 +195,37 @@ class Row {
       read(key);
       weight += key.w;
       const double linear_error = key.w * key.grow * (key.e + key.d * key.d / 3.0);
-      budget.lse_bias += linear_error + (rounding_.at(SoftmaxPoint::kSum) ? key.w * key.lost : 0.0);
+      lse_linear_ += linear_error;
+      if (rounding_.at(SoftmaxPoint::kSum)) budget.lse_bias += key.w * key.lost;
       const bool ends = i % kStep == kStep - 1 || i + 1 == keys_.size();
-      for (std::size_t x = 0; x < V; ++x) {
-        linear[x] += linear_error * std::fabs(v_[x] - o[x]);
-        lost[x] +=
-            key.w * key.lost * std::fabs(v_[x] - (rounding_.at(SoftmaxPoint::kSum) ? o[x] : 0.0));
-        size[x] += key.w * std::fabs(v_[x]);
-        top[x] = std::max(top[x], std::fabs(v_[x] - o[x]));
-        budget.flushed = std::max(budget.flushed, std::fabs(v_[x]));
-        partial[x] += key.w * v_[x];
-        if (ends) {
-          forward[x] += std::fabs(partial[x]);
-          backward[x] += std::fabs(o[x] - partial[x]);
-        }
-      }
+      add_share({key.w, linear_error, key.w * key.lost}, v_.data(), o, mean, V, sums);
+      if (ends) add_partial(partial.data(), o, V, forward.data(), backward.data());
       if (ends) {
         drift += weight;
         drift_back += 1.0 - weight;
       }
     }
+    const double flushed = static_cast<double>(keys_.size()) * 0x1p-126;
     for (std::size_t x = 0; x < V; ++x) {
-      budget.bias[x] = std::min(linear[x], top[x]) + lost[x] +
+      budget.bias[x] = std::min(linear_[x], cap_[x]) + lost[x] +
                        kKappa * 2.0 * kU * std::max(forward[x], backward[x]) + 16.0 * kU * size[x] +
-                       4.0 * kU * std::fabs(o[x]);
-      cap_.push_back(top[x]);
+                       4.0 * kU * std::fabs(o[x]) + flushed * largest[x];
     }
     budget.lse_bias += kKappa * 2.0 * kU * std::max(drift, drift_back);
-    budget.flushed *= static_cast<double>(keys_.size()) * 0x1p-126;
+    budget.flushed = 2.0 * flushed;
+  }
+
+  // What errors of the scores do at most. The squares of sigma are those of stored scores alone.
+  void bound_by_scores(RowBudget& budget) {
+    for (std::size_t x = 0; x < cap_.size(); ++x) {
+      const double reach = linear_[x] + multiple_ * std::sqrt(budget.sigma[x]);
+      budget.anything = budget.anything || (cap_[x] > 0.0 && reach >= cap_[x]);
+    }
+    if (lse_linear_ + multiple_ * std::sqrt(budget.lse_sigma) > largest_error_) {
+      lse_linear_ = largest_error_;
+      budget.lse_sigma = 0.0;
+    }
+    budget.lse_bias += lse_linear_;
   }
 
   // A quarter of the spacing of what is rounded; subnormal numbers of fp16 have one spacing.
@@ -236,10 +234,11 @@ class Row {
     return key.floor > 1.0 ? kBelow + key.p * 0x1p26 : std::log(key.p) * 2.0 / h_;
   }
 
-  // Adds `variance` times the sums of x(key, v, o) in bins of bin(key) to the squares of sigma.
-  template <class Bin, class X>
-  void by_bins(const Bin& bin, const X& x, bool in_lse, double variance, const double* o,
-               RowBudget& budget) {
+  // Adds `variance` times the sums of factor(key) (v - rho o) in bins of bin(key) to the squares of
+  // sigma. What has no factor is no term, whatever its v is.
+  template <class Bin, class Factor>
+  void by_bins(const Bin& bin, const Factor& factor, double rho, bool in_lse, double variance,
+               const double* o, RowBudget& budget) {
     std::vector<double> place;
     for (const Key& key : keys_) place.push_back(std::floor(bin(key)));
     std::vector<std::size_t> order(keys_.size());
@@ -249,9 +248,12 @@ class Row {
     Binned sums(V + 1);
     for (std::size_t j = 0; j < order.size(); ++j) {
       const Key& key = keys_[order[j]];
-      read(key);
-      for (std::size_t c = 0; c < V; ++c) sums.add(c, x(key, v_[c], o[c]));
-      sums.add(V, x(key, 1.0, 0.0));
+      const double of_key = factor(key);
+      if (of_key != 0.0) {
+        read(key);
+        sums.add(of_key, rho, v_.data(), o, V);
+        sums.add(V, of_key);
+      }
       if (j + 1 == order.size() || place[order[j]] != place[order[j + 1]]) sums.close();
     }
     for (std::size_t c = 0; c < V; ++c) {
@@ -263,21 +265,24 @@ class Row {
 
   const Tensors& tensors_;
   const Plan& plan_;
-  Plan bare_;
   std::int64_t head_;
   const Softmax& rounding_;
+  double multiple_;
   std::optional<contract::Format> format_;
   double h_ = 0.0, m_ = 0.0;
+  double largest_error_ = 0.0;  // of a score, exponential included
+  double lse_linear_ = 0.0;
   bool overflows_ = false;
   std::vector<Key> keys_;
-  std::vector<double> v_, cap_;
+  std::vector<double> v_, linear_, cap_;
 };
 
 }  // namespace
 
 RowBudget row_budget(const Tensors& tensors, const Plan& plan, const Request& request,
-                     const RowPlace& row, const Softmax& rounding, const double* o, double lse) {
-  Row terms(tensors, plan, request, row, rounding);
+                     const RowPlace& row, const Softmax& rounding, double multiple, const double* o,
+                     double lse) {
+  Row terms(tensors, plan, request, row, rounding, multiple);
   if (terms.is_finite()) return terms.run(o, lse);
   const auto V = static_cast<std::size_t>(plan.dims.V);
   return {.sigma = std::vector<double>(V),

@@ -13,12 +13,13 @@ namespace goldenrule::attention {
 struct RowBudget {
   std::vector<double> sigma, bias;  ///< per column of o
   double lse_sigma = 0.0, lse_bias = 0.0;
-  double flushed = 0.0;  ///< what subnormal numbers that are flushed to zero may cost
+  double flushed = 0.0;   ///< what flushing products below 2^-126 to zero may cost any column
+  bool anything = false;  ///< the errors of scores allow any mean of the visible values
 };
 
-/// `o` and `lse` are the exact results of the row, which has keys.
+/// `o` and `lse` are the exact results of the row, which has keys; `multiple` sigmas are granted.
 [[nodiscard]] RowBudget row_budget(const Tensors& tensors, const Plan& plan, const Request& request,
-                                   const RowPlace& row, const Softmax& rounding, const double* o,
-                                   double lse);
+                                   const RowPlace& row, const Softmax& rounding, double multiple,
+                                   const double* o, double lse);
 
 }  // namespace goldenrule::attention

@@ -15,7 +15,7 @@ namespace goldenrule::attention {
 namespace {
 
 constexpr float kNegative = -std::numeric_limits<float>::infinity();
-constexpr std::size_t kStep = 16;
+constexpr std::size_t kTerms = 16;
 
 float truncated(double x) {
   auto y = static_cast<float>(x);
@@ -23,7 +23,7 @@ float truncated(double x) {
   return y;
 }
 
-// acc + sum of up to kStep terms, as a tensor core adds.
+// acc + sum of up to kTerms terms, as a tensor core adds.
 float step(float acc, const double* terms, std::size_t count) {
   double largest = std::fabs(static_cast<double>(acc));
   for (std::size_t i = 0; i < count; ++i) largest = std::max(largest, std::fabs(terms[i]));
@@ -95,9 +95,9 @@ class Kernel {
     k_.resize(q_.size());
     tensors_.read_key(plan_, key.source, key.row, head_, k_.data());
     float sum = 0.0F;
-    for (std::size_t d = 0; d < q_.size(); d += kStep) {
-      const std::size_t count = std::min(kStep, q_.size() - d);
-      double terms[kStep];
+    for (std::size_t d = 0; d < q_.size(); d += kTerms) {
+      const std::size_t count = std::min(kTerms, q_.size() - d);
+      double terms[kTerms];
       for (std::size_t i = 0; i < count; ++i) {
         terms[i] = q_[d + i] * k_[d + i];
         if (!choices_.tensor_cores) {
@@ -125,15 +125,15 @@ class Kernel {
   void accumulate(const std::vector<double>& p, const KeyPlace* keys, bool tensor_cores,
                   std::vector<float>& sum) {
     const std::size_t V = sum.size();
-    v_.resize(kStep * V);
-    for (std::size_t i = 0; i < p.size(); i += kStep) {
-      const std::size_t count = std::min(kStep, p.size() - i);
+    v_.resize(kTerms * V);
+    for (std::size_t i = 0; i < p.size(); i += kTerms) {
+      const std::size_t count = std::min(kTerms, p.size() - i);
       std::fill(v_.begin(), v_.end(), 1.0);
       for (std::size_t j = 0; keys != nullptr && j < count; ++j) {
         tensors_.read_value(plan_, keys[i + j].source, keys[i + j].row, head_, v_.data() + j * V);
       }
       for (std::size_t x = 0; x < V; ++x) {
-        double terms[kStep];
+        double terms[kTerms];
         for (std::size_t j = 0; j < count; ++j) {
           terms[j] = p[i + j] * v_[j * V + x];
           if (tensor_cores) continue;

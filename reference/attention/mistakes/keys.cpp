@@ -3,6 +3,7 @@
 // Mistakes in which keys there are and where they are read: contexts, pages, padding and heads.
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "fixtures/call/integer_inputs.hpp"
 #include "reference/attention/mistakes/mistake.hpp"
@@ -10,7 +11,6 @@
 namespace goldenrule::attention {
 namespace {
 
-constexpr std::int64_t kKeyTile = 64;
 constexpr std::int64_t kFreshTile = 16;
 constexpr std::int64_t kHeadTile = 4;
 
@@ -33,8 +33,26 @@ void drop(Work& work, Source source) {
 }
 
 void context_short(Work& work) {
-  change_last_run(work, Source::kCache,
+  change_last_run(work, has_cache(work.plan.dims) ? Source::kCache : Source::kFresh,
                   [](Request& request, std::size_t i) { --request.runs[i].count; });
+}
+
+void first_dropped(Work& work) {
+  for (Request& request : work.plan.requests) {
+    if (request.runs.empty()) continue;
+    Run& first = request.runs.front();
+    ++first.row;
+    ++first.t;
+    if (--first.count == 0) request.runs.erase(request.runs.begin());
+  }
+}
+void fresh_short(Work& work) {
+  if (!has_cache(work.plan.dims)) return;
+  change_last_run(work, Source::kFresh, [](Request& request, std::size_t i) {
+    if (--request.runs[i].count == 0) {
+      request.runs.erase(request.runs.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  });
 }
 
 // kv_lens of the step before, which had as many queries.
@@ -124,6 +142,25 @@ void neighbour_rows(Work& work) {
     run.count = std::min(whole, total - run.row);
   });
 }
+// Request n at the place of request n + 1, the last at that of the first.
+void fresh_row_shifted(Work& work) {
+  const std::vector<Request> right = work.plan.requests;
+  const auto first_fresh = [](const Request& r) {
+    return std::ranges::find(r.runs, Source::kFresh, &Run::source);
+  };
+  for (std::size_t n = 0; n < right.size(); ++n) {
+    const Request& next = right[(n + 1) % right.size()];
+    const auto own = first_fresh(right[n]);
+    const auto other = first_fresh(next);
+    if (own == right[n].runs.end() || other == next.runs.end()) continue;
+    for (Run& run : work.plan.requests[n].runs) {
+      if (run.source != Source::kFresh) continue;
+      run.row += other->row - own->row;
+      run.count = std::min(run.count, work.plan.dims.fresh_keys - run.row);
+    }
+    std::erase_if(work.plan.requests[n].runs, [](const Run& run) { return run.count <= 0; });
+  }
+}
 void valid_q_ignored(Work& work) {
   call::Record changed = work.call;
   if (changed.inputs.erase("valid_q") != 0) work.plan = make_plan(changed);
@@ -196,9 +233,12 @@ constexpr std::array kOtherLayout{calls::Meant{"kv_layout", "nhd", "hnd"},
 constexpr std::array kOtherMap{calls::Meant{"head_map", "grouped", "tiled"},
                                calls::Meant{"head_map", "tiled", "grouped"}};
 
-constexpr std::array kMistakes{
-    mistake<context_short>("context_short", "context", "drops the last cached key"),
+constexpr std::array kKeysMistakes{
+    mistake<context_short>("context_short", "context",
+                           "drops the last cached key, or the last key where there is no cache"),
     mistake<context_long>("context_long", "context", "reads the slot behind the last cached key"),
+    mistake<first_dropped>("first_key_dropped", "context", "drops the first key"),
+    mistake<fresh_short>("fresh_short", "context", "drops the last fresh key behind a cache"),
     mistake<stale_lengths>("stale_lengths", "context",
                            "has the lengths of the step before: as many cached keys fewer as there "
                            "are queries",
@@ -231,6 +271,8 @@ constexpr std::array kMistakes{
     mistake<neighbour_rows>("neighbour_rows", "padding",
                             "sees the fresh keys of the next request up to the end of a tile",
                             "Diffulex"),
+    mistake<fresh_row_shifted>("fresh_row_shifted", "padding",
+                               "reads the fresh keys of the next request"),
     mistake<valid_q_ignored>("valid_q_ignored", "padding", "takes padding rows for tokens",
                              "Diffulex"),
     mistake<head_tiled>("kv_head_tiled", "heads", "reads key heads by the other map", "onnx #7274",
@@ -243,6 +285,6 @@ constexpr std::array kMistakes{
 
 }  // namespace
 
-std::span<const calls::Mistake> key_mistakes() { return kMistakes; }
+std::span<const calls::Mistake> key_mistakes() { return kKeysMistakes; }
 
 }  // namespace goldenrule::attention

@@ -52,6 +52,12 @@ void window_moved(Work& work) {
     if (a.window_left >= 0) a.window_left = std::max(std::int64_t{0}, a.window_left + by);
   });
 }
+template <std::int64_t by>
+void window_right_moved(Work& work) {
+  with_attributes(work, [](call::Convention& a) {
+    if (a.window_right >= 0) a.window_right = std::max(std::int64_t{0}, a.window_right + by);
+  });
+}
 void window_ignored(Work& work) {
   with_attributes(work, [](call::Convention& a) { a.window_left = a.window_right = -1; });
 }
@@ -80,7 +86,7 @@ constexpr std::array kFullMask{calls::Meant{"mask", "", "full"}};
 constexpr std::array kSegmentBase{calls::Meant{"block_base", "absolute", "segment"}};
 constexpr std::array kAbsoluteBase{calls::Meant{"block_base", "segment", "absolute"}};
 
-constexpr std::array kMistakes{
+constexpr std::array kMaskMistakes{
     mistake<causal_in_block>("mask_causal_in_block", "masks",
                              "hides the later tokens of a block from its earlier ones",
                              "vLLM #43445"),
@@ -99,6 +105,10 @@ constexpr std::array kMistakes{
                              "transformers #39408; ik_llama.cpp #2021"),
     mistake<window_moved<-1>>("window_off_by_one", "windows",
                               "sees one key less than the window has", "transformers #39408"),
+    mistake<window_right_moved<1>>("window_off_by_one", "windows",
+                                   "sees one later key more than the window has"),
+    mistake<window_right_moved<-1>>("window_off_by_one", "windows",
+                                    "sees one later key less than the window has"),
     mistake<window_ignored>("window_ignored", "windows", "sees beyond the window"),
     mistake<window_right_cut>("window_right_cut", "windows",
                               "sees no later token in a layer with a window that is not causal",
@@ -112,6 +122,6 @@ constexpr std::array kMistakes{
 
 }  // namespace
 
-std::span<const calls::Mistake> mask_mistakes() { return kMistakes; }
+std::span<const calls::Mistake> mask_mistakes() { return kMaskMistakes; }
 
 }  // namespace goldenrule::attention

@@ -15,6 +15,8 @@
 
 namespace goldenrule::attention {
 
+inline constexpr std::int64_t kKeyTile = 64;  ///< keys of a tile of most kernels
+
 /// What a kernel works on.
 struct Work {
   const call::Record& call;  ///< as it was given
@@ -58,5 +60,6 @@ constexpr calls::Mistake mistake(std::string_view name, std::string_view group,
 std::span<const calls::Mistake> mask_mistakes();
 std::span<const calls::Mistake> key_mistakes();
 std::span<const calls::Mistake> number_mistakes();
+std::span<const calls::Mistake> position_mistakes();
 
 }  // namespace goldenrule::attention

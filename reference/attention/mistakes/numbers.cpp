@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <vector>
 
 #include "reference/attention/mistakes/mistake.hpp"
 #include "reference/attention/rule/evaluate.hpp"
@@ -16,7 +17,6 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr std::int64_t kRowTile = 64;
-constexpr std::int64_t kKeyTile = 64;
 constexpr std::int64_t kDimTile = 128;
 
 void scale_default(Work& work) {
@@ -42,9 +42,10 @@ void change_q(Work& work, call::DType type, const F& f) {
 }
 void q_scaled_bf16(Work& work) {
   const double scale = work.plan.scale;
-  change_q(work, call::DType::kBF16, [&](std::int64_t, double x) {
-    return contract::round_to(contract::Format::kBF16, x * scale);
-  });
+  const bool half = work.call.inputs.at("q").dtype() == call::DType::kF16;
+  const contract::Format format = half ? contract::Format::kF16 : contract::Format::kBF16;
+  change_q(work, half ? call::DType::kF16 : call::DType::kBF16,
+           [&](std::int64_t, double x) { return contract::round_to(format, x * scale); });
   work.plan.scale = 1.0;
 }
 void d_tail_dropped(Work& work) {
@@ -59,6 +60,21 @@ bool lse_base(const call::Record&, const Plan& plan, call::TensorMap& outputs) {
   const double factor = plan.lse_base == LseBase::kE ? std::numbers::log2e : std::numbers::ln2;
   for (std::int64_t i = 0; i < lse.size(); ++i) lse.set(i, lse[i] * factor);
   return lse.size() > 0;
+}
+
+// The memory of the other layout, in the shape that is declared.
+bool lse_transposed(const call::Record&, const Plan& plan, call::TensorMap& outputs) {
+  call::Tensor& lse = outputs.at("lse");
+  const std::int64_t rows = lse.shape().front();
+  const std::int64_t columns = lse.shape().back();
+  if (plan.dims.tokens < 2 || plan.dims.HV < 2) return false;
+  const std::vector<double> right = lse.to_doubles();
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) {
+      lse.set(j * rows + i, right[static_cast<std::size_t>(i * columns + j)]);
+    }
+  }
+  return true;
 }
 
 void set_row(const Plan& plan, const Request& request, const RowPlace& row, double x,
@@ -141,7 +157,7 @@ bool v_tail(const call::Record& record, const Plan& plan, call::TensorMap& outpu
 constexpr std::array kOtherBase{calls::Meant{"lse_base", "e", "2"},
                                 calls::Meant{"lse_base", "2", "e"}};
 
-constexpr std::array kMistakes{
+constexpr std::array kNumbersMistakes{
     mistake<scale_default>("scale_default", "scores", "scales by D^-0.5, whatever is asked for",
                            "Diffulex"),
     mistake<scale_missing>("scale_missing", "scores", "does not scale"),
@@ -152,12 +168,15 @@ constexpr std::array kMistakes{
                          "sgl-kernel-xpu #491"),
     mistake<cap_unscaled>("soft_cap_unscaled", "scores", "caps the product before it is scaled",
                           "FA #1025"),
-    mistake<q_scaled_bf16>("q_scaled_bf16", "scores", "rounds q to bf16 after scaling it", "", {},
+    mistake<q_scaled_bf16>("q_scaled_bf16", "scores",
+                           "rounds q to its 16 bits, or to bf16, after scaling it", "", {},
                            calls::kRounds),
     mistake<d_tail_dropped>("d_tail_dropped", "scores", "reads the first 128 key dimensions",
                             "Diffulex"),
     mistake<lse_base>("lse_base_mixed", "outputs", "returns lse in the other base",
                       "SGLang #40903, #35045", kOtherBase),
+    mistake<lse_transposed>("lse_transposed", "outputs",
+                            "writes lse as [H,T] where it belongs as [T,H], or the reverse"),
     mistake<masked_tile>("masked_tile_nan", "outputs",
                          "makes NaN of a row whose first tile of keys is masked", "Diffulex"),
     mistake<empty_row>("empty_row_garbage", "outputs", "does not write a row that sees no key",
@@ -171,6 +190,6 @@ constexpr std::array kMistakes{
 
 }  // namespace
 
-std::span<const calls::Mistake> number_mistakes() { return kMistakes; }
+std::span<const calls::Mistake> number_mistakes() { return kNumbersMistakes; }
 
 }  // namespace goldenrule::attention

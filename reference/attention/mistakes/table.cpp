@@ -32,7 +32,8 @@ call::TensorMap blank_outputs(const Plan& plan) {
 std::span<const calls::Mistake> mistakes() {
   static const std::vector<calls::Mistake> kAll = [] {
     std::vector<calls::Mistake> all;
-    for (const auto part : {mask_mistakes(), key_mistakes(), number_mistakes()}) {
+    for (const auto part :
+         {mask_mistakes(), key_mistakes(), number_mistakes(), position_mistakes()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;

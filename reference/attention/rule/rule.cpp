@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "reference/attention/rule/columns.hpp"
+#include "reference/scalar/infinity.hpp"
 
 namespace goldenrule::attention {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kTau = 0x1p-6;
 constexpr double kLargestE = 0x1p-8;
 constexpr double kLost = 0x1p-1070;
@@ -83,7 +84,7 @@ class TwoPass {
     std::vector<Vector> sum;
     bool finite_inputs = true;  // q and all visible k
     bool finite_scores = true;
-    std::vector<double> e_spread, v_sum, v_max;  // per column
+    std::vector<double> o, e_spread, v_sum, v_max;  // per column
     std::vector<char> finite_v;
     double tiles = 0.0;
     RowValue<S> value;
@@ -169,7 +170,9 @@ class TwoPass {
     const auto V = static_cast<std::size_t>(plan_.dims.V);
     values_.resize(static_cast<std::size_t>(kTile) * V);
     for (std::size_t at = 0; at < static_cast<std::size_t>(tile.count); ++at) {
-      tensors_.read_value(plan_, tile.source[at], tile.row[at], key_head_, values_.data() + at * V);
+      double* v = values_.data() + at * V;
+      tensors_.read_value(plan_, tile.source[at], tile.row[at], key_head_, v);
+      finite_value_[at] = std::all_of(v, v + V, [](double x) { return std::isfinite(x); });
     }
   }
 
@@ -206,6 +209,7 @@ class TwoPass {
       row.value.o.push_back(scalar::get_lane(row.sum[static_cast<std::size_t>(x / kLanes)],
                                              static_cast<int>(x % kLanes)) /
                             row.l);
+      row.o.push_back(scalar::to_double(row.value.o.back()));
     }
     row.value.lse = row.m + scalar::log(row.l);
     if (plan_.lse_base == LseBase::k2) row.value.lse = row.value.lse * log2_e<S>();
@@ -217,17 +221,14 @@ class TwoPass {
     for (Row& row : rows_) {
       if (!row.value.has_keys) continue;
       const double l = scalar::to_double(row.l);
-      std::vector<double> o;
-      for (const S& x : row.value.o) o.push_back(scalar::to_double(x));
+      const SpreadSums sums{row.e_spread.data(), row.v_sum.data(), row.v_max.data()};
       for (std::size_t at = 0; at < static_cast<std::size_t>(tile.count); ++at) {
         if (!row.visible.contains(tile.t[at])) continue;
         const double w = row.weight[row.next] / l;
         const double we = w * row.e[row.next++];
         const double* v = values_.data() + at * V;
-        for (std::size_t x = 0; x < V; ++x) {
-          row.e_spread[x] += we * std::fabs(v[x] - o[x]);
-          row.v_sum[x] += w * std::fabs(v[x]);
-          row.v_max[x] = std::max(row.v_max[x], std::fabs(v[x]));
+        add_spread(w, we, v, row.o.data(), V, sums);
+        for (std::size_t x = 0; !finite_value_[at] && x < V; ++x) {
           if (!std::isfinite(v[x])) row.finite_v[x] = 0;
         }
       }
@@ -277,6 +278,7 @@ class TwoPass {
   Range span_;
   std::vector<Row> rows_;
   std::vector<double> keys_, values_;
+  std::array<bool, kTile> finite_value_{};
   std::vector<Vector> columns_;
 };
 

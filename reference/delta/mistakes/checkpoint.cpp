@@ -11,6 +11,7 @@
 
 #include "reference/calls/inputs.hpp"
 #include "reference/calls/outputs.hpp"
+#include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 
 namespace goldenrule::delta {
@@ -21,7 +22,6 @@ using call::TensorMap;
 using Offsets = std::vector<std::int64_t>;
 
 constexpr std::int64_t kNeverReached = -1;
-constexpr std::int64_t kChunk = 64;
 
 // The steps in which the call asks for states, as far as its positions tell.
 struct Steps {
@@ -142,7 +142,7 @@ TensorMap rounded_to_bf16(const Record& r, const calls::Kernel& kernel) {
   return outputs;
 }
 
-constexpr std::array kTable{
+constexpr std::array kCheckpointMistakes{
     taken<one_early>("checkpoint_shifted",
                      "a checkpoint is the state one token before the one that it belongs to"),
     taken<one_late>("checkpoint_shifted",
@@ -176,6 +176,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const calls::Mistake> checkpoint_mistakes() { return kTable; }
+std::span<const calls::Mistake> checkpoint_mistakes() { return kCheckpointMistakes; }
 
 }  // namespace goldenrule::delta

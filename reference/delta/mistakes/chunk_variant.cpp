@@ -8,6 +8,7 @@
 
 #include "fixtures/call/plan.hpp"
 #include "reference/delta/mistakes/chunk_inverse.hpp"
+#include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/variant.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/oracle/stage_tensors.hpp"
@@ -17,11 +18,8 @@ namespace {
 
 using Decays = std::vector<double>;  // one per gate
 
-constexpr double kLog2OfE = 1.4426950408889634;
 constexpr double kSmallestNormal = 0x1p-126;
 constexpr double kLargestF32 = 0x1.fffffep127;
-
-double bf16(double x) { return call::round_to(call::DType::kBF16, x); }
 
 // fp32 with subnormal numbers flushed to 0, and inf beyond its range.
 double flushed(double x) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "reference/calls/inputs.hpp"
+#include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/gates.hpp"
 #include "reference/delta/mistakes/permits.hpp"
 #include "reference/delta/mistakes/tables.hpp"
@@ -19,7 +20,6 @@ using call::TensorMap;
 using contract::Activation;
 using contract::Point;
 
-bool always(const Record&) { return true; }
 bool has_beta_logit(const Record& r) { return r.convention.beta != BetaForm::kDirect; }
 bool is_chunked(const Record& r, std::int64_t tokens) {
   return calls::is_prefill(r) && calls::longest_sequence(r) >= tokens;
@@ -98,54 +98,55 @@ std::string_view beta_bf16_permitted(const contract::Contract& c) {
   return "both operands that beta is a factor of are rounded to 8 bits";
 }
 
-constexpr std::string_view kGroup = "Delta rule";
-constexpr std::array kTable{
-    calls::Mistake{"no_delta", kGroup,
+constexpr std::string_view kDeltaGroup = "Delta rule";
+constexpr std::array kDeltaMistakes{
+    calls::Mistake{"no_delta", kDeltaGroup,
                    "the prediction S^T k is not subtracted from v: plain gated linear attention",
                    always, no_delta},
-    calls::Mistake{"beta_ignored", kGroup, "beta is taken as 1", always, beta_ignored},
-    calls::Mistake{"beta_sigmoid_twice", kGroup,
+    calls::Mistake{"beta_ignored", kDeltaGroup, "beta is taken as 1", always, beta_ignored},
+    calls::Mistake{"beta_sigmoid_twice", kDeltaGroup,
                    "beta goes through a sigmoid once more than it should", always,
                    beta_sigmoid_twice, kBetaLogit},
-    calls::Mistake{"beta_raw_logit", kGroup, "the logit b is used as beta, without its sigmoid",
-                   has_beta_logit, beta_raw_logit},
+    calls::Mistake{"beta_raw_logit", kDeltaGroup,
+                   "the logit b is used as beta, without its sigmoid", has_beta_logit,
+                   beta_raw_logit},
     calls::Mistake{"beta_bf16",
-                   kGroup,
+                   kDeltaGroup,
                    "beta is rounded to bf16",
                    beta_bf16_applies,
                    beta_bf16,
                    {},
                    calls::kRounds,
                    beta_bf16_permitted},
-    calls::Mistake{"beta_half", kGroup, "beta is sigmoid(b) where the call says 2 sigmoid(b)",
+    calls::Mistake{"beta_half", kDeltaGroup, "beta is sigmoid(b) where the call says 2 sigmoid(b)",
                    [](const Record& r) { return r.convention.beta == BetaForm::kSigmoid2; },
                    beta_half, kBetaOnce},
-    calls::Mistake{"beta_doubled", kGroup,
+    calls::Mistake{"beta_doubled", kDeltaGroup,
                    "beta is doubled, as for eigenvalues below 0, where the call does not say so",
                    [](const Record& r) { return r.convention.beta != BetaForm::kSigmoid2; },
                    beta_doubled, kBetaTwice},
-    calls::Mistake{"read_before_update", kGroup,
+    calls::Mistake{"read_before_update", kDeltaGroup,
                    "o is read from the state before the token's decay and update", always,
                    read_before_update},
-    calls::Mistake{"own_token_unread", kGroup,
+    calls::Mistake{"own_token_unread", kDeltaGroup,
                    "o of a token lacks its own write: it is read after the decay and before the "
                    "update, or the mask of q k^T lacks its diagonal",
                    always, own_token_unread},
-    calls::Mistake{"beta_v_only", kGroup,
+    calls::Mistake{"beta_v_only", kDeltaGroup,
                    "d = beta v - S^T k: beta does not multiply the prediction", always,
                    beta_v_only},
-    calls::Mistake{"beta_prediction_only", kGroup, "d = v - beta S^T k: beta does not multiply v",
-                   always, beta_prediction_only},
+    calls::Mistake{"beta_prediction_only", kDeltaGroup,
+                   "d = v - beta S^T k: beta does not multiply v", always, beta_prediction_only},
     calls::Mistake{
-        "delta_diagonal", kGroup,
+        "delta_diagonal", kDeltaGroup,
         "the matrix A of a chunk keeps its diagonal beta <k, k>: every write is damped by its "
         "own key",
         [](const Record& r) { return is_chunked(r, 1); }, delta_diagonal},
-    calls::Mistake{"inverse_truncated", kGroup,
+    calls::Mistake{"inverse_truncated", kDeltaGroup,
                    "the inverse (I + A)^-1 of a chunk is cut off after its first order, I - A",
                    [](const Record& r) { return is_chunked(r, 3); }, inverse_truncated},
     calls::Mistake{
-        "inverse_fp16_neumann", kGroup,
+        "inverse_fp16_neumann", kDeltaGroup,
         "the inverse of a 16-token chunk is the product (I - L)(I + L^2)(I + L^4)(I + L^8) in "
         "fp16, which cancels or overflows for near-collinear keys",
         [](const Record& r) { return is_chunked(r, 2); }, inverse_fp16_neumann},
@@ -153,6 +154,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const calls::Mistake> delta_mistakes() { return kTable; }
+std::span<const calls::Mistake> delta_mistakes() { return kDeltaMistakes; }
 
 }  // namespace goldenrule::delta

@@ -187,7 +187,7 @@ constexpr calls::Mistake other_integers(std::string_view mistake, std::string_vi
 constexpr const char* kAccepted = "num_accepted_tokens";
 constexpr const char* kCheckpointTokens = "checkpoint_tokens";
 
-constexpr std::array kTable{
+constexpr std::array kDraftsMistakes{
     calls::Mistake{"rows_at_longest", "Drafts",
                    "rows of unequal length are read at the stride of the longest, whatever "
                    "cu_seqlens says",
@@ -227,6 +227,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const calls::Mistake> draft_mistakes() { return kTable; }
+std::span<const calls::Mistake> draft_mistakes() { return kDraftsMistakes; }
 
 }  // namespace goldenrule::delta

@@ -10,6 +10,7 @@
 
 #include "reference/calls/inputs.hpp"
 #include "reference/calls/outputs.hpp"
+#include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/gates.hpp"
 #include "reference/delta/mistakes/permits.hpp"
 #include "reference/delta/mistakes/tables.hpp"
@@ -24,8 +25,6 @@ using call::Record;
 using call::TensorMap;
 using contract::Activation;
 using contract::Point;
-
-constexpr double kLog2OfE = 1.4426950408889634;
 
 bool is_kda_gate(const Record& r) { return call::gate_channels(r, call::validate(r).K) > 1; }
 bool is_softplus(const Record& r) { return r.convention.gate == Gate::kSoftplus; }
@@ -248,8 +247,6 @@ TensorMap alpha_bf16(const Record& r, const calls::Kernel& kernel) {
 }
 bool alpha_applies(const Record& r) { return has_gate(r) && r.convention.gate != Gate::kLinear; }
 
-double bf16(double x) { return call::round_to(call::DType::kBF16, x); }
-
 // The gate as it is handed from one kernel to the next: a logarithm in the base of the call, alpha
 // itself where that is given.
 double rounded_gate(const Record& r, const GatePlace& p) {
@@ -351,100 +348,100 @@ constexpr calls::Meant kOtherForm[] = {{"gate", "softplus", "bounded"},
 constexpr calls::Meant kNoGate[] = {{"gate", "", "none"}};
 constexpr calls::Meant kOtherHead[] = {{"gate_head", "v", "qk"}, {"gate_head", "qk", "v"}};
 
-constexpr std::string_view kGroup = "Gate and decay";
-constexpr std::array kTable{
-    calls::Mistake{"gate_log2", kGroup,
+constexpr std::string_view kGateGroup = "Gate and decay";
+constexpr std::array kGateMistakes{
+    calls::Mistake{"gate_log2", kGateGroup,
                    "a natural-log gate is raised to base 2: alpha = 2^(log alpha)", log2_applies,
                    gate_log2, kLog2Gate},
-    calls::Mistake{"gate_ln2", kGroup,
+    calls::Mistake{"gate_ln2", kGateGroup,
                    "a base-2 gate is raised to base e: alpha = e^(log2 alpha), the given one or a "
                    "cumulated one that another sub-kernel keeps in base 2",
                    ln2_applies, gate_ln2, kLogGate},
     calls::Mistake{
-        "gate_linear", kGroup,
+        "gate_linear", kGateGroup,
         "a log gate is taken for alpha itself (its exp is missing), or alpha for its logarithm",
         has_gate, gate_linear, kLinearGate},
     calls::Mistake{
-        "gate_other_form", kGroup,
+        "gate_other_form", kGateGroup,
         "the gate is lower_bound sigmoid(..) where the call says -exp(A_log) softplus(..), or "
         "the reverse",
         has_logit_gate, gate_other_form, kOtherForm},
-    calls::Mistake{"gate_ignored", kGroup, "the state does not decay: alpha = 1 everywhere",
+    calls::Mistake{"gate_ignored", kGateGroup, "the state does not decay: alpha = 1 everywhere",
                    has_gate, gate_ignored, kNoGate},
     calls::Mistake{
-        "gate_constant", kGroup,
+        "gate_constant", kGateGroup,
         "the gate does not follow its input: a is read as 0, or every token has the gate of "
         "the first",
         constant_applies, gate_constant},
-    calls::Mistake{"gate_channel_mean", kGroup,
+    calls::Mistake{"gate_channel_mean", kGateGroup,
                    "KDA decays all key channels of a head by their mean log gate", is_kda_gate,
                    gate_channel_mean},
     calls::Mistake{
-        "gate_v_axis", kGroup,
+        "gate_v_axis", kGateGroup,
         "KDA indexes the gate by value channel: column v decays by the gate of key channel v",
         is_kda_gate, gate_v_axis},
-    calls::Mistake{"dt_bias_ignored", kGroup, "dt_bias is not added to a", has_bias,
+    calls::Mistake{"dt_bias_ignored", kGateGroup, "dt_bias is not added to a", has_bias,
                    dt_bias_ignored},
-    calls::Mistake{"a_log_ignored", kGroup, "exp(A_log) is taken as 1", has_amplitude,
+    calls::Mistake{"a_log_ignored", kGateGroup, "exp(A_log) is taken as 1", has_amplitude,
                    a_log_ignored},
-    calls::Mistake{"a_log_raw", kGroup,
+    calls::Mistake{"a_log_raw", kGateGroup,
                    "A_log is used without its exp: log alpha = -A_log softplus(..)", raw_applies,
                    a_log_raw},
     calls::Mistake{
-        "a_log_wrong_head", kGroup,
+        "a_log_wrong_head", kGateGroup,
         "A_log and dt_bias are indexed by q/k head where they belong to value heads, or the "
         "reverse",
         wrong_head_applies, a_log_wrong_head, kOtherHead},
-    calls::Mistake{"softplus_missing", kGroup,
+    calls::Mistake{"softplus_missing", kGateGroup,
                    "the softplus is missing: log alpha = -exp(A_log) (a + dt_bias)", is_softplus,
                    softplus_missing},
-    calls::Mistake{"softplus_relu", kGroup,
+    calls::Mistake{"softplus_relu", kGateGroup,
                    "the softplus is a relu: log alpha = -exp(A_log) max(a + dt_bias, 0)",
                    is_softplus, softplus_relu},
-    calls::Mistake{"gate_clamped", kGroup,
+    calls::Mistake{"gate_clamped", kGateGroup,
                    "the gate is max(lower_bound, -exp(A_log) softplus(..)) where the call says "
                    "lower_bound sigmoid(..)",
                    [](const Record& r) { return r.convention.gate == Gate::kBounded; },
                    gate_clamped_form},
-    calls::Mistake{"gate_clamped", kGroup,
+    calls::Mistake{"gate_clamped", kGateGroup,
                    "log alpha is cut off at lower_bound (-5) where the call has no bound",
                    unbounded_applies, gate_clamped},
     calls::Mistake{
-        "softplus_overflow", kGroup,
+        "softplus_overflow", kGateGroup,
         "softplus overflows beyond 88.7: NaN from 0 * inf in a branch-free select, or an inf "
         "that erases the state where no threshold catches it",
         is_softplus, softplus_overflow},
     calls::Mistake{"softplus_no_log1p",
-                   kGroup,
+                   kGateGroup,
                    "softplus is log(1 + exp(x)) in fp32: coarse for negative x and 0 below -16.6",
                    is_softplus,
                    softplus_no_log1p,
                    {},
                    false,
                    no_log1p_permitted},
-    calls::Mistake{"decay_after_delta", kGroup,
+    calls::Mistake{"decay_after_delta", kGateGroup,
                    "the state decays after the delta update instead of before it", has_gate,
                    decay_after_delta},
-    calls::Mistake{"decay_last_row", kGroup,
+    calls::Mistake{"decay_last_row", kGateGroup,
                    "the decay to the end of a chunk is taken from its last row but one",
                    [](const Record& r) { return is_chunked_gate(r, 2); }, decay_last_row},
     calls::Mistake{
-        "decay_missing_carry", kGroup,
+        "decay_missing_carry", kGateGroup,
         "the cumulated gate restarts at row 32 of a chunk of 64: the first half is not carried "
         "over",
         [](const Record& r) { return is_chunked_gate(r, kHalfChunk + 1); }, decay_missing_carry},
-    calls::Mistake{"gate_shifted", kGroup,
+    calls::Mistake{"gate_shifted", kGateGroup,
                    "token t decays by the gate of token t - 1, the first token not at all",
                    [](const Record& r) { return has_gate(r) && calls::longest_sequence(r) > 1; },
                    gate_shifted},
     calls::Mistake{
-        "safe_exp_drop", kGroup,
+        "safe_exp_drop", kGateGroup,
         "a decay between two tokens of a chunk with a positive exponent is set to 0 instead of "
         "its value: growing gates lose their terms",
         [](const Record& r) { return is_chunked_gate(r, 2) && !has_logit_gate(r); }, safe_exp_drop},
     calls::Mistake{
         "gate_sum_f32",
-        kGroup,
+        kGateGroup,
         "decays within a chunk of 64 are exp(G_i - G_j) of cumulated gates G in fp32, whose "
         "rounding error the difference does not cancel",
         cumulates_gates,
@@ -454,7 +451,7 @@ constexpr std::array kTable{
         gate_sum_permitted},
     calls::Mistake{
         "gate_sum_f32",
-        kGroup,
+        kGateGroup,
         "decays within a chunk of 64 are exp(G_i - G_j) of gates that are summed in fp32 one by "
         "one, with a rounding error from each sum",
         cumulates_gates,
@@ -464,7 +461,7 @@ constexpr std::array kTable{
         gate_sum_permitted},
     calls::Mistake{
         "gate_sum_f32",
-        kGroup,
+        kGateGroup,
         "decays within a chunk of 32 are exp(G_i - G_j) of gates that are summed in fp32 one by "
         "one, with a rounding error from each sum",
         cumulates_gates,
@@ -473,7 +470,7 @@ constexpr std::array kTable{
         calls::kRounds,
         gate_sum_permitted},
     calls::Mistake{"gate_bf16",
-                   kGroup,
+                   kGateGroup,
                    "the finished gate (its logarithm, or alpha) is rounded to bf16",
                    gate_bf16_applies,
                    gate_bf16,
@@ -481,7 +478,7 @@ constexpr std::array kTable{
                    calls::kRounds,
                    gate_bf16_permitted},
     calls::Mistake{"alpha_bf16",
-                   kGroup,
+                   kGateGroup,
                    "alpha is rounded to bf16 where its logarithm is handed over",
                    alpha_applies,
                    alpha_bf16,
@@ -489,7 +486,7 @@ constexpr std::array kTable{
                    calls::kRounds},
     calls::Mistake{
         "cumsum_bf16",
-        kGroup,
+        kGateGroup,
         "the cumulated log gate of a chunk of 64 is rounded to bf16 before differences of it "
         "are taken",
         cumulates_gates,
@@ -500,6 +497,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const calls::Mistake> gate_mistakes() { return kTable; }
+std::span<const calls::Mistake> gate_mistakes() { return kGateMistakes; }
 
 }  // namespace goldenrule::delta

@@ -168,42 +168,42 @@ TensorMap k_is_v(const Record& r, const calls::Kernel& kernel) {
   return outputs;
 }
 
-constexpr std::string_view kGroup = "Heads and views";
-constexpr std::array kTable{
-    calls::Mistake{"gate_wrong_head", kGroup, "value head j decays by the gate of head j + 1",
+constexpr std::string_view kHeadsGroup = "Heads and views";
+constexpr std::array kHeadsMistakes{
+    calls::Mistake{"gate_wrong_head", kHeadsGroup, "value head j decays by the gate of head j + 1",
                    moves_gate<next_head>, gate_wrong_head<next_head>},
-    calls::Mistake{"gate_wrong_head", kGroup,
+    calls::Mistake{"gate_wrong_head", kHeadsGroup,
                    "value head j decays by the gate at the place of its q/k head, j // (HV/H)",
                    has_gate_groups, gate_wrong_head<group_of>},
-    calls::Mistake{"gate_wrong_head", kGroup, "every value head decays by the gate of head 0",
+    calls::Mistake{"gate_wrong_head", kHeadsGroup, "every value head decays by the gate of head 0",
                    moves_gate<first_head>, gate_wrong_head<first_head>},
-    calls::Mistake{"beta_wrong_head", kGroup, "value head j has the beta of head j + 1",
+    calls::Mistake{"beta_wrong_head", kHeadsGroup, "value head j has the beta of head j + 1",
                    moves_head<next_head>, beta_wrong_head<next_head>},
-    calls::Mistake{"beta_wrong_head", kGroup,
+    calls::Mistake{"beta_wrong_head", kHeadsGroup,
                    "value head j has the beta at the place of its q/k head, j // (HV/H)",
                    has_groups, beta_wrong_head<group_of>},
-    calls::Mistake{"beta_wrong_head", kGroup, "every value head has the beta of head 0",
+    calls::Mistake{"beta_wrong_head", kHeadsGroup, "every value head has the beta of head 0",
                    moves_head<first_head>, beta_wrong_head<first_head>},
-    calls::Mistake{"head_map_mixed", kGroup,
+    calls::Mistake{"head_map_mixed", kHeadsGroup,
                    "k is read by the other map of heads, j % H for j // (HV/H); q is right",
                    has_groups,
                    [](const Record& r, const calls::Kernel& kernel) {
                      return one_by_other_map(r, kernel, "k");
                    }},
-    calls::Mistake{"head_map_mixed", kGroup,
+    calls::Mistake{"head_map_mixed", kHeadsGroup,
                    "q is read by the other map of heads, j % H for j // (HV/H); k is right",
                    has_groups,
                    [](const Record& r, const calls::Kernel& kernel) {
                      return one_by_other_map(r, kernel, "q");
                    }},
-    calls::Mistake{"a_log_reversed", kGroup, "A_log is read with its heads in reverse order",
+    calls::Mistake{"a_log_reversed", kHeadsGroup, "A_log is read with its heads in reverse order",
                    has_several_rates, a_log_reversed},
     calls::Mistake{
-        "dt_bias_flat", kGroup,
+        "dt_bias_flat", kHeadsGroup,
         "dt_bias [H,K] is read as if it had one number per head: flat[h] for all channels",
         has_channel_bias, dt_bias_flat},
     calls::Mistake{
-        "ab_interleaved", kGroup,
+        "ab_interleaved", kHeadsGroup,
         "a and b are views of one tensor with a row [a, b] for each token and are read as "
         "if they were dense: every other row is the other's",
         has_packed_logits,
@@ -211,7 +211,7 @@ constexpr std::array kTable{
           return interleaved(r, kernel, "a", "b");
         }},
     calls::Mistake{
-        "ab_interleaved", kGroup,
+        "ab_interleaved", kHeadsGroup,
         "b and a are views of one tensor with a row [b, a] for each token and are read as "
         "if they were dense: every other row is the other's",
         has_packed_logits,
@@ -219,7 +219,7 @@ constexpr std::array kTable{
           return interleaved(r, kernel, "b", "a");
         }},
     calls::Mistake{
-        "k_is_v", kGroup,
+        "k_is_v", kHeadsGroup,
         "the kernel was built with K = V: rows of q, k, the gate and the state have V key "
         "channels at stride V",
         has_fewer_values, k_is_v},
@@ -227,6 +227,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const calls::Mistake> head_mistakes() { return kTable; }
+std::span<const calls::Mistake> head_mistakes() { return kHeadsMistakes; }
 
 }  // namespace goldenrule::delta

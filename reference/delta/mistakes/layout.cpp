@@ -117,35 +117,35 @@ constexpr calls::Meant kOtherLayout[] = {{"state_layout", "vk", "kv"},
 constexpr calls::Meant kOtherMap[] = {{"head_map", "grouped", "tiled"},
                                       {"head_map", "tiled", "grouped"}};
 
-constexpr std::string_view kGroup = "Layout and heads";
-constexpr std::array kTable{
-    calls::Mistake{"state_transposed", kGroup,
+constexpr std::string_view kLayoutGroup = "Layout and heads";
+constexpr std::array kLayoutMistakes{
+    calls::Mistake{"state_transposed", kLayoutGroup,
                    "the initial state is read as [K,V] where it is [V,K], or the reverse",
                    transposed_applies, state_transposed},
-    calls::Mistake{"state_transposed_out", kGroup,
+    calls::Mistake{"state_transposed_out", kLayoutGroup,
                    "states are written as [K,V] where they belong as [V,K], or the reverse",
                    has_two_axes, state_transposed_out},
     calls::Mistake{
-        "state_transposed", kGroup,
+        "state_transposed", kLayoutGroup,
         "the kernel has the other state layout: it reads and writes [K,V] where the call has "
         "[V,K], or the reverse",
         transposed_applies, state_other_layout, kOtherLayout},
     calls::Mistake{
-        "head_tiled", kGroup,
+        "head_tiled", kLayoutGroup,
         "value head j reads q/k head j % H for j // (HV/H), or the reverse where the call is "
         "tiled",
         tiled_applies, head_tiled, kOtherMap},
     calls::Mistake{
-        "head_floor", kGroup,
+        "head_floor", kLayoutGroup,
         "the group size HV/H is rounded down: a remainder of value heads, which HV % H != 0 "
         "leaves when it is accepted, reads the last q/k head",
         floor_applies, head_floor},
-    calls::Mistake{"head_zero", kGroup, "all value heads read q/k head 0",
+    calls::Mistake{"head_zero", kLayoutGroup, "all value heads read q/k head 0",
                    [](const Record& r) { return call::validate(r).H > 1; }, head_zero},
 };
 
 }  // namespace
 
-std::span<const calls::Mistake> layout_mistakes() { return kTable; }
+std::span<const calls::Mistake> layout_mistakes() { return kLayoutMistakes; }
 
 }  // namespace goldenrule::delta

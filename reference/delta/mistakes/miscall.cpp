@@ -12,6 +12,7 @@
 
 #include "fixtures/call/plan.hpp"
 #include "reference/calls/inputs.hpp"
+#include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/gates.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 #include "reference/delta/rule/gate.hpp"
@@ -99,7 +100,6 @@ TensorMap beta_on_v(const Record& r, const calls::Kernel& kernel) {
   return kernel(changed);
 }
 
-double scale_of(const Record& r) { return call::resolved_scale(r.convention, call::validate(r).K); }
 bool scale_inverse_applies(const Record& r) {
   const double scale = scale_of(r);
   return scale != 0.0 && std::fabs(scale) != 1.0;
@@ -138,48 +138,46 @@ TensorMap state_elsewhere(const Record& r, const calls::Kernel& kernel) {
   return outputs;
 }
 
-bool always(const Record&) { return true; }
-
 constexpr calls::Meant kUsualBound[] = {{"lower_bound", "", "-5"}};
 
-constexpr std::string_view kGroup = "Called with other conventions";
-constexpr std::array kTable{
+constexpr std::string_view kMiscallGroup = "Called with other conventions";
+constexpr std::array kMiscallMistakes{
     calls::Mistake{
-        "gate_linear", kGroup,
+        "gate_linear", kMiscallGroup,
         "alpha itself is handed to a kernel that takes its logarithm: it decays by exp(alpha)",
         [](const Record& r) { return is_given_log(r) || has_logit_gate(r); }, alpha_for_log},
-    calls::Mistake{"gate_negated", kGroup,
+    calls::Mistake{"gate_negated", kMiscallGroup,
                    "the log gate has the wrong sign: the state grows by 1 / alpha", has_gate,
                    gate_negated},
-    calls::Mistake{"gate_raw", kGroup,
+    calls::Mistake{"gate_raw", kMiscallGroup,
                    "a is taken for the log gate: no bias, no activation, no exp(A_log)",
                    has_logit_gate, gate_raw},
-    calls::Mistake{"gate_twice", kGroup,
+    calls::Mistake{"gate_twice", kMiscallGroup,
                    "the finished log gate goes through bias, activation and exp(A_log) once more",
                    has_logit_gate, gate_twice},
-    calls::Mistake{"lower_bound_default", kGroup,
+    calls::Mistake{"lower_bound_default", kMiscallGroup,
                    "the bounded gate keeps its default lower bound of -5 whatever the call says",
                    other_bound_applies, lower_bound_default, kUsualBound},
-    calls::Mistake{"a_log_exp_twice", kGroup,
+    calls::Mistake{"a_log_exp_twice", kMiscallGroup,
                    "exp(A_log) is handed over as A_log: the rate is exp(exp(A_log))", has_amplitude,
                    a_log_exp_twice},
-    calls::Mistake{"dt_bias_twice", kGroup, "dt_bias is added by the caller and by the kernel",
-                   has_bias, dt_bias_twice},
-    calls::Mistake{"beta_raw_logit", kGroup,
+    calls::Mistake{"dt_bias_twice", kMiscallGroup,
+                   "dt_bias is added by the caller and by the kernel", has_bias, dt_bias_twice},
+    calls::Mistake{"beta_raw_logit", kMiscallGroup,
                    "the logit of beta is handed to a kernel that takes beta itself",
                    beta_logit_applies, beta_logit_given},
-    calls::Mistake{"beta_on_v", kGroup,
+    calls::Mistake{"beta_on_v", kMiscallGroup,
                    "v is multiplied by beta before a kernel that does so itself", always,
                    beta_on_v},
-    calls::Mistake{"scale_inverse", kGroup, "q is divided by the scale: K^0.5 for K^-0.5",
+    calls::Mistake{"scale_inverse", kMiscallGroup, "q is divided by the scale: K^0.5 for K^-0.5",
                    scale_inverse_applies, scale_inverse},
-    calls::Mistake{"scale_by_v", kGroup, "the scale is V^-0.5 whatever the call says",
+    calls::Mistake{"scale_by_v", kMiscallGroup, "the scale is V^-0.5 whatever the call says",
                    [](const Record& r) { return scale_of(r) != scale_by_value_dim(r); },
                    scale_by_v},
-    calls::Mistake{"qk_swapped", kGroup, "q and k are handed over in the wrong order", always,
-                   qk_swapped},
+    calls::Mistake{"qk_swapped", kMiscallGroup, "q and k are handed over in the wrong order",
+                   always, qk_swapped},
     calls::Mistake{
-        "state_not_written", kGroup,
+        "state_not_written", kMiscallGroup,
         "another buffer is taken for the final states: the initial states of a prefill, or "
         "zeros for the pool",
         elsewhere_applies, state_elsewhere},
@@ -187,6 +185,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const calls::Mistake> miscall_mistakes() { return kTable; }
+std::span<const calls::Mistake> miscall_mistakes() { return kMiscallMistakes; }
 
 }  // namespace goldenrule::delta

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "reference/calls/inputs.hpp"
+#include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/permits.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 #include "reference/delta/rule/gate.hpp"
@@ -17,7 +18,6 @@ using call::Record;
 using call::TensorMap;
 using contract::Activation;
 
-double scale_of(const Record& r) { return call::resolved_scale(r.convention, call::validate(r).K); }
 TensorMap with_scale(const Record& r, const calls::Kernel& kernel, std::optional<double> scale) {
   Record changed = calls::without_outputs(r);
   changed.convention.scale = scale;
@@ -199,40 +199,43 @@ constexpr calls::Meant kEpsOutside[] = {{"qk_l2norm", "", "norm_plus_eps"}};
 constexpr calls::Meant kMaxForm[] = {{"qk_l2norm", "", "max_norm_eps"}};
 constexpr calls::Meant kUsualEps[] = {{"l2_eps", "", "1e-6"}};
 
-constexpr std::string_view kGroup = "Normalization and scale";
-constexpr std::array kTable{
-    calls::Mistake{"scale_missing", kGroup, "q is not scaled", scale_missing_applies, scale_missing,
-                   kScaleOne},
-    calls::Mistake{"scale_twice", kGroup, "q is scaled twice", scale_twice_applies, scale_twice},
-    calls::Mistake{"scale_zero_default", kGroup, "a scale of 0 is read as `use K^-0.5`",
+constexpr std::string_view kNormGroup = "Normalization and scale";
+constexpr std::array kNormMistakes{
+    calls::Mistake{"scale_missing", kNormGroup, "q is not scaled", scale_missing_applies,
+                   scale_missing, kScaleOne},
+    calls::Mistake{"scale_twice", kNormGroup, "q is scaled twice", scale_twice_applies,
+                   scale_twice},
+    calls::Mistake{"scale_zero_default", kNormGroup, "a scale of 0 is read as `use K^-0.5`",
                    is_zero_scale, scale_zero_default},
-    calls::Mistake{"scale_ignored", kGroup, "the scale of the call is not used, K^-0.5 is",
+    calls::Mistake{"scale_ignored", kNormGroup, "the scale of the call is not used, K^-0.5 is",
                    has_own_scale, scale_ignored},
-    calls::Mistake{"l2_ignored", kGroup, "q and k are not normalised", has_norm, l2_ignored,
+    calls::Mistake{"l2_ignored", kNormGroup, "q and k are not normalised", has_norm, l2_ignored,
                    kNoNorm},
-    calls::Mistake{"l2_unasked", kGroup, "q and k are normalised where the call does not say so",
-                   unasked_applies, l2_unasked, kNorm},
+    calls::Mistake{"l2_unasked", kNormGroup,
+                   "q and k are normalised where the call does not say so", unasked_applies,
+                   l2_unasked, kNorm},
     calls::Mistake{
-        "l2_eps_outside", kGroup,
+        "l2_eps_outside", kNormGroup,
         "the eps of the norm stands outside the root: x / (n + eps) for x / sqrt(n^2 + eps)",
         is_inside_root, l2_eps_outside, kEpsOutside},
-    calls::Mistake{"l2_max_form", kGroup,
+    calls::Mistake{"l2_max_form", kNormGroup,
                    "the norm is x / max(n, eps) (torch F.normalize) where the call adds the eps",
                    max_form_applies, l2_max_form, kMaxForm},
-    calls::Mistake{"l2_k_only", kGroup, "k is normalised, q is not", has_norm, l2_k_only},
-    calls::Mistake{"l2_q_only", kGroup, "q is normalised, k is not", has_norm, l2_q_only},
-    calls::Mistake{"l2_eps_ignored", kGroup, "the eps of the call is not used in the norm, 1e-6 is",
-                   has_own_eps, l2_eps_ignored, kUsualEps},
+    calls::Mistake{"l2_k_only", kNormGroup, "k is normalised, q is not", has_norm, l2_k_only},
+    calls::Mistake{"l2_q_only", kNormGroup, "q is normalised, k is not", has_norm, l2_q_only},
+    calls::Mistake{"l2_eps_ignored", kNormGroup,
+                   "the eps of the call is not used in the norm, 1e-6 is", has_own_eps,
+                   l2_eps_ignored, kUsualEps},
     calls::Mistake{
-        "l2_eps_mean", kGroup,
+        "l2_eps_mean", kNormGroup,
         "the eps is added to the mean of the squares, not to their sum: it is K times as "
         "large",
         is_inside_root, l2_eps_mean},
-    calls::Mistake{"l2_rms", kGroup,
+    calls::Mistake{"l2_rms", kNormGroup,
                    "the norm is that of RMSNorm, x / sqrt(mean + eps): q and k have length K^0.5",
                    has_norm, l2_rms},
     calls::Mistake{"norm_bf16",
-                   kGroup,
+                   kNormGroup,
                    "q and k are normalised in bf16 arithmetic",
                    has_norm,
                    norm_bf16,
@@ -240,7 +243,7 @@ constexpr std::array kTable{
                    calls::kRounds,
                    norm_bf16_permitted},
     calls::Mistake{"norm_bf16",
-                   kGroup,
+                   kNormGroup,
                    "the normalised q and k are rounded to bf16",
                    has_norm,
                    norm_to_bf16,
@@ -251,6 +254,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const calls::Mistake> norm_mistakes() { return kTable; }
+std::span<const calls::Mistake> norm_mistakes() { return kNormMistakes; }
 
 }  // namespace goldenrule::delta

@@ -10,6 +10,7 @@
 #include "fixtures/call/take.hpp"
 #include "reference/calls/inputs.hpp"
 #include "reference/calls/outputs.hpp"
+#include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 
 namespace goldenrule::delta {
@@ -17,12 +18,6 @@ namespace {
 
 using call::Record;
 using call::TensorMap;
-
-// MTP with the states of its own tokens.
-bool leaves_states(const Record& r) {
-  return r.mode == call::Mode::kMtp && !call::has_ring(r) && call::validate(r).tokens > 0;
-}
-std::int64_t block_size(const call::Dims& d) { return d.HV * d.state_size(); }
 
 // Rows of intermediate_states taken from `rows` of the right ones; -1 stays unwritten.
 TensorMap with_intermediate_rows(TensorMap outputs, const call::Dims& d,
@@ -272,45 +267,45 @@ TensorMap int32_offset(const Record& r, const calls::Kernel& kernel) {
 
 constexpr calls::Meant kUpdated[] = {{"disable_state_update", "", "0"}};
 
-constexpr std::string_view kGroup = "MTP and pools";
-constexpr std::array kTable{
-    calls::Mistake{"intermediate_shifted", kGroup,
+constexpr std::string_view kPoolGroup = "MTP and pools";
+constexpr std::array kPoolMistakes{
+    calls::Mistake{"intermediate_shifted", kPoolGroup,
                    "row t of intermediate_states is the state before token t instead of after it",
                    leaves_states, intermediate_shifted},
-    calls::Mistake{"intermediate_by_slot", kGroup,
+    calls::Mistake{"intermediate_by_slot", kPoolGroup,
                    "intermediate_states is indexed by the pool slot of a row instead of by the row",
                    by_slot_applies, intermediate_by_slot},
     calls::Mistake{
-        "intermediate_stride_T", kGroup,
+        "intermediate_stride_T", kPoolGroup,
         "rows of intermediate_states are written at stride T where the buffer has more rows "
         "(here T + 1)",
         stride_applies, intermediate_stride_T},
-    calls::Mistake{"slot_ignored", kGroup, "row b uses pool slot b whatever state_indices says",
+    calls::Mistake{"slot_ignored", kPoolGroup, "row b uses pool slot b whatever state_indices says",
                    slot_ignored_applies, slot_ignored},
-    calls::Mistake{"output_slot_ignored", kGroup,
+    calls::Mistake{"output_slot_ignored", kPoolGroup,
                    "the state is written where it was read, whatever output_state_indices says",
                    output_slot_applies, output_slot_ignored},
-    calls::Mistake{"scatter_start_ignored", kGroup,
+    calls::Mistake{"scatter_start_ignored", kPoolGroup,
                    "a slot per token: rows start from that of token 0, not from state_indices",
                    scatter_start_applies, scatter_start_ignored},
-    calls::Mistake{"pad_writes_slot0", kGroup,
+    calls::Mistake{"pad_writes_slot0", kPoolGroup,
                    "a pad slot is taken for slot 0: padded requests overwrite its state",
                    pad_write_applies, pad_writes_slot0},
-    calls::Mistake{"pad_writes_last", kGroup,
+    calls::Mistake{"pad_writes_last", kPoolGroup,
                    "a pad slot of -1 wraps around: padded requests overwrite the last slot",
                    pad_write_applies, pad_writes_last},
     calls::Mistake{
-        "state_updated_when_disabled", kGroup,
+        "state_updated_when_disabled", kPoolGroup,
         "the pool is updated although disable_state_update is set",
         [](const Record& r) { return r.convention.disable_state_update != 0 && call::has_pool(r); },
         state_updated_when_disabled, kUpdated},
-    calls::Mistake{"int32_offset", kGroup,
+    calls::Mistake{"int32_offset", kPoolGroup,
                    "the offset of a pool slot wraps: high slots read and write low ones",
                    int32_applies, int32_offset},
 };
 
 }  // namespace
 
-std::span<const calls::Mistake> pool_mistakes() { return kTable; }
+std::span<const calls::Mistake> pool_mistakes() { return kPoolMistakes; }
 
 }  // namespace goldenrule::delta

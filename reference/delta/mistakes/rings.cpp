@@ -312,47 +312,47 @@ TensorMap value_kept(const Record& r, const calls::Kernel& kernel) {
       });
 }
 
-constexpr std::string_view kGroup = "Rings";
+constexpr std::string_view kRingsGroup = "Rings";
 
-constexpr std::array kTable{
-    calls::Mistake{"ring_cursor_late", kGroup,
+constexpr std::array kRingsMistakes{
+    calls::Mistake{"ring_cursor_late", kRingsGroup,
                    "ring_start is taken for the place before the oldest pending token: every place "
                    "is one too far",
                    has_other_place, start_late},
-    calls::Mistake{"ring_by_row", kGroup, "row b uses ring b, whatever ring_indices says",
+    calls::Mistake{"ring_by_row", kRingsGroup, "row b uses ring b, whatever ring_indices says",
                    has_other_ring, ring_by_row},
-    calls::Mistake{"ring_rejected_replayed", kGroup,
+    calls::Mistake{"ring_rejected_replayed", kRingsGroup,
                    "one more token than was accepted is read from the ring", has_rejected,
                    rejected_replayed},
-    calls::Mistake{"ring_last_unread", kGroup, "the last accepted token is not read from the ring",
-                   has_pending, last_unread},
-    calls::Mistake{"ring_wrap_missing", kGroup,
+    calls::Mistake{"ring_last_unread", kRingsGroup,
+                   "the last accepted token is not read from the ring", has_pending, last_unread},
+    calls::Mistake{"ring_wrap_missing", kRingsGroup,
                    "pending tokens behind the last place of a ring are read behind it, in the ring "
                    "of the next head, and not from its first place on",
                    wraps, wrap_missing},
-    calls::Mistake{"ring_gate_missing", kGroup,
+    calls::Mistake{"ring_gate_missing", kRingsGroup,
                    "the last pending token does not decay what came before it", has_decay,
                    gate_missing},
-    calls::Mistake{"ring_never_flushed", kGroup,
+    calls::Mistake{"ring_never_flushed", kRingsGroup,
                    "pending tokens are never folded into the state, whatever ring_flush says",
                    flushes_pending, never_flushed},
-    calls::Mistake{"ring_folded_twice", kGroup,
+    calls::Mistake{"ring_folded_twice", kRingsGroup,
                    "pending tokens are folded into the state and then replayed on top of it",
                    flushes_pending, folded_twice},
-    calls::Mistake{"ring_drafts_folded", kGroup,
+    calls::Mistake{"ring_drafts_folded", kRingsGroup,
                    "the tokens of the call are folded into the state too, though nobody has "
                    "accepted them",
                    flushes_beside_tokens, drafts_folded},
-    calls::Mistake{"ring_raw_key", kGroup, "the ring keeps keys that are not normalised", has_norm,
-                   raw_keys},
-    calls::Mistake{"ring_alpha_kept", kGroup, "the ring keeps alpha, not its logarithm",
+    calls::Mistake{"ring_raw_key", kRingsGroup, "the ring keeps keys that are not normalised",
+                   has_norm, raw_keys},
+    calls::Mistake{"ring_alpha_kept", kRingsGroup, "the ring keeps alpha, not its logarithm",
                    adds_tokens, alpha_kept},
-    calls::Mistake{"ring_value_kept", kGroup, "the ring keeps v, not the correction", adds_tokens,
-                   value_kept},
+    calls::Mistake{"ring_value_kept", kRingsGroup, "the ring keeps v, not the correction",
+                   adds_tokens, value_kept},
 };
 
 }  // namespace
 
-std::span<const calls::Mistake> ring_mistakes() { return kTable; }
+std::span<const calls::Mistake> ring_mistakes() { return kRingsMistakes; }
 
 }  // namespace goldenrule::delta

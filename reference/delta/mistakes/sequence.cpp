@@ -12,6 +12,7 @@
 #include "reference/calls/inputs.hpp"
 #include "reference/calls/outputs.hpp"
 #include "reference/calls/segments.hpp"
+#include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 #include "reference/delta/mistakes/variant.hpp"
 
@@ -20,8 +21,6 @@ namespace {
 
 using call::Record;
 using call::TensorMap;
-
-constexpr std::int64_t kChunk = 64;
 
 bool has_initial_state(const Record& r) { return r.find_input("initial_state") != nullptr; }
 
@@ -39,8 +38,6 @@ bool any_sequence(const Record& r, F&& f) {
   }
   return false;
 }
-
-std::int64_t block_size(const call::Dims& d) { return d.HV * d.state_size(); }
 
 // The outputs of a prefill whose kernel runs these segments instead of the sequences.
 TensorMap segmented(const Record& r, const calls::Kernel& kernel,
@@ -306,39 +303,41 @@ TensorMap stale_state(const Record& r, const calls::Kernel& kernel) {
   return kernel(second);
 }
 
-constexpr std::string_view kGroup = "State, chunks, sequences";
-constexpr std::array kTable{
-    calls::Mistake{"initial_state_ignored", kGroup,
+constexpr std::string_view kSequenceGroup = "State, chunks, sequences";
+constexpr std::array kSequenceMistakes{
+    calls::Mistake{"initial_state_ignored", kSequenceGroup,
                    "sequences start from zero whatever initial_state holds", has_initial_state,
                    initial_state_ignored},
     calls::Mistake{
-        "state_carry_dropped", kGroup,
+        "state_carry_dropped", kSequenceGroup,
         "the state is not carried from one chunk of 64 tokens to the next",
         [](const Record& r) { return calls::is_prefill(r) && calls::longest_sequence(r) > kChunk; },
         state_carry_dropped},
-    calls::Mistake{"state_not_written", kGroup,
-                   "the final state is not calls::stored: a pool keeps its old content",
-                   writes_states, state_not_written},
+    calls::Mistake{"state_not_written", kSequenceGroup,
+                   "the final state is not stored: a pool keeps its old content", writes_states,
+                   state_not_written},
     calls::Mistake{
-        "state_leaks", kGroup, "a sequence starts from the final state of the sequence before it",
+        "state_leaks", kSequenceGroup,
+        "a sequence starts from the final state of the sequence before it",
         [](const Record& r) { return calls::is_prefill(r) && call::validate(r).rows > 1; },
         state_leaks},
-    calls::Mistake{"last_token_dropped", kGroup,
+    calls::Mistake{"last_token_dropped", kSequenceGroup,
                    "the loop ends one token early: the last token is neither read nor written",
                    [](const Record& r) {
                      return r.mode != call::Mode::kDecode && !call::has_ring(r) &&
                             calls::longest_sequence(r) > 1;
                    },
                    last_token_dropped},
+    calls::Mistake{"tail_chunk_dropped", kSequenceGroup,
+                   "tokens beyond the last full chunk of 64 are not processed",
+                   [](const Record& r) {
+                     return any_sequence(r, [](std::int64_t first, std::int64_t end) {
+                       return (end - first) % kChunk != 0;
+                     });
+                   },
+                   tail_chunk_dropped},
     calls::Mistake{
-        "tail_chunk_dropped", kGroup, "tokens beyond the last full chunk of 64 are not processed",
-        [](const Record& r) {
-          return any_sequence(
-              r, [](std::int64_t first, std::int64_t end) { return (end - first) % kChunk != 0; });
-        },
-        tail_chunk_dropped},
-    calls::Mistake{
-        "tail_chunk_unmasked", kGroup,
+        "tail_chunk_unmasked", kSequenceGroup,
         "the last chunk of 64 is not cut off at the end of its sequence: tokens of the next "
         "one enter the final state",
         [](const Record& r) {
@@ -348,15 +347,15 @@ constexpr std::array kTable{
           });
         },
         tail_chunk_unmasked},
-    calls::Mistake{"token_shifted", kGroup,
+    calls::Mistake{"token_shifted", kSequenceGroup,
                    "every token reads the inputs of the token before it, the first its own",
                    [](const Record& r) { return calls::longest_sequence(r) > 1; }, token_shifted},
     calls::Mistake{
-        "neighbour_nan", kGroup,
+        "neighbour_nan", kSequenceGroup,
         "tokens beyond the end of a sequence are masked by multiplication with 0, which a NaN "
         "in the next sequence survives",
         neighbour_applies, neighbour_nan},
-    calls::Mistake{"zero_length_uninitialised", kGroup,
+    calls::Mistake{"zero_length_uninitialised", kSequenceGroup,
                    "the final state of a sequence without tokens is not written",
                    [](const Record& r) {
                      return any_sequence(
@@ -364,7 +363,7 @@ constexpr std::array kTable{
                    },
                    zero_length_uninitialised},
     calls::Mistake{"state_bf16_each_token",
-                   kGroup,
+                   kSequenceGroup,
                    "the state is rounded to bf16 after every token where an fp32 state is declared",
                    keeps_f32_state,
                    state_bf16_each_token,
@@ -372,7 +371,7 @@ constexpr std::array kTable{
                    calls::kRounds},
     calls::Mistake{
         "state_bf16_each_token",
-        kGroup,
+        kSequenceGroup,
         "the state is rounded to bf16 at every token, before o is read from it, where an fp32 "
         "state is declared",
         keeps_f32_state,
@@ -381,7 +380,7 @@ constexpr std::array kTable{
         calls::kRounds},
     calls::Mistake{
         "state_f16_each_token",
-        kGroup,
+        kSequenceGroup,
         "the state is rounded to fp16 after every token where an fp32 state is declared: "
         "inf from 65520 on",
         keeps_f32_state,
@@ -389,14 +388,14 @@ constexpr std::array kTable{
         {},
         calls::kRounds},
     calls::Mistake{"final_state_bf16",
-                   kGroup,
+                   kSequenceGroup,
                    "the final state is rounded to bf16 on its way to an fp32 output",
                    keeps_f32_state,
                    final_state_bf16,
                    {},
                    calls::kRounds},
     calls::Mistake{
-        "stale_state", kGroup,
+        "stale_state", kSequenceGroup,
         "the call ran twice on a pool that it updates in place, as an autotuner does: the "
         "update is applied twice",
         stale_applies, stale_state},
@@ -404,6 +403,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const calls::Mistake> sequence_mistakes() { return kTable; }
+std::span<const calls::Mistake> sequence_mistakes() { return kSequenceMistakes; }
 
 }  // namespace goldenrule::delta

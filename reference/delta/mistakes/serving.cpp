@@ -11,6 +11,7 @@
 #include "fixtures/call/take.hpp"
 #include "reference/calls/inputs.hpp"
 #include "reference/calls/outputs.hpp"
+#include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/gates.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 
@@ -19,9 +20,6 @@ namespace {
 
 using call::Record;
 using call::TensorMap;
-
-// MTP with the states of its own tokens.
-bool leaves_states(const Record& r) { return r.mode == call::Mode::kMtp && !call::has_ring(r); }
 
 // Some sequence is new and its block of initial_state holds something else than zeros.
 bool has_stale_state(const Record& r) {
@@ -40,7 +38,6 @@ TensorMap initial_state_stale(const Record& r, const calls::Kernel& kernel) {
 using FilledTo = std::int64_t (*)(std::int64_t tokens, std::int64_t longest);
 std::int64_t to_longest(std::int64_t, std::int64_t longest) { return longest; }
 std::int64_t to_chunk(std::int64_t tokens, std::int64_t) {
-  constexpr std::int64_t kChunk = 64;
   return (tokens + kChunk - 1) / kChunk * kChunk;
 }
 
@@ -198,13 +195,13 @@ constexpr calls::Mistake filled(std::string_view meaning) {
           Filled<filled_to, pad>::commit};
 }
 
-constexpr std::string_view kGroup = "Serving";
-constexpr std::array kTable{
+constexpr std::string_view kServingGroup = "Serving";
+constexpr std::array kServingMistakes{
     calls::Mistake{
-        "initial_state_stale", kGroup,
+        "initial_state_stale", kServingGroup,
         "a new sequence starts from what its slot holds, whatever has_initial_state says",
         has_stale_state, initial_state_stale},
-    calls::Mistake{"pad_tokens_active", kGroup,
+    calls::Mistake{"pad_tokens_active", kServingGroup,
                    "all T tokens of a row update its state, whatever accepted_tokens says",
                    accepts_fewer, all_tokens_accepted},
     filled<to_longest, Pad::kZeros>(
@@ -219,33 +216,33 @@ constexpr std::array kTable{
                                       "of 64, and these tokens update "
                                       "the state"),
     calls::Mistake{
-        "accepted_zero_wraps", kGroup,
+        "accepted_zero_wraps", kServingGroup,
         "a row that accepts no token ends with the state at index -1 of its own: the one "
         "after its last token",
         accepts_nothing,
         [](const Record& r, const calls::Kernel& kernel) { return zero_wraps(r, kernel, true); }},
     calls::Mistake{
-        "accepted_zero_wraps", kGroup,
+        "accepted_zero_wraps", kServingGroup,
         "a row that accepts no token ends with the state before its first in memory: the "
         "last one of the row before",
         accepts_nothing,
         [](const Record& r, const calls::Kernel& kernel) { return zero_wraps(r, kernel, false); }},
     calls::Mistake{
-        "intermediate_unwritten", kGroup,
+        "intermediate_unwritten", kServingGroup,
         "of the states on the way of a row only the first is written",
         [](const Record& r) { return leaves_states(r) && calls::longest_sequence(r) > 1; },
         [](const Record& r, const calls::Kernel& kernel) {
           return intermediate_unwritten(r, kernel, 1);
         }},
-    calls::Mistake{"intermediate_unwritten", kGroup, "intermediate_states is not written",
+    calls::Mistake{"intermediate_unwritten", kServingGroup, "intermediate_states is not written",
                    [](const Record& r) { return leaves_states(r) && call::validate(r).tokens > 0; },
                    [](const Record& r, const calls::Kernel& kernel) {
                      return intermediate_unwritten(r, kernel, 0);
                    }},
-    calls::Mistake{"final_state_early", kGroup,
+    calls::Mistake{"final_state_early", kServingGroup,
                    "the final state is the one before the last token; o of that token is right",
                    has_last_token, final_state_early},
-    calls::Mistake{"state_decayed_only", kGroup,
+    calls::Mistake{"state_decayed_only", kServingGroup,
                    "the state is stored after its decay and before its update; o is right",
                    [](const Record& r) {
                      return r.mode == call::Mode::kDecode &&
@@ -256,6 +253,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const calls::Mistake> serving_mistakes() { return kTable; }
+std::span<const calls::Mistake> serving_mistakes() { return kServingMistakes; }
 
 }  // namespace goldenrule::delta

@@ -176,18 +176,18 @@ TensorMap lane_zero_stale(const Record& r, const calls::Kernel& kernel) {
   return outputs;
 }
 
-constexpr std::string_view kGroup = "Tiles and tails";
-constexpr std::array kTable{
+constexpr std::string_view kTileGroup = "Tiles and tails";
+constexpr std::array kTileMistakes{
     calls::Mistake{
-        "v_tail_unwritten", kGroup,
+        "v_tail_unwritten", kTileGroup,
         "value channels beyond the last full tile (128, or the power of two below V) are not "
         "written",
         has_value_tail, v_tail_unwritten},
     calls::Mistake{
-        "v_tail_garbage", kGroup,
+        "v_tail_garbage", kTileGroup,
         "value channels beyond the last full tile hold the results of the first channels",
         has_value_tail, v_tail_garbage},
-    calls::Mistake{"v_tail_overrun", kGroup,
+    calls::Mistake{"v_tail_overrun", kTileGroup,
                    "the last tile of a head (128 wide, or the power of two below V) is stored in "
                    "full, over the "
                    "first channels of the next head of o",
@@ -197,33 +197,33 @@ constexpr std::array kTable{
                    },
                    v_tail_overrun},
     calls::Mistake{
-        "k_tail_ignored", kGroup,
+        "k_tail_ignored", kTileGroup,
         "key channels beyond the last full tile (128, or the power of two below K) are not "
         "summed",
         has_key_tail, k_tail_ignored},
-    calls::Mistake{"gate_tail_read", kGroup,
+    calls::Mistake{"gate_tail_read", kTileGroup,
                    "the gates of a head are read up to a power of two of channels: behind the last "
                    "ones lies what is no number",
                    reads_past_gates, gate_tail_read},
     calls::Mistake{
-        "remainder_tiles_dropped", kGroup,
+        "remainder_tiles_dropped", kTileGroup,
         "blocks take equal shares of the (row, head) tiles and nobody takes the remainder",
         has_remainder, remainder_tiles_dropped},
     calls::Mistake{
-        "head_tail_unwritten", kGroup,
+        "head_tail_unwritten", kTileGroup,
         "value heads beyond the last full group (the power of two below HV) are not written",
         has_head_tail, head_tail_unwritten},
-    calls::Mistake{"batch_first_only", kGroup,
+    calls::Mistake{"batch_first_only", kTileGroup,
                    "every row or sequence reads the tokens of the first one",
                    [](const Record& r) {
                      const call::Dims d = call::validate(r);
                      return d.rows > 1 && d.tokens > 1;
                    },
                    batch_first_only},
-    calls::Mistake{"row_modulo", kGroup, "every 16th value channel is off by 3 %",
+    calls::Mistake{"row_modulo", kTileGroup, "every 16th value channel is off by 3 %",
                    [](const Record& r) { return call::validate(r).V >= kFragmentRows; },
                    row_modulo},
-    calls::Mistake{"lane_zero_stale", kGroup,
+    calls::Mistake{"lane_zero_stale", kTileGroup,
                    "the first of every 32 value channels of o is the one of the row before",
                    [](const Record& r) {
                      const call::Dims d = call::validate(r);
@@ -234,6 +234,6 @@ constexpr std::array kTable{
 
 }  // namespace
 
-std::span<const calls::Mistake> tile_mistakes() { return kTable; }
+std::span<const calls::Mistake> tile_mistakes() { return kTileMistakes; }
 
 }  // namespace goldenrule::delta

@@ -9,6 +9,7 @@
 
 #include "reference/calls/inputs.hpp"
 #include "reference/calls/outputs.hpp"
+#include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/permits.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 #include "reference/delta/mistakes/variant.hpp"
@@ -94,8 +95,6 @@ TensorMap tf32_operands(const Record& r, const calls::Kernel&) {
   return run_lanes(r, step_variant({.tf32_operands = true}));
 }
 
-bool always(const Record&) { return true; }
-
 // o is a sum of products with operands that are rounded to 8 bits themselves, v_new among them,
 // whose error is common to all keys of a value column and so reaches o undiminished. The state is
 // multiplied by q: one of them is enough.
@@ -115,45 +114,45 @@ std::string_view tf32_permitted(const contract::Contract& c) {
   return "every product has a factor that is rounded to 8 bits, tf32 keeps 11";
 }
 
-constexpr std::string_view kGroup = "Types and compilation";
-constexpr std::array kTable{
-    calls::Mistake{"fp16_bits_as_bf16", kGroup, "the bits of fp16 q, k and v are read as bf16",
+constexpr std::string_view kTypeGroup = "Types and compilation";
+constexpr std::array kTypeMistakes{
+    calls::Mistake{"fp16_bits_as_bf16", kTypeGroup, "the bits of fp16 q, k and v are read as bf16",
                    is_fp16, fp16_bits_as_bf16},
     calls::Mistake{"output_bf16_for_fp16",
-                   kGroup,
+                   kTypeGroup,
                    "o is rounded to bf16 on its way to an fp16 output",
                    is_fp16,
                    output_bf16_for_fp16,
                    {},
                    calls::kRounds,
                    output_bf16_permitted},
-    calls::Mistake{"cache_key_scale", kGroup,
+    calls::Mistake{"cache_key_scale", kTypeGroup,
                    "the kernel compiled for an earlier call with another scale is used again",
                    [](const Record&) { return true; }, cache_key_scale},
     calls::Mistake{
-        "cache_key_dtype", kGroup,
+        "cache_key_dtype", kTypeGroup,
         "the kernel compiled for an earlier call with another type of q, k and v is used again",
         is_cached_type, cache_key_dtype},
     calls::Mistake{
-        "cache_key_heads", kGroup,
+        "cache_key_heads", kTypeGroup,
         "the kernel compiled for an earlier call with another number of value heads per q/k "
         "head is used again",
         [](const Record& r) { return call::validate(r).H > 1; }, cache_key_heads},
     calls::Mistake{"tf32_operands",
-                   kGroup,
+                   kTypeGroup,
                    "the products over K truncate the state, q and k to tf32",
                    always,
                    tf32_operands,
                    {},
                    calls::kRounds,
                    tf32_permitted},
-    calls::Mistake{"output_zero", kGroup, "o is all zeros", always, output_zero},
-    calls::Mistake{"output_uninitialised", kGroup, "o is never written", always,
+    calls::Mistake{"output_zero", kTypeGroup, "o is all zeros", always, output_zero},
+    calls::Mistake{"output_uninitialised", kTypeGroup, "o is never written", always,
                    output_uninitialised},
 };
 
 }  // namespace
 
-std::span<const calls::Mistake> type_mistakes() { return kTable; }
+std::span<const calls::Mistake> type_mistakes() { return kTypeMistakes; }
 
 }  // namespace goldenrule::delta

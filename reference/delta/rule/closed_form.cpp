@@ -6,7 +6,7 @@ namespace goldenrule::delta {
 namespace {
 
 template <class S>
-Matrix<S> widen(const Matrix<double>& x) {
+Matrix<S> to_scalar(const Matrix<double>& x) {
   return x.unaryExpr([](double y) { return S(y); });
 }
 
@@ -47,7 +47,7 @@ FormResult<S> closed_form(const Lane<S>& lane, const Matrix<double>& v,
     read_backwards(lane, std::min(row, n - 1), r, M.row(row));
     for (std::int64_t x = 0; x < K; ++x) R(row, x) = r[static_cast<std::size_t>(x)];
   }
-  const Matrix<S> read = M * widen<S>(v) + R * widen<S>(initial);
+  const Matrix<S> read = M * to_scalar<S>(v) + R * to_scalar<S>(initial);
   return {.o = read.topRows(n), .state = read.bottomRows(K)};
 }
 

@@ -91,7 +91,7 @@ constexpr std::array kZeroRejected{calls::Meant{"zero_draft", "accept", "reject"
 constexpr std::array kByQ{calls::Meant{"draft_kind", "one_hot", "sampled"}};
 constexpr std::array kNoQ{calls::Meant{"draft_kind", "sampled", "one_hot"}};
 
-constexpr std::array kMistakes{
+constexpr std::array kAcceptMistakes{
     mistake<sum>("accept_sum", "accepting",
                  "counts matches behind the first rejection: the sum of all, not the length of "
                  "the first run",
@@ -121,6 +121,6 @@ constexpr std::array kMistakes{
 
 }  // namespace
 
-std::span<const calls::Mistake> accept_mistakes() { return kMistakes; }
+std::span<const calls::Mistake> accept_mistakes() { return kAcceptMistakes; }
 
 }  // namespace goldenrule::verify

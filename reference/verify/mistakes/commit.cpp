@@ -39,7 +39,7 @@ void padding_released(const Work& work, std::int64_t n, Returned& r) {
 constexpr std::array kNewStart{calls::Meant{"draft_crop", "start", "new_start"}};
 constexpr std::array kStart{calls::Meant{"draft_crop", "new_start", "start"}};
 
-constexpr std::array kMistakes{
+constexpr std::array kCommitMistakes{
     mistake<stop_ignored>("stop_ignored", "committing", "emits what stands behind a stop token"),
     mistake<without_last_row>("commit_without_bonus_row", "committing",
                               "commits start + a tokens: forgets that the anchor is one of them"),
@@ -59,6 +59,6 @@ constexpr std::array kMistakes{
 
 }  // namespace
 
-std::span<const calls::Mistake> commit_mistakes() { return kMistakes; }
+std::span<const calls::Mistake> commit_mistakes() { return kCommitMistakes; }
 
 }  // namespace goldenrule::verify

@@ -72,12 +72,12 @@ void of_target(const Work& work, std::int64_t n, Outcome& outcome) {
   const Source source{.p = p};
   const call::Tensor* noise = work.call.find_input("recover_noise");
   if (noise == nullptr) {
-    outcome.token = draw(source, uniform(work, n));
+    outcome.token = draw(source, uniform(work, n)).only();
     return;
   }
   std::vector<double> of_row(p.size());
   noise->read(n * std::ssize(p), std::ssize(p), of_row.data());
-  outcome.token = race(source, of_row);
+  outcome.token = race(source, of_row).only();
 }
 
 void unclamped(const Work& work, std::int64_t n, Outcome& outcome) {
@@ -133,7 +133,7 @@ void zero_is_none(const Work& work, std::int64_t n, Returned& r) {
   if (r.next_anchor == std::int64_t{0}) drop_last(work, n, r);
 }
 
-constexpr std::array kMistakes{
+constexpr std::array kTokenMistakes{
     mistake<drop_last>("bonus_missing", "the token behind the drafts",
                        "emits the accepted drafts alone"),
     mistake<zero_is_none>("bonus_vs_zero", "the token behind the drafts",
@@ -156,6 +156,6 @@ constexpr std::array kMistakes{
 
 }  // namespace
 
-std::span<const calls::Mistake> token_mistakes() { return kMistakes; }
+std::span<const calls::Mistake> token_mistakes() { return kTokenMistakes; }
 
 }  // namespace goldenrule::verify

@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kUnit = 0x1p-24;
 constexpr double kSmallest = 0x1p-126;  // normal f32
+constexpr double kLargest = 0x1.fffffep127;
 
 double gamma(double k) { return k * kUnit / (1.0 - k * kUnit); }
 
@@ -52,47 +53,83 @@ double Source::residual(std::int64_t x) const {
   return has(x) ? p[at] - (q.empty() ? 0.0 : q[at]) : 0.0;
 }
 
-std::optional<std::int64_t> draw(const Source& source, double u) {
+bool Choice::admits(std::int64_t token) const {
+  return any ? token >= 0 && token < vocabulary : std::ranges::binary_search(tokens, token);
+}
+
+std::optional<std::int64_t> Choice::only() const {
+  if (any || tokens.size() != 1) return std::nullopt;
+  return tokens.front();
+}
+
+Choice draw(const Source& source, double u) {
   const std::int64_t Z = std::ssize(source.p);
+  Choice choice{.vocabulary = Z, .exact = 0, .any = true, .tokens = {}};
   Fixed total;
   for (std::int64_t x = 0; x < Z; ++x) add_residual(source, x, total);
   const Fixed nothing;
-  if (total == nothing) return std::nullopt;
+  if (total == nothing) return choice;
   const Fixed threshold = total.times(u);
+  const double edge = threshold.to_double();
+  const double relative = largest_sum_error(Z);
+  const double flushed = static_cast<double>(Z) * kSmallest;
   const auto is_near = [&](const Fixed& sum) {
-    const double larger = std::max(sum.to_double(), threshold.to_double());
-    const double flushed = static_cast<double>(Z) * kSmallest;
-    return sum.distance(threshold) <= largest_sum_error(Z) * larger + flushed;
+    return sum.distance(threshold) <= relative * std::max(sum.to_double(), edge) + flushed;
   };
+  choice.any = threshold >= total || is_near(total);
+  // Token x has [C(x - 1), C(x)) of the line. Sums are asked where they grow, so what is below t
+  // and near it stays near, and so does what is above.
   Fixed below;
-  for (std::int64_t x = 0; x < Z; ++x) {
+  bool below_reaches = true;  // C(x - 1) may come out at t or below it
+  for (std::int64_t x = 0; x < Z && below_reaches; ++x) {
+    if (!source.has(x)) continue;
     Fixed sum = below;
     add_residual(source, x, sum);
-    if (sum > threshold) {
-      const bool open = (below != nothing && is_near(below)) || is_near(sum);
-      return open ? std::nullopt : std::optional(x);
-    }
+    const bool above = sum > threshold;
+    if (above && below <= threshold) choice.exact = x;
+    // Only sums within twice the relative error are worth the distance.
+    const bool near =
+        sum.to_double() >= edge * (1.0 - 2.0 * relative) - 2.0 * flushed && is_near(sum);
+    if (above || near) choice.tokens.push_back(x);
+    below_reaches = !above || near;
     below = sum;
   }
-  return std::nullopt;  // u = 1: no sum is above all of them
+  return choice;
 }
 
-std::optional<std::int64_t> race(const Source& source, std::span<const double> noise) {
-  std::optional<std::int64_t> leader;
-  double best = 0.0;
-  double second = 0.0;
-  for (std::int64_t x = 0; x < std::ssize(source.p); ++x) {
-    const double score = source.residual(x) / noise[static_cast<std::size_t>(x)];
-    if (score > best) {
-      second = best;
-      best = score;
-      leader = x;
+Choice race(const Source& source, std::span<const double> noise) {
+  const std::int64_t Z = std::ssize(source.p);
+  Choice choice{.vocabulary = Z, .exact = 0, .any = false, .tokens = {}};
+  double best = 0.0;   // of those whose noise is a normal number
+  double first = 0.0;  // of all
+  const auto score = [&](std::int64_t x) {
+    return source.residual(x) / noise[static_cast<std::size_t>(x)];
+  };
+  const auto may_be_infinite = [&](std::int64_t x) {
+    return source.has(x) && noise[static_cast<std::size_t>(x)] < kSmallest;
+  };
+  bool infinite = false;
+  for (std::int64_t x = 0; x < Z; ++x) {
+    if (!source.has(x)) continue;
+    if (score(x) > first) {
+      first = score(x);
+      choice.exact = x;
+    }
+    if (may_be_infinite(x)) {
+      infinite = true;
     } else {
-      second = std::max(second, score);
+      best = std::max(best, score(x));
     }
   }
-  if (best <= kSmallest || second * (1.0 + gamma(8.0)) >= best) return std::nullopt;
-  return leader;
+  choice.any = !infinite && best <= kSmallest;
+  if (choice.any) return choice;
+  const double least = std::min(best, kLargest);
+  for (std::int64_t x = 0; x < Z; ++x) {
+    if (may_be_infinite(x) || (source.has(x) && score(x) * (1.0 + gamma(8.0)) >= least)) {
+      choice.tokens.push_back(x);
+    }
+  }
+  return choice;
 }
 
 }  // namespace goldenrule::verify

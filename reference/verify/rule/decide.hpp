@@ -28,14 +28,18 @@
 //
 // Racing. Scores r / noise: r, the reciprocal of noise and the product are one rounding each, 3 u,
 // and the reciprocal of a GPU may err by an ulp, u more: two scores keep their order unless they
-// are within gamma_8 of each other.
+// are within gamma_8 of each other. It is open as well where a score leaves f32 or its noise is
+// below 2^-126, so that the reciprocal may be infinite: two infinite scores are a tie.
 //
-// With r = 0 everywhere no token is right.
+// With r = 0 everywhere no token is right. Then, where no sum may come out above t and where no
+// score is left in f32, a kernel falls through its search, and what it returns is not known: 0, Z -
+// 1 and the last token with r > 0 are all to be found. It is still one of the Z tokens.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "fixtures/call/convention.hpp"
 
@@ -60,9 +64,24 @@ struct Source {
   [[nodiscard]] double residual(std::int64_t x) const;
 };
 
-/// The token that u chooses; nothing where that is open or there is none.
-[[nodiscard]] std::optional<std::int64_t> draw(const Source& source, double u);
-/// The token that leads with this noise; nothing where that is open or there is none.
-[[nodiscard]] std::optional<std::int64_t> race(const Source& source, std::span<const double> noise);
+/// The tokens that a kernel in fp32 may choose.
+struct Choice {
+  std::int64_t vocabulary = 0;       ///< Z
+  std::int64_t exact = 0;            ///< what exact arithmetic chooses; 0 where it chooses none
+  bool any = false;                  ///< every one of the vocabulary
+  std::vector<std::int64_t> tokens;  ///< else these, ascending
+
+  [[nodiscard]] static Choice of(std::int64_t token, std::int64_t vocabulary) {
+    return {.vocabulary = vocabulary, .exact = token, .any = false, .tokens = {token}};
+  }
+  [[nodiscard]] bool admits(std::int64_t token) const;
+  /// The one that they are; nothing where that is open.
+  [[nodiscard]] std::optional<std::int64_t> only() const;
+};
+
+/// What u chooses.
+[[nodiscard]] Choice draw(const Source& source, double u);
+/// What leads with this noise.
+[[nodiscard]] Choice race(const Source& source, std::span<const double> noise);
 
 }  // namespace goldenrule::verify

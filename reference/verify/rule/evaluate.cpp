@@ -12,10 +12,17 @@ namespace {
 
 using Values = std::vector<Returned::Value>;
 
-// What all outcomes of a row have in common.
-Returned certain(const Verification& v, std::int64_t n) {
+struct RowResult {
+  Returned exact;   // decided without rounding
+  Returned common;  // to all outcomes
+};
+
+RowResult result_of(const Verification& v, std::int64_t n) {
   const std::vector<Outcome> outcomes = v.outcomes(n);
-  Returned common = v.returned(n, outcomes.front());
+  Outcome exact = outcomes.front();
+  if (!exact.token) exact.token = v.choice(n, exact.accepted).exact;
+  RowResult result{.exact = v.returned(n, exact), .common = v.returned(n, outcomes.front())};
+  Returned& common = result.common;
   for (std::size_t k = 1; k < outcomes.size(); ++k) {
     const Returned other = v.returned(n, outcomes[k]);
     const auto join = [](Returned::Value& to, const Returned::Value& from) {
@@ -31,17 +38,16 @@ Returned certain(const Verification& v, std::int64_t n) {
       join(common.*field, other.*field);
     }
   }
-  return common;
+  return result;
 }
 
 const Values& values_of(const Values& values) { return values; }
 Values values_of(const Returned::Value& value) { return {value}; }
 
-void store(const Values& row, std::size_t at, verdict::Exact& exact) {
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    exact.golden[at + i] = static_cast<double>(row[i].value_or(0));
-    exact.undefined[at + i] = !row[i];
-  }
+// f(index, value) for the numbers of row n of an output.
+template <class F>
+void for_each_element(const Values& row, std::size_t n, const verdict::Exact& exact, const F& f) {
+  for (std::size_t i = 0; i < row.size(); ++i) f(n * exact.block + i, row[i]);
 }
 
 }  // namespace
@@ -50,11 +56,12 @@ verdict::Expectations evaluate(const call::Record& record) {
   const Plan plan = make_plan(record);
   const Verification verification(record, plan);
   const std::int64_t rows = plan.dims.rows;
-  std::vector<Returned> returned(static_cast<std::size_t>(rows));
+  std::vector<RowResult> results(static_cast<std::size_t>(rows));
   parallel::for_each_index(rows, [&](std::int64_t n) {
-    auto& to = returned[static_cast<std::size_t>(n)];
-    to = plan.rows[static_cast<std::size_t>(n)].padded() ? verification.returned(n, {})
-                                                         : certain(verification, n);
+    const bool padded = plan.rows[static_cast<std::size_t>(n)].padded();
+    const Returned nothing = padded ? verification.returned(n, {}) : Returned();
+    results[static_cast<std::size_t>(n)] =
+        padded ? RowResult{.exact = nothing, .common = nothing} : result_of(verification, n);
   });
   verdict::Expectations expected;
   const Returned empty;
@@ -70,10 +77,17 @@ verdict::Expectations evaluate(const call::Record& record) {
       exact.touched.push_back(row.padded() ? verdict::Touch::kCopied : verdict::Touch::kComputed);
     }
   });
-  for (std::size_t n = 0; n < returned.size(); ++n) {
-    Returned::for_each(returned[n], [&](const char* name, const auto& value) {
+  for (std::size_t n = 0; n < results.size(); ++n) {
+    Returned::for_each(results[n].exact, [&](const char* name, const auto& value) {
       verdict::Exact& exact = expected.outputs.at(name).exact;
-      store(values_of(value), n * exact.block, exact);
+      for_each_element(values_of(value), n, exact, [&](std::size_t at, const auto& x) {
+        exact.golden[at] = static_cast<double>(x.value_or(0));
+      });
+    });
+    Returned::for_each(results[n].common, [&](const char* name, const auto& value) {
+      verdict::Exact& exact = expected.outputs.at(name).exact;
+      for_each_element(values_of(value), n, exact,
+                       [&](std::size_t at, const auto& x) { exact.undefined[at] = !x; });
     });
   }
   for (auto& [name, e] : expected.outputs) {

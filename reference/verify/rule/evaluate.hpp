@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The exact outputs of a verification: integers, so their radius is 0 in every tier, and what is
-// open in fp32 (decide.hpp) is undefined. Nothing is granted: a number is right or it is not.
+// open in fp32 (decide.hpp) is undefined, with the number there that exact arithmetic leads to:
+// that of one outcome in all elements of a row. Nothing is granted: a number is right or it is not.
 #pragma once
 
 #include "reference/verdict/expectation.hpp"

@@ -55,12 +55,14 @@ Acceptance Verification::acceptance(std::int64_t n, std::int64_t i, std::int64_t
   return accept(p, q, record_.inputs.at("uniforms")[n * S + i], rule);
 }
 
-std::optional<std::int64_t> Verification::token(std::int64_t n, std::int64_t accepted) const {
+Choice Verification::choice(std::int64_t n, std::int64_t accepted) const {
+  const std::int64_t Z = plan_.dims.vocabulary;
   if (record_.mode == call::Mode::kGreedy) {
-    return targets_[static_cast<std::size_t>(n * (plan_.dims.drafts + 1) + accepted)];
+    return Choice::of(targets_[static_cast<std::size_t>(n * (plan_.dims.drafts + 1) + accepted)],
+                      Z);
   }
   const bool all = accepted == plan_.rows[static_cast<std::size_t>(n)].drafts;
-  if (all && !bonus_.empty()) return bonus_[static_cast<std::size_t>(n)];
+  if (all && !bonus_.empty()) return Choice::of(bonus_[static_cast<std::size_t>(n)], Z);
   const std::vector<double> p = target_row(n, accepted);
   std::vector<double> q;
   Source source{.p = p};
@@ -71,7 +73,7 @@ std::optional<std::int64_t> Verification::token(std::int64_t n, std::int64_t acc
     source.q = q;
   }
   const call::Tensor* noise = record_.find_input("recover_noise");
-  if (noise != nullptr) return race(source, row_of(*noise, n, plan_.dims.vocabulary));
+  if (noise != nullptr) return race(source, row_of(*noise, n, Z));
   return draw(source, record_.inputs.at("recover_uniforms")[n]);
 }
 

@@ -70,8 +70,11 @@ class Verification {
   [[nodiscard]] Acceptance acceptance(std::int64_t n, std::int64_t i) const {
     return acceptance(n, i, i);
   }
-  /// The token behind `accepted` drafts.
-  [[nodiscard]] std::optional<std::int64_t> token(std::int64_t n, std::int64_t accepted) const;
+  /// What may stand behind `accepted` drafts, and the one token that it is.
+  [[nodiscard]] Choice choice(std::int64_t n, std::int64_t accepted) const;
+  [[nodiscard]] std::optional<std::int64_t> token(std::int64_t n, std::int64_t accepted) const {
+    return choice(n, accepted).only();
+  }
 
   /// What decisions as they are lead to.
   [[nodiscard]] Outcome outcome(std::int64_t n) const;

@@ -15,8 +15,10 @@
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/verdict.hpp"
+#include "tests/delta/emulation/support.hpp"
 
 using namespace goldenrule;
+using namespace goldenrule::test;
 using verdict::Verdict;
 
 namespace {
@@ -28,10 +30,6 @@ constexpr const char* kLines[] = {
     "every=48",
     "op=gdn mode=prefill lens=100,64 H=1 HV=1 K=32 V=16 gate=log state=bf16 slots=separate "
     "checkpoints=continued family=B95"};
-
-call::Record record_of(const std::string& line) { return cases::make_record(cases::parse(line)); }
-
-bool is_pass(Verdict v) { return v == Verdict::kExact || v == Verdict::kWithinBudget; }
 
 double sum(const verdict::Grant& grant) {
   double total = 0.0;

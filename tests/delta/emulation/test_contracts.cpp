@@ -8,22 +8,11 @@
 #include "fixtures/cases/case.hpp"
 #include "reference/contract/contract_json.hpp"
 #include "reference/delta/budget/default_contract.hpp"
+#include "tests/contract_refusal.hpp"
 
 using namespace goldenrule;
 
-namespace {
-
-// The message of the error that parsing `json` throws; empty if it throws none.
-std::string refusal(const std::string& json) {
-  try {
-    (void)contract::parse_contract(json, "c.json");
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
-
-}  // namespace
+using test::refusal;
 
 TEST_CASE("a contract from JSON says what it declares") {
   const contract::Contract c = contract::parse_contract(
@@ -104,7 +93,7 @@ TEST_CASE("a contract keeps of a base of another kind what its own kind can have
 }
 
 TEST_CASE("a printed contract is read as the same") {
-  for (const contract::Contract& contract : contract::contracts_of(call::Family::kDelta)) {
+  for (const contract::Contract& contract : contract::contracts()) {
     contract::Contract renamed = contract;
     renamed.name = "mine";
     const contract::Contract read = contract::parse_contract(contract::to_json(renamed), "c.json");
@@ -134,9 +123,9 @@ TEST_CASE("a wrong contract is refused with the key, what is expected and what i
        "c.json: chunks: expected name, base, inherits, meaning, kind, "
        "state, chunk, segment, form, unit_roundoff, round or functions, actual this key"},
       {R"({"name":"a"})",
-       "c.json: kind: expected ideal, recurrent or chunked (or a base), actual none"},
+       "c.json: kind: expected ideal, recurrent, chunked or softmax (or a base), actual none"},
       {R"({"name":"a","kind":"fast"})",
-       "c.json: kind: expected ideal, recurrent or chunked, actual 'fast'"},
+       "c.json: kind: expected ideal, recurrent, chunked or softmax, actual 'fast'"},
       {R"({"name":"a","kind":"chunked","chunk":64})",
        "c.json: unit_roundoff: expected the unit "
        "roundoff of the kernel's arithmetic, above 0, actual none"},
@@ -150,7 +139,7 @@ TEST_CASE("a wrong contract is refused with the key, what is expected and what i
        "c.json: round.inverse: expected a point of a recurrent kernel: query, key, beta or gate, "
        "actual a point of a chunked kernel"},
       {R"({"name":"a","base":"chunk64_bf16","inherits":["functions"],"unit_roundoff":6e-8})",
-       "c.json: kind: expected ideal, recurrent or chunked (or a base), actual none"},
+       "c.json: kind: expected ideal, recurrent, chunked or softmax (or a base), actual none"},
       {R"({"name":"a","base":"recurrent_f32","form":"direct"})",
        "c.json: form: expected none in a contract that is not chunked, actual direct"},
       {R"({"name":"a","kind":"ideal","unit_roundoff":6e-8})",
@@ -169,11 +158,10 @@ TEST_CASE("a wrong contract is refused with the key, what is expected and what i
       {R"({"name":"a","base":"ideal","state":"f64"})",
        "c.json: state: expected f32, f16 or bf16, actual 'f64'"},
       {R"({"name":"a","base":"chunk64_bf16","round":{"query":"f8"}})",
-       "c.json: round.query: expected f32, tf32, f16, bf16 or any16, actual 'f8'"},
+       "c.json: round.query: expected f32, tf32, f16, bf16, any16 or bf16x2, actual 'f8'"},
       {R"({"name":"a","base":"ideal","functions":{"tan":1e-6}})",
-       "c.json: functions.tan: expected exp, log, log_alpha, softplus, logit, sigmoid or norm, "
-       "actual "
-       "this key"},
+       "c.json: functions.tan: expected exp, log, log_alpha, softplus, logit, sigmoid, norm, exp2 "
+       "or tanh, actual this key"},
       {R"({"name":"a","base":"ideal","unit_roundoff":0.7})",
        "c.json: unit_roundoff: expected 0 <= x < 0.5, actual 0.7"},
       {R"({"name":"a","base":"ideal","unit_roundoff":"x"})",

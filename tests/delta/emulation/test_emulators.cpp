@@ -39,7 +39,7 @@ contract::Chunked exact_chunks(contract::Form form) { return {.chunk = 16, .form
 
 constexpr contract::Form kForms[] = {contract::Form::kWY, contract::Form::kDirect};
 
-constexpr const char* kLines[] = {
+constexpr const char* kEmulatorLines[] = {
     "op=gdn mode=prefill lens=70 H=1 HV=1 K=32 V=24 gate=log h0=1",
     "op=kda mode=prefill lens=70 H=1 HV=1 K=32 V=24 gate=linear beta=direct h0=1 family=Derase",
     "op=gdn mode=prefill lens=33 H=1 HV=1 K=32 V=24 gate=log h0=1 family=B999"};
@@ -53,7 +53,7 @@ double relative(const delta::Matrix<double>& a, const delta::Matrix<double>& b) 
 TEST_CASE("without rounding points the chunk emulator is the recurrence") {
   for (const contract::Form form : kForms) {
     const contract::Chunked exact = exact_chunks(form);
-    for (const char* line : kLines) {
+    for (const char* line : kEmulatorLines) {
       CAPTURE(line);
       const LaneInputs in = lane_of(line);
       delta::Rounder rounder(exact, delta::RoundingMode::kRandom, 1, 1);
@@ -69,7 +69,7 @@ TEST_CASE("without rounding points the chunk emulator is the recurrence") {
 TEST_CASE("the fp32 chunk kernel is the recurrence, to the last bits of fp32") {
   const contract::Contract& contract = contract::find_contract("chunk64_f32");
   const std::int64_t chunk = contract.chunked()->chunk;
-  for (const char* line : kLines) {
+  for (const char* line : kEmulatorLines) {
     CAPTURE(line);
     const LaneInputs in = lane_of(line);
     const auto recurrent = delta::recurrent_form<double>(in.lane, in.v, in.start);
@@ -86,8 +86,8 @@ TEST_CASE("the fp32 chunk kernel is the recurrence, to the last bits of fp32") {
 }
 
 TEST_CASE("each rounding point of a chunk contract changes the result, and only if declared") {
-  const LaneInputs in = lane_of(kLines[0]);
-  const LaneInputs channels = lane_of(kLines[1]);
+  const LaneInputs in = lane_of(kEmulatorLines[0]);
+  const LaneInputs channels = lane_of(kEmulatorLines[1]);
   using contract::Activation;
   using contract::Point;
   for (std::size_t i = 0; i < contract::kPoints; ++i) {
@@ -116,7 +116,7 @@ TEST_CASE("each rounding point of a chunk contract changes the result, and only 
 }
 
 TEST_CASE("random roundings repeat with their seed and differ without it") {
-  const LaneInputs in = lane_of(kLines[0]);
+  const LaneInputs in = lane_of(kEmulatorLines[0]);
   const contract::Chunked& contract = *contract::find_contract("chunk64_bf16").chunked();
   const auto run = [&](std::uint64_t seed, std::uint64_t stream) {
     delta::Rounder rounder(contract, delta::RoundingMode::kRandom, seed, stream);

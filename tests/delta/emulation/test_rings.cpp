@@ -12,15 +12,13 @@
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/verdict.hpp"
 #include "tests/delta/emulation/folded_states.hpp"
+#include "tests/delta/emulation/support.hpp"
 
 using namespace goldenrule;
+using namespace goldenrule::test;
 using verdict::Verdict;
 
 namespace {
-
-call::Record record_of(const std::string& line) { return cases::make_record(cases::parse(line)); }
-
-bool is_pass(Verdict v) { return v == Verdict::kExact || v == Verdict::kWithinBudget; }
 
 verdict::Expectations expected(const call::Record& record, const char* contract) {
   return verdict::expect(delta::slice(), record, contract::find_contract(contract),

@@ -17,7 +17,7 @@ using namespace goldenrule;
 
 namespace {
 
-double relative(const delta::Matrix<double>& a, const delta::Matrix<double>& b) {
+double relative_error(const delta::Matrix<double>& a, const delta::Matrix<double>& b) {
   return (a - b).norm() / b.norm();
 }
 
@@ -76,9 +76,9 @@ TEST_CASE("segments fold to the walk through the whole sequence") {
         [](const auto&... piece) { return delta::recurrent_form<double>(piece...); },
         [&](const delta::Matrix<double>&) { ++rounded; });
     // The fold ends in fp32: 2^-24 of a state for each of the few segments.
-    CHECK(relative(cut.o, whole.o) < 1e-6);
-    CHECK(relative(cut.state, whole.state) < 1e-6);
-    CHECK(relative(cut.o, whole.o) > 0);
+    CHECK(relative_error(cut.o, whole.o) < 1e-6);
+    CHECK(relative_error(cut.state, whole.state) < 1e-6);
+    CHECK(relative_error(cut.o, whole.o) > 0);
     // Neither the first segment nor the last has a map.
     CHECK(rounded == 2 * ((lane.tokens - 1) / 32 - 1));
   }

@@ -16,8 +16,10 @@
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/kernels.hpp"
 #include "reference/verdict/verdict.hpp"
+#include "tests/delta/emulation/support.hpp"
 
 using namespace goldenrule;
+using namespace goldenrule::test;
 using verdict::Verdict;
 
 namespace {
@@ -43,8 +45,6 @@ struct Subject {
 };
 
 Subject subject_of(const std::string& line) { return {cases::make_record(cases::parse(line))}; }
-
-bool is_pass(Verdict v) { return v == Verdict::kExact || v == Verdict::kWithinBudget; }
 
 }  // namespace
 

@@ -17,12 +17,12 @@
 #include "reference/delta/mistakes/table.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/kernels.hpp"
+#include "tests/delta/emulation/support.hpp"
 
 using namespace goldenrule;
+using namespace goldenrule::test;
 
 namespace {
-
-call::Record record_of(const std::string& line) { return cases::make_record(cases::parse(line)); }
 
 // Rows of one name are ways to make one mistake: `way` counts them.
 const calls::Mistake& mistake(std::string_view name, int way = 0) {

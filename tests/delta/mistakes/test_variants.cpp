@@ -13,12 +13,12 @@
 #include "reference/delta/mistakes/variant.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/kernels.hpp"
+#include "tests/delta/emulation/support.hpp"
 
 using namespace goldenrule;
+using namespace goldenrule::test;
 
 namespace {
-
-call::Record record_of(const std::string& line) { return cases::make_record(cases::parse(line)); }
 
 // Largest difference, relative to the largest number of the tensor.
 double distance(const call::Tensor& a, const call::Tensor& b) {

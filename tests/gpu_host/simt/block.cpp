@@ -145,6 +145,19 @@ Block::Barrier& Block::barrier_at(int barrier) {
   return barriers_[static_cast<std::size_t>(barrier)];
 }
 
+void Block::Barrier::arrive(SourcePlace from) {
+  if (arrived++ == 0) {
+    place = from;
+    return;
+  }
+  if (from.line == place.line && std::strcmp(from.file, place.file) == 0) return;
+  const auto name = [](const SourcePlace& x) {
+    return std::string(x.file) + ":" + std::to_string(x.line);
+  };
+  fail("threads of a block come to one barrier at two places, " + name(place) + " and " +
+       name(from));
+}
+
 bool Block::completes(Barrier& b, int expected) {
   // Threads that have ended are not waited for where all are expected.
   if (b.arrived < (expected == 0 ? live_ : expected)) return false;
@@ -154,10 +167,10 @@ bool Block::completes(Barrier& b, int expected) {
   return true;
 }
 
-void Block::synchronize(int barrier, int expected) {
+void Block::synchronize(int barrier, int expected, SourcePlace place) {
   Barrier& b = barrier_at(barrier);
   const unsigned generation = b.generation;
-  ++b.arrived;
+  b.arrive(place);
   wait_until(expected == 0 ? "__syncthreads" : "a named barrier",
              [&] { return b.generation != generation || completes(b, expected); });
 }

@@ -58,6 +58,12 @@ struct Warp {
 
 class Grid;
 
+/// Where a barrier is called. clang 14 has no std::source_location.
+struct SourcePlace {
+  const char* file = "";
+  int line = 0;
+};
+
 class Block {
  public:
   static constexpr int kBarriers = 16;
@@ -86,8 +92,9 @@ class Block {
 
   // Called by the thread that runs.
   void meet(std::uint32_t mask, Meeting what, const char* name, void* argument);
-  /// `expected`: how many threads; 0: all that have not ended.
-  void synchronize(int barrier, int expected);
+  /// `expected`: how many threads; 0: all that have not ended. All must come from `place`: a
+  /// barrier that two branches reach at two places in the code is what synccheck refuses.
+  void synchronize(int barrier, int expected, SourcePlace place);
   template <class F>
   void wait_until(const char* what, F&& ready) {
     if (ready()) return;
@@ -108,6 +115,9 @@ class Block {
   struct Barrier {
     int arrived = 0;
     unsigned generation = 0;
+    SourcePlace place;  ///< of the first to arrive
+
+    void arrive(SourcePlace from);
   };
 
   static void thread_entry(void* block);

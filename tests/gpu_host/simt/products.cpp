@@ -15,25 +15,28 @@ namespace {
 
 constexpr int kMostColumns = 256;
 
-/// A descriptor of an operand in shared memory with the 128-byte swizzle.
+/// A descriptor of an operand in shared memory with the 128-byte or the 32-byte swizzle.
 struct Operand {
   explicit Operand(std::uint64_t d)
-      : start(static_cast<std::uint32_t>(d & 0x3fffU) << 4),
+      : row_bytes(d >> 62 == 3 ? 32 : 128),
+        start(static_cast<std::uint32_t>(d & 0x3fffU) << 4),
         leading(static_cast<std::uint32_t>(d >> 16 & 0x3fffU) << 4),
         stride(static_cast<std::uint32_t>(d >> 32 & 0x3fffU) << 4) {
-    if (d >> 62 != 1) fail("a descriptor without the 128-byte swizzle");
+    if (d >> 62 != 1 && d >> 62 != 3) fail("a descriptor without the 128-byte or 32-byte swizzle");
     if ((d >> 49 & 7U) != 0) fail("a descriptor with a base offset");
   }
   /// Contiguous along the inner dimension: groups of eight rows lie `stride` apart.
   template <class Type>
   [[nodiscard]] float along_inner(int row, int k) const {
     return at<Type>(static_cast<std::uint32_t>(row / 8) * stride +
-                    static_cast<std::uint32_t>(row % 8 * 128 + 2 * k));
+                    static_cast<std::uint32_t>(row % 8) * row_bytes +
+                    static_cast<std::uint32_t>(2 * k));
   }
   /// Contiguous along the columns: 64 of them, the next 64 `leading` further on; groups of eight
   /// steps of the inner dimension lie `stride` apart.
   template <class Type>
   [[nodiscard]] float along_columns(int column, int k) const {
+    if (row_bytes != 128) fail("columns without the 128-byte swizzle");
     return at<Type>(static_cast<std::uint32_t>(column / 64) * leading +
                     static_cast<std::uint32_t>(k / 8) * stride +
                     static_cast<std::uint32_t>(k % 8 * 128 + column % 64 * 2));
@@ -43,10 +46,13 @@ struct Operand {
   template <class Type>
   [[nodiscard]] float at(std::uint32_t offset) const {
     std::uint16_t x = 0;
-    std::memcpy(&x, shared_pointer(swizzled(start + offset)), sizeof x);
+    const std::uint32_t address = start + offset;
+    const std::uint32_t place =
+        row_bytes == 32 ? address ^ (address >> 7 & 1U) << 4 : swizzled(address);
+    std::memcpy(&x, shared_pointer(place), sizeof x);
     return Type::low(x);
   }
-  std::uint32_t start, leading, stride;
+  std::uint32_t row_bytes, start, leading, stride;
 };
 
 }  // namespace

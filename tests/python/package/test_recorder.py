@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recorder, on functions of NumPy; test_real_software.py has those of others."""
 
+import functools
 import sys
 import types
 
@@ -125,3 +126,41 @@ def test_a_compiled_caller_is_recorded(engine):
     with goldenrule.record(engine.step, row=row_for(engine.step), only="o", explain=False) as calls:
         assert model(torch.ones(2)).tolist() == [5.0, 5.0]
     assert calls.passed and len(calls) == 1
+
+
+def packaged(torch_function, implementation):
+    """As transformers wraps its functions: another package's runs where that is installed."""
+    @functools.wraps(torch_function)
+    def wrapped(*args, **kwargs):
+        return implementation(*args, **kwargs)
+
+    return wrapped
+
+
+@pytest.mark.parametrize("another", [False, True])
+def test_what_another_kernel_runs_claims_nothing_of_this_one(monkeypatch, another):
+    """A claim that is tighter than what the call implies is honoured: it would be a false alarm."""
+    name = "transformers.models.qwen3_next.modeling_qwen3_next"
+    module = types.ModuleType(name)
+    outputs = np.ones((1, 2, 1, 4), np.float32), np.ones((1, 1, 4, 4), np.float32)
+
+    def torch_chunk_gated_delta_rule(
+            query, key, value, g, beta, chunk_size=64, initial_state=None, output_final_state=False,
+            use_qk_l2norm_in_kernel=False, **kwargs):
+        return outputs
+
+    def chunk_gated_delta_rule(*args, **kwargs):
+        return outputs
+
+    own = torch_chunk_gated_delta_rule
+    own.__module__, chunk_gated_delta_rule.__module__ = name, "fla.ops.chunk"
+    own.__qualname__, chunk_gated_delta_rule.__qualname__ = own.__name__, "chunk_gated_delta_rule"
+    module.torch_chunk_gated_delta_rule = packaged(own, chunk_gated_delta_rule if another else own)
+    monkeypatch.setitem(sys.modules, name, module)
+    vectors, gates = np.ones((1, 2, 1, 4), np.float32), np.zeros((1, 2, 1), np.float32)
+    with goldenrule.record(module.torch_chunk_gated_delta_rule, judge=False) as calls:
+        module.torch_chunk_gated_delta_rule(vectors, vectors, vectors, gates, gates,
+                                            output_final_state=True)
+    (recorded,) = calls
+    assert recorded.call.contract == ("" if another else "chunk64_f32")
+    assert ("ran fla.ops.chunk.chunk_gated_delta_rule" in recorded.call.source) == another

@@ -11,7 +11,8 @@ from typing import Any
 _FORMATS = {"u64": "Q", "i32": "i", "u32": "I", "i64": "q", "f64": "d", "pointer": "Q",
             "tensor": "Q4q2i"}  # data, stride[4], dtype, dense
 _TENSOR = 7  # numbers
-_FLAGS = {"dependent_launch": 1, "precise": 2, "never_split": 4, "trigger_early": 8}
+_FLAGS = {"dependent_launch": 1, "precise": 2, "never_split": 4, "trigger_early": 8,
+          "state_ready": 32}
 
 
 class Layout:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the arguments of public functions mean: a row of the table (_rows.py) for each function."""
 
+import ast
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ._calls import Call
@@ -21,6 +22,7 @@ class When:
     inputs: Mapping[str, str] = field(default_factory=dict)  # instead of those of the row
     attribute: str = ""  # of the convention, which the last of the arguments gives
     op: str = ""  # instead of that of the row
+    mode: str = ""  # instead of those of the row
 
     def holds(self, arguments: Mapping[str, Any]) -> bool:
         return all(_has(arguments.get(name), value) for name, value in self.arguments.items())
@@ -52,6 +54,7 @@ class Row:
     asks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # output -> flags that ask for it
     modes: tuple[str, str] = ("decode", "prefill")  # of one token per sequence, and of more
     arranged: Callable[[Mapping[str, Any]], dict[str, Any]] = dict  # arguments in the schema's shapes
+    returned: Callable[[tuple[Any, ...]], tuple[Any, ...]] = tuple  # results in the schema's shapes
     refuses: Callable[[Mapping[str, Any]], str] = _anything  # why a call cannot be judged
     fixed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # the values it may have
     ignored: tuple[str, ...] = ()
@@ -60,7 +63,7 @@ class Row:
 
     def check(self, function: Callable[..., Any]) -> None:
         """Raises ValueError where the function's parameters are others."""
-        actual = tuple(inspect.signature(function).parameters)
+        actual = tuple(signature_of(function).parameters)
         if actual != self.parameters:
             raise ValueError(f"{_name(function)}: expected the parameters of {self.release or 'its row'}"
                              f" ({', '.join(self.parameters)}), actual {', '.join(actual)}")
@@ -70,10 +73,11 @@ class Row:
         """The call that these arguments and results are; `after`: what it has written into."""
         self._refuse_others(arguments)
         arguments = self.arranged(arguments)
-        op, convention, names = self.op, dict(self.convention), dict(self.inputs)
+        op, mode = self.op, ""
+        convention, names = dict(self.convention), dict(self.inputs)
         for when in self.when:
             if when.holds(arguments):
-                op = when.op or op
+                op, mode = when.op or op, when.mode or mode
                 convention.update(when.convention)
                 names.update(when.inputs)
                 if when.attribute:
@@ -86,7 +90,7 @@ class Row:
         inputs = {name: arguments[parameter] for parameter, name in names.items()
                   if arguments.get(parameter) is not None}
         unasked = self._unasked(arguments)
-        outputs = {name: value for name, value in zip(self.outputs, results)
+        outputs = {name: value for name, value in zip(self.outputs, self.returned(results))
                    if value is not None and name not in unasked}
         outputs |= {self.written[name]: value for name, value in (after or {}).items()
                     if value is not None and self.written[name] not in unasked}
@@ -95,7 +99,7 @@ class Row:
             rows, steps = inputs["q"].shape[:2]
             outputs["intermediate_states"] = outputs["intermediate_states"][:rows, :steps]
         one = inputs["q"].shape[1] == 1 and "cu_seqlens" not in inputs
-        return Call(op=op, mode=self.modes[0 if one else 1], convention=convention,
+        return Call(op=op, mode=mode or self.modes[0 if one else 1], convention=convention,
                     inputs=inputs, outputs=outputs, contract=self.contract,
                     source=f"{self.function}{f', {self.release}' if self.release else ''}")
 
@@ -117,8 +121,15 @@ class Row:
         for name, value in arguments.items():
             if name in known or any(_same(value, one) for one in self.fixed.get(name, (None,))):
                 continue
-            raise ValueError(f"{self.function}: {name}={value!r} is not in its row: this call cannot "
-                             "be judged")
+            raise ValueError(f"{self.function}: {name}={_shown(value)} is not in its row: this call "
+                             "cannot be judged")
+
+
+def _shown(value: Any) -> str:
+    """In one line."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"a tensor of {value.dtype} {tuple(value.shape)}"
+    return " ".join(repr(value).split())
 
 
 def _has(value: Any, wanted: Any) -> bool:
@@ -133,14 +144,57 @@ def _same(value: Any, other: Any) -> bool:
     return value is other or (plain and value == other)
 
 
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """Of a builtin without one, what the first line of its documentation says."""
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        head, _, _ = (function.__doc__ or "").partition("->")
+        try:
+            (said,) = ast.parse(f"def {head.strip()}: pass").body
+        except (SyntaxError, ValueError):
+            raise ValueError(f"{_name(function)}: expected a function whose parameters can be "
+                             "read, actual a builtin that does not say them") from None
+    assert isinstance(said, ast.FunctionDef)
+    names = [each.arg for each in said.args.args]
+    defaults = [ast.literal_eval(each) for each in said.args.defaults]
+    given = dict(zip(reversed(names), reversed(defaults)))
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Signature([
+        inspect.Parameter(name, kind, default=given.get(name, inspect.Parameter.empty))
+        for name in names])
+
+
+def ran_instead(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The function of another package that runs where this one is called; none: its own code.
+
+    transformers wraps its torch functions so that they run flash-linear-attention's kernels where that
+    is installed: what wraps holds the chosen one as `implementation`.
+    """
+    own = inspect.unwrap(function)
+    while inspect.isfunction(function):
+        chosen = inspect.getclosurevars(function).nonlocals.get("implementation", own)
+        if callable(chosen) and inspect.unwrap(chosen) is not own:
+            return inspect.unwrap(chosen)
+        function = getattr(function, "__wrapped__", None)
+    return None
+
+
+def holder_of(function: Callable[..., Any]) -> str:
+    """The class that a method is of, by its name in its module; empty for a function."""
+    holder, _, _ = function.__qualname__.rpartition(".")
+    return "" if "<locals>" in holder or inspect.isbuiltin(function) else holder
+
+
 def _name(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}.{function.__name__}"
+    holder = holder_of(function)
+    return f"{function.__module__}.{f'{holder}.' if holder else ''}{function.__name__}"
 
 
 def _is(row: Row, function: Callable[..., Any]) -> bool:
     module, _, name = row.function.rpartition(".")
     head, star, tail = module.partition("*")
-    actual = function.__module__
+    actual = _name(function).rpartition(".")[0]
     fits = actual.startswith(head) and actual.endswith(tail) if star else actual == module
     return name == function.__name__ and fits
 
@@ -154,3 +208,16 @@ def row_of(function: Callable[..., Any]) -> Row:
             return row
     raise ValueError(f"expected one of {', '.join(row.function for row in ROWS)}, or a row of "
                      f"your own, actual {_name(function)}")
+
+
+def known_row(function: Callable[..., Any]) -> Row:
+    """Its row. A claim is of the code that it was made of: another function's is that one's own."""
+    row, other = row_of(function), ran_instead(function)
+    if other is None:
+        return row
+    name = _name(other) if inspect.isroutine(other) else type(other).__name__
+    try:
+        contract = row_of(other).contract if inspect.isroutine(other) else ""
+    except ValueError:
+        contract = ""
+    return replace(row, contract=contract, release=f"{row.release}, which ran {name}")

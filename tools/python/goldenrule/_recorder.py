@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ._calls import Call
-from ._recorded import Row, row_of
+from ._recorded import Row, holder_of, known_row, signature_of
 from ._report import Report
 
 
@@ -73,7 +73,7 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
     release that its row was made from. A call that the row cannot describe raises ValueError too,
     after the function has returned.
     """
-    row = row_of(function) if row is None else row
+    row = known_row(function) if row is None else row
     row.check(function)
     calls = Calls()
     lock = threading.Lock()
@@ -140,7 +140,7 @@ def _noted(refusals: list[BaseException]) -> Iterator[None]:
 def _arguments(function: Callable[..., Any], args: tuple[Any, ...],
                kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Name to value with the defaults; what **kwargs takes stands beside the others."""
-    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound = signature_of(function).bind(*args, **kwargs)
     bound.apply_defaults()
     named = dict(bound.arguments)
     for name, parameter in bound.signature.parameters.items():
@@ -150,14 +150,18 @@ def _arguments(function: Callable[..., Any], args: tuple[Any, ...],
 
 
 def _places(function: Callable[..., Any]) -> list[tuple[Any, str]]:
-    """The modules that hold the function under its own name."""
-    name = function.__name__
+    """The modules that hold the function under its own name, or the class that a method is of."""
+    name, holder = function.__name__, holder_of(function)
+    if holder:
+        return [(getattr(sys.modules[function.__module__], holder), name)]
     return [(module, name) for module in list(sys.modules.values())
             if getattr(module, "__dict__", {}).get(name) is function]
 
 
 def _copy(value: Any) -> Any:
-    """A tensor on the host that nobody else writes to; other values as they are."""
+    """A tensor on the host that nobody else writes to, tuples of them; other values as they are."""
+    if type(value) is tuple:
+        return tuple(_copy(each) for each in value)
     if hasattr(value, "detach") and hasattr(value, "cpu"):
         return value.detach().to("cpu", copy=True)
     return value.copy() if hasattr(value, "__array_interface__") else value

@@ -4,7 +4,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ._attention_rows import ATTENTION_ROWS
 from ._engine_rows import ENGINE_ROWS
+from ._flash_rows import FLASH_ROWS
 from ._recorded import GIVEN, Row, When
 
 # Beta and the gate are what the model has computed from its projections: beta itself, and log alpha.
@@ -173,4 +175,6 @@ ROWS = (
         ignored=("output", "output_state", "use_cp", "_cp_chunk_len", "backend", "max_seqlen"),
         fixed={"checkpoint_every_n_tokens": (0,)}, refuses=_two_pools, release="flashinfer 0.7.2"),
     *ENGINE_ROWS,
+    *ATTENTION_ROWS,
+    *FLASH_ROWS,
 )

@@ -45,10 +45,11 @@ _ROWS = ("Tensor(d!)? intermediate_states=None, Tensor? ssm_state_indices=None, 
          "Tensor? num_accepted_tokens=None, Tensor? accepted_tokens=None, Tensor? cu_seqlens=None, "
          "int max_tokens=0, Tensor? parent_tokens=None, Tensor? intermediate_state_indices=None, "
          "Tensor? checkpoint_state_indices=None, Tensor? checkpoint_tokens=None, "
-         "bool trigger_early=False")
+         "bool trigger_early=False, bool state_ready=False")
 _RINGS = ("Tensor(d!) ring_d, Tensor(e!) ring_k, Tensor(f!) ring_g, Tensor ring_start, "
           "Tensor ring_count, Tensor? ring_indices=None, Tensor? ring_flush=None, "
-          "Tensor? cu_seqlens=None, int max_tokens=0, bool trigger_early=False")
+          "Tensor? cu_seqlens=None, int max_tokens=0, bool trigger_early=False, "
+          "bool state_ready=False")
 _CHECKPOINTS = ('Tensor(d!)? checkpoints=None, Tensor? cu_checkpoints=None, '
                 'Tensor? checkpoint_offsets=None, Tensor? start_positions=None, '
                 'int checkpoint_every=0, str checkpoint_form="after", bool precise=False, '
@@ -56,7 +57,7 @@ _CHECKPOINTS = ('Tensor(d!)? checkpoints=None, Tensor? cu_checkpoints=None, '
 SCHEMAS = {
     "decode": f"(Tensor q, {_TOKENS}, Tensor(a!) state, Tensor(c!) o, *, {_RULE}, "
               "Tensor? checkpoint_state_indices=None, Tensor? checkpoint_tokens=None, "
-              "bool trigger_early=False) -> ()",
+              "bool trigger_early=False, bool state_ready=False) -> ()",
     "verify": f"(Tensor q, {_TOKENS}, Tensor(a!) state, Tensor(c!) o, *, {_RULE}, {_ROWS}) -> ()",
     "replay": f"(Tensor q, {_TOKENS}, Tensor(a!) state, Tensor(c!) o, *, {_RINGS}, {_RULE}) -> ()",
     "commit": f"({_TOKENS}, Tensor(a!) state, *, {_RULE}, {_ROWS}) -> ()",
@@ -125,8 +126,8 @@ def _run(anchor: Tensor, tensors: dict[str, Any], launch: Callable[[_gpu.Library
 
 _OPTIONS = ("op", "state_layout", "gate_kind", "beta_kind", "qk_norm", "head_map", "gate_head", "scale",
             "l2_eps", "softplus_beta", "softplus_threshold", "lower_bound", "pad_slot",
-            "disable_state_update", "max_tokens", "dependent_launch", "trigger_early", "precise", "never_split",
-            "checkpoint_every", "checkpoint_form")
+            "disable_state_update", "max_tokens", "dependent_launch", "trigger_early", "state_ready", "precise",
+            "never_split", "checkpoint_every", "checkpoint_form")
 
 
 def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -25,8 +25,9 @@ inline void fence_async_readers() {}
 inline void fence_async_global_readers() {}
 
 template <int kThreads>
-void synchronize_threads(int barrier) {
-  simt::this_block().synchronize(barrier, kThreads);
+void synchronize_threads(int barrier, const char* file = __builtin_FILE(),
+                         int line = __builtin_LINE()) {
+  simt::this_block().synchronize(barrier, kThreads, {file, line});
 }
 
 template <int N>

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/verdict/work.hpp"
+
+#include <cstdio>
+#include <string>
+
+#include "fixtures/call/error.hpp"
+
+namespace goldenrule::verdict {
+namespace {
+
+thread_local const WorkLimit* current = nullptr;
+
+std::string seconds(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g core-seconds", x);
+  return text;
+}
+
+}  // namespace
+
+WorkLimited::WorkLimited(const WorkLimit& limit) : limit_(limit), before_(current) {
+  current = &limit_;
+}
+
+WorkLimited::~WorkLimited() { current = before_; }
+
+void admit_work(double core_seconds, scalar::Precision tier) {
+  if (current == nullptr) return;
+  if (core_seconds > current->core_seconds) {
+    throw Error(ErrorKind::kUnsafe, "",
+                "a call that can be judged in " + seconds(current->core_seconds) + " (--work)",
+                "one that takes about " + seconds(core_seconds) + " in tier " +
+                    std::string(scalar::name_of(tier)));
+  }
+  if (current->announce != nullptr) current->announce(core_seconds);
+}
+
+}  // namespace goldenrule::verdict
