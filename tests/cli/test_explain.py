@@ -96,7 +96,7 @@ class RealCapturesTest(Reports):
     def test_fp16_neumann_inverse(self):
         for name in ("flashkda_kda_cos099.h5", "flashkda_kda_cos100.h5"):
             with self.subTest(name):
-                text, case = self.case(1, "check", CAPTURES / name)
+                text, case = self.case(1, "check", "--explain-seconds", "600", CAPTURES / name)
                 explaining = [e["mistake"] for e in case["explanation"] if e["explains"]]
                 self.assertEqual(explaining, ["inverse_fp16_neumann"])
                 self.assertIn("it amplifies roundings", text)
