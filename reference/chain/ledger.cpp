@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: a ledger and each number that is read off it.
 #include "reference/chain/ledger.hpp"
 
 #include <algorithm>
@@ -129,34 +131,48 @@ void add_errors(const Layout& layout, const contract::Contract& contract, const 
   }
 }
 
+// A value channel answers for no other (lane_sizes.hpp), so the runs of a row of the state are
+// averaged in units of what they left in each channel: with s_x^2 = sum_k n_kx^2,
+// sigma_kx^2 = s_x^2 mean_x (n_kx^2 / s_x^2) over the runs.
 std::vector<float> carried_budget(const Layout& layout, const Ledger& ledger) {
-  std::vector<double> row(static_cast<std::size_t>(layout.HV * layout.K), 0.0);
+  std::vector<double> square(layout.size(), 0.0);
   for (const Block& noise : ledger.noise) {
-    for_each_element(layout, [&](std::size_t i, std::int64_t h, std::int64_t k, std::size_t) {
-      row[static_cast<std::size_t>(h * layout.K + k)] += noise[i] * noise[i];
-    });
+    for (std::size_t i = 0; i < square.size(); ++i) square[i] += noise[i] * noise[i];
   }
-  for (double& x : row) {
-    x = layout.multiple * std::sqrt(x / static_cast<double>(layout.runs * layout.V));
-  }
+  std::vector<double> channel(static_cast<std::size_t>(layout.HV * layout.V), 0.0);
+  for_each_element(layout, [&](std::size_t i, std::int64_t, std::int64_t, std::size_t column) {
+    channel[column] += square[i];
+  });
+  const auto has_noise = [&](std::size_t column) {
+    return channel[column] > 0.0 && std::isfinite(channel[column]);
+  };
+  std::vector<double> share(static_cast<std::size_t>(layout.HV * layout.K), 0.0);
+  std::vector<double> count(share.size(), 0.0);
+  for_each_element(layout, [&](std::size_t i, std::int64_t h, std::int64_t k, std::size_t column) {
+    if (!has_noise(column)) return;
+    share[static_cast<std::size_t>(h * layout.K + k)] += square[i] / channel[column];
+    count[static_cast<std::size_t>(h * layout.K + k)] += 1.0;
+  });
   std::vector<float> budget(layout.size());
   for_each_element(layout, [&](std::size_t i, std::int64_t h, std::int64_t k, std::size_t column) {
-    budget[i] =
-        call::f32_not_below(row[static_cast<std::size_t>(h * layout.K + k)] + ledger.bias[column]);
+    const auto row = static_cast<std::size_t>(h * layout.K + k);
+    const double square_of = has_noise(column) ? channel[column] * share[row] / count[row]
+                                               : channel[column];  // 0, or no number
+    const double random = layout.multiple * std::sqrt(square_of / static_cast<double>(layout.runs));
+    budget[i] = call::f32_not_below(random + ledger.bias[column]);
   });
   return budget;
 }
 
 bool is_vacuous(const Layout& layout, const Block& golden, const std::vector<float>& spread) {
-  for (std::int64_t h = 0; h < layout.HV; ++h) {
-    double budget2 = 0.0;
-    double signal2 = 0.0;
-    const auto first = static_cast<std::size_t>(h * layout.K * layout.V);
-    for (std::size_t i = first; i < first + static_cast<std::size_t>(layout.K * layout.V); ++i) {
-      budget2 += static_cast<double>(spread[i]) * static_cast<double>(spread[i]);
-      signal2 += golden[i] * golden[i];
-    }
-    if (budget2 > 0.0 && budget2 >= signal2) return true;
+  std::vector<double> budget2(static_cast<std::size_t>(layout.HV * layout.V), 0.0);
+  std::vector<double> signal2(budget2.size(), 0.0);
+  for_each_element(layout, [&](std::size_t i, std::int64_t, std::int64_t, std::size_t column) {
+    budget2[column] += static_cast<double>(spread[i]) * static_cast<double>(spread[i]);
+    signal2[column] += golden[i] * golden[i];
+  });
+  for (std::size_t column = 0; column < budget2.size(); ++column) {
+    if (budget2[column] > 0.0 && budget2[column] >= signal2[column]) return true;
   }
   return false;
 }
@@ -201,12 +217,15 @@ Allowed allowed_now(const Layout& layout, const contract::Contract& contract,
                   .vacuous = false};
   allowed.vacuous = is_vacuous(layout, ledger.state, allowed.budget);
   const call::DType storage = contract.state_dtype.value_or(layout.pool);
+  const bool is_narrow = call::info(storage).bytes == call::info(layout.pool).bytes;
   for_each_element(layout, [&](std::size_t i, std::int64_t, std::int64_t, std::size_t column) {
     allowed.radius[i] = call::f32_not_below(ledger.error[column]);
     if (ledger.state[i] == 0.0 && allowed.budget[i] == 0.0F) return;
     const double spread = static_cast<double>(allowed.budget[i]);
-    allowed.budget[i] =
-        call::f32_not_below(spread + 0.5 * call::ulp(storage, std::fabs(ledger.state[i]) + spread));
+    const double reach = std::fabs(ledger.state[i]) + spread;
+    const double ulp =
+        std::max(call::ulp(storage, reach), is_narrow ? call::ulp(layout.pool, reach) : 0.0);
+    allowed.budget[i] = call::f32_not_below(spread + 0.5 * ulp);
   });
   return allowed;
 }

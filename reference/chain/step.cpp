@@ -134,7 +134,7 @@ Allowed Step::allowed(std::int64_t row, std::int64_t tokens) const {
     spread[i] = call::f32_not_below(whole);
     const double golden = ledger.state[i];
     allowed.budget[i] =
-        std::isfinite(golden) ? call::f32_not_below(grant.around(golden, whole)) : 0.0F;
+        std::isfinite(golden) ? call::f32_not_below(grant.around(element, golden, whole)) : 0.0F;
     allowed.radius[i] = call::f32_not_below(
         ledger.error[column] + static_cast<double>(at.expected->exact.radius[element]));
   });

@@ -2,7 +2,8 @@
 //
 // A contract declares what arithmetic a kernel is allowed: which values are rounded to which format
 // and how accurately its elementary functions are evaluated. It is data; the budget follows from
-// it and from the data of the call (running.hpp, oracle/spread.hpp), and nothing is tuned.
+// it and from the data of the call (running.hpp and spread.hpp of delta/budget), and nothing is
+// tuned.
 //
 // What the kernel is, its model, is one of four. An *ideal* kernel returns the exact result,
 // rounded once. A *recurrent* one works token by token in fp32. A *chunked* one works on chunks of

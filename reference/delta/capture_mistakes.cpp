@@ -96,7 +96,7 @@ class AfterCall {
             }
             const std::size_t at = index.o(token, head, v);
             const double y = o[static_cast<std::int64_t>(at)];
-            if (!(std::fabs(y - read) <= budget.around(read, budget.spread(at)))) return false;
+            if (!(std::fabs(y - read) <= budget.around(at, read, budget.spread(at)))) return false;
             fails = fails || failing.failing[at] != 0;
           }
         }

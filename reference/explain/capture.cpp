@@ -25,23 +25,37 @@ void select(std::vector<T>& x, const call::Shape& shape, const Selection& s) {
 
 // The rows and heads that are left. A cut through value channels leaves them all; their blocks are
 // smaller.
-void select_blocks(verdict::Exact& e, const Selection& s) {
+void select_blocks(verdict::Exact& e, std::vector<float>& flushed, const Selection& s) {
   std::size_t inner = e.shape.size();
   std::size_t block = 1;
   while (inner > 0 && block < e.block) block *= static_cast<std::size_t>(e.shape[--inner]);
   if (s.axis < inner) {
     const call::Shape rows(e.shape.begin(), e.shape.begin() + static_cast<std::ptrdiff_t>(inner));
     select(e.touched, rows, s);
-    select(e.reach2, rows, s);
+    call::Shape channels = rows;
+    channels.push_back(static_cast<std::int64_t>(e.channels));
+    select(flushed, channels, s);
   } else {
     e.block = e.block / static_cast<std::size_t>(e.shape[s.axis]) * s.indices->size();
-    e.reach2.clear();  // sums over all channels; only a verdict on the whole asks for them
+    // An axis of the channels ends where the elements of one begin.
+    std::size_t behind = 1;
+    for (std::size_t i = s.axis + 1; i < e.shape.size(); ++i) {
+      behind *= static_cast<std::size_t>(e.shape[i]);
+    }
+    if (behind == e.run && e.channels > 1) {
+      const call::Shape channels{std::ssize(e.touched), static_cast<std::int64_t>(e.channels)};
+      select(flushed, channels, {.axis = 1, .indices = s.indices});
+      e.channels = s.indices->size();
+    } else if (e.run > 1) {
+      e.run = e.run / static_cast<std::size_t>(e.shape[s.axis]) * s.indices->size();
+    }
   }
+  e.reach.clear();  // only a verdict on the whole asks for it
 }
 
 void select(verdict::Expected& e, const Selection& s) {
   e.grant.anything.clear();  // only a verdict on the whole asks for it
-  select_blocks(e.exact, s);
+  select_blocks(e.exact, e.grant.flushed, s);
   select(e.exact.golden, e.exact.shape, s);
   select(e.exact.radius, e.exact.shape, s);
   select(e.grant.spread, e.exact.shape, s);

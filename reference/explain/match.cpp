@@ -132,7 +132,7 @@ class Comparison {
     const auto spread = static_cast<double>(predicted_.spread[i]);
     if (!std::isfinite(spread)) return true;
     if (distance <= std::min(sums.ratio, 1.0) * spread) return true;
-    const double ratio = distance / output_.budget.around(p, spread);
+    const double ratio = distance / output_.budget.around(i, p, spread);
     sums.ratio = std::max(sums.ratio, ratio);
     return ratio <= 1.0;
   }
@@ -249,7 +249,7 @@ bool Matcher::reproduces(const std::string& name, std::size_t i, const Predicted
   const double p = predicted.value[from];
   if (!std::isfinite(y) || !std::isfinite(p)) return !std::isfinite(y) && !std::isfinite(p);
   const auto spread = static_cast<double>(predicted.spread[from]);
-  return !std::isfinite(spread) || std::fabs(y - p) <= output.budget.around(p, spread);
+  return !std::isfinite(spread) || std::fabs(y - p) <= output.budget.around(i, p, spread);
 }
 
 Prediction Matcher::right_call() const {

@@ -5,7 +5,7 @@
 //
 // Bound. Let e be a bound on ||S^ - S||_2 for a value column of the state that is handed over,
 // stored S^ against exact S. One exact step maps the difference by (I - beta k k^T) D, of norm at
-// most phi a (bounds/certificate.hpp), so after tokens s .. t of the next piece it is at most
+// most phi a (delta/oracle/certificate.hpp), so after tokens s .. t of the next piece it is at most
 //
 //   e Phi_t,   Phi_t = prod of phi a over the tokens s .. t,
 //

@@ -90,7 +90,7 @@ Grants Trial::granted(const Run& run) const {
       const double spread = budget.spread(i);
       const double value = std::fmax(std::fabs(expected.exact.golden[i]),
                                      std::fabs(tensor[static_cast<std::int64_t>(i)]));
-      const double half_ulp = budget.around(value, spread) - spread;
+      const double half_ulp = budget.around(i, value, spread) - spread;
       const auto radius = static_cast<double>(expected.exact.radius[i]);
       to[i] = {.bound = spread + half_ulp + radius,
                .random2 = multiple * multiple * (sigma * sigma + half_ulp * half_ulp / 3.0),

@@ -21,14 +21,16 @@ class Budget {
  public:
   /// `stored` is the type of output `name`. The contract's storage type holds for states; others
   /// are rounded to the type that they have, and what nobody writes keeps its own. States on the
-  /// way are copies of a state in a buffer of their own: rounded to its type where that is coarser.
+  /// way are copies of a state in a buffer of their own: rounded to its type where that is coarser,
+  /// which is a question of the value: f16 has more digits than bf16, and none below 2^-24. So are
+  /// states in a pool of 16 bits by a contract of the other 16.
   Budget(const std::string& name, call::DType stored, const Expected& expected,
          const contract::Contract& contract)
       : expected_(&expected),
         stored_(stored),
-        storage_(call::has_states(name) ? contract.state_dtype.value_or(stored) : stored) {
-    if (name != call::name_of(call::Target::kFinalState)) storage_ = coarser(stored, storage_);
-  }
+        storage_(call::has_states(name) ? contract.state_dtype.value_or(stored) : stored),
+        rounds_twice_(name != call::name_of(call::Target::kFinalState) ||
+                      call::info(storage_).bytes == call::info(stored_).bytes) {}
 
   /// False where the contract gives no budget for this tensor.
   [[nodiscard]] bool given() const { return expected_->grant.given; }
@@ -38,10 +40,18 @@ class Budget {
     return expected_->grant.spread.empty() ? 0.0 : static_cast<double>(expected_->grant.spread[i]);
   }
 
-  /// The spread `s` of a value `x` and half an ulp where the unrounded value may lie, and what
-  /// flushing subnormal numbers to zero may cost.
-  [[nodiscard]] double around(double x, double s) const {
-    return s + 0.5 * call::ulp(storage_, std::fabs(x) + s) + expected_->grant.flushed;
+  /// What flushing subnormal numbers to zero may cost element `i`.
+  [[nodiscard]] double flushed(std::size_t i) const {
+    const std::vector<float>& flushed = expected_->grant.flushed;
+    return flushed.empty() ? 0.0 : static_cast<double>(flushed[expected_->exact.channel(i)]);
+  }
+
+  /// The spread `s` of a value `x` of element `i`, half an ulp of storage where the unrounded value
+  /// may lie, and what flushing may cost.
+  [[nodiscard]] double around(std::size_t i, double x, double s) const {
+    const double reach = std::fabs(x) + s;
+    const double ulp = call::ulp(storage_, reach);
+    return s + 0.5 * (rounds_twice_ ? std::max(ulp, call::ulp(stored_, reach)) : ulp) + flushed(i);
   }
 
   /// The budget of element `i`.
@@ -52,16 +62,13 @@ class Budget {
       // Exactly what it was, but for a stored type that does not hold it.
       return call::round_to(stored_, golden) == golden ? 0.0 : 0.5 * call::ulp(stored_, golden);
     }
-    return around(golden, spread(i));
+    return around(i, golden, spread(i));
   }
 
  private:
-  static call::DType coarser(call::DType a, call::DType b) {
-    return call::info(a).significand_bits < call::info(b).significand_bits ? a : b;
-  }
-
   const Expected* expected_;
   call::DType stored_, storage_;
+  bool rounds_twice_;  // to both
 };
 
 /// An error over what is granted; where nothing is, an error of 0 is no part of it.

@@ -9,6 +9,7 @@
 #include "fixtures/call/dtype.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/scalar/infinity.hpp"
+#include "reference/verdict/channels.hpp"
 
 namespace goldenrule::verdict {
 namespace {
@@ -34,12 +35,6 @@ std::size_t ratio_bucket(float ratio) {
   return static_cast<std::size_t>(std::clamp(above - kBias + kRatioOne, 1, kRatioBuckets - 1));
 }
 
-// The sums of squares of one row and head.
-struct BlockSums {
-  double golden2 = 0.0, budget2 = 0.0, spread2 = 0.0;
-  std::int64_t count = 0;
-};
-
 // Elements [first, last): whole slices, the elements of one index of the leading axis.
 class Part {
  public:
@@ -51,7 +46,8 @@ class Part {
         expected_(expected),
         budget_(budget),
         slice_(slice),
-        ratios_(ratios) {}
+        ratios_(ratios),
+        channels_(expected, budget) {}
 
   void run(std::int64_t first, std::int64_t last) {
     const std::int64_t row =
@@ -60,7 +56,7 @@ class Part {
     std::int64_t nan_in_row = 0;
     for (std::int64_t i = first; i < last; ++i) {
       if (i % row == 0) nan_in_row = 0;
-      if (i % block == 0) block_ = {};
+      if (i % block == 0) channels_.clear();
       const double y = output_[i];
       if (visit(i, y) && std::isnan(y) && ++nan_in_row == row) report_.unwritten += row;
       if ((i + 1) % block == 0) finish_block(i);
@@ -76,6 +72,10 @@ class Part {
   // Whether the element has a finite expectation to be compared with.
   bool visit(std::int64_t i, double y) {
     const auto at = static_cast<std::size_t>(i);
+    const std::vector<Touch>& touched = expected_.exact.touched;
+    const bool by_rule = touched.empty() || touched[at / expected_.exact.block] == Touch::kComputed;
+    sums_.has_rule = sums_.has_rule || by_rule;
+    sums_.rule_judged = sums_.rule_judged || (by_rule && expected_.exact.is_defined(at));
     if (!expected_.exact.is_defined(at)) {
       ++report_.undefined;
       return false;
@@ -93,7 +93,7 @@ class Part {
       return false;
     }
     ++report_.compared;
-    add_to_block(at, golden, budget);
+    channels_.add(at, golden, budget);
     if (std::isfinite(y)) {
       compare(i, y, golden, budget);
       return true;
@@ -137,35 +137,23 @@ class Part {
     return rows.back();
   }
 
-  void add_to_block(std::size_t at, double golden, double budget) {
-    ++block_.count;
-    block_.golden2 += golden * golden;
-    block_.budget2 += budget * budget;
-    const double spread = budget_.spread(at);
-    block_.spread2 += spread * spread;
-  }
-
   // `last` is the last element of the block.
   void finish_block(std::int64_t last) {
     const std::size_t block = static_cast<std::size_t>(last) / expected_.exact.block;
     // Integers are right or not: neither their size nor zeros say anything.
-    if (!budget_.given() || block_.count == 0 || !call::info(report_.dtype).is_float ||
+    if (!budget_.given() || !call::info(report_.dtype).is_float ||
         (!expected_.exact.touched.empty() && expected_.exact.touched[block] != Touch::kComputed)) {
       return;
     }
-    sums_.computed = true;
-    sums_.computed_zero = sums_.computed_zero && block_.golden2 == 0.0;
-    const double reach2 = expected_.exact.reach2.empty() ? 0.0 : expected_.exact.reach2[block];
-    const double signal2 = std::max(block_.golden2, reach2);
-    sums_.signal2 += signal2;
-    sums_.budget2 += block_.budget2;
-    // Below what fp32 can hold every kernel returns 0, and no budget can tell it from another.
-    const double flushed2 =
-        static_cast<double>(block_.count) * expected_.grant.flushed * expected_.grant.flushed;
-    const bool anything = !expected_.grant.anything.empty() && expected_.grant.anything[block] != 0;
-    if (!anything && (block_.spread2 <= flushed2 || block_.spread2 < signal2)) return;
-    ++report_.vacuous;
-    note_unjudged(last + 1 - static_cast<std::int64_t>(expected_.exact.block));
+    for (const ChannelSignal& channel : channels_.signals(block)) {
+      sums_.computed = true;
+      sums_.computed_zero = sums_.computed_zero && channel.is_zero;
+      sums_.signal2 += channel.signal2;
+      sums_.budget2 += channel.budget2;
+      if (!channel.is_vacuous) continue;
+      ++report_.vacuous;
+      note_unjudged(channel.first);
+    }
   }
 
   void compare(std::int64_t i, double y, double golden, double budget) {
@@ -212,10 +200,10 @@ class Part {
   const Expected& expected_;
   const Budget& budget_;
   Sums sums_;
-  BlockSums block_;
   const std::int64_t slice_;
   float* const ratios_;
   std::int64_t ratio_count_ = 0;
+  Channels channels_;  // of the block at hand
 };
 
 void join(Sums& to, const Sums& from) {
@@ -230,6 +218,8 @@ void join(Sums& to, const Sums& from) {
   to.budget2 += from.budget2;
   to.computed = to.computed || from.computed;
   to.computed_zero = to.computed_zero && from.computed_zero;
+  to.has_rule = to.has_rule || from.has_rule;
+  to.rule_judged = to.rule_judged || from.rule_judged;
 }
 
 void join(TensorReport& to, const TensorReport& from) {

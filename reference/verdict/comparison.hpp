@@ -20,6 +20,8 @@ struct Sums {
   double signal2 = 0.0, budget2 = 0.0;  ///< over the blocks that the rule computes
   bool computed = false;                ///< some block is computed by the rule
   bool computed_zero = true;            ///< all exact values there are 0
+  bool has_rule = false;                ///< some element is the rule's, defined or not
+  bool rule_judged = false;             ///< and some such element has a right value
 };
 
 /// Compares `output` with `expected`, which have one shape, and fills in all of `report` but its

@@ -39,24 +39,38 @@ struct Exact {
   /// Elements that no kernel writes, or that have several right values (Slice::settle) or none;
   /// empty: all are defined.
   std::vector<bool> undefined;
-  std::size_t block = 1;       ///< elements of one row and value head, which are contiguous
+  std::size_t block = 1;  ///< elements of one row and value head, which are contiguous
+  /// Value channels of a block, calls of their own that share what a head has (the same q, k and
+  /// gates), and elements of one that follow each other, before the next channel's: channel of
+  /// element i of a block = i / run % channels. 1 where the elements of a block belong together.
+  std::size_t channels = 1;
+  std::size_t run = 1;
   std::vector<Touch> touched;  ///< per block
   /// An infinite element that is written without the rule is what an output must be, as the lse of
   /// a row of attention that sees no key: NaN or the other infinity is wrong.
   bool has_right_infinities = false;
-  /// Of o, with a certificate, per block: the squared size that the elements have for a q of the
-  /// same length in a random direction, summed over the block. Of lse 1: an error of a logarithm is
-  /// one of the sum's size, and 0 is a value like any other. Empty: the values themselves say how
-  /// large they are.
-  std::vector<double> reach2;
+  /// With a certificate, per channel of a block: the size, as a norm over its elements, that a
+  /// channel is held to have where its values are smaller. Of o what a q of the same length in a
+  /// random direction reads. Empty: the values themselves say how large they are.
+  std::vector<float> reach;
+  /// The values are logarithms: an error is one of the size of what they are of, so they are
+  /// measured against 1, and 0 is a value like any other.
+  bool logarithms = false;
 
+  /// The place of element `i` among the channels of all blocks.
+  [[nodiscard]] std::size_t channel(std::size_t i) const {
+    return i / block * channels + i % block / run % channels;
+  }
   [[nodiscard]] bool is_defined(std::size_t i) const { return undefined.empty() || !undefined[i]; }
   [[nodiscard]] bool is_right_infinity(std::size_t i) const {
     return has_right_infinities && touched[i / block] == Touch::kCopied && std::isinf(golden[i]);
   }
-  /// Whether `y` is right for an element whose exact result is not finite.
+  /// Whether `y` is right for an element whose exact result is not finite. What nobody writes stays
+  /// what it was.
   [[nodiscard]] bool admits_nonfinite(std::size_t i, double y) const {
-    return is_right_infinity(i) ? y == golden[i] : !std::isfinite(y);
+    const bool kept = !touched.empty() && touched[i / block] == Touch::kKept;
+    if (!kept && !is_right_infinity(i)) return !std::isfinite(y);
+    return std::isnan(golden[i]) ? std::isnan(y) : y == golden[i];
   }
   /// Hands over the golden values as an output has them: NaN in undefined elements.
   [[nodiscard]] std::vector<double> take_output() {
@@ -74,7 +88,7 @@ struct Exact {
 
 /// Which outputs are evaluated, and whether with a certificate.
 struct EvaluationOptions {
-  bool certify = true;      ///< false: radius is left at infinity, reach2 empty
+  bool certify = true;      ///< false: radius is left at infinity, reach empty
   bool final_state = true;  ///< computes it
   bool kept_states = true;  ///< computes those on the way (call::Plan::kept_states)
 };
@@ -86,8 +100,9 @@ struct Grant {
   double multiple = 0.0;      ///< how many sigmas
   std::vector<float> sigma;   ///< one standard deviation of its roundings (GrantDetail::kTerms)
   std::vector<float> bias;    ///< its systematic errors, linearly added (GrantDetail::kTerms)
-  /// What a kernel may lose that flushes subnormal fp32 numbers to zero.
-  double flushed = 0.0;
+  /// Per channel of a block (Exact::channel), rounded up: what an element of it may lose in a
+  /// kernel that flushes subnormal fp32 numbers to zero. Empty: nothing.
+  std::vector<float> flushed;
   /// Per block, 1: the contract lets some element be whatever the call could make of it. Empty: no.
   std::vector<char> anything;
 };

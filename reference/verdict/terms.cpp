@@ -78,7 +78,7 @@ Terms terms_of(const Judgement& judgement, const Element& element) {
     terms.sigma = static_cast<double>(e.grant.sigma[at]);
     terms.bias = static_cast<double>(e.grant.bias[at]);
   }
-  terms.flushed = terms.kept ? 0.0 : e.grant.flushed;
+  terms.flushed = terms.kept ? 0.0 : budget.flushed(at);
   terms.budget = std::isfinite(terms.golden) ? budget(at) : 0.0;
   terms.half_ulp = terms.kept ? terms.budget : terms.budget - budget.spread(at) - terms.flushed;
   terms.passes = passes(terms.value, e, at, terms.budget);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: every verdict and its reason.
 #include "reference/verdict/verdict.hpp"
 
 #include <algorithm>
@@ -40,6 +42,8 @@ void decide(TensorReport& report, const Sums& sums) {
     set(report, Verdict::kSkipped,
         report.nonfinite > 0 ? "no expectation is finite: there is nothing to compare"
                              : "no element to compare");
+  } else if (sums.has_rule && !sums.rule_judged) {
+    set(report, Verdict::kSkipped, "no element that the rule computes has one right value");
   } else if (report.undecided > 0) {
     set(report, Verdict::kMistrusted,
         elements(report.undecided) + " within the oracle's own radius only");
@@ -51,7 +55,7 @@ void decide(TensorReport& report, const Sums& sums) {
   } else if (report.vacuous > 0) {
     set(report, Verdict::kMistrusted,
         "what the contract grants is as large as the signal in " + std::to_string(report.vacuous) +
-            (report.vacuous == 1 ? " row and head" : " rows and heads"));
+            (report.vacuous == 1 ? " channel of a row and head" : " channels of rows and heads"));
   } else if (sums.computed && sums.budget2 >= sums.signal2) {
     set(report, Verdict::kMistrusted, "the budget is as large as the signal");
   } else {
@@ -110,8 +114,13 @@ CaseReport judge_all(const call::Record& record, const contract::Contract& contr
   std::vector<Verdict> verdicts;
   for (const auto& [name, tensor] : record.outputs) {
     report.tensors.push_back(judge(name, tensor, expected.outputs.at(name), contract));
-    // Checkpoints of a call that asks for none say nothing, for or against.
-    if (tensor.size() > 0) verdicts.push_back(report.tensors.back().verdict);
+    // States on the way of a call that leaves none say nothing, for or against.
+    const TensorReport& judged = report.tensors.back();
+    const bool is_kept = name == call::name_of(call::Target::kIntermediateStates) ||
+                         name == call::name_of(call::Target::kCheckpoints);
+    if (tensor.size() > 0 && !(is_kept && judged.undefined == tensor.size())) {
+      verdicts.push_back(judged.verdict);
+    }
   }
   report.verdict = combine(verdicts);
   return report;

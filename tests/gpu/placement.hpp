@@ -5,7 +5,7 @@
 //
 //   op=kda mode=mtp B=5 T=4 H=1 HV=2 K=128 V=64 slots=padded gap=3 shift=1 stray=1
 //
-// One such line replays a failure (live_case.hpp). None of the words changes what is right: that
+// One such line replays a failure (live_call.hpp). None of the words changes what is right: that
 // follows from the record alone.
 #pragma once
 

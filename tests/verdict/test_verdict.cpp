@@ -47,7 +47,8 @@ TEST_CASE("verdict: all zeros where the exact result is not") {
   CHECK(o.reason == "every output is zero, the exact result is not");
   CHECK(report.verdict == Verdict::kMistrusted);
   CHECK(report.reason ==
-        "final_state: what the contract grants is as large as the signal in 6 rows and heads");
+        "final_state: what the contract grants is as large as the signal in 72 channels of rows "
+        "and heads");
 }
 
 TEST_CASE("verdict: zeros that are right say nothing") {
@@ -65,8 +66,9 @@ TEST_CASE("verdict: a budget as large as the signal") {
   const TensorReport o = judge("o", call.record.outputs.at("o"),
                                expect(call.record, contract).outputs.at("o"), contract);
   CHECK(o.verdict == Verdict::kMistrusted);  // though every element is the exact one
-  CHECK(o.reason == "what the contract grants is as large as the signal in 6 rows and heads");
-  CHECK(o.vacuous == 6);
+  CHECK(o.reason ==
+        "what the contract grants is as large as the signal in 72 channels of rows and heads");
+  CHECK(o.vacuous == 72);
   CHECK(o.first_unjudged == call::Shape{0, 0, 0, 0});
   CHECK(call.judge("o").verdict == Verdict::kExact);
 }

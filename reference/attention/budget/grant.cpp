@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fixtures/call/f32_bound.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/attention/budget/row_budget.hpp"
 #include "reference/verdict/grants.hpp"
@@ -39,7 +40,7 @@ void grant(const call::Record& record, const contract::Contract& contract,
   o.grant.anything.assign(o.exact.touched.size(), 0);
   const Tensors tensors(record);
   const std::vector<RowJob> jobs = row_jobs(plan);
-  std::vector<double> flushed(jobs.size(), 0.0);
+  o.grant.flushed.assign(o.exact.touched.size(), 0.0F);
   parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
     const RowJob& job = jobs[static_cast<std::size_t>(i)];
     for (const RowPlace& row : job.rows) {
@@ -54,11 +55,9 @@ void grant(const call::Record& record, const contract::Contract& contract,
         store(o, first + x, terms.sigma[x], terms.bias[x]);
       }
       store(lse, at, terms.lse_sigma, terms.lse_bias);
-      double& lost = flushed[static_cast<std::size_t>(i)];
-      if (terms.flushed > lost) lost = terms.flushed;
+      o.grant.flushed[first / o.exact.block] = call::f32_not_below(terms.flushed);
     }
   });
-  for (const double lost : flushed) o.grant.flushed = std::max(o.grant.flushed, lost);
 }
 
 }  // namespace goldenrule::attention

@@ -49,7 +49,7 @@ verdict::Expectations evaluate_in(const call::Record& record, const Plan& plan, 
   o = empty_output({d.tokens, d.HV, d.V}, static_cast<std::size_t>(d.V), 0.0);
   lse = empty_output(lse_shape(plan), 1, -kInfinity);
   lse.has_right_infinities = true;
-  if (certify) lse.reach2.assign(lse.golden.size(), 1.0);
+  lse.logarithms = true;
   const std::vector<RowJob> jobs = row_jobs(plan);
   parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
     const RowJob& job = jobs[static_cast<std::size_t>(i)];

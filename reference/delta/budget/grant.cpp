@@ -9,6 +9,7 @@
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
+#include "reference/delta/budget/flushing.hpp"
 #include "reference/delta/budget/ring_grant.hpp"
 #include "reference/delta/budget/running_grant.hpp"
 #include "reference/delta/budget/spread.hpp"
@@ -16,35 +17,6 @@
 #include "reference/delta/oracle/tree.hpp"
 
 namespace goldenrule::delta {
-namespace {
-
-double largest_finite(const call::Tensor& x) {
-  std::vector<double> largest(parallel::range_count(x.size()), 0.0);
-  parallel::for_each_range(x.size(), [&](std::size_t part, std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = first; i < last; ++i) {
-      const double y = std::fabs(x[i]);
-      if (std::isfinite(y)) largest[part] = std::max(largest[part], y);
-    }
-  });
-  return largest.empty() ? 0.0 : std::ranges::max(largest);
-}
-
-}  // namespace
-
-// Up to 2^-126 in each of the K + 1 numbers that meet in an element, times the largest number that
-// they multiply. That number may be another request's, whose size must not vouch for this one: no
-// more than 2^60 counts, with which the term stays below 2^-57 for K = 256. What is larger, and
-// lies behind a gate below 2^-126, is granted less than a kernel that flushes may lose.
-double flushed(const call::Record& record, const call::Dims& dims) {
-  double largest = 1.0;
-  for (const char* name : {"v", "initial_state", "initial_ring_d"}) {
-    const call::Tensor* x = record.find_input(name);
-    if (x != nullptr) largest = std::max(largest, largest_finite(*x));
-  }
-  constexpr double kLargest = 0x1p60;
-  return static_cast<double>(dims.K + 1) * 0x1p-126 * std::min(largest, kLargest);
-}
-
 namespace {
 
 // A tree is granted what the tokens along its paths are.
@@ -59,7 +31,7 @@ void grant_tree(const call::Record& record, const contract::Contract& contract,
   for (auto& [name, e] : expected.outputs) {
     const verdict::Grant& from = along.outputs.at(name).grant;
     e.grant = empty_grant(e.exact, from.multiple, detail);
-    e.grant.flushed = from.flushed;
+    e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels, 0.0F);
     paths.fold(from, name, e.exact, e.grant);
   }
 }
@@ -87,8 +59,7 @@ void grant(const call::Record& record, const contract::Contract& contract,
     grant_running_errors(record, plan, contract, detail, expected);
   }
   if (call::has_ring(record)) grant_ring_rows(record, plan, contract, detail, expected);
-  const double lost = flushed(record, plan.dims);
-  for (auto& [name, e] : expected.outputs) e.grant.flushed = lost;
+  grant_flushing(record, plan, expected);
 }
 
 }  // namespace goldenrule::delta

@@ -27,7 +27,4 @@ namespace goldenrule::delta {
 void grant(const call::Record& record, const contract::Contract& contract,
            verdict::GrantDetail detail, verdict::Expectations& expected);
 
-/// What a kernel may lose in an element that flushes subnormal fp32 numbers to zero.
-[[nodiscard]] double flushed(const call::Record& record, const call::Dims& dims);
-
 }  // namespace goldenrule::delta

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "fixtures/random/philox.hpp"
+#include "reference/delta/budget/lane_sizes.hpp"
 #include "reference/delta/budget/nearest_recurrence.hpp"
 #include "reference/delta/budget/noise_table.hpp"
 #include "reference/delta/budget/perturbed_recurrence.hpp"
+#include "reference/delta/budget/relative_errors.hpp"
 #include "reference/delta/budget/spread.hpp"
 #include "reference/delta/emulation/chunk_emulator.hpp"
 #include "reference/delta/emulation/segments.hpp"
@@ -40,53 +42,28 @@ void for_each_scaled_matrix(Form& a, const Form& b, F&& f) {
   if (a.stages.w.size() > 0 && b.stages.w.size() > 0) f(a.stages.w, b.stages.w);
 }
 
-// The same for o, each state and, where they are asked for, the corrections (v_new is one) and
-// other stages.
+// The same for each state, those at the starts of chunks included.
 template <class F>
-void for_each_row_matrix(Form& a, const Form& b, F&& f) {
-  f(a.o, b.o);
-  if (a.d.size() > 0 && b.d.size() > 0) f(a.d, b.d);
+void for_each_state(Form& a, const Form& b, F&& f) {
   for (std::size_t i = 0; i < a.states.size(); ++i) f(a.states[i], b.states[i]);
-  if (a.stages.u.size() > 0 && b.stages.u.size() > 0) f(a.stages.u, b.stages.u);
   const std::size_t chunks = std::min(a.stages.h.size(), b.stages.h.size());
   for (std::size_t i = 0; i < chunks; ++i) f(a.stages.h[i], b.stages.h[i]);
 }
 
+// The same for all: o, states and, where they are asked for, the corrections (v_new is one) and
+// other stages.
 template <class F>
 void for_each_matrix(Form& a, const Form& b, F&& f) {
-  for_each_row_matrix(a, b, f);
+  f(a.o, b.o);
+  if (a.d.size() > 0 && b.d.size() > 0) f(a.d, b.d);
+  for_each_state(a, b, f);
+  if (a.stages.u.size() > 0 && b.stages.u.size() > 0) f(a.stages.u, b.stages.u);
   for_each_scaled_matrix(a, b, f);
 }
 
 void raise_to(Form& a, const Form& b) {
   for_each_matrix(a, b,
                   [](Matrix<double>& x, const Matrix<double>& y) { x = x.cwiseMax(y).eval(); });
-}
-
-// sum (run - exact)^2 over the runs, turned into sigma in place.
-void to_sigma(Matrix<double>& squares, int runs) {
-  for (Eigen::Index row = 0; row < squares.rows(); ++row) {
-    const double mean = squares.row(row).mean();
-    for (Eigen::Index x = 0; x < squares.cols(); ++x) {
-      squares(row, x) = std::sqrt(0.5 * (squares(row, x) + mean) / runs);
-    }
-  }
-}
-
-// The same for errors of which `scale` says how large they are beside each other, averaged over
-// chunks of so many rows.
-void to_sigma(Matrix<double>& squares, const Matrix<double>& scale, std::int64_t chunk, int runs) {
-  // Errors below those of the smallest fp32 number say nothing of the others.
-  constexpr double kSmallest = 0x1p-150;
-  for (Eigen::Index first = 0; first < squares.rows(); first += chunk) {
-    const Eigen::Index rows = std::min<Eigen::Index>(chunk, squares.rows() - first);
-    auto block = squares.middleRows(first, rows).array();
-    const auto unit2 = scale.middleRows(first, rows).array().square();
-    const auto is_scaled = unit2 > kSmallest * kSmallest;
-    const double count = static_cast<double>(is_scaled.count());
-    const double mean = is_scaled.select(block / unit2, 0.0).sum() / std::max(count, 1.0);
-    block = (0.5 * (block + is_scaled.select(mean * unit2, block)) / runs).sqrt().eval();
-  }
 }
 
 // What errs the same way throughout, and whether the difference that the one before made is that of
@@ -152,7 +129,14 @@ class Rescaled {
 class LaneSpread {
  public:
   LaneSpread(const LaneCall& call, const contract::Contract& contract, ChunkEnds ends, bool cuts)
-      : call_(call), contract_(contract), ends_(ends), cuts_(cuts) {
+      : call_(call),
+        contract_(contract),
+        ends_(ends),
+        cuts_(cuts),
+        sizes_(lane_sizes(call.lane, call.v, call.start)) {
+    if (call.exact.stages.u.size() > 0) {
+      size_of_u_ = lane_sizes(call.lane, call.v, call.start, contract.chunked()->chunk).d;
+    }
     for (std::int64_t t = 0; contract.chunked() == nullptr && t < call.lane.tokens; ++t) {
       content_.push_back(content_of(call.lane, call.v, t, t + 1));
     }
@@ -202,14 +186,29 @@ class LaneSpread {
       for_each_matrix(squares, result,
                       [](Matrix<double>& sum, const Matrix<double>& x) { sum += x; });
     }
-    for_each_row_matrix(squares, squares,
-                        [&](Matrix<double>& x, const Matrix<double>&) { to_sigma(x, runs); });
+    const double smallest = smallest_value();
+    to_sigma(squares.o, sizes_.o, smallest, 1, runs);
+    if (squares.d.size() > 0) to_sigma(squares.d, sizes_.d, smallest, 1, runs);
+    if (squares.stages.u.size() > 0) to_sigma(squares.stages.u, size_of_u_, smallest, 1, runs);
+    // These are in units of errors, of which the smallest fp32 number has some.
+    constexpr double kSmallestError = 0x1p-150;
+    for_each_state(squares, squares, [&](Matrix<double>& x, const Matrix<double>&) {
+      to_sigma(x, channel_errors(x), kSmallestError, 1, runs);
+    });
     if (call_.scales.T.size() > 0) {
       const std::int64_t chunk = contract_.chunked()->chunk;
-      to_sigma(squares.stages.T, call_.scales.T, chunk, runs);
-      to_sigma(squares.stages.w, call_.scales.w, chunk, runs);
+      to_sigma(squares.stages.T, call_.scales.T, kSmallestError, chunk, runs);
+      to_sigma(squares.stages.w, call_.scales.w, kSmallestError, chunk, runs);
     }
     return squares;
+  }
+
+  // What a number must exceed for its roundings to be relative ones.
+  [[nodiscard]] double smallest_value() const {
+    const bool f16 = std::ranges::any_of(contract_.roundings(), [](const contract::Rounding& r) {
+      return r == contract::Format::kF16 || r == contract::Format::kAny16;
+    });
+    return f16 ? 0x1p-12 : 0x1p-110;
   }
 
   // The call, perturbed, by the kernel that the contract declares.
@@ -266,6 +265,8 @@ class LaneSpread {
   const contract::Contract& contract_;
   const ChunkEnds ends_;
   const bool cuts_;
+  const LaneSizes sizes_;
+  Matrix<double> size_of_u_;            // with stages
   std::vector<std::uint64_t> content_;  // of each token of a recurrence
 };
 

@@ -18,9 +18,10 @@
 
 namespace goldenrule::delta {
 
-/// About how large the errors of T [tokens,C] and w [tokens,K] are beside each other. Elements of
-/// one row of T differ by orders of magnitude, and so do the channels of w where each has its gate:
-/// so the errors of a chunk are averaged in these units, where those of o are averaged as they are.
+/// About how large the errors of T [tokens,C] and w [tokens,K] are beside each other, squared.
+/// Elements of one row of T differ by orders of magnitude, and so do the channels of w where each
+/// has its gate: so the errors of a chunk are averaged in these units, as those of the tensors with
+/// value channels are in units of a channel's own size (lane_sizes.hpp).
 struct StageScales {
   Matrix<double> T, w;
 };

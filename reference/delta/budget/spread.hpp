@@ -2,8 +2,16 @@
 //
 // The budget of a whole sequence by emulation. Each lane is run R times as the contract declares
 // its kernel, and sigma of an element is the root mean square of (run - exact), averaged half and
-// half with the mean over its row (the V values of an output token, of a key of a state), which has
-// V times the samples.
+// half with what the V channels of its row say (an output token, a key of a state), which have V
+// times the samples. Channels are calls of their own, so each is asked in units of its own size:
+// with e_x^2 the mean squared error of channel x and s_x its size,
+//
+//   sigma_x^2 = e_x^2 / 2 + s_x^2 mean_y (e_y^2 / s_y^2) / 2.
+//
+// A channel that is 2^n times larger has 2^n times the budget, and the others keep theirs. (With
+// the mean of e_y^2 a channel 10^4 times larger granted the others three times their values.) The
+// size of o and of corrections is that of lane_sizes.hpp; that of a state's channel the error that
+// the runs leave in it, which has K samples a run.
 //
 // Errors that repeat. A rounding error is a function of the number that is rounded. Where numbers
 // hardly repeat, errors are as good as fresh ones and add up by their squares. Where they do, they
@@ -37,8 +45,8 @@
 //
 //   multiple = lambda / sqrt((1 + r) / 2).
 //
-// Premises: zero-mean roundings (round to nearest), elements of a row of like variance, errors
-// small enough for linearity.
+// Premises: zero-mean roundings (round to nearest), elements of a row of like relative variance,
+// errors small enough for linearity.
 //
 // Functions that are wrong by the full amount in one direction at every token are no random errors,
 // nor is the truncation of operands to tf32. One run for each (alpha too large and too small, where

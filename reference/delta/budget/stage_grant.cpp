@@ -5,9 +5,10 @@
 #include <cmath>
 
 #include "fixtures/call/dtype.hpp"
+#include "fixtures/call/f32_bound.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
-#include "reference/delta/budget/grant.hpp"
+#include "reference/delta/budget/flushing.hpp"
 #include "reference/delta/budget/running.hpp"
 #include "reference/delta/budget/spread.hpp"
 #include "reference/delta/budget/stage_rows.hpp"
@@ -63,7 +64,6 @@ class StageGrants {
         inputs_(record),
         index_(record, plan.dims),
         stages_(stages) {
-    const double lost = flushed(record, dims_);
     for (auto& [name, stage] : stages_) {
       const bool has = chunked_.form == contract::Form::kWY || (name != "w" && name != "u");
       verdict::Expected& e = stage.expected;
@@ -71,7 +71,8 @@ class StageGrants {
       if (!has) continue;
       e.grant = empty_grant(e.exact, multiple_for(std::ssize(e.exact.golden), runs_.random),
                             verdict::GrantDetail::kSpread);
-      e.grant.flushed = lost;
+      e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels,
+                             call::f32_not_below(flushed_beside_values(dims_.K)));
     }
   }
 
@@ -171,6 +172,7 @@ class StageGrants {
     store_tokens("w", sequence, head, sigma.stages.w, bias.stages.w);
     store_tokens("u", sequence, head, sigma.stages.u, bias.stages.u);
     store_tokens("v_new", sequence, head, sigma.d, bias.d);
+    store_flushing(sequence, first_chunk, head, flushed_of_lane(run.v, run.start));
     verdict::ExpectedStage* h = find("h");
     for (std::size_t c = 0; h != nullptr && c < sigma.stages.h.size(); ++c) {
       const std::int64_t block = (first_chunk + static_cast<std::int64_t>(c)) * dims_.HV + head;
@@ -180,6 +182,24 @@ class StageGrants {
           put(*h, "h", begin + index_(0, 0, i, x), sigma.stages.h[c](i, x), bias.stages.h[c](i, x));
         }
       }
+    }
+  }
+
+  void store_flushing(const call::Sequence& sequence, std::int64_t first_chunk, std::int64_t head,
+                      const Matrix<double>& lost) {
+    const auto store = [&](const char* name, std::int64_t row, std::int64_t t) {
+      verdict::ExpectedStage* stage = find(name);
+      if (stage == nullptr) return;
+      const auto first = static_cast<std::size_t>((row * dims_.HV + head) * dims_.V);
+      for (std::int64_t x = 0; x < dims_.V; ++x) {
+        stage->expected.grant.flushed[first + static_cast<std::size_t>(x)] =
+            call::f32_not_below(lost(t, x));
+      }
+    };
+    for (std::int64_t t = 0; t < sequence.token_count; ++t) {
+      store("u", sequence.first_token + t, t + 1);
+      store("v_new", sequence.first_token + t, t + 1);
+      if (t % chunked_.chunk == 0) store("h", first_chunk + t / chunked_.chunk, t);
     }
   }
 
@@ -199,7 +219,7 @@ class StageGrants {
       Matrix<double> scale2 = T2 * A2 * T2;
       scale2 += u * u * T2;
       scale2.diagonal().setZero();
-      scales.T.block(first, 0, c, c) = scale2.cwiseSqrt();
+      scales.T.block(first, 0, c, c) = scale2;
       Matrix<double> k2(c, lane.K);      // (beta k^ E)^2
       Matrix<double> error2(c, lane.K);  // of its rounding and of its decay
       for (std::int64_t x = 0; x < lane.K; ++x) {
@@ -213,7 +233,7 @@ class StageGrants {
           error2(i, x) = k == 0.0 ? 0.0 : k * k * (operands * operands + of_decay * of_decay);
         }
       }
-      scales.w.middleRows(first, c) = (scale2 * k2 + T2 * error2).cwiseSqrt();
+      scales.w.middleRows(first, c) = scale2 * k2 + T2 * error2;
     }
     return scales;
   }

@@ -54,16 +54,24 @@ class Outputs {
       const std::string name(output);
       Exact& e = expected.outputs[name].exact;
       e = allocate(call::output_shape(record, dims_, name), inner);
+      e.channels = static_cast<std::size_t>(dims_.V);
       return &e;
     };
+    const auto make_states = [&](std::string_view output) {
+      Exact* e = make(output, 2);
+      if (record.convention.state_layout == call::StateLayout::kVK) {
+        e->run = static_cast<std::size_t>(dims_.K);
+      }
+      return e;
+    };
     o = make("o", 1);
-    if (options.certify) o->reach2.assign(o->touched.size(), 0.0);
+    if (options.certify) o->reach.assign(o->golden.size(), 0.0F);
     if (options.final_state) {
-      final_state_ = make("final_state", 2);
+      final_state_ = make_states("final_state");
       keep_untouched();
     }
     if (plan.kept_states) {
-      kept_ = make(call::name_of(*plan.kept_states), 2);
+      kept_ = make_states(call::name_of(*plan.kept_states));
       const call::Tensor* buffer = record.find_input("initial_intermediate_states");
       if (buffer != nullptr) kept_->golden = buffer->to_doubles();  // what nobody writes stays
       if (buffer == nullptr) mark_undefined(plan);
@@ -166,7 +174,6 @@ class ExactTile {
     }
     if (!options.certify) return;
     certificate_.emplace(start.lane, start.norm2);
-    reach2.reserve(static_cast<std::size_t>(job_.sequence->token_count));
   }
 
   void token(std::int64_t t, std::int64_t row, const RecurrentTile<S>& tile) {
@@ -177,11 +184,14 @@ class ExactTile {
       const ColumnNorms<S>& norms = tile.norms()[static_cast<std::size_t>(row)];
       const TokenBounds& bounds = lane_->bounds[static_cast<std::size_t>(t)];
       certificate_->advance(t, norms);
-      if (!replayed) reach2.push_back(reach_squared(bounds.q_norm, norms, tile.columns()));
-      if (!replayed && outputs_->corrections() != nullptr) {
-        correction2.push_back(
-            bounds.beta * bounds.beta *
-            (values_squared(t) + reach_squared(bounds.k_norm, norms, tile.columns())));
+      for (int c = 0; !replayed && c < tile.columns(); ++c) {
+        outputs_->o->reach[index_->o(token, job_.head, first_column_ + c)] =
+            reach(read_by(bounds.q_norm, norms, c));
+        if (outputs_->corrections() == nullptr) continue;
+        const double v = v_[static_cast<std::size_t>(t) * columns_ + static_cast<std::size_t>(c)];
+        const double read = read_by(bounds.k_norm, norms, c);
+        outputs_->corrections()->reach[index_->d(sequence, t, job_.head, first_column_ + c)] =
+            reach(bounds.beta * std::sqrt(v * v + read * read));
       }
     }
     if (replayed) return;
@@ -207,31 +217,13 @@ class ExactTile {
     }
   }
 
-  std::vector<double> reach2;  // the tile's part of Exact::reach2, for each token of the call
-  /// The same of ring_d: beta^2 (v^2 + what a key in a random direction reads of the state).
-  std::vector<double> correction2;
-
  private:
-  [[nodiscard]] double values_squared(std::int64_t t) const {
-    double sum = 0.0;
-    for (const double v : v_.subspan(static_cast<std::size_t>(t) * columns_, columns_)) {
-      if (std::isfinite(v)) sum += v * v;
-    }
-    return sum;
+  // ||x|| ||S column|| / sqrt(K): what x reads of the column in a random direction.
+  [[nodiscard]] double read_by(double x_norm, const ColumnNorms<S>& norms, int c) const {
+    return x_norm *
+           std::sqrt(norms.state2[static_cast<std::size_t>(c)] / static_cast<double>(dims_->K));
   }
-
-  // ||q^||^2 ||S column||^2 / K, over the columns: the squared size for a q of that length in a
-  // random direction.
-  [[nodiscard]] double reach_squared(double q_norm, const ColumnNorms<S>& norms,
-                                     int columns) const {
-    double sum = 0.0;
-    for (int c = 0; c < columns; ++c) {
-      const double one = q_norm * q_norm * norms.state2[static_cast<std::size_t>(c)] /
-                         static_cast<double>(dims_->K);
-      if (std::isfinite(one)) sum += one;
-    }
-    return sum;
-  }
+  static float reach(double size) { return std::isfinite(size) ? static_cast<float>(size) : 0.0F; }
 
   // The number of tokens after which column `c` has met an input that is NaN or Inf: 0 where the
   // start state holds one.
@@ -288,21 +280,8 @@ Expectations run(const call::Record& record, const call::Plan& plan,
   const auto make = [&](const TileStart<S>& start) {
     return ExactTile<S>(start, plan.dims, walk.index(), walk.inputs(), options, outputs);
   };
-  const auto finish = [&](const LaneJob& job, const ExactTile<S>& tile) {
-    for (std::size_t t = 0; t < tile.reach2.size(); ++t) {
-      const std::int64_t token = job.sequence->first_token + static_cast<std::int64_t>(t);
-      outputs.o->reach2[static_cast<std::size_t>(token * plan.dims.HV + job.head)] +=
-          tile.reach2[t];
-    }
-    const call::Sequence& sequence = *job.sequence;
-    for (std::size_t t = 0; t < tile.correction2.size(); ++t) {
-      const std::int64_t at = sequence.replay.count + static_cast<std::int64_t>(t);
-      Exact& rings = *outputs.corrections();
-      rings.reach2[walk.index().d(sequence, at, job.head, 0) / rings.block] += tile.correction2[t];
-    }
-  };
   walk.run({.phase = "oracle", .detail = options.certify ? Detail::kNorms : Detail::kValues}, make,
-           finish);
+           [](const LaneJob&, const ExactTile<S>&) {});
   if (call::has_ring(record)) {
     evaluate_rings<S>(record, plan, walk.inputs(), options.certify, outputs.expected);
   }

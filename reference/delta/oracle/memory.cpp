@@ -15,11 +15,12 @@ constexpr double kMebibyte = 1 << 20;
 constexpr double kProcess = 48 * kMebibyte;    // program, libraries, tables
 constexpr double kPerThread = 8 * kMebibyte;   // stack, states and chunks of one lane's columns
 constexpr double kPerElement = 8 + 4 + 4;      // Expected: golden, radius, spread
-constexpr double kPerBlock = 1 + 8;            // Expected: touched, reach2
+constexpr double kPerBlock = 1;                // Expected: touched
+constexpr double kPerChannel = 4 + 4;          // Expected: reach, flushed
 constexpr double kPerSequence = 256;           // plan entry, snapshot, slots
 constexpr double kPerKeptState = 32;           // snapshot of a state on the way
 constexpr double kLaneBatch = 64 * kMebibyte;  // oracle/evaluate.cpp
-constexpr double kLaneMatrices = 6;            // budget/lane_spread.cpp, [tokens, V] in double
+constexpr double kLaneMatrices = 9;            // budget/lane_spread.cpp, [tokens, V] in double
 constexpr double kSplitMatrices = 2;           // more where checkpoints may end chunks
 constexpr double kExplanationPerElement = 200;
 
@@ -138,7 +139,7 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
                          : is_packed(call) ? e.tokens
                                            : e.tokens / std::max(e.rows, 1.0);
   const double run = places > 0.0 ? e.rows * places : e.tokens;
-  const double tile = 8 + 8 * 8 + 8;  // v, reach2 and o of eight columns of a token
+  const double tile = 8 + 8 * 8 + 8;  // v, reach and o of eight columns of a token
   const double widest = lane_token(e, sizeof(scalar::Multi)) + e.V;
   const double lanes = std::min((run + along) * e.HV * widest, kLaneBatch + longest * widest) +
                        threads * longest * tile;
@@ -152,9 +153,9 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
   const double comparison = 4 * largest;
   const double plan = e.rows * kPerSequence + e.checkpoints * kPerKeptState +
                       (call.mode == call::Mode::kMtp ? e.tokens * kPerKeptState : 0.0);
-  const double expectation = judged * kPerElement +
-                             ((e.tokens + along) * e.HV + ring_blocks(call)) * kPerBlock +
-                             states / 8;
+  const double expectation =
+      judged * kPerElement + ((e.tokens + along) * e.HV + ring_blocks(call)) * kPerBlock +
+      ((e.tokens + along) * e.HV * e.V + states / std::max(e.K, 1.0)) * kPerChannel + states / 8;
   const double work = std::max({lanes, spread, comparison});
   const double reading = call.file_bytes + 2 * call.tensor_bytes;
   verdict::Need need;

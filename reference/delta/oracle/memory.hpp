@@ -2,10 +2,11 @@
 //
 // How much memory a verdict takes, from the shapes of a call alone, so that a small file that
 // describes a huge call is refused before anything is allocated. Upper bounds: what is counted is
-// what oracle/evaluate.cpp, oracle/spread.cpp, verdict/comparison.cpp and explain/ hold at once.
+// what evaluate.cpp, budget/spread.cpp, verdict/comparison.cpp and explain/ hold at once.
 //
 //   expectation   16 bytes for each element of o and of the states that are judged: golden f64,
-//                 radius and spread f32; per row and head what the call does with it, and reach2
+//                 radius and spread f32; per row and head what the call does with it, and reach and
+//                 flushing
 //   lanes         per token q^, k^, the gates and beta in the widest tier, what the bounds need of
 //   a
 //                 token and one column sum per tile; all lanes, or those of 64 MiB and one more

@@ -17,7 +17,7 @@ using verdict::Exact;
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 Exact& add(const call::Record& record, const call::Dims& dims, const std::string& name,
-           std::size_t block, bool certify, verdict::Expectations& expected) {
+           std::size_t block, verdict::Expectations& expected) {
   Exact& e = expected.outputs[name].exact;
   const call::Tensor& before = record.inputs.at("initial_" + name);
   e.shape = call::output_shape(record, dims, name);
@@ -25,7 +25,6 @@ Exact& add(const call::Record& record, const call::Dims& dims, const std::string
   e.radius.assign(e.golden.size(), 0.0F);
   e.block = block;
   e.touched.assign(e.golden.size() / block, verdict::Touch::kKept);
-  if (certify) e.reach2.assign(e.touched.size(), 0.0);
   return e;
 }
 
@@ -59,9 +58,12 @@ Exact* add_rings(const call::Record& record, const call::Plan& plan, bool certif
   const call::Dims& d = plan.dims;
   const RingIndex index(record, d);
   const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-  Exact& corrections = add(record, d, "ring_d", size(d.V), certify, expected);
-  Exact& keys = add(record, d, "ring_k", size(d.K), certify, expected);
-  Exact& gates = add(record, d, "ring_g", size(index.gates), certify, expected);
+  Exact& corrections = add(record, d, "ring_d", size(d.V), expected);
+  Exact& keys = add(record, d, "ring_k", size(d.K), expected);
+  Exact& gates = add(record, d, "ring_g", size(index.gates), expected);
+  corrections.channels = size(d.V);
+  if (certify) corrections.reach.assign(corrections.golden.size(), 0.0F);
+  gates.logarithms = true;
   const auto mark = [](Exact& e, std::int64_t at) {
     e.touched[static_cast<std::size_t>(at) / e.block] = verdict::Touch::kComputed;
   };
@@ -95,8 +97,6 @@ void evaluate_rings(const call::Record& record, const call::Plan& plan, const Ca
       const bool met_nonfinite = t >= lane.first_nonfinite;
       const TokenBounds& b = lane.bounds[static_cast<std::size_t>(t)];
       auto at = static_cast<std::size_t>(index.g(s.replay.ring, job.head, place));
-      // What is wrong with log alpha is wrong with alpha relatively, so it is measured against 1.
-      if (certify) gates.reach2[at / gates.block] = static_cast<double>(index.gates);
       for (std::int64_t i = 0; i < index.gates; ++i, ++at) {
         const auto gate = static_cast<std::size_t>(t * index.gates + i);
         if (has_logarithm(record.convention, lane.alpha[gate])) {

@@ -80,8 +80,10 @@ ExpectedStage scaled(ExpectedStage stage, double factor) {
   for (float& spread : e.grant.spread) {
     spread = call::f32_not_below(static_cast<double>(spread) * size);
   }
-  e.grant.flushed *= std::max(size, 1.0);
-  for (double& reach2 : e.exact.reach2) reach2 *= factor * factor;
+  for (float& flushed : e.grant.flushed) {
+    flushed = call::f32_not_below(static_cast<double>(flushed) * std::max(size, 1.0));
+  }
+  for (float& reach : e.exact.reach) reach *= static_cast<float>(size);
   return stage;
 }
 
@@ -106,6 +108,7 @@ ExpectedStage transposed(ExpectedStage stage) {
   e.exact.undefined = exchanged(e.exact.undefined, rows, columns);
   e.grant.spread = exchanged(e.grant.spread, rows, columns);
   std::swap(e.exact.shape[2], e.exact.shape[3]);
+  e.exact.run = e.exact.run > 1 ? 1 : e.exact.block / e.exact.channels;
   std::swap(stage.axes[2], stage.axes[3]);
   return stage;
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: a row and a function per stage.
 #include "reference/delta/oracle/stages.hpp"
 
 #include <algorithm>
@@ -58,6 +60,12 @@ class StageTensors {
     const Words state =
         vk ? Words{"chunk", "head", "value", "key"} : Words{"chunk", "head", "key", "value"};
     add("h", {chunks, d.HV, vk ? d.V : d.K, vk ? d.K : d.V}, state, d.HV, d.K * d.V);
+    for (const char* name : {"u", "v_new", "h"}) {
+      if (!stages_.contains(name)) continue;
+      Exact& e = stages_.at(name).exact();
+      e.channels = static_cast<std::size_t>(d.V);
+      if (name == std::string("h") && vk) e.run = static_cast<std::size_t>(d.K);
+    }
   }
 
   /// Nothing where the stage is not asked for.
@@ -95,8 +103,7 @@ class StageTensors {
     e.radius.assign(count, 0.0F);
     e.block = static_cast<std::size_t>(width);
     e.touched.assign(count / std::max<std::size_t>(e.block, 1), verdict::Touch::kCopied);
-    // What is wrong with a logarithm is wrong with its decay relatively: it is measured against 1.
-    if (name == "G") e.reach2.assign(e.touched.size(), static_cast<double>(width));
+    e.logarithms = name == "G";
     stages_.emplace(name, std::move(f));
   }
 

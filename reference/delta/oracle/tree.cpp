@@ -139,7 +139,7 @@ void Paths::fold(const verdict::Exact& from, const std::string& name, verdict::E
   copy_blocks(from.golden, to.golden, moves(name), to.block * heads_);
   copy_blocks(from.radius, to.radius, moves(name), to.block * heads_);
   copy_blocks(from.touched, to.touched, moves(name), heads_);
-  copy_blocks(from.reach2, to.reach2, moves(name), heads_);
+  copy_blocks(from.reach, to.reach, moves(name), heads_ * to.channels);
 }
 
 void Paths::fold(const verdict::Grant& from, const std::string& name, const verdict::Exact& exact,
@@ -148,6 +148,7 @@ void Paths::fold(const verdict::Grant& from, const std::string& name, const verd
   copy_blocks(from.spread, to.spread, moves(name), block);
   copy_blocks(from.sigma, to.sigma, moves(name), block);
   copy_blocks(from.bias, to.bias, moves(name), block);
+  copy_blocks(from.flushed, to.flushed, moves(name), heads_ * exact.channels);
 }
 
 void Paths::fold(const call::TensorMap& from, call::TensorMap& to) const {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A kernel matrix in somebody's own doctest: the cases come from case lines, the kernel is their
-// own, and each verdict is that of goldenrule. README.md shows the second half of this file. Here
-// the kernel is a plain fp32 decode step for the default conventions.
+// own, and each verdict is that of goldenrule. tests/README.md shows the second half of this file.
+// Here the kernel is a plain fp32 decode step for the default conventions.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 

@@ -86,7 +86,7 @@ TEST_CASE("segments fold to the walk through the whole sequence") {
 
 TEST_CASE("what a segment erases leaves an error, and only a contract of segments grants it") {
   const contract::Contract cut = small_contract(64), whole = small_contract(0);
-  const call::Record call = erasing_call(1e4);
+  const call::Record call = erasing_call(3e3);
   int beyond = 0;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     CAPTURE(seed);

@@ -31,7 +31,7 @@ bool same(const verdict::Expectations& x, const verdict::Expectations& y) {
     const verdict::Expected& q = b.second;
     return a.first == b.first && p.exact.shape == q.exact.shape &&
            same(p.exact.golden, q.exact.golden) && same(p.exact.radius, q.exact.radius) &&
-           same(p.grant.spread, q.grant.spread) && same(p.exact.reach2, q.exact.reach2) &&
+           same(p.grant.spread, q.grant.spread) && same(p.exact.reach, q.exact.reach) &&
            same(p.grant.sigma, q.grant.sigma) && same(p.grant.bias, q.grant.bias) &&
            p.exact.undefined == q.exact.undefined;
   });

@@ -57,13 +57,15 @@ def test_a_page(page, tmp_path):
             assert lines or not out, f"$ {command}\nprints what the page does not show:\n{out}{err}"
 
 
+def headings(path):
+    return {re.sub(r"[^a-z0-9 -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+            for line in path.read_text().splitlines() if line.startswith("#")}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_the_links_of_a_page(page):
-    """What they point at is there: files, and headings of README.md."""
-    headings = {re.sub(r"[^a-z0-9 -]", "", line.lstrip("# ").lower()).replace(" ", "-")
-                for line in (EXAMPLES / "../../../README.md").read_text().splitlines()
-                if line.startswith("#")}
+    """What they point at is there: files, and headings of other pages."""
     for link in re.findall(r"\]\(([^)]+)\)", (EXAMPLES / page).read_text()):
         file, _, heading = link.partition("#")
         assert (EXAMPLES / file).exists(), link
-        assert not heading or heading in headings, link
+        assert not heading or heading in headings(EXAMPLES / file), link

@@ -13,7 +13,7 @@
 
 Tensors are NumPy arrays, torch tensors on any device, or what numpy.asarray takes; bfloat16 is
 torch.bfloat16, ml_dtypes.bfloat16, or uint16 or float32 arrays named in bf16=("q", ..). Shapes stand in
-the table of README.md, and in `goldenrule.schema()`.
+the tables of fixtures/README.md, and in `goldenrule.schema()`.
 
 What is imported when `goldenrule` is: nothing but this file. NumPy and the library follow with the
 first call.
