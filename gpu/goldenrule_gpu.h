@@ -6,10 +6,10 @@
  * the gated delta rule (GDN) and of Kimi Delta Attention (KDA), and attention over a paged cache as
  * block diffusion decodes and drafts are verified with it. Usable from C, C++, ctypes and dlopen.
  *
- * Why two aggregates: decode is MTP with T = 1, and KDA is GDN with one gate per key channel, so
+ * Why three aggregates: decode is MTP with T = 1, and KDA is GDN with one gate per key channel, so
  * one description and one entry point cover all of them; prefill has sequences of unequal length in
- * one packed row of tokens, and its own. Nothing about a call hides in a default that another
- * caller could read differently. Per row b, value head j, q/k head h(j), token t:
+ * one packed row of tokens, attention the pages of a cache. Nothing about a call hides in a default
+ * that another caller could read differently. Per row b, value head j, q/k head h(j), token t:
  *
  *     k^ = norm(k_t)      q^ = scale * norm(q_t)
  *     S' = diag(alpha_t) S_{t-1}            one alpha per head (GDN) or per key channel (KDA)

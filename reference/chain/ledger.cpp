@@ -217,14 +217,12 @@ Allowed allowed_now(const Layout& layout, const contract::Contract& contract,
                   .vacuous = false};
   allowed.vacuous = is_vacuous(layout, ledger.state, allowed.budget);
   const call::DType storage = contract.state_dtype.value_or(layout.pool);
-  const bool is_narrow = call::info(storage).bytes == call::info(layout.pool).bytes;
   for_each_element(layout, [&](std::size_t i, std::int64_t, std::int64_t, std::size_t column) {
     allowed.radius[i] = call::f32_not_below(ledger.error[column]);
     if (ledger.state[i] == 0.0 && allowed.budget[i] == 0.0F) return;
     const double spread = static_cast<double>(allowed.budget[i]);
-    const double reach = std::fabs(ledger.state[i]) + spread;
     const double ulp =
-        std::max(call::ulp(storage, reach), is_narrow ? call::ulp(layout.pool, reach) : 0.0);
+        verdict::state_ulp(storage, layout.pool, std::fabs(ledger.state[i]) + spread);
     allowed.budget[i] = call::f32_not_below(spread + 0.5 * ulp);
   });
   return allowed;

@@ -13,8 +13,6 @@
 namespace goldenrule::contract {
 namespace {
 
-constexpr double kFp32 = 0x1p-24;
-
 // fp32 kernels with the GPU's fast functions. CUDA C++ Programming Guide, "Intrinsic Functions":
 // __expf(x) is within 2 + 1.173 |x| ulp, __logf within an absolute 2^-21.41 on [1/2, 2] and 3 ulp
 // outside, rsqrtf within 2 ulp, division within 2 ulp; an ulp is at most 2^-23 relative. So exp at

@@ -101,6 +101,7 @@ inline constexpr std::size_t kPoints = 20;  ///< the activations included
 
 /// What a value is rounded to; nothing: not rounded, beyond the fp32 arithmetic.
 using Rounding = std::optional<Format>;
+inline constexpr double kFp32 = 0x1p-24;  ///< the unit roundoff of fp32
 
 /// Largest relative error of it; 0 where nothing is rounded.
 [[nodiscard]] inline double unit_of(const Rounding& rounding) {

@@ -8,7 +8,6 @@ namespace goldenrule::contract {
 namespace {
 
 // What the budget of attention assumes of sums (attention/budget/grant.hpp).
-constexpr double kUnitF32 = 0x1p-24;
 
 std::string number(double x) { return nlohmann::json(x).dump(); }
 
@@ -89,8 +88,8 @@ std::optional<Misfit> misfit_of_softmax(const Draft& c) {
                   c.exp2 != 0.0 ? "exp2" : "tanh"};
   }
   if (c.state) return Misfit{"state", "none in a contract of attention", "one"};
-  if (c.unit_roundoff != kUnitF32) {
-    return Misfit{"unit_roundoff", number(kUnitF32) + ": kernels of attention add in fp32",
+  if (c.unit_roundoff != kFp32) {
+    return Misfit{"unit_roundoff", number(kFp32) + ": kernels of attention add in fp32",
                   number(c.unit_roundoff)};
   }
   if (rounds(SoftmaxPoint::kScores) && !rounds(SoftmaxPoint::kWeights)) {

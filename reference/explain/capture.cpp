@@ -25,7 +25,9 @@ void select(std::vector<T>& x, const call::Shape& shape, const Selection& s) {
 
 // The rows and heads that are left. A cut through value channels leaves them all; their blocks are
 // smaller.
-void select_blocks(verdict::Exact& e, std::vector<float>& flushed, const Selection& s) {
+void select_blocks(verdict::Expected& expected, const Selection& s) {
+  verdict::Exact& e = expected.exact;
+  std::vector<float>& flushed = expected.grant.flushed;
   std::size_t inner = e.shape.size();
   std::size_t block = 1;
   while (inner > 0 && block < e.block) block *= static_cast<std::size_t>(e.shape[--inner]);
@@ -55,10 +57,11 @@ void select_blocks(verdict::Exact& e, std::vector<float>& flushed, const Selecti
 
 void select(verdict::Expected& e, const Selection& s) {
   e.grant.anything.clear();  // only a verdict on the whole asks for it
-  select_blocks(e.exact, e.grant.flushed, s);
+  select_blocks(e, s);
   select(e.exact.golden, e.exact.shape, s);
   select(e.exact.radius, e.exact.shape, s);
   select(e.grant.spread, e.exact.shape, s);
+  select(e.grant.overflows, e.exact.shape, s);
   select(e.exact.undefined, e.exact.shape, s);
   e.exact.shape = call::taken_shape(e.exact.shape, s.axis, std::ssize(*s.indices));
 }

@@ -52,7 +52,7 @@ std::string remarks(const ordered_json& tensor) {
   add("inf", "are infinite");
   add("undefined",
       "have no right value (padded requests, gates without a logarithm, decisions that hang on a "
-      "rounding) and are not compared");
+      "rounding, what overflows in fp32) and are not compared");
   add("nonfinite", "have no finite exact result, since inputs are not finite");
   if (!tensor.at("first_unjudged").is_null()) {
     text += fmt::format("{}first there: {}", text.empty() ? "" : "; ",

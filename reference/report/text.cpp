@@ -55,7 +55,7 @@ std::string tensor_lines(const TensorReport& t) {
   if (t.undefined > 0) {
     text += fmt::format(
         "      {} elements have no right value (padded requests, gates without a logarithm, "
-        "decisions that hang on a rounding) and are not compared\n",
+        "decisions that hang on a rounding, what overflows in fp32) and are not compared\n",
         t.undefined);
   }
   if (t.worst && t.verdict != Verdict::kExact) text += worst_line(t);

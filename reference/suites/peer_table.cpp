@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "reference/suites/peer_rules.hpp"
 #include "reference/suites/slices.hpp"
 #include "reference/verdict/kernels.hpp"
 #include "reference/verdict/verdict.hpp"
@@ -44,12 +45,6 @@ struct Bench {
   verdict::Expectations expected;
 };
 
-bool equal_bits(const call::TensorMap& a, const call::TensorMap& b) {
-  return std::ranges::all_of(a, [&](const auto& item) {
-    return std::ranges::equal(item.second.bytes(), b.at(item.first).bytes());
-  });
-}
-
 MissedMistakes try_peer(const Peer& peer) {
   std::vector<Bench> benches;
   for (const PeerCase& c : peer.cases) benches.emplace_back(c);
@@ -73,7 +68,7 @@ MissedMistakes try_peer(const Peer& peer) {
       possible = true;
       const call::TensorMap outputs =
           calls::stored(record, *b.contract, m.commit(record, verdict::exact_kernel(*b.slice)));
-      inert = inert && equal_bits(outputs, b.right);
+      inert = inert && peer::same_bits(outputs, b.exact, b.right);
       seen_by_peer = seen_by_peer || !b.passes_peer(outputs);
       seen_here = seen_here || !b.passes_here(outputs);
     }

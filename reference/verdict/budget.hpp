@@ -16,21 +16,31 @@
 
 namespace goldenrule::verdict {
 
+/// The spacing at `x` of what is rounded to `a` and to `b`: the larger one, which is a question of
+/// the value, since f16 has more digits than bf16, and none below 2^-24.
+[[nodiscard]] inline double larger_ulp(call::DType a, call::DType b, double x) {
+  return std::max(call::ulp(a, x), call::ulp(b, x));
+}
+
+/// The spacing at `x` of a state in a pool of type `pool` by a contract that stores it in `type`.
+/// Of two types of one width a kernel may keep to either.
+[[nodiscard]] inline double state_ulp(call::DType type, call::DType pool, double x) {
+  return call::info(type).bytes == call::info(pool).bytes ? larger_ulp(type, pool, x)
+                                                          : call::ulp(type, x);
+}
+
 /// What `contract` grants the elements of one tensor. Refers to what it was made from.
 class Budget {
  public:
   /// `stored` is the type of output `name`. The contract's storage type holds for states; others
   /// are rounded to the type that they have, and what nobody writes keeps its own. States on the
-  /// way are copies of a state in a buffer of their own: rounded to its type where that is coarser,
-  /// which is a question of the value: f16 has more digits than bf16, and none below 2^-24. So are
-  /// states in a pool of 16 bits by a contract of the other 16.
+  /// way are copies of a state in a buffer of their own: rounded to its type where that is coarser.
   Budget(const std::string& name, call::DType stored, const Expected& expected,
          const contract::Contract& contract)
       : expected_(&expected),
         stored_(stored),
         storage_(call::has_states(name) ? contract.state_dtype.value_or(stored) : stored),
-        rounds_twice_(name != call::name_of(call::Target::kFinalState) ||
-                      call::info(storage_).bytes == call::info(stored_).bytes) {}
+        is_pool_(name == call::name_of(call::Target::kFinalState)) {}
 
   /// False where the contract gives no budget for this tensor.
   [[nodiscard]] bool given() const { return expected_->grant.given; }
@@ -41,17 +51,15 @@ class Budget {
   }
 
   /// What flushing subnormal numbers to zero may cost element `i`.
-  [[nodiscard]] double flushed(std::size_t i) const {
-    const std::vector<float>& flushed = expected_->grant.flushed;
-    return flushed.empty() ? 0.0 : static_cast<double>(flushed[expected_->exact.channel(i)]);
-  }
+  [[nodiscard]] double flushed(std::size_t i) const { return expected_->flushed(i); }
 
   /// The spread `s` of a value `x` of element `i`, half an ulp of storage where the unrounded value
   /// may lie, and what flushing may cost.
   [[nodiscard]] double around(std::size_t i, double x, double s) const {
     const double reach = std::fabs(x) + s;
-    const double ulp = call::ulp(storage_, reach);
-    return s + 0.5 * (rounds_twice_ ? std::max(ulp, call::ulp(stored_, reach)) : ulp) + flushed(i);
+    const double ulp =
+        is_pool_ ? state_ulp(storage_, stored_, reach) : larger_ulp(storage_, stored_, reach);
+    return s + 0.5 * ulp + flushed(i);
   }
 
   /// The budget of element `i`.
@@ -68,7 +76,7 @@ class Budget {
  private:
   const Expected* expected_;
   call::DType stored_, storage_;
-  bool rounds_twice_;  // to both
+  bool is_pool_;  // the state that goes on
 };
 
 /// An error over what is granted; where nothing is, an error of 0 is no part of it.
@@ -84,12 +92,12 @@ class Budget {
 }
 
 /// Whether `y` passes for element `i`: within radius and budget, or not finite where the exact
-/// result is not (Exact::admits_nonfinite). Only a failure of an element that is_bounded is one of
-/// the kernel.
+/// result is not (Exact::admits_nonfinite) or may overflow (Expected::is_overflow). Only a failure
+/// of an element that is_bounded is one of the kernel.
 [[nodiscard]] inline bool passes(double y, const Expected& expected, std::size_t i, double budget) {
   const double golden = expected.exact.golden[i];
   if (!std::isfinite(golden)) return expected.exact.admits_nonfinite(i, y);
-  if (!std::isfinite(y)) return false;  // though the radius may be infinite
+  if (!std::isfinite(y)) return expected.is_overflow(i, y);  // though the radius may be infinite
   return std::fabs(y - golden) <= budget + static_cast<double>(expected.exact.radius[i]);
 }
 

@@ -75,8 +75,9 @@ class Part {
     const std::vector<Touch>& touched = expected_.exact.touched;
     const bool by_rule = touched.empty() || touched[at / expected_.exact.block] == Touch::kComputed;
     sums_.has_rule = sums_.has_rule || by_rule;
-    sums_.rule_judged = sums_.rule_judged || (by_rule && expected_.exact.is_defined(at));
-    if (!expected_.exact.is_defined(at)) {
+    const bool judged = expected_.exact.is_defined(at) && !expected_.is_overflow(at, y);
+    sums_.rule_judged = sums_.rule_judged || (by_rule && judged);
+    if (!judged) {
       ++report_.undefined;
       return false;
     }

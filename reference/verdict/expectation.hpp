@@ -50,8 +50,9 @@ struct Exact {
   /// a row of attention that sees no key: NaN or the other infinity is wrong.
   bool has_right_infinities = false;
   /// With a certificate, per channel of a block: the size, as a norm over its elements, that a
-  /// channel is held to have where its values are smaller. Of o what a q of the same length in a
-  /// random direction reads. Empty: the values themselves say how large they are.
+  /// channel is held to have where its values are smaller. Of a state the norm that the column held
+  /// over the last tokens, of o what a q of the same length in a random direction reads of it.
+  /// Empty: the values themselves say how large they are.
   std::vector<float> reach;
   /// The values are logarithms: an error is one of the size of what they are of, so they are
   /// measured against 1, and 0 is a value like any other.
@@ -105,6 +106,9 @@ struct Grant {
   std::vector<float> flushed;
   /// Per block, 1: the contract lets some element be whatever the call could make of it. Empty: no.
   std::vector<char> anything;
+  /// Per element, 1: on the way to it an honest fp32 kernel may overflow, and return NaN or an
+  /// infinity. Empty: none.
+  std::vector<char> overflows;
 };
 
 /// How much of a grant is filled in.
@@ -114,6 +118,17 @@ enum class GrantDetail : std::uint8_t { kSpread, kTerms };
 struct Expected {
   Exact exact;
   Grant grant;
+
+  /// Grant::flushed of element `i`.
+  [[nodiscard]] double flushed(std::size_t i) const {
+    return grant.flushed.empty() ? 0.0 : static_cast<double>(grant.flushed[exact.channel(i)]);
+  }
+
+  /// Whether `y` is what an overflow leaves where there may be one (Grant::overflows).
+  [[nodiscard]] bool is_overflow(std::size_t i, double y) const {
+    return !grant.overflows.empty() && grant.overflows[i] != 0 && !std::isfinite(y) &&
+           std::isfinite(exact.golden[i]);
+  }
 };
 
 /// All outputs of a call that were evaluated.

@@ -186,8 +186,8 @@ contract::Contract in_chunks_of(contract::Contract contract, std::int64_t chunk)
 }
 
 // Each in the type that its kernel stored it in, as far as that can be told (call/widening.hpp).
-KernelStages with_types_undone(KernelStages kernel) {
-  for (auto& item : kernel.tensors) call::undo_widening(item.second);
+KernelStages with_types_undone(KernelStages kernel, const call::Record& record) {
+  for (auto& item : kernel.tensors) call::undo_widening(item.second, record.inputs.at("v"));
   return kernel;
 }
 
@@ -276,7 +276,7 @@ StagesReport judge_stages(const Slice& slice, const call::Record& record,
     return report;
   }
   const contract::Contract declared = in_chunks_of(contract, report.chunk);
-  const KernelStages stored = with_types_undone(kernel);
+  const KernelStages stored = with_types_undone(kernel, record);
   const StagePlaces places(record, report.chunk);
   std::vector<Judged> all;
   for (const Precision tier : {Precision::kDouble, Precision::kQuad, Precision::kMulti}) {

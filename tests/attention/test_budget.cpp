@@ -35,12 +35,8 @@ double worst_ratio(const call::Tensor& y, const verdict::Expected& expected) {
       CHECK(y[i] == golden);  // no visible key
       continue;
     }
-    const double granted =
-        static_cast<double>(expected.grant.spread[at]) +
-        static_cast<double>(expected.exact.radius[at]) +
-        (expected.grant.flushed.empty()
-             ? 0.0
-             : static_cast<double>(expected.grant.flushed[expected.exact.channel(at)]));
+    const double granted = static_cast<double>(expected.grant.spread[at]) +
+                           static_cast<double>(expected.exact.radius[at]) + expected.flushed(at);
     if (std::isinf(granted)) continue;  // a type that cannot hold the scores
     const double error = std::fabs(y[i] - golden);
     if (error != 0.0) worst = std::max(worst, error <= granted ? error / granted : 1.001);

@@ -46,10 +46,8 @@ struct Judged {
         const double golden = e.exact.golden[at];
         const double y = call::round_to(type, output[i]);
         if (y == golden) continue;
-        const double spread =
-            static_cast<double>(e.grant.spread[at]) + static_cast<double>(e.exact.radius[at]) +
-            (e.grant.flushed.empty() ? 0.0
-                                     : static_cast<double>(e.grant.flushed[e.exact.channel(at)]));
+        const double spread = static_cast<double>(e.grant.spread[at]) +
+                              static_cast<double>(e.exact.radius[at]) + e.flushed(at);
         const double budget = spread + 0.5 * call::ulp(type, std::fabs(golden) + spread);
         const double ratio = std::fabs(y - golden) / budget;
         worst = std::max(worst, std::isnan(ratio) ? HUGE_VAL : ratio);

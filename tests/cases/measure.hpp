@@ -10,6 +10,7 @@
 
 #include "fixtures/call/record.hpp"
 #include "fixtures/cases/case.hpp"
+#include "tests/record_of.hpp"
 
 namespace goldenrule::cases::test {
 
@@ -84,6 +85,6 @@ inline std::vector<double> log_alphas(const call::Record& record) {
   return values;
 }
 
-inline call::Record record_of(const std::string& line) { return make_record(parse(line)); }
+using goldenrule::cases::record_of;
 
 }  // namespace goldenrule::cases::test

@@ -160,7 +160,7 @@ class VerificationTest(CommandLineTest):
                 self.assertIn(f"explained by {name}:", result.out)
 
     def test_a_convention_that_was_not_declared_is_named(self):
-        line = "op=verify mode=rejection B=10 S=7 Z=7 io=f32 family=T"
+        line = "op=verify mode=rejection B=10 S=7 Z=7 io=f32 draft_kind=one_hot family=T"
         result = run("check", self.capture(line, convention("accept_rule", "lt")))
         self.assertEqual(result.code, 1, result.out + result.err)
         self.assertIn("explained by accept_lenient:", result.out)

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The matrix that compute-sanitizer runs over (tools/sanitize), in bare memory, so that no redzone
-// hides an access from it; what the same list computes is judged in golden_test.cpp. And a pool
-// beyond 2^31 elements, and stored states as far apart.
+// hides an access from it; what the same list computes is judged in golden_test.cpp. Lines in the
+// variable GOLDENRULE_CASES run in place of the list. And a pool beyond 2^31 elements, and stored
+// states as far apart.
+#include <cstdlib>
+
 #include "tests/gpu/case_lists.hpp"
 #include "tests/gpu/gpu_test.hpp"
 #include "tests/gpu/high_slot.hpp"
@@ -12,7 +15,8 @@ namespace {
 
 void run_matrix(const char* list) {
   REQUIRE_GPU();
-  const std::vector<LiveCase> cases = parse_list(case_list(list).lines);
+  const char* const lines = std::getenv("GOLDENRULE_CASES");
+  const std::vector<LiveCase> cases = parse_list(lines != nullptr ? lines : case_list(list).lines);
   for (const LiveCase& c : cases) {
     LiveCall live(make_record(c), c.placement, Memory::kBare);
     live.launch();

@@ -13,12 +13,11 @@
 #include "reference/contract/contract.hpp"
 #include "reference/relations/relation.hpp"
 #include "reference/verdict/kernels.hpp"
+#include "tests/record_of.hpp"
 
 namespace goldenrule::relations::test {
 
-inline call::Record record_of(const std::string& line) {
-  return cases::make_record(cases::parse(line));
-}
+using goldenrule::cases::record_of;
 
 inline constexpr std::array kPools{
     "op=gdn mode=decode B=5 H=2 HV=4 K=16 V=8 slots=padded",

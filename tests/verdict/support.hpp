@@ -15,15 +15,14 @@
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/expectation.hpp"
 #include "reference/verdict/verdict.hpp"
+#include "tests/record_of.hpp"
 
 namespace goldenrule::verdict::test {
 
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
-inline call::Record record_of(const std::string& line) {
-  return cases::make_record(cases::parse(line));
-}
+using goldenrule::cases::record_of;
 
 /// Golden values and everything that `contract` grants, in 106 bits.
 inline verdict::Expectations expect(const call::Record& record,

@@ -117,17 +117,35 @@ TEST_CASE("verify: rejection accepts where u q <= p and draws from what p has be
   CHECK(of(rejection(other, less, 0.5, 0.0), "tokens") == Numbers{2, -1});
 }
 
-TEST_CASE("verify: comparisons with u = 0, u = 1 and q = 0 are decided") {
+TEST_CASE("verify: comparisons with u = 0, q = 0 and one-hot drafts are decided") {
   const Numbers q{0.25, 0.25, 0.25, 0.25};
-  call::Record r = rejection({0.5, 0.25, 0.25, 0.0}, q, 1.0, 0.5);
-  CHECK(of(r, "accepted") == Numbers{1});
-  r.convention.accept_rule = call::AcceptRule::kLt;
-  CHECK(of(r, "accepted") == Numbers{0});
-  r = rejection({0.5, 0.0, 0.25, 0.25}, q, 0.0, 0.5);
-  CHECK(of(r, "accepted") == Numbers{1});
-  r.convention.accept_rule = call::AcceptRule::kLt;
-  CHECK(of(r, "accepted") == Numbers{0});
-  r = rejection({0.5, 0.25, 0.25, 0.0}, {0.5, 0.0, 0.25, 0.25}, 0.5, 0.5);
+  const auto accepted = [](call::Record r, call::AcceptRule rule) {
+    r.convention.accept_rule = rule;
+    return of(r, "accepted");
+  };
+  constexpr auto kLe = call::AcceptRule::kLe;
+  constexpr auto kLt = call::AcceptRule::kLt;
+  for (const auto rule : {kLe, kLt}) {
+    CHECK(accepted(rejection({0.5, 0.125, 0.25, 0.125}, q, 0.0, 0.5), rule) == Numbers{1});
+    CHECK(accepted(rejection({0.5, 0.125, 0.25, 0.125}, q, 1.0, 0.5), rule) == Numbers{0});
+    CHECK(accepted(rejection({0.25, 0.5, 0.25, 0.0}, q, 1.0, 0.5), rule) == Numbers{1});
+    CHECK(accepted(rejection({0.5, 0.0, 0.25, 0.25}, q, 0x1p-100, 0.5), rule) == Numbers{0});
+  }
+  // A quotient that errs by 2 ulp is 1 or below it.
+  for (const double p : {0.25, 0.25 - 0x1p-26, 0.25 + 0x1p-25}) {
+    const call::Record near = rejection({0.5, p, 0.25, 0.0}, q, 1.0, 0.5);
+    CHECK(accepted(near, kLe) == Numbers{kOpen});
+    CHECK(accepted(near, kLt) == Numbers{kOpen});
+  }
+  // 0 <= 0, but a token of probability 0 is none to take.
+  const call::Record none = rejection({0.5, 0.0, 0.25, 0.25}, q, 0.0, 0.5);
+  CHECK(accepted(none, kLe) == Numbers{kOpen});
+  CHECK(accepted(none, kLt) == Numbers{0});
+  call::Record one_hot = rejection({0.5, 0.25, 0.125, 0.125}, {0.0, 1.0, 0.0, 0.0}, 0.25, 0.5);
+  one_hot.convention.draft_kind = call::DraftKind::kOneHot;
+  CHECK(accepted(one_hot, kLe) == Numbers{1});
+  CHECK(accepted(one_hot, kLt) == Numbers{0});
+  call::Record r = rejection({0.5, 0.25, 0.25, 0.0}, {0.5, 0.0, 0.25, 0.25}, 0.5, 0.5);
   CHECK(of(r, "accepted") == Numbers{0});
   r.convention.zero_draft = call::ZeroDraft::kAccept;
   CHECK(of(r, "accepted") == Numbers{1});
@@ -150,7 +168,7 @@ TEST_CASE("verify: the largest r / noise wins, and a bonus that is given is take
   r.inputs["recover_noise"] = f32({2.0, 1.0, 0.25, 1.0}, {1, 4});  // scores 1/8, 0, 1/2, 1/8
   CHECK(of(r, "tokens") == Numbers{2, -1});
   r.inputs["uniforms"] = f32({0.0}, {1, 1});
-  r.inputs["target_probs"] = f32({0.5, 0.0, 0.25, 0.25}, {1, 1, 4});
+  r.inputs["target_probs"] = f32({0.5, 0.125, 0.25, 0.125}, {1, 1, 4});
   r.inputs["bonus_tokens"] = call::integer_tensor({2});
   CHECK(of(r, "tokens") == Numbers{1, 2});
 }
@@ -174,9 +192,9 @@ TEST_CASE("verify: what hangs on a rounding is open, and only what hangs on it")
   CHECK(of(token, "next_anchor") == Numbers{kOpen});
   CHECK(of(token, "accepted") == Numbers{0});
   CHECK(of(token, "target_len") == Numbers{11});
-  // r = 0 everywhere: p = q and a strict rule.
-  call::Record none = rejection(q, q, 1.0, 0.5);
-  none.convention.accept_rule = call::AcceptRule::kLt;
+  // r = 0 everywhere: p = q, and neither has the draft.
+  const Numbers same{0.5, 0.0, 0.25, 0.25};
+  const call::Record none = rejection(same, same, 0.5, 0.5);
   CHECK(of(none, "tokens") == Numbers{kOpen, -1});
   CHECK(of(none, "committed") == Numbers{1});
 }

@@ -16,6 +16,7 @@
 #include "reference/explain/diagnose.hpp"
 #include "reference/verdict/kernels.hpp"
 #include "reference/verify/slice.hpp"
+#include "tests/record_of.hpp"
 #include "tests/verify/calls.hpp"
 
 using namespace goldenrule;
@@ -25,7 +26,7 @@ namespace {
 
 const contract::Contract& ideal_contract() { return contract::find_contract("ideal"); }
 
-call::Record record_of(const std::string& line) { return cases::make_record(cases::parse(line)); }
+using goldenrule::cases::record_of;
 
 call::TensorMap outputs_of(const call::Record& record, std::uint64_t seed) {
   return calls::stored(record, ideal_contract(),
@@ -71,10 +72,8 @@ TEST_CASE("verify: zeros are numbers, and what is open is counted") {
   CHECK(record.outputs.at("accepted")[0] == 0.0);
   CHECK(judged(record).verdict == Verdict::kExact);
 
-  call::Record open =
-      verify::test::rejection({0.5, 0.25, 0.125, 0.125}, {0.25, 0.25, 0.25, 0.25}, 1.0, 0.5);
-  open.convention.accept_rule = call::AcceptRule::kLt;
-  open.inputs["target_probs"] = verify::test::f32({0.25, 0.25, 0.25, 0.25, 1, 0, 0, 0}, {1, 2, 4});
+  const std::vector<double> same{0.5, 0.0, 0.25, 0.25};  // neither has the draft
+  call::Record open = verify::test::rejection(same, same, 0.5, 0.5);
   open.outputs = outputs_of(open, 1);  // p = q: r is 0 everywhere
   const auto report = judged(open);
   std::int64_t undefined = 0;

@@ -6,28 +6,24 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
 #include "gpu/attention/args_fields.hpp"
+#include "tools/gpu_run/numbering.hpp"
 
 namespace goldenrule::gpu {
 namespace {
 
-// The C interface numbers what a call says as fixtures/call does.
-template <class E>
-constexpr bool same_value(E of_call, int of_interface) {
-  return static_cast<int>(of_call) == of_interface;
-}
-static_assert(same_value(call::Mask::kFull, GOLDENRULE_GPU_MASK_FULL) &&
-              same_value(call::Mask::kCausal, GOLDENRULE_GPU_MASK_CAUSAL) &&
-              same_value(call::Mask::kBlockCausal, GOLDENRULE_GPU_MASK_BLOCK_CAUSAL));
-static_assert(same_value(call::BlockBase::kAbsolute, GOLDENRULE_GPU_BLOCKS_ABSOLUTE) &&
-              same_value(call::BlockBase::kSegment, GOLDENRULE_GPU_BLOCKS_SEGMENT));
-static_assert(same_value(call::BlockKv::kSeparate, GOLDENRULE_GPU_BLOCK_SEPARATE) &&
-              same_value(call::BlockKv::kInCache, GOLDENRULE_GPU_BLOCK_IN_CACHE));
-static_assert(same_value(call::KvLayout::kNhd, GOLDENRULE_GPU_PAGES_NHD) &&
-              same_value(call::KvLayout::kHnd, GOLDENRULE_GPU_PAGES_HND));
-static_assert(same_value(call::LseBase::kE, GOLDENRULE_GPU_LSE_E) &&
-              same_value(call::LseBase::k2, GOLDENRULE_GPU_LSE_2));
-static_assert(same_value(call::LseLayout::kTh, GOLDENRULE_GPU_LSE_TH) &&
-              same_value(call::LseLayout::kHt, GOLDENRULE_GPU_LSE_HT));
+static_assert(same(call::Mask::kFull, GOLDENRULE_GPU_MASK_FULL) &&
+              same(call::Mask::kCausal, GOLDENRULE_GPU_MASK_CAUSAL) &&
+              same(call::Mask::kBlockCausal, GOLDENRULE_GPU_MASK_BLOCK_CAUSAL));
+static_assert(same(call::BlockBase::kAbsolute, GOLDENRULE_GPU_BLOCKS_ABSOLUTE) &&
+              same(call::BlockBase::kSegment, GOLDENRULE_GPU_BLOCKS_SEGMENT));
+static_assert(same(call::BlockKv::kSeparate, GOLDENRULE_GPU_BLOCK_SEPARATE) &&
+              same(call::BlockKv::kInCache, GOLDENRULE_GPU_BLOCK_IN_CACHE));
+static_assert(same(call::KvLayout::kNhd, GOLDENRULE_GPU_PAGES_NHD) &&
+              same(call::KvLayout::kHnd, GOLDENRULE_GPU_PAGES_HND));
+static_assert(same(call::LseBase::kE, GOLDENRULE_GPU_LSE_E) &&
+              same(call::LseBase::k2, GOLDENRULE_GPU_LSE_2));
+static_assert(same(call::LseLayout::kTh, GOLDENRULE_GPU_LSE_TH) &&
+              same(call::LseLayout::kHt, GOLDENRULE_GPU_LSE_HT));
 
 // What the kernels have no argument for.
 void refuse_unknown(const call::Record& record) {

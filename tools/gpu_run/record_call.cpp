@@ -13,16 +13,11 @@
 #include "gpu/prefill/variants.hpp"
 #include "gpu/recurrent/args_fields.hpp"
 #include "tools/gpu_run/attention_call.hpp"
+#include "tools/gpu_run/numbering.hpp"
 
 namespace goldenrule::gpu {
 namespace {
 
-// The C interface numbers what a call says as fixtures/call does: the casts below, and those of the
-// tests, are right because of it.
-template <class E>
-constexpr bool same(E of_call, int of_interface) {
-  return static_cast<int>(of_call) == of_interface;
-}
 static_assert(same(call::DType::kF32, GOLDENRULE_GPU_F32) &&
               same(call::DType::kF16, GOLDENRULE_GPU_F16) &&
               same(call::DType::kBF16, GOLDENRULE_GPU_BF16) &&

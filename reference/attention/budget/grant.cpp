@@ -38,6 +38,8 @@ void grant(const call::Record& record, const contract::Contract& contract,
   prepare(o, detail);
   prepare(lse, detail);
   o.grant.anything.assign(o.exact.touched.size(), 0);
+  o.grant.overflows.assign(o.exact.golden.size(), 0);
+  lse.grant.overflows.assign(lse.exact.golden.size(), 0);
   const Tensors tensors(record);
   const std::vector<RowJob> jobs = row_jobs(plan);
   o.grant.flushed.assign(o.exact.touched.size(), 0.0F);
@@ -54,6 +56,9 @@ void grant(const call::Record& record, const contract::Contract& contract,
       for (std::size_t x = 0; x < terms.sigma.size(); ++x) {
         store(o, first + x, terms.sigma[x], terms.bias[x]);
       }
+      std::ranges::copy(terms.column_overflows,
+                        o.grant.overflows.begin() + static_cast<std::ptrdiff_t>(first));
+      lse.grant.overflows[at] = terms.overflows ? 1 : 0;
       store(lse, at, terms.lse_sigma, terms.lse_bias);
       o.grant.flushed[first / o.exact.block] = call::f32_not_below(terms.flushed);
     }

@@ -64,6 +64,13 @@
 // w_t)^2, and with stored scores that of the scores; storing it takes 2^-23 (|lse| + 4), and to
 // base 2 all is multiplied by log2(e).
 //
+// Overflow. Scores, with their partial sums before and behind the scale, may reach c sum_d |q_d
+// k_td| with c = max(1, scale log2 e); the exponential of s c - fl(m c) is Inf from 4 u |m| = 88
+// on; and a kernel sums exp(s - m) v before it divides, l sum_t w_t |v_t|. Where one of these
+// exceeds what fp32 holds, an honest kernel returns NaN or an infinity, in all columns or in that
+// of v (verdict::Grant::overflows). One that is finite there is a mean of visible values all the
+// same, and has its budget.
+//
 //   budget = lambda sigma + bias + half an ulp of storage,   lambda = sqrt(2 ln(2n/p))
 //
 // for n elements and p = 1e-6 in the whole tensor (verdict/grants.hpp).

@@ -16,8 +16,8 @@ namespace goldenrule::attention {
 namespace {
 
 constexpr double kU = 0x1p-24;
+constexpr double kLargest = 0x1.fffffep127;
 constexpr double kKappa = 2.0;
-constexpr std::size_t kStep = kTensorCoreStep;
 
 struct Key {
   KeyPlace place;
@@ -27,7 +27,7 @@ struct Key {
   double floor = 1.0;  // its error over h: above 1 where fp16 is subnormal
   double e = 0.0;      // E_t
   double d = 0.0;      // random error of a stored score, one bound of a uniform law
-  double grow = 1.0;   // exp(D_t) / Z
+  double moved = 0.0;  // w exp(D_t) / Z, which w alone may be too small for
   double lost = 0.0;   // share of its weight that fp16 loses for certain
 };
 
@@ -60,21 +60,22 @@ class Row {
     bound_errors();
   }
 
-  /// Whether double holds the scores, the type that stores them does, and fp32 what the exponential
-  /// makes of their errors: else an honest kernel may return NaN, and there is no budget.
-  [[nodiscard]] bool is_finite() const {
-    return !keys_.empty() && std::isfinite(m_) && !overflows_;
+  /// Whether double holds the scores, and the type that stores them does: else nothing bounds what
+  /// an honest kernel returns.
+  [[nodiscard]] bool is_bounded() const {
+    return !keys_.empty() && std::isfinite(m_) && !is_stored_infinite_;
   }
 
   RowBudget run(const double* o, double lse) {
     const auto V = static_cast<std::size_t>(plan_.dims.V);
-    RowBudget budget{.sigma = std::vector<double>(V), .bias = std::vector<double>(V)};
+    RowBudget budget{.sigma = std::vector<double>(V),
+                     .bias = std::vector<double>(V),
+                     .overflows = overflows_,
+                     .column_overflows = std::vector<char>(V, overflows_ ? 1 : 0)};
     v_.resize(V);
     systematic(o, budget);
     if (rounding_.at(SoftmaxPoint::kScores) && format_) {
-      const auto factor = [](const Key& key) {
-        return key.w * key.grow * key.d * std::numbers::sqrt2;
-      };
+      const auto factor = [](const Key& key) { return key.moved * key.d * std::numbers::sqrt2; };
       // Equal scores are equal keys or keys within a quarter of their spacing.
       const auto bin = [&](const Key& key) {
         return (key.s < 0.0 ? -1.0 : 1.0) * std::log(std::fabs(key.s) + 1e-300) * 2.0 / h_;
@@ -108,6 +109,8 @@ class Row {
     const double product = plan_.scale * dot;
     key.s = soft_capped(product, plan_.soft_cap);
     if (key.s == -kInfinity) return;  // a weight that is exactly 0
+    const double factor = std::max(1.0, std::fabs(plan_.scale) * std::numbers::log2e);
+    overflows_ = overflows_ || size * factor > kLargest;
     const double steps = 2.0 * std::ceil(static_cast<double>(K) / 16.0) + 2.0;
     key.e = steps * kU * std::fabs(plan_.scale) * size;
     if (plan_.soft_cap > 0.0) key.e += rounding_.tanh_error * std::fabs(key.s);
@@ -129,13 +132,12 @@ class Row {
     m_ = keys_[0].s;
     for (const Key& key : keys_) {
       m_ = std::max(m_, key.s);
-      if (key.d == kInfinity) overflows_ = true;
+      if (key.d == kInfinity) is_stored_infinite_ = true;
     }
-    double l = 0.0;
-    for (Key& key : keys_) l += key.w = std::exp(key.s - m_);
+    for (Key& key : keys_) l_ += key.w = std::exp(key.s - m_);
     for (Key& key : keys_) {
-      const double p = rounding_.at(SoftmaxPoint::kScores) ? key.w / l : key.w;
-      key.w /= l;
+      const double p = rounding_.at(SoftmaxPoint::kScores) ? key.w / l_ : key.w;
+      key.w /= l_;
       key.p = p;
       if (format_ != contract::Format::kF16) continue;
       if (p < 0x1p-24) {
@@ -156,20 +158,22 @@ class Row {
     if (!rounding_.at(SoftmaxPoint::kScores) && 4.0 * kU * std::fabs(m_) > kLargestExponent) {
       overflows_ = true;
     }
-    double z = 0.0;
-    std::vector<double> largest(keys_.size());
+    std::vector<double> largest(keys_.size()), low(keys_.size());  // low: logarithms of Z l's terms
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Key& key = keys_[i];
-      key.e += (2.0 + r[i / kStep]) * rounding_.exp2_error + 2.0 * kU * (m_ - key.s) +
+      key.e += (2.0 + r[i / kTensorCoreStep]) * rounding_.exp2_error + 2.0 * kU * (m_ - key.s) +
                4.0 * kU * (std::fabs(m_) + std::log(n));
       largest[i] = key.e + 2.0 * key.d;
       largest_error_ = std::max(largest_error_, largest[i]);
-      z += key.w * std::exp(-largest[i]);
+      low[i] = key.s - m_ - largest[i];
     }
+    const double top = *std::ranges::max_element(low);
+    double z = 0.0;
+    for (const double x : low) z += std::exp(x - top);
     for (std::size_t i = 0; i < keys_.size(); ++i) {
-      constexpr double kAnything = 1e100;  // what is visible bounds the result then
-      const double grow = std::exp(largest[i]) / z;
-      keys_[i].grow = grow < kAnything ? grow : kAnything;
+      constexpr double kAnything = 230.0;  // e^230: what is visible bounds the result then
+      const double log_moved = low[i] + 2.0 * largest[i] - top - std::log(z);
+      keys_[i].moved = std::exp(std::min(log_moved, kAnything));
     }
   }
 
@@ -194,10 +198,10 @@ class Row {
       const Key& key = keys_[i];
       read(key);
       weight += key.w;
-      const double linear_error = key.w * key.grow * (key.e + key.d * key.d / 3.0);
+      const double linear_error = key.moved * (key.e + key.d * key.d / 3.0);
       lse_linear_ += linear_error;
       if (rounding_.at(SoftmaxPoint::kSum)) budget.lse_bias += key.w * key.lost;
-      const bool ends = i % kStep == kStep - 1 || i + 1 == keys_.size();
+      const bool ends = i % kTensorCoreStep == kTensorCoreStep - 1 || i + 1 == keys_.size();
       add_share({key.w, linear_error, key.w * key.lost}, v_.data(), o, mean, V, sums);
       if (ends) add_partial(partial.data(), o, V, forward.data(), backward.data());
       if (ends) {
@@ -210,6 +214,7 @@ class Row {
       budget.bias[x] = std::min(linear_[x], cap_[x]) + lost[x] +
                        kKappa * 2.0 * kU * std::max(forward[x], backward[x]) + 16.0 * kU * size[x] +
                        4.0 * kU * std::fabs(o[x]) + flushed * largest[x];
+      if (l_ * size[x] > kLargest) budget.column_overflows[x] = 1;
     }
     budget.lse_bias += kKappa * 2.0 * kU * std::max(drift, drift_back);
     budget.flushed = 2.0 * flushed;
@@ -269,10 +274,11 @@ class Row {
   const Softmax& rounding_;
   double multiple_;
   std::optional<contract::Format> format_;
-  double h_ = 0.0, m_ = 0.0;
+  double h_ = 0.0, m_ = 0.0, l_ = 0.0;
   double largest_error_ = 0.0;  // of a score, exponential included
   double lse_linear_ = 0.0;
-  bool overflows_ = false;
+  bool is_stored_infinite_ = false;
+  bool overflows_ = false;  // scores or their exponentials
   std::vector<Key> keys_;
   std::vector<double> v_, linear_, cap_;
 };
@@ -283,11 +289,12 @@ RowBudget row_budget(const Tensors& tensors, const Plan& plan, const Request& re
                      const RowPlace& row, const Softmax& rounding, double multiple, const double* o,
                      double lse) {
   Row terms(tensors, plan, request, row, rounding, multiple);
-  if (terms.is_finite()) return terms.run(o, lse);
+  if (terms.is_bounded()) return terms.run(o, lse);
   const auto V = static_cast<std::size_t>(plan.dims.V);
   return {.sigma = std::vector<double>(V),
           .bias = std::vector<double>(V, kInfinity),
-          .lse_bias = kInfinity};
+          .lse_bias = kInfinity,
+          .column_overflows = std::vector<char>(V, 0)};
 }
 
 }  // namespace goldenrule::attention

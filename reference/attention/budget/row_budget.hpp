@@ -13,8 +13,10 @@ namespace goldenrule::attention {
 struct RowBudget {
   std::vector<double> sigma, bias;  ///< per column of o
   double lse_sigma = 0.0, lse_bias = 0.0;
-  double flushed = 0.0;   ///< what flushing products below 2^-126 to zero may cost any column
-  bool anything = false;  ///< the errors of scores allow any mean of the visible values
+  double flushed = 0.0;    ///< what flushing products below 2^-126 to zero may cost any column
+  bool anything = false;   ///< the errors of scores allow any mean of the visible values
+  bool overflows = false;  ///< scores or their exponentials may leave fp32
+  std::vector<char> column_overflows;  ///< per column: the sum of values may, or the former
 };
 
 /// `o` and `lse` are the exact results of the row, which has keys; `multiple` sigmas are granted.

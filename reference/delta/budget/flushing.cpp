@@ -51,10 +51,7 @@ class LaneFlushing {
   void store(std::string_view name, std::size_t first, const Matrix<double>& lost, std::int64_t t) {
     const auto found = outputs_.find(std::string(name));
     if (found == outputs_.end()) return;
-    for (Eigen::Index x = 0; x < lost.cols(); ++x) {
-      found->second.grant.flushed[first + static_cast<std::size_t>(x)] =
-          call::f32_not_below(lost(t, x));
-    }
+    store_flushed(lost, t, first, found->second.grant);
   }
 
   const call::Plan& plan_;
@@ -64,6 +61,13 @@ class LaneFlushing {
 };
 
 }  // namespace
+
+void store_flushed(const Matrix<double>& lost, std::int64_t t, std::size_t first,
+                   verdict::Grant& to) {
+  for (Eigen::Index x = 0; x < lost.cols(); ++x) {
+    to.flushed[first + static_cast<std::size_t>(x)] = call::f32_not_below(lost(t, x));
+  }
+}
 
 double flushed_beside_values(std::int64_t K) { return of_largest(1.0, K); }
 

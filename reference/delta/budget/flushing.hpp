@@ -17,6 +17,10 @@ namespace goldenrule::delta {
 /// What an element of channel x may lose after t tokens of a lane, [tokens + 1, V].
 [[nodiscard]] Matrix<double> flushed_of_lane(const Matrix<double>& v, const Matrix<double>& start);
 
+/// Stores row t of it to the channels of one row and head, from channel `first` on.
+void store_flushed(const Matrix<double>& lost, std::int64_t t, std::size_t first,
+                   verdict::Grant& to);
+
 /// What any element may lose that no value reaches: a norm, a gate, a product of keys.
 [[nodiscard]] double flushed_beside_values(std::int64_t K);
 

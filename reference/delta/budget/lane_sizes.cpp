@@ -2,12 +2,15 @@
 #include "reference/delta/budget/lane_sizes.hpp"
 
 namespace goldenrule::delta {
+namespace {
 
-LaneSizes lane_sizes(const Lane<double>& lane, const Matrix<double>& v, const Matrix<double>& start,
-                     std::int64_t chunk) {
+// `chunk` 0: the state goes on from token to token; else it starts from 0 every so many tokens.
+LaneSizes walk(const Lane<double>& lane, const Matrix<double>& v, const Matrix<double>& start,
+               std::int64_t chunk) {
   using Row = Eigen::Array<double, 1, Eigen::Dynamic>;
   const Eigen::Index V = v.cols();
-  LaneSizes sizes{.o = Matrix<double>(lane.tokens, V), .d = Matrix<double>(lane.tokens, V)};
+  LaneSizes sizes{
+      .o = Matrix<double>(lane.tokens, V), .d = Matrix<double>(lane.tokens, V), .u = {}};
   Matrix<double> S = start;
   Matrix<double> W2 = start.cwiseAbs2();
   Row p(V), d(V), o(V), read2(V), added2(V);
@@ -48,6 +51,15 @@ LaneSizes lane_sizes(const Lane<double>& lane, const Matrix<double>& v, const Ma
     }
     sizes.o.row(t) = read2 + o.square();
   }
+  return sizes;
+}
+
+}  // namespace
+
+LaneSizes lane_sizes(const Lane<double>& lane, const Matrix<double>& v, const Matrix<double>& start,
+                     std::int64_t chunk) {
+  LaneSizes sizes = walk(lane, v, start, 0);
+  if (chunk > 0) sizes.u = walk(lane, v, start, chunk).d;
   return sizes;
 }
 

@@ -15,7 +15,8 @@
 //   o:          sum_i q_i^2 W_t^2[i] + o^2.
 //
 // W is fed with the exact p and not with its own reading of it, which would grow without end for
-// keys that repeat. In u, the corrections of a chunk that starts from 0, W starts anew with each.
+// keys that repeat. u holds the corrections of chunks that start from 0: as d, with S and W
+// starting anew with each chunk.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,10 @@ namespace goldenrule::delta {
 /// Squared sizes, [tokens, V].
 struct LaneSizes {
   Matrix<double> o, d;
+  Matrix<double> u;  ///< of chunks
 };
 
-/// `chunk` 0: the state goes on from token to token; else it starts from 0 every so many tokens.
+/// With u where `chunk`, its tokens, is not 0.
 [[nodiscard]] LaneSizes lane_sizes(const Lane<double>& lane, const Matrix<double>& v,
                                    const Matrix<double>& start, std::int64_t chunk = 0);
 

@@ -128,15 +128,9 @@ class Rescaled {
 
 class LaneSpread {
  public:
-  LaneSpread(const LaneCall& call, const contract::Contract& contract, ChunkEnds ends, bool cuts)
-      : call_(call),
-        contract_(contract),
-        ends_(ends),
-        cuts_(cuts),
-        sizes_(lane_sizes(call.lane, call.v, call.start)) {
-    if (call.exact.stages.u.size() > 0) {
-      size_of_u_ = lane_sizes(call.lane, call.v, call.start, contract.chunked()->chunk).d;
-    }
+  LaneSpread(const LaneCall& call, const contract::Contract& contract, const LaneSizes& sizes,
+             ChunkEnds ends, bool cuts)
+      : call_(call), contract_(contract), ends_(ends), cuts_(cuts), sizes_(sizes) {
     for (std::int64_t t = 0; contract.chunked() == nullptr && t < call.lane.tokens; ++t) {
       content_.push_back(content_of(call.lane, call.v, t, t + 1));
     }
@@ -189,7 +183,7 @@ class LaneSpread {
     const double smallest = smallest_value();
     to_sigma(squares.o, sizes_.o, smallest, 1, runs);
     if (squares.d.size() > 0) to_sigma(squares.d, sizes_.d, smallest, 1, runs);
-    if (squares.stages.u.size() > 0) to_sigma(squares.stages.u, size_of_u_, smallest, 1, runs);
+    if (squares.stages.u.size() > 0) to_sigma(squares.stages.u, sizes_.u, smallest, 1, runs);
     // These are in units of errors, of which the smallest fp32 number has some.
     constexpr double kSmallestError = 0x1p-150;
     for_each_state(squares, squares, [&](Matrix<double>& x, const Matrix<double>&) {
@@ -265,8 +259,7 @@ class LaneSpread {
   const contract::Contract& contract_;
   const ChunkEnds ends_;
   const bool cuts_;
-  const LaneSizes sizes_;
-  Matrix<double> size_of_u_;            // with stages
+  const LaneSizes& sizes_;
   std::vector<std::uint64_t> content_;  // of each token of a recurrence
 };
 
@@ -274,8 +267,11 @@ class LaneSpread {
 
 LaneErrors lane_errors(const LaneCall& call, const contract::Contract& contract, const Runs& runs,
                        std::int64_t lane_index) {
+  const bool stages = call.exact.stages.u.size() > 0;
+  const LaneSizes sizes =
+      lane_sizes(call.lane, call.v, call.start, stages ? contract.chunked()->chunk : 0);
   const auto of = [&](ChunkEnds ends, bool cuts) -> LaneErrors {
-    const LaneSpread spread(call, contract, ends, cuts);
+    const LaneSpread spread(call, contract, sizes, ends, cuts);
     return {.sigma = spread.random_errors(runs, lane_index), .bias = spread.systematic_errors()};
   };
   LaneErrors errors = of(ChunkEnds::kKeep, false);

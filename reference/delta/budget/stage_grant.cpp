@@ -191,10 +191,7 @@ class StageGrants {
       verdict::ExpectedStage* stage = find(name);
       if (stage == nullptr) return;
       const auto first = static_cast<std::size_t>((row * dims_.HV + head) * dims_.V);
-      for (std::int64_t x = 0; x < dims_.V; ++x) {
-        stage->expected.grant.flushed[first + static_cast<std::size_t>(x)] =
-            call::f32_not_below(lost(t, x));
-      }
+      store_flushed(lost, t, first, stage->expected.grant);
     };
     for (std::int64_t t = 0; t < sequence.token_count; ++t) {
       store("u", sequence.first_token + t, t + 1);

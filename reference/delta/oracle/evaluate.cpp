@@ -10,10 +10,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/delta/oracle/certificate.hpp"
+#include "reference/delta/oracle/column_reach.hpp"
 #include "reference/delta/oracle/ring.hpp"
 #include "reference/delta/oracle/tile_walk.hpp"
 #include "reference/delta/oracle/tree.hpp"
@@ -62,6 +64,8 @@ class Outputs {
       if (record.convention.state_layout == call::StateLayout::kVK) {
         e->run = static_cast<std::size_t>(dims_.K);
       }
+      if (options.certify)
+        e->reach.assign(e->golden.size() / static_cast<std::size_t>(dims_.K), 0.0F);
       return e;
     };
     o = make("o", 1);
@@ -174,6 +178,7 @@ class ExactTile {
     }
     if (!options.certify) return;
     certificate_.emplace(start.lane, start.norm2);
+    column_reach_.emplace(dims.K, start.norm2);
   }
 
   void token(std::int64_t t, std::int64_t row, const RecurrentTile<S>& tile) {
@@ -184,13 +189,15 @@ class ExactTile {
       const ColumnNorms<S>& norms = tile.norms()[static_cast<std::size_t>(row)];
       const TokenBounds& bounds = lane_->bounds[static_cast<std::size_t>(t)];
       certificate_->advance(t, norms);
-      for (int c = 0; !replayed && c < tile.columns(); ++c) {
-        outputs_->o->reach[index_->o(token, job_.head, first_column_ + c)] =
-            reach(read_by(bounds.q_norm, norms, c));
+      column_reach_->advance(bounds.alpha_max, norms.state2);
+      for (std::size_t c = 0; !replayed && std::cmp_less(c, tile.columns()); ++c) {
+        const std::int64_t column = first_column_ + static_cast<std::int64_t>(c);
+        outputs_->o->reach[index_->o(token, job_.head, column)] =
+            reach(column_reach_->read_by(bounds.q_norm, c));
         if (outputs_->corrections() == nullptr) continue;
-        const double v = v_[static_cast<std::size_t>(t) * columns_ + static_cast<std::size_t>(c)];
-        const double read = read_by(bounds.k_norm, norms, c);
-        outputs_->corrections()->reach[index_->d(sequence, t, job_.head, first_column_ + c)] =
+        const double v = v_[static_cast<std::size_t>(t) * columns_ + c];
+        const double read = column_reach_->read_by(bounds.k_norm, c);
+        outputs_->corrections()->reach[index_->d(sequence, t, job_.head, column)] =
             reach(bounds.beta * std::sqrt(v * v + read * read));
       }
     }
@@ -215,14 +222,14 @@ class ExactTile {
               s.after >= first_nonfinite_[static_cast<std::size_t>(c)]);
       }
     }
+    for (std::size_t c = 0; column_reach_ && std::cmp_less(c, tile.columns()); ++c) {
+      const std::int64_t column = first_column_ + static_cast<std::int64_t>(c);
+      to.reach[to.channel((*index_)(s.block, job_.head, 0, column))] =
+          reach(column_reach_->norm(c));
+    }
   }
 
  private:
-  // ||x|| ||S column|| / sqrt(K): what x reads of the column in a random direction.
-  [[nodiscard]] double read_by(double x_norm, const ColumnNorms<S>& norms, int c) const {
-    return x_norm *
-           std::sqrt(norms.state2[static_cast<std::size_t>(c)] / static_cast<double>(dims_->K));
-  }
   static float reach(double size) { return std::isfinite(size) ? static_cast<float>(size) : 0.0F; }
 
   // The number of tokens after which column `c` has met an input that is NaN or Inf: 0 where the
@@ -269,6 +276,7 @@ class ExactTile {
   std::int64_t first_column_;
   std::array<std::int64_t, static_cast<std::size_t>(kTileColumns<S>)> first_nonfinite_{};
   std::optional<Certificate<S>> certificate_;
+  std::optional<ColumnReach<typename ColumnNorms<S>::Row>> column_reach_;
 };
 
 template <class S>

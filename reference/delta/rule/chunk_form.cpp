@@ -2,14 +2,10 @@
 #include <type_traits>
 
 #include "reference/delta/rule/forms.hpp"
+#include "reference/delta/rule/widen.hpp"
 
 namespace goldenrule::delta {
 namespace {
-
-template <class S>
-Matrix<S> widen(const Matrix<double>& x) {
-  return x.unaryExpr([](double y) { return S(y); });
-}
 
 // Everything that one chunk needs of its keys, queries and gates; c tokens.
 template <class S>

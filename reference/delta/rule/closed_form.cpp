@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/delta/rule/forms.hpp"
 #include "reference/delta/rule/recurrent.hpp"
+#include "reference/delta/rule/widen.hpp"
 
 namespace goldenrule::delta {
 namespace {
-
-template <class S>
-Matrix<S> to_scalar(const Matrix<double>& x) {
-  return x.unaryExpr([](double y) { return S(y); });
-}
 
 // Follows row `r` of a read-out after token `last` back to the start: fills M's row and leaves the
 // weights of the initial state in r.
@@ -47,7 +43,7 @@ FormResult<S> closed_form(const Lane<S>& lane, const Matrix<double>& v,
     read_backwards(lane, std::min(row, n - 1), r, M.row(row));
     for (std::int64_t x = 0; x < K; ++x) R(row, x) = r[static_cast<std::size_t>(x)];
   }
-  const Matrix<S> read = M * to_scalar<S>(v) + R * to_scalar<S>(initial);
+  const Matrix<S> read = M * widen<S>(v) + R * widen<S>(initial);
   return {.o = read.topRows(n), .state = read.bottomRows(K)};
 }
 

@@ -36,9 +36,9 @@ Acceptance accept(double p, double q, double u, const call::Convention& rule) {
   const double product = u * q;  // 48 bits: exact in double
   const bool strict = rule.accept_rule == call::AcceptRule::kLt;
   Acceptance a{.accepted = strict ? product < p : product <= p};
-  const bool exact = u == 0.0 || u == 1.0 || q == 1.0;
+  const bool exact = u == 0.0 || q == 1.0;
   const double error = 4.0 * kUnit * std::max(p, product);
-  a.open = is_flushed(p) || is_flushed(q) ||
+  a.open = is_flushed(p) || is_flushed(q) || (u == 0.0 && p == 0.0 && !strict) ||
            (!exact && (std::fabs(product - p) <= error || (p == 0.0 && product < kSmallest)));
   return a;
 }

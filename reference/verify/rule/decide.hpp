@@ -9,10 +9,11 @@
 //
 //   | u_i q - p | <= 4 u max(p, u_i q),
 //
-// but for u_i = 0 and u_i = 1, and for one-hot drafts (q = 1): products are exact there, quotients
-// below 1 round to 1 at most where they are nearer than u to it, which two f32 are not, and both
-// forms agree. It is open as well where p or q is below 2^-126 and not 0, or u_i q is beside p = 0:
-// kernels flush these.
+// but for u_i = 0 and for one-hot drafts (q = 1): products and quotients are exact there, and both
+// forms agree. At u_i = 1 they do not: a quotient below 1 by an ulp may come out as 1, and that of
+// equal numbers below it. It is open as well where p or q is below 2^-126 and not 0, or u_i q is
+// beside p = 0: kernels flush these. And where u_i = 0 and p = 0 under `le`: 0 <= 0, but engines
+// that never take a token without probability reject it, and both are shipped.
 //
 // Drawing. x is the first with C(x) = sum_{y <= x} r(y) > t, t = u R, R = sum r. A kernel adds
 // blocks of 1024 in a tree, 10 levels, and the blocks one by one, so n = ceil(Z / 1024) + 10

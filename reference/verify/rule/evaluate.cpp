@@ -41,9 +41,6 @@ RowResult result_of(const Verification& v, std::int64_t n) {
   return result;
 }
 
-const Values& values_of(const Values& values) { return values; }
-Values values_of(const Returned::Value& value) { return {value}; }
-
 // f(index, value) for the numbers of row n of an output.
 template <class F>
 void for_each_element(const Values& row, std::size_t n, const verdict::Exact& exact, const F& f) {
@@ -80,13 +77,13 @@ verdict::Expectations evaluate(const call::Record& record) {
   for (std::size_t n = 0; n < results.size(); ++n) {
     Returned::for_each(results[n].exact, [&](const char* name, const auto& value) {
       verdict::Exact& exact = expected.outputs.at(name).exact;
-      for_each_element(values_of(value), n, exact, [&](std::size_t at, const auto& x) {
+      for_each_element(Returned::values(value), n, exact, [&](std::size_t at, const auto& x) {
         exact.golden[at] = static_cast<double>(x.value_or(0));
       });
     });
     Returned::for_each(results[n].common, [&](const char* name, const auto& value) {
       verdict::Exact& exact = expected.outputs.at(name).exact;
-      for_each_element(values_of(value), n, exact,
+      for_each_element(Returned::values(value), n, exact,
                        [&](std::size_t at, const auto& x) { exact.undefined[at] = !x; });
     });
   }

@@ -42,6 +42,10 @@ struct Returned {
   std::vector<Value> tokens, keep;  ///< S + 1
   Value accepted, committed, target_len, draft_len, next_anchor, release_from;
 
+  /// The numbers of an output, as for_each visits it, of one row.
+  static const std::vector<Value>& values(const std::vector<Value>& all) { return all; }
+  static std::vector<Value> values(const Value& value) { return {value}; }
+
   /// Visits the numbers of a row as f(output, vector of them). `R` is Returned or const Returned.
   template <class R, class F>
   static void for_each(R& r, F&& f) {

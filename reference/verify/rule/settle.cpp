@@ -9,11 +9,6 @@
 namespace goldenrule::verify {
 namespace {
 
-const std::vector<Returned::Value>& values_of(const std::vector<Returned::Value>& values) {
-  return values;
-}
-std::vector<Returned::Value> values_of(const Returned::Value& value) { return {value}; }
-
 // One row of the outputs against its outcomes.
 class OpenRow {
  public:
@@ -66,7 +61,7 @@ class OpenRow {
     Returned::for_each(row, [&](const char* name, const auto& given) {
       const auto output = outputs_.find(name);
       if (output == outputs_.end()) return;
-      const auto& values = values_of(given);
+      const auto& values = Returned::values(given);
       const auto width = std::ssize(values);
       for (std::int64_t i = 0; i < width; ++i) {
         const Returned::Value& value = values[static_cast<std::size_t>(i)];
@@ -95,7 +90,7 @@ bool is_open(const verdict::Expectations& expected, std::size_t n) {
 void define(std::size_t n, const Returned& row, verdict::Expectations& expected) {
   Returned::for_each(row, [&](const char* name, const auto& given) {
     verdict::Exact& exact = expected.outputs.at(name).exact;
-    const auto& values = values_of(given);
+    const auto& values = Returned::values(given);
     for (std::size_t i = 0; i < values.size(); ++i) {
       const std::size_t at = n * exact.block + i;
       exact.golden[at] = static_cast<double>(values[i].value_or(0));

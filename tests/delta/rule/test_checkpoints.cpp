@@ -11,6 +11,7 @@
 #include "reference/calls/segments.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/kernels.hpp"
+#include "tests/record_of.hpp"
 
 using namespace goldenrule;
 using scalar::Precision;
@@ -25,7 +26,7 @@ constexpr const char* kLines[] = {
     "op=gdn mode=prefill lens=12,4,7 H=1 HV=1 K=8 V=8 pad_slot=0 slots=padded checkpoints=after "
     "every=4 gate=log2"};
 
-call::Record record_of(const char* line) { return cases::make_record(cases::parse(line)); }
+using goldenrule::cases::record_of;
 
 std::int64_t block_size(const call::Dims& d) { return d.HV * d.state_size(); }
 

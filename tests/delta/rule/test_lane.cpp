@@ -9,6 +9,7 @@
 
 #include "fixtures/cases/suite.hpp"
 #include "reference/delta/rule/lane.hpp"
+#include "tests/record_of.hpp"
 
 using namespace goldenrule;
 using namespace goldenrule::delta;
@@ -105,7 +106,7 @@ void check_suite(const std::string& suite) {
           worst.beta, ", alpha ", worst.alpha);
 }
 
-call::Record record_of(const std::string& line) { return cases::make_record(cases::parse(line)); }
+using goldenrule::cases::record_of;
 
 template <class S>
 Lane<S> first_lane(const call::Record& record, std::int64_t head) {

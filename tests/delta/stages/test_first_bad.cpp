@@ -20,6 +20,7 @@
 #include "reference/delta/oracle/stages.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/stages.hpp"
+#include "tests/record_of.hpp"
 
 using namespace goldenrule;
 using verdict::KernelStages;
@@ -47,7 +48,7 @@ std::string first_of(const StagesReport& report) {
   return report.first_bad ? report.first_bad->name : "";
 }
 
-call::Record record_of(const std::string& line) { return cases::make_record(cases::parse(line)); }
+using goldenrule::cases::record_of;
 
 // A tail, two sequences, a start state, decays that matter.
 const std::string kGdn =
@@ -99,6 +100,16 @@ TEST_CASE("first bad stage: mistakes in one stage of the chunk form") {
       CHECK(report.stages.size() == 10);
     }
   }
+}
+
+// A recorder widens what a kernel stored in bf16; one that reads fp32 stores none.
+TEST_CASE("first bad stage: a rounded state is one where nothing else is of bf16") {
+  const call::Record record = record_of(kGdn);
+  call::TensorMap stages = delta::emulate_stages(record, f32(), 1);
+  CHECK(first_of(judged(record, stored(stages))).empty());
+  call::Tensor& h = stages.at("h");
+  for (std::int64_t i = 0; i < h.size(); ++i) h.set(i, call::round_to(call::DType::kBF16, h[i]));
+  CHECK(first_of(judged(record, stored(stages))) == "h");
 }
 
 TEST_CASE("first bad stage: mistakes of inputs are found where they first change a stage") {

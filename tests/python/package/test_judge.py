@@ -110,6 +110,13 @@ def test_prefill_of_four_axes_is_packed():
     assert report.passed
 
 
+def nested(depth):
+    inner = {}
+    for _ in range(depth):
+        inner = {"name": inner}
+    return inner
+
+
 BAD = {
     "shape": (lambda c: c["outputs"].update(o=c["outputs"]["o"][:2]), ValueError, "outputs o: expected"),
     "complex": (lambda c: c["inputs"].update(q=c["inputs"]["q"].astype("c8")), ValueError, "inputs q"),
@@ -121,6 +128,10 @@ BAD = {
     "layout": (lambda c: c["convention"].update(state_layout="kk"), ValueError, "state_layout"),
     "eps": (lambda c: c["convention"].update(l2_eps=float("nan")), ValueError, "l2_eps"),
     "contract": (lambda c: c.update(contract="mine"), ValueError, "contract"),
+    "contract nan": (lambda c: c.update(contract={"chunk": np.nan}), ValueError, "not JSON compliant"),
+    "contract depth": (lambda c: c.update(contract=nested(100_000)), ValueError, "nested too deep"),
+    "contract text": (lambda c: c.update(contract={"name": "\ud800"}), ValueError, "surrogates"),
+    "contract type": (lambda c: c.update(contract={"name": object()}), TypeError, "Object of type object"),
     "contract json": (lambda c: c.update(contract={"base": 3}), (ValueError, TypeError), "contract"),
     "precision": (lambda c: c.update(precision="half"), ValueError, "precision"),
     "only": (lambda c: c.update(only=["p"]), ValueError, "only"),

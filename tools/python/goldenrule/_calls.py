@@ -232,7 +232,12 @@ def _expected(call: Call, *, contract: str | Mapping[str, Any] | None = None,
 
 def _contract(contract: str | Mapping[str, Any] | None) -> str:
     if isinstance(contract, Mapping):
-        return json.dumps(dict(contract))
+        try:
+            contract = json.dumps(dict(contract), allow_nan=False, ensure_ascii=False)
+        except RecursionError:
+            raise ValueError("contract: expected a JSON object, actual one nested too deep") from None
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"contract: expected a JSON object: {error}") from None
     return text_of("contract", contract) if contract else ""
 
 
