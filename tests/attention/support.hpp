@@ -7,15 +7,12 @@
 #include "reference/attention/slice.hpp"
 #include "reference/verdict/kernels.hpp"
 #include "reference/verdict/verdict.hpp"
+#include "tests/is_pass.hpp"
 #include "tests/record_of.hpp"
 
 namespace goldenrule::test {
 
 inline const contract::Contract& flash_contract() { return contract::find_contract("flash_bf16"); }
-
-inline bool is_pass(verdict::Verdict v) {
-  return v == verdict::Verdict::kExact || v == verdict::Verdict::kWithinBudget;
-}
 
 inline verdict::CaseReport judged(const call::Record& record, const contract::Contract& contract) {
   return verdict::judge_record(attention::slice(), record, {.contract = contract});
