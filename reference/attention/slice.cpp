@@ -35,6 +35,7 @@ const contract::Contract& default_contract(const call::Record& record) {
 const verdict::Slice& slice() {
   static const verdict::Slice slice{.evaluate = evaluate_call,
                                     .grant = grant,
+                                    .grant_seconds = nullptr,
                                     .settle = nullptr,
                                     .emulate = emulate,
                                     .mistakes = mistakes,

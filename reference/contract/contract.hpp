@@ -121,7 +121,8 @@ struct Recurrent {
 struct Chunked {
   double unit_roundoff = 0.0;  ///< of the state, products and sums; above 0 where it is declared
   std::int64_t chunk = 0;      ///< tokens of a chunk, at least 1
-  /// Longer sequences may be walked in segments of so many tokens or more (segments.hpp); 0: never.
+  /// Longer sequences may be walked in segments of so many tokens or more
+  /// (delta/emulation/segments.hpp); 0: never.
   std::int64_t segment = 0;
   Form form = Form::kWY;
   std::array<Rounding, kPoints> rounding{};

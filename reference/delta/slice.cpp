@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/delta/slice.hpp"
 
+#include "fixtures/call/plan.hpp"
 #include "reference/delta/budget/default_contract.hpp"
 #include "reference/delta/budget/grant.hpp"
+#include "reference/delta/budget/spread.hpp"
 #include "reference/delta/budget/stage_grant.hpp"
 #include "reference/delta/capture_mistakes.hpp"
 #include "reference/delta/emulation/emulate.hpp"
@@ -10,16 +12,59 @@
 #include "reference/delta/oracle/evaluate.hpp"
 #include "reference/delta/oracle/memory.hpp"
 #include "reference/delta/oracle/stages.hpp"
+#include "reference/delta/work.hpp"
+#include "reference/verdict/work.hpp"
 
 namespace goldenrule::delta {
+namespace {
+
+using scalar::Precision;
+
+verdict::Expectations evaluate_call(const call::Record& record, Precision precision,
+                                    const verdict::EvaluationOptions& options) {
+  const call::Plan plan = call::make_plan(record, options.kept_states, options.final_state);
+  verdict::admit_work(evaluation_seconds(record, plan, 0, precision), precision);
+  return evaluate(record, precision, options);
+}
+
+double grant_seconds(const call::Record& record, const contract::Contract& contract) {
+  if (!contract.is_of(call::Family::kDelta) || !is_emulated(record, contract)) return 0.0;
+  const call::Plan plan = call::make_plan(record, false);
+  const Runs runs = runs_for(record, plan, contract);
+  return run_seconds(steps_of_runs(record, plan, contract) * runs.all());
+}
+
+void grant_call(const call::Record& record, const contract::Contract& contract,
+                verdict::GrantDetail detail, verdict::Expectations& expected) {
+  verdict::admit_work(grant_seconds(record, contract), Precision::kDouble);
+  grant(record, contract, detail, expected);
+}
+
+verdict::ExpectedStages evaluate_call_stages(const call::Record& record, std::int64_t C,
+                                             const std::vector<std::string>& names,
+                                             Precision precision) {
+  const call::Plan plan = call::make_plan(record, false);
+  verdict::admit_work(evaluation_seconds(record, plan, C, precision), precision);
+  return evaluate_stages(record, C, names, precision);
+}
+
+void grant_call_stages(const call::Record& record, const contract::Contract& contract,
+                       const std::map<std::string, call::DType>& stored,
+                       verdict::ExpectedStages& stages) {
+  verdict::admit_work(grant_seconds(record, contract), Precision::kDouble);
+  grant_stages(record, contract, stored, stages);
+}
+
+}  // namespace
 
 const verdict::Slice& slice() {
   static const verdict::StageSlice stages{.table = stage_table,
-                                          .evaluate = evaluate_stages,
-                                          .grant = grant_stages,
+                                          .evaluate = evaluate_call_stages,
+                                          .grant = grant_call_stages,
                                           .in_form = stage_in_form};
-  static const verdict::Slice slice{.evaluate = evaluate,
-                                    .grant = grant,
+  static const verdict::Slice slice{.evaluate = evaluate_call,
+                                    .grant = grant_call,
+                                    .grant_seconds = grant_seconds,
                                     .settle = nullptr,
                                     .emulate = emulate_unstored,
                                     .mistakes = mistakes,

@@ -105,7 +105,7 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
   for (const calls::Mistake& m : table) {
     if (m.applies(capture.call)) applicable.push_back(&m);
   }
-  diagnosis.tried = std::ssize(applicable);
+  diagnosis.possible = std::ssize(applicable);
   if (applicable.empty()) return diagnosis;
   const Trial whole(std::move(capture));
   const Found found = search(whole, failures, applicable, deadline);
@@ -119,6 +119,7 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
   if (diagnosis.explanations.empty()) {
     diagnosis.explanations = report(record, whole.matcher, found.candidates, failing);
   }
+  diagnosis.tried = found.singles;
   diagnosis.pairs = found.pairs;
   diagnosis.possible_pairs = found.possible_pairs;
   diagnosis.screened = found.screened;

@@ -12,11 +12,11 @@
 //
 // Ways of one mistake (rows of one name) are one answer: the best of them is named.
 //
-// Cost. Pairs come last, and a limit of time cuts them short; without it, or where it is not
-// reached, the result is deterministic. All hypotheses run on the whole capture where that takes at
-// most kScreeningSteps visits of state elements. A larger capture is screened on two cuts
-// (capture.hpp): some value channels of all tokens, and all channels of the first tokens; what
-// looks right on either is verified on the whole.
+// Cost. Pairs come last, and a limit of time cuts them short, and single mistakes at twice that
+// time; without it, or where it is not reached, the result is deterministic. All hypotheses run on
+// the whole capture where that takes at most kScreeningSteps visits of state elements. A larger
+// capture is screened on two cuts (capture.hpp): some value channels of all tokens, and all
+// channels of the first tokens; what looks right on either is verified on the whole.
 #pragma once
 
 #include <cstdint>
@@ -55,11 +55,12 @@ struct Diagnosis {
   std::vector<calls::CaptureMistake> of_capture;
   std::vector<Explanation> explanations;  ///< best first; those that do not explain come last
   std::int64_t known = 0;                 ///< mistakes in the table
-  std::int64_t tried = 0;                 ///< of them, those that this call can show
+  std::int64_t possible = 0;              ///< of them, those that this call can show
+  std::int64_t tried = 0;                 ///< of these, those for which there was time
   std::int64_t pairs = 0;                 ///< pairs that were tried
   std::int64_t possible_pairs = 0;        ///< pairs that were to be tried
   bool screened = false;                  ///< hypotheses were first judged on a part of the capture
-  std::optional<double> stopped_after{};  ///< seconds; pairs were left untried
+  std::optional<double> stopped_after{};  ///< seconds; something was left untried
 };
 
 /// Of a judged record with at least one output, among the mistakes in `table` (of the operation:

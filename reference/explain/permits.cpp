@@ -62,14 +62,17 @@ std::string single_difference(const verdict::Judgement& judged, const Contract& 
 
 }  // namespace
 
-std::optional<Permit> tightest_permit(const verdict::Judgement& judged) {
+std::optional<Permit> tightest_permit(const verdict::Judgement& judged, double most_seconds) {
   const call::Record& record = judged.record;
-  if (call::work_of(record, call::validate(record)) > kPermitSteps) return std::nullopt;
   verdict::Expectations expected = judged.expected;
   const Contract* best = nullptr;
-  double best_width = 0.0;
+  double best_width = 0.0, seconds = 0.0;
   for (const Contract& contract : contract::contracts_of(call::family_of(record.op))) {
     if (contract.chunked() != nullptr && record.mode != call::Mode::kPrefill) continue;
+    if (judged.slice->grant_seconds != nullptr) {
+      seconds += judged.slice->grant_seconds(record, contract);
+    }
+    if (seconds > most_seconds) return std::nullopt;
     const std::optional<double> width = width_if_kept(judged, contract, expected);
     if (!width || (best != nullptr && *width >= best_width)) continue;
     best = &contract;

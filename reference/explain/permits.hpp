@@ -25,14 +25,14 @@ struct Permit {
   std::string difference;
 };
 
-/// A record of more visits of state elements (tokens HV K V) than this is not tried: every contract
-/// costs a verdict.
-inline constexpr std::int64_t kPermitSteps = std::int64_t{1} << 28;
+/// Core-seconds that all contracts together may take, as estimated: every one costs a verdict.
+inline constexpr double kPermitSeconds = 300.0;
 
 /// The tightest built-in contract that the outputs keep; nothing where they keep none, where that
-/// is the one that they were judged by, or where the record is too large to try. Judges in the tier
-/// of the judgement, whose exact values serve all contracts.
-[[nodiscard]] std::optional<Permit> tightest_permit(const verdict::Judgement& judgement);
+/// is the one that they were judged by, or where trying takes more than `most_seconds`. Judges in
+/// the tier of the judgement, whose exact values serve all contracts.
+[[nodiscard]] std::optional<Permit> tightest_permit(const verdict::Judgement& judgement,
+                                                    double most_seconds = kPermitSeconds);
 
 /// Whether no element of any output takes a hundredth of its budget.
 [[nodiscard]] bool is_far_within(const verdict::CaseReport& report);

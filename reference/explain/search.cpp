@@ -2,20 +2,18 @@
 #include "reference/explain/search.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "fixtures/parallel/observer.hpp"
 #include "reference/explain/permutation.hpp"
+#include "reference/explain/screening.hpp"
 #include "reference/explain/ties.hpp"
 
 namespace goldenrule::explain {
 namespace {
 
-// Visits of state elements that the screening of all hypotheses may take, about a nanosecond each.
-constexpr std::int64_t kScreeningSteps = std::int64_t{8} << 30;
-// The same for one prediction with the spread of a chunk contract, which runs the call many times.
-constexpr std::int64_t kSpreadSteps = std::int64_t{1} << 28;
+// Core-seconds of one prediction with the spread of a contract, which runs the call many times.
+constexpr double kSpreadSeconds = 60.0;
 // Candidates whose spread is worked out, and mistakes of which pairs are made.
 constexpr std::size_t kVerified = 12;
 constexpr std::size_t kVerifiedOfLarge = 3;
@@ -30,12 +28,6 @@ bool better(const Candidate& a, const Candidate& b) {
          std::pair(b.assumptions(), b.match.residual);
 }
 
-std::int64_t steps_of(const Capture& capture) {
-  const call::Dims d = call::validate(capture.call);
-  if (d.V == 0) return 0;  // without value channels nothing is cut
-  return call::work_of(capture.call, d) + (d.slots + d.checkpoints) * d.HV * d.state_size();
-}
-
 std::optional<Candidate> evaluate(const Trial& trial, const Hypothesis& hypothesis, SpreadBy by) {
   std::optional<Prediction> prediction = trial.predictor.predict(hypothesis, by);
   if (!prediction) return std::nullopt;
@@ -45,45 +37,6 @@ std::optional<Candidate> evaluate(const Trial& trial, const Hypothesis& hypothes
                       .prediction = {}};
   candidate.prediction = std::move(prediction);
   return candidate;
-}
-
-// The cuts that a capture too large for all hypotheses is screened on.
-std::vector<Capture> screening_cuts(const Capture& capture, std::span<const Failures> failures,
-                                    std::int64_t hypotheses) {
-  const call::Dims d = call::validate(capture.call);
-  const std::int64_t affordable = kScreeningSteps / 2 / std::max<std::int64_t>(hypotheses, 1);
-  std::vector<Capture> cuts;
-  // Half of the channels from where most fails, half from where least does.
-  std::vector<std::pair<std::int64_t, std::int64_t>> by_channel;  // failing, channel
-  for (std::int64_t v = 0; v < d.V; ++v) by_channel.emplace_back(0, v);
-  for (const Failures& f : failures) {
-    const Grid grid(capture.call, d, f.name);
-    // What stands in a ring need not be a value channel, and an lse has none.
-    if (grid.rings || grid.values != d.V) continue;
-    for (std::int64_t i = 0; i < std::ssize(f.failing); ++i) {
-      by_channel[static_cast<std::size_t>(grid.value_of(i))].first +=
-          f.failing[static_cast<std::size_t>(i)];
-    }
-  }
-  std::ranges::stable_sort(by_channel, std::greater<>{},
-                           &std::pair<std::int64_t, std::int64_t>::first);
-  const std::int64_t per_channel =
-      std::max<std::int64_t>(call::work_of(capture.call, d) / std::max<std::int64_t>(d.V, 1), 1);
-  const std::int64_t channels = std::clamp<std::int64_t>(affordable / per_channel, 2, d.V);
-  Cut columns;
-  for (std::int64_t i = 0; i < channels; ++i) {
-    const std::int64_t at = i % 2 == 0 ? i / 2 : d.V - 1 - i / 2;
-    columns.values.push_back(by_channel[static_cast<std::size_t>(at)].second);
-  }
-  std::ranges::sort(columns.values);
-  cuts.push_back(cut(capture, columns));
-  if (is_cut_by_tokens(capture.call)) {
-    const std::int64_t per_token = d.HV * d.K * d.V;
-    const std::int64_t tokens =
-        std::max<std::int64_t>(affordable / per_token / std::max<std::int64_t>(d.rows, 1), 1);
-    cuts.push_back(cut(capture, {.values = {}, .sequences = -1, .tokens = tokens}));
-  }
-  return cuts;
 }
 
 class Search {
@@ -104,8 +57,11 @@ class Search {
   void run() {
     std::vector<Hypothesis> singles;
     for (const calls::Mistake* m : mistakes_) singles.push_back({m});
-    const std::vector<Candidate> promising =
-        screen(singles, "single mistakes", [] { return false; });
+    const auto late = [this] {
+      singles_ += is_overdue() ? 0 : 1;
+      return stopped_;
+    };
+    const std::vector<Candidate> promising = screen(singles, "single mistakes", late);
     found_ = verify(promising);
     const auto explained = [this] { return std::ranges::any_of(found_, &Candidate::explains); };
     if (!explained()) rearranged(singles);
@@ -126,6 +82,7 @@ class Search {
     return {.candidates = std::move(found_),
             .scattered = std::move(scattered_),
             .screened = screened_,
+            .singles = singles_,
             .pairs = std::min(pairs_, possible_pairs_),
             .possible_pairs = possible_pairs_,
             .stopped = stopped_};
@@ -133,6 +90,7 @@ class Search {
 
  private:
   bool time_is_over() { return stopped_ = stopped_ || deadline_.passed(); }
+  bool is_overdue() { return stopped_ = stopped_ || deadline_.left() <= 0.0; }
 
   // Right results in another order, or those of one mistake. A part of a capture has lost the
   // order of its tokens, so that of a large one only the right call is tried, on the whole.
@@ -183,7 +141,7 @@ class Search {
   // Hypotheses that bring the outputs nearer to the capture, or a part of it, the best first. A
   // part is a call of its own, so what explains the whole explains each part: the cheapest comes
   // first, and what accounts for little there is not tried on the others. `stop` is asked before
-  // each hypothesis of the first part.
+  // each hypothesis of the first part; what is overdue ends any.
   template <class Stop>
   std::vector<Candidate> screen(std::vector<Hypothesis> hypotheses, const char* what,
                                 const Stop& stop) {
@@ -195,7 +153,7 @@ class Search {
       parallel::Phase phase(what, std::ssize(hypotheses));
       std::vector<Hypothesis> left;
       for (const Hypothesis& h : hypotheses) {
-        if (first && stop()) break;
+        if (first ? stop() : is_overdue()) break;
         phase.advance();
         std::optional<Candidate> c = evaluate(part, h, SpreadBy::kScaling);
         if (!c) continue;
@@ -226,16 +184,22 @@ class Search {
   // The first of them on the whole capture, with the spread of the mistaken call. What a hypothesis
   // accounts for does not depend on the spread: those that cannot explain stay as they are.
   std::vector<Candidate> verify(const std::vector<Candidate>& promising) {
-    const bool chunked = whole_.capture->contract->chunked() != nullptr;
-    const bool affordable = !chunked || steps_ <= kSpreadSteps;
-    const SpreadBy by = affordable ? SpreadBy::kKernel : SpreadBy::kScaling;
+    const Capture& capture = *whole_.capture;
+    const double spread = capture.slice->grant_seconds == nullptr
+                              ? 0.0
+                              : capture.slice->grant_seconds(capture.call, *capture.contract);
+    const auto spread_by = [&] {
+      const bool affordable = spread <= std::min(kSpreadSeconds, deadline_.left());
+      return affordable ? SpreadBy::kKernel : SpreadBy::kScaling;
+    };
     const std::size_t most = screened_ ? kVerifiedOfLarge : kVerified;
     std::vector<Candidate> verified;
     for (std::size_t i = 0; i < promising.size() && i < most; ++i) {
+      if (i > 0 && is_overdue()) break;
       const Candidate& candidate = promising[i];
       if (!screened_ && candidate.match.accounted < kAccounted) {
         verified.push_back(candidate);
-      } else if (auto c = evaluate(whole_, candidate.hypothesis, by)) {
+      } else if (auto c = evaluate(whole_, candidate.hypothesis, spread_by())) {
         const bool near = !c->explains() && c->match.accounted >= kAccounted;
         c->only_ties_left =
             near && only_ties_left(*whole_.capture, c->hypothesis, *c->prediction, c->match);
@@ -281,7 +245,7 @@ class Search {
   const std::int64_t steps_;
   const bool screened_;
   std::vector<Trial> cuts_;
-  std::int64_t pairs_ = 0, possible_pairs_ = 0;
+  std::int64_t singles_ = 0, pairs_ = 0, possible_pairs_ = 0;
   bool stopped_ = false;
   std::vector<const calls::Mistake*> self_made_;  // with an implementation of their own
   std::vector<Candidate> found_;

@@ -22,8 +22,8 @@
 
 namespace goldenrule::explain {
 
-/// How long a search may take. Single mistakes are always tried; other orders of the results, how
-/// widely a mistake errs and pairs while there is time.
+/// How long a search may take. Other orders of the results, how widely a mistake errs and pairs are
+/// tried while there is time; single mistakes as long again, or all of them where no time is given.
 struct SearchLimit {
   double seconds = std::numeric_limits<double>::infinity();
 };
@@ -63,6 +63,11 @@ class Deadline {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
   [[nodiscard]] bool passed() const { return elapsed() >= limit_.seconds; }
+  /// What single mistakes have left, in seconds.
+  [[nodiscard]] double left() const {
+    return limit_.seconds > 0.0 ? 2.0 * limit_.seconds - elapsed()
+                                : std::numeric_limits<double>::infinity();
+  }
 
  private:
   SearchLimit limit_;
@@ -83,6 +88,7 @@ struct Found {
   std::vector<Candidate> candidates;  ///< explanations and near misses, the best first
   std::vector<Scattered> scattered;   ///< that explain by how widely they err, best profile first
   bool screened = false;              ///< hypotheses were first judged on a part of the capture
+  std::int64_t singles = 0;           ///< single mistakes that were tried
   std::int64_t pairs = 0, possible_pairs = 0;  ///< that were tried, that were to be tried
   bool stopped = false;                        ///< the time was over before all was tried
 };

@@ -78,10 +78,11 @@ std::string capture_lines(const Diagnosis& diagnosis) {
 }
 
 std::string tried_words(const Diagnosis& d) {
-  std::string text = fmt::format("{} can be made in this call", d.tried);
+  std::string text = fmt::format("{} can be made in this call", d.possible);
   if (d.stopped_after) {
-    return text + fmt::format("; stopped after {} s: {} of {} pairs tried",
-                              number(*d.stopped_after), d.pairs, d.possible_pairs);
+    text += fmt::format("; stopped after {} s: ", number(*d.stopped_after));
+    if (d.tried < d.possible) return text + fmt::format("{} of them tried", d.tried);
+    return text + fmt::format("{} of {} pairs tried", d.pairs, d.possible_pairs);
   }
   return d.pairs > 0 ? text + fmt::format(", {} pairs tried", d.pairs) : text;
 }
@@ -128,6 +129,7 @@ void add_explanation(const Diagnosis& diagnosis, ordered_json& json) {
   json["pattern"] = diagnosis.pattern;
   json["explanation"] = std::move(explanations);
   json["mistakes_known"] = diagnosis.known;
+  json["mistakes_possible"] = diagnosis.possible;
   json["mistakes_tried"] = diagnosis.tried;
   json["pairs_tried"] = diagnosis.pairs;
   json["pairs_possible"] = diagnosis.possible_pairs;

@@ -134,9 +134,8 @@ std::string why(const ordered_json& item) {
   if (!explained && !of_capture) {
     html += fmt::format(
         "<p>None of {} known mistakes explains it ({} can be made in this call{}).</p>",
-        whole(item.at("mistakes_known")), whole(item.at("mistakes_tried")),
-        item.at("stopped_after").is_null() ? ""
-                                           : ", and the time was up before all pairs were tried");
+        whole(item.at("mistakes_known")), whole(item.at("mistakes_possible")),
+        item.at("stopped_after").is_null() ? "" : ", and the time was up before all were tried");
   }
   if (!of_capture) html += explanations;
   html += fmt::format("<p>Pattern: {}</p>", escaped(item.at("pattern").get<std::string>()));

@@ -4,8 +4,8 @@
 // + - * / and comparison; everything else is a named function below. Tier<S> says how accurate the
 // arithmetic is, which is all that the certificate needs to know:
 //
-//   fl(x op y) = (x op y)(1 + d) + t,   |d| <= unit_roundoff, |t| <= underflow
-//   f(x)       computed with relative error <= function_error
+//   fl(x op y) = (x op y)(1 + d) + t,   |d| <= kUnitRoundoff, |t| <= kUnderflow
+//   f(x)       computed with relative error <= kFunctionError
 //
 // double:  u = 2^-53. glibc documents at most 2 ulp for exp, exp2 and log1p on x86-64 (The GNU C
 //          Library, "Known Maximum Errors"), that is 4u; 8u is used.

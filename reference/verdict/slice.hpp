@@ -29,6 +29,8 @@ struct Slice {
   /// Fills in what `contract` grants the outputs in `expected`, the evaluation of this record.
   void (*grant)(const call::Record& record, const contract::Contract& contract, GrantDetail detail,
                 Expectations& expected);
+  /// Core-seconds that this takes beyond an evaluation; nullptr: hardly any.
+  double (*grant_seconds)(const call::Record& record, const contract::Contract& contract);
   /// Where a call has several right results, defines those elements of `expected`, the evaluation
   /// of this record, in which `outputs` is none of them (Exact::undefined). nullptr: it has one.
   void (*settle)(const call::Record& record, const call::TensorMap& outputs,

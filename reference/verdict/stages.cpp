@@ -16,9 +16,6 @@
 namespace goldenrule::verdict {
 namespace {
 
-// Longer chunks than any kernel has would only take memory.
-constexpr std::int64_t kLongestChunk = 1024;
-
 std::string where_of(const std::string& name) { return "/stages/" + name; }
 
 bool passes(const TensorReport& report) {

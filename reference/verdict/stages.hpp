@@ -39,6 +39,9 @@
 
 namespace goldenrule::verdict {
 
+/// Tokens of a chunk: no kernel has longer ones, whose triangles would take C^3 / 3 steps.
+inline constexpr std::int64_t kLongestChunk = 256;
+
 /// A convention in which kernels hold a stage.
 struct StageForm {
   std::string_view name, meaning;

@@ -9,7 +9,7 @@
 namespace goldenrule::verdict {
 namespace {
 
-thread_local const WorkLimit* current = nullptr;
+thread_local WorkLimited* current = nullptr;
 
 std::string seconds(double x) {
   char text[32];
@@ -20,20 +20,22 @@ std::string seconds(double x) {
 }  // namespace
 
 WorkLimited::WorkLimited(const WorkLimit& limit) : limit_(limit), before_(current) {
-  current = &limit_;
+  current = this;
 }
 
 WorkLimited::~WorkLimited() { current = before_; }
 
 void admit_work(double core_seconds, scalar::Precision tier) {
   if (current == nullptr) return;
-  if (core_seconds > current->core_seconds) {
+  const WorkLimit& limit = current->limit_;
+  current->begun_ += core_seconds;
+  if (current->begun_ > limit.core_seconds) {
     throw Error(ErrorKind::kUnsafe, "",
-                "a call that can be judged in " + seconds(current->core_seconds) + " (--work)",
-                "one that takes about " + seconds(core_seconds) + " in tier " +
+                "a call that can be judged in " + seconds(limit.core_seconds) + " (--work)",
+                "one that takes about " + seconds(current->begun_) + " in tier " +
                     std::string(scalar::name_of(tier)));
   }
-  if (current->announce != nullptr) current->announce(core_seconds);
+  if (limit.announce != nullptr) limit.announce(core_seconds);
 }
 
 }  // namespace goldenrule::verdict

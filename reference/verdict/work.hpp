@@ -24,12 +24,15 @@ class WorkLimited {
   WorkLimited& operator=(const WorkLimited&) = delete;
 
  private:
+  friend void admit_work(double core_seconds, scalar::Precision tier);
+
   const WorkLimit limit_;
-  const WorkLimit* const before_;
+  double begun_ = 0.0;
+  WorkLimited* const before_;
 };
 
-/// Throws Error(kUnsafe) with both numbers where an evaluation in `tier` takes more than the limit
-/// of this thread.
+/// Throws Error(kUnsafe) with both numbers where all that was begun in this scope and an evaluation
+/// in `tier` take more than the limit of this thread.
 void admit_work(double core_seconds, scalar::Precision tier);
 
 }  // namespace goldenrule::verdict

@@ -42,6 +42,7 @@ call::TensorMap emulate_call(const call::Record& record, const contract::Contrac
 const verdict::Slice& slice() {
   static const verdict::Slice slice{.evaluate = evaluate_call,
                                     .grant = grant,
+                                    .grant_seconds = nullptr,
                                     .settle = settle,
                                     .emulate = emulate_call,
                                     .mistakes = mistakes,

@@ -74,7 +74,8 @@ chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
   r.convention.beta = call::BetaForm::kDirect;
   r.inputs["q"] = draw("q", shape({kH, kK}), -1, 1);
   r.inputs["k"] = draw("k", shape({kH, kK}), -1, 1);
-  r.inputs["v"] = draw("v", shape({kHV, kV}), -1, 1);
+  call::Tensor& v = r.inputs["v"] = draw("v", shape({kHV, kV}), -1, 1);
+  for (std::int64_t i = 0; options_.v && i < v.size(); ++i) v.set(i, options_.v(i, v[i]));
   r.inputs["g"] = draw("g", r.op == call::Op::kKda ? shape({kHV, kK}) : shape({kHV}),
                        options_.fastest_decay, options_.slowest_decay);
   r.inputs["beta"] = draw("beta", shape({kHV}), 0.2, 1.0);

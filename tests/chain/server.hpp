@@ -5,6 +5,7 @@
 // A test makes the server err by changing its pool between two calls.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct ServerOptions {
   double fastest_decay = -0.1, slowest_decay = -0.01;
   bool repeats = false;  ///< every call has the tokens of the first of its kind
   bool packed = false;   ///< the rows of a verify are packed, each of its own length
+  /// What becomes of element i of v; empty: nothing.
+  std::function<double(std::int64_t, double)> v = {};
 };
 
 class Server {

@@ -117,6 +117,11 @@ class GenerateTest(SuiteTest):
             "G": (tokens, HV), "beta": (tokens, HV), "q": (tokens, H, K), "k": (tokens, H, K),
             "A": (tokens, HV, 4), "T": (tokens, HV, 4), "w": (tokens, HV, K), "u": (tokens, HV, V),
             "v_new": (tokens, HV, V), "h": (chunks, HV, V, K)})
+        self.assertIn("not in range", self.assert_run(
+            2, "generate", PREFILL, "-o", self.folder, "--stages", 257).err)
+        found = self.assert_run(2, "generate", "op=gdn mode=prefill lens=9000 H=1 HV=1 K=16 V=1", "-o",
+                                self.folder, "--stages", 256, "--memory", "100MB")
+        self.assertIn("104857600 bytes (--memory)", found.err)
         for chunk, count in ((4, 0), (8, 1)):
             result = self.assert_run(0, "generate", PREFILL, "-o", self.folder, "--stages", chunk)
             self.assertIn(f"{count} written", result.out)

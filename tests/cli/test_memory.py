@@ -118,14 +118,37 @@ def make_long(path, keys, queries):
 class WorkTest(CommandLineTest):
     def test_a_page_that_is_named_often_is_refused_at_once_with_both_numbers(self):
         path = make_long(self.folder / "long.h5", 4 << 20, 20_000)
-        self.assertLess(path.stat().st_size, 200_000)
+        self.assertLess(path.stat().st_size, 100_000)
         behind = self.capture(DECODE, name="behind.h5")
         started = time.monotonic()
+        for work, said in ((), "30"), (("--work", 3600), "3.6e+03"):
+            found = self.assert_run(2, "check", path, behind, "--no-explain", "--memory", "64GiB", *work)
+            self.assert_one_line(found.out.splitlines()[1], path, f"{said} core-seconds (--work)")
+            self.assertIn("core-seconds in tier double", found.out)
+            self.assertIn("behind.h5: EXACT", found.out)
         found = self.assert_run(2, "check", path, behind, "--no-explain")
-        self.assertLess(time.monotonic() - started, SOON)
-        self.assert_one_line(found.out.splitlines()[1], path, "3.6e+03 core-seconds (--work)")
-        self.assertIn("core-seconds in tier double", found.out)
-        self.assertIn("behind.h5: EXACT", found.out)
+        self.assert_one_line(found.out.splitlines()[1], path, "1073741824 bytes (--memory)")
+        self.assertLess(time.monotonic() - started, 4 * SOON)
+
+    def test_a_small_file_of_equal_numbers_is_refused_at_once(self):
+        path = self.folder / "zeros.h5"
+        tokens, heads, width = 60_000, 2, 64
+        with h5py.File(path, "w", libver=("v110", "v110")) as file:
+            file.attrs.update(schema="goldenrule/1", op="gated_delta_rule", mode="prefill")
+            file.create_group("convention").attrs.update(state_layout="vk", gate="log", scale=0.125)
+            inputs, outputs = file.create_group("inputs"), file.create_group("outputs")
+            for group, name in ((inputs, "q"), (inputs, "k"), (inputs, "v"), (outputs, "o")):
+                write_zeros(group, name, (tokens, heads, width))
+            for name in ("g", "b"):
+                write_zeros(inputs, name, (tokens, heads))
+            inputs["cu_seqlens"] = np.array([0, tokens], np.int32)
+        self.assertLess(path.stat().st_size, 100_000)
+        started = time.monotonic()
+        for more, said in (((), "1073741824 bytes (--memory)"),
+                           (("--memory", "64GiB"), "30 core-seconds (--work)")):
+            found = self.assert_run(2, "check", path, "--only", "o", *more)
+            self.assert_one_line(found.out.splitlines()[1], path, said)
+        self.assertLess(time.monotonic() - started, 2 * SOON)
 
     def test_the_limit_is_an_option_and_what_takes_a_while_is_announced(self):
         path = make_long(self.folder / "short.h5", 1000, 2)

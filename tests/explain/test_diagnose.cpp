@@ -45,6 +45,22 @@ TEST_CASE("a right capture needs no explanation") {
   }
 }
 
+TEST_CASE("single mistakes have twice the time, or all that they need where none is given") {
+  const std::vector<Mistake> table = local_table();
+  Record capture = capture_of(kDecode, {});
+  call::Tensor& o = capture.outputs.at("o");
+  o.set(300, 1.5 * o[300] + 1e-3);
+  const auto judgement = verdict::judgement(delta::slice(), capture);
+  const Diagnosis hurried = diagnose(judgement, table, {.seconds = 1e-9});
+  CHECK(hurried.possible >= 3);
+  CHECK(hurried.tried == 0);
+  CHECK(hurried.stopped_after.has_value());
+  const Diagnosis all = diagnose(judgement, table, {.seconds = 0.0});
+  CHECK(all.tried == all.possible);
+  CHECK(all.pairs == 0);
+  CHECK(all.stopped_after.has_value());
+}
+
 TEST_CASE("an unknown mistake is not explained") {
   const std::vector<Mistake> table = local_table();
   for (const std::string& line : {kDecode, kMtp, kPrefill}) {

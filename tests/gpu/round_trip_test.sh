@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# round_trip_test.sh GOLDENRULE GOLDENRULE_GPU_RUN: fixtures through the kernels into captures that
+# round_trip_test.sh PROGRAM GPU_PROGRAM: fixtures through the kernels into captures that
 # `check` and `diff` pass, and the exit codes of what cannot be run.
 set -eu
 goldenrule=$1

@@ -117,6 +117,7 @@ const contract::Contract& default_contract(const Record&) {
 
 const Slice kToy{.evaluate = evaluate,
                  .grant = grant,
+                 .grant_seconds = nullptr,
                  .settle = nullptr,
                  .emulate = emulate,
                  .mistakes = mistakes,

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A block of 64 KiB / n handles its bytes in rounds of kUnroll vectors a thread, all loads first.
+// A block of 64 KiB / n handles its bytes in rounds of Unroll vectors a thread, all loads first.
 template <Stream Kind, int Unroll>
 __global__ void __launch_bounds__(kThreads) stream_kernel(uint4* data, std::size_t half) {
   const std::size_t first =

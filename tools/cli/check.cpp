@@ -42,12 +42,13 @@ report::FileReport check_file(const std::string& file, const CheckOptions& optio
         .question = {.precision = parse_precision(options.precision), .only = options.only},
         .explain = options.explain,
         .explain_seconds = options.explain_seconds,
+        .most_explain_seconds = most_explain_seconds(file),
         .blind = options.blind,
         .terms = options.terms,
         .maps = options.reports.show_maps(),
         .stages = stages_of(fixture),
         .since = start,
-        .work = work_limit()};
+        .work = work_limit(file)};
     if (!options.contract.empty()) asked.question.contract = named_contract(options.contract);
     result = examine(std::move(fixture.record), asked);
   } catch (const Error& error) {

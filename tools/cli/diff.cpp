@@ -94,9 +94,10 @@ report::FileReport judge_candidate(const DiffOptions& options) {
   Examination asked{.question = {.only = options.only, .wanted = wanted_of(golden)},
                     .explain = options.explain,
                     .explain_seconds = options.explain_seconds,
+                    .most_explain_seconds = most_explain_seconds(options.candidate),
                     .maps = options.reports.show_maps(),
                     .since = ExplainEffort::program_start(),
-                    .work = work_limit()};
+                    .work = work_limit(options.candidate)};
   if (!options.contract.empty()) asked.question.contract = named_contract(options.contract);
   golden.record.outputs = std::move(candidate.record.outputs);
   return examine(std::move(golden.record), asked);

@@ -18,7 +18,7 @@ namespace goldenrule::tools {
 void trust_files();
 
 /// What a call may need from here on (--memory); before, three quarters of what the machine, or the
-/// control group of this process, has left.
+/// control group of this process, has left, but for a small file at most 1 GiB.
 void limit_memory(std::uint64_t bytes);
 [[nodiscard]] double most_bytes();
 
@@ -32,8 +32,12 @@ void admit_scenario(const std::string& line, double bytes);
 
 /// Core-seconds that the verdict on a call may take from here on (--work); before, an hour.
 void limit_work(double core_seconds);
-/// That limit; what takes a while is announced on stderr.
-[[nodiscard]] verdict::WorkLimit work_limit();
+/// That limit, of the call in `file`; what takes a while is announced on stderr. Where none was
+/// given, a small file has a small one.
+[[nodiscard]] verdict::WorkLimit work_limit(const std::string& file);
+/// Seconds that are looked for the mistake behind the failure of `file` at most, where none are
+/// given.
+[[nodiscard]] double most_explain_seconds(const std::string& file);
 
 /// What is done with the tensors of a file.
 struct Use {

@@ -63,6 +63,16 @@ suites::Extras extras_of(const GenerateOptions& options, const cases::Suite& sui
   return extras;
 }
 
+// Its stages take more than its tensors.
+void admit_stages(const cases::Case& c, std::int64_t chunk) {
+  const call::Record record = cases::make_record(c);
+  verdict::Declared call{.op = c.op, .mode = c.mode, .inputs = {}, .outputs = {}};
+  for (const auto& [name, tensor] : record.inputs) call.inputs[name] = tensor.shape();
+  const call::Dims d = call::validate(record);
+  for (const char* name : {"A", "T"}) call.stages[name] = {d.tokens, d.HV, chunk};
+  admit(call, false);
+}
+
 // A file that is there under its final name is kept if it means what this run would write. Nothing
 // that it says of itself shows that, so golden values are recomputed either way and a run over
 // finished files costs what the first one did. Files that cannot be read, as those whose digests do
@@ -114,6 +124,7 @@ int generate(const GenerateOptions& options) {
     const fs::path path = directory / (cases::file_stem(c) + ".h5");
     progress.show(i, path.filename().string());
     const scalar::Precision precision = given.value_or(suites::golden_precision(c));
+    if (extras.stages > 0 && call::is_delta(c.op)) admit_stages(c, extras.stages);
     const schema::Fixture fixture = suites::make_fixture(c, precision, extras);
     const bool there = is_there(path, fixture);
     if (!there) schema::write_fixture(path, fixture);

@@ -40,12 +40,6 @@ bool is_built_in(const std::string& contract) {
          contract::contracts().end();
 }
 
-std::optional<explain::Permit> find_permit(const verdict::Judgement& judgement) {
-  const bool refused = judgement.report.verdict == verdict::Verdict::kOutOfBudget;
-  if (!refused && !explain::is_far_within(judgement.report)) return std::nullopt;
-  return explain::tightest_permit(judgement);
-}
-
 ExplainEffort::Clock::time_point ExplainEffort::program_start() {
   static const Clock::time_point start = Clock::now();
   return start;
@@ -56,15 +50,27 @@ namespace {
 [[maybe_unused]] const auto kProgramStart = ExplainEffort::program_start();
 }  // namespace
 
+double ExplainEffort::limit() const {
+  constexpr double kTimesVerdict = 10.0;
+  constexpr double kAtLeast = 5.0;
+  if (seconds) return *seconds;
+  const std::chrono::duration<double> verdict = judged - judging_since;
+  return std::min(std::max(kTimesVerdict * verdict.count(), kAtLeast), most_seconds);
+}
+
 std::optional<explain::Diagnosis> explain_failure(const verdict::Judgement& judgement,
                                                   const ExplainEffort& effort) {
   if (judgement.report.verdict != verdict::Verdict::kOutOfBudget) return std::nullopt;
-  constexpr double kTimesVerdict = 10.0;
-  constexpr double kAtLeast = 5.0;
-  const std::chrono::duration<double> verdict = effort.judged - effort.judging_since;
-  const double usual = std::max(kTimesVerdict * verdict.count(), kAtLeast);
-  return explain::diagnose(judgement, judgement.slice->mistakes(),
-                           {.seconds = effort.seconds.value_or(usual)});
+  return explain::diagnose(judgement, judgement.slice->mistakes(), {.seconds = effort.limit()});
+}
+
+std::optional<explain::Permit> find_permit(const verdict::Judgement& judgement,
+                                           const ExplainEffort& effort) {
+  const bool refused = judgement.report.verdict == verdict::Verdict::kOutOfBudget;
+  if (!refused && !explain::is_far_within(judgement.report)) return std::nullopt;
+  const double limit = effort.limit();
+  return explain::tightest_permit(
+      judgement, limit > 0.0 ? std::min(limit, explain::kPermitSeconds) : explain::kPermitSeconds);
 }
 
 namespace {
@@ -92,25 +98,27 @@ report::ShownTerms terms_of(const verdict::Judgement& judgement, const std::stri
 report::FileReport examine(call::Record record, const Examination& asked) {
   call::remove_chain_rows(record);
   const verdict::Slice& slice = suites::slice_of(record.op);
+  report::FileReport result;
   const verdict::Judgement judgement = [&] {
     std::optional<verdict::WorkLimited> limited;
     if (asked.work) limited.emplace(*asked.work);
-    return verdict::judgement(slice, std::move(record), asked.question);
+    verdict::Judgement judged = verdict::judgement(slice, std::move(record), asked.question);
+    if (asked.stages) {
+      result.stages = verdict::judge_stages(slice, judged.record, judged.contract, *asked.stages);
+    }
+    return judged;
   }();
-  report::FileReport result;
   if (asked.explain) {
-    result.diagnosis = explain_failure(
-        judgement, {.seconds = asked.explain_seconds, .judging_since = asked.since});
-    result.permit = find_permit(judgement);
+    const ExplainEffort effort{.seconds = asked.explain_seconds,
+                               .most_seconds = asked.most_explain_seconds,
+                               .judging_since = asked.since};
+    result.diagnosis = explain_failure(judgement, effort);
+    result.permit = find_permit(judgement, effort);
   }
   if (asked.maps) add_error_maps(judgement, result);
   if (asked.blind) result.blindness = explain::find_blindness(judgement);
   for (const std::string& element : asked.terms) {
     result.terms.push_back(terms_of(judgement, element));
-  }
-  if (asked.stages) {
-    result.stages =
-        verdict::judge_stages(slice, judgement.record, judgement.contract, *asked.stages);
   }
   result.contract_origin = judgement.contract_origin;
   result.report = judgement.report;
@@ -195,7 +203,7 @@ std::string shell_word(const std::string& word) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
            std::string_view("_-./,=+:@%").find(c) != std::string_view::npos;
   };
-  const std::string path = word.starts_with('-') ? "./" + word : word;
+  std::string path = word.starts_with('-') ? "./" + word : word;
   if (!path.empty() && std::ranges::all_of(path, plain)) return path;
   const bool printable = call::is_printable_utf8(path);
   std::string quoted = printable ? "'" : "$'";

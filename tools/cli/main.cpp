@@ -19,6 +19,7 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/hdf5/library.hpp"
 #include "reference/suites/kill_matrix.hpp"
+#include "reference/verdict/stages.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
 #include "tools/cli/threads.hpp"
@@ -86,8 +87,10 @@ void add_check(CLI::App& app, Options& all) {
   sub->add_flag("!--no-explain", check.explain, "do not look for the mistake behind a failure");
   sub->add_option(
          "--explain-seconds", check.explain_seconds,
-         "stop looking for pairs of mistakes, other orders and amplified roundings after this time "
-         "(default: ten times the verdict, at least 5)")
+         "stop looking for pairs of mistakes, other orders and amplified roundings after this "
+         "time, "
+         "and for single ones after twice as long; 0: single ones alone (default: ten times the "
+         "verdict, at least 5, of a file below 100 kB at most 10)")
       ->check(CLI::NonNegativeNumber);
   sub->callback([&all] { all.command = [&all] { return tools::check(all.check); }; });
 }
@@ -119,7 +122,7 @@ void add_generate(CLI::App& app, Options& all) {
   sub->add_option("--stages", generate.stages, "add the chunk stages, chunks of this many tokens")
       ->expected(0, 1)
       ->default_str("64")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(CLI::Range(std::int64_t{1}, verdict::kLongestChunk));
   sub->add_option("--contract", generate.contracts,
                   "add the budgets of these contracts: names or .json files, with commas between")
       ->delimiter(',')
@@ -255,13 +258,13 @@ int run(int argc, char** argv) {
   CLI::Option* memory_option =
       app.add_option("--memory", all.memory,
                      "refuse calls that need more, as 500000000 or 4GiB (default: three quarters "
-                     "of what is available)")
+                     "of what is available, of a file below 100 kB at most 1 GiB)")
           ->transform(CLI::AsSizeValue(false))
           ->transform(CLI::Validator(refuse_sign, "SIZE"));  // runs first
   CLI::Option* work_option =
       app.add_option("--work", all.work,
-                     "refuse calls of attention whose verdict takes more core-seconds, as "
-                     "estimated before it begins (default: 3600)")
+                     "refuse calls whose verdict takes more core-seconds, as estimated before it "
+                     "begins (default: 3600, of a file below 100 kB 30)")
           ->check(CLI::PositiveNumber);
   for (const auto add :
        {add_check, add_chain, add_generate, add_simulate, add_verify, add_diff, add_budget,

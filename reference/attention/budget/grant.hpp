@@ -60,7 +60,7 @@
 //
 // lse: E_t acts through w_t, with the same factors, but errors of scores never move it by more than
 // max_t D_t; the sum l drifts by kappa 2^-23 max(sum L_k, sum (1 - L_k)), L_k the weights of the
-// first 16 k keys; with rounded_sum the rounding of P shows, sigma^2 = h^2 / 3 sum_b (sum_{t in b}
+// first 16 k keys; with kSum the rounding of P shows, sigma^2 = h^2 / 3 sum_b (sum_{t in b}
 // w_t)^2, and with stored scores that of the scores; storing it takes 2^-23 (|lse| + 4), and to
 // base 2 all is multiplied by log2(e).
 //

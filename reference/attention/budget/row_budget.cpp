@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: the terms of one row, each from the keys that it sees, which are read together.
 #include "reference/attention/budget/row_budget.hpp"
 
 #include <algorithm>
@@ -112,9 +114,12 @@ class Row {
     const double factor = std::max(1.0, std::fabs(plan_.scale) * std::numbers::log2e);
     overflows_ = overflows_ || size * factor > kLargest;
     const double steps = 2.0 * std::ceil(static_cast<double>(K) / 16.0) + 2.0;
-    key.e = steps * kU * std::fabs(plan_.scale) * size;
+    key.e = soft_capped_error(steps * kU * std::fabs(plan_.scale) * size, product, plan_.soft_cap);
     if (plan_.soft_cap > 0.0) key.e += rounding_.tanh_error * std::fabs(key.s);
-    if (rounding_.at(SoftmaxPoint::kScores)) key.d = stored_error(product);
+    if (rounding_.at(SoftmaxPoint::kScores)) {
+      key.d = std::max(soft_capped_error(stored_error(product), product, plan_.soft_cap),
+                       stored_error(key.s));
+    }
     keys_.push_back(key);
   }
 

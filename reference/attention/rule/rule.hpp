@@ -56,6 +56,8 @@
 // double adds 2^-53 of it.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -114,6 +116,14 @@ template <class S>
   const S e = scalar::exp(-(a + a));
   const S y = S(cap) * ((S(1.0) - e) / (S(1.0) + e));
   return negative ? -y : y;
+}
+
+/// What the cap leaves of an error `e` of a product: at most e times the steepest slope on its way,
+/// 1 - tanh^2 where it is nearest to 0, and never more than from one end to the other.
+[[nodiscard]] inline double soft_capped_error(double e, double product, double cap) {
+  if (!(cap > 0.0)) return e;
+  const double tanh = std::tanh(std::max(std::fabs(product) - e, 0.0) / cap);
+  return std::min(e * (1.0 - tanh * tanh), 2.0 * cap);
 }
 
 template <class S>

@@ -43,6 +43,8 @@ struct LaneErrors {
 /// How often a lane is run with either kind of roundings (spread.hpp).
 struct Runs {
   int random, nearest;
+
+  [[nodiscard]] int all() const { return random + nearest; }
 };
 
 /// `lane_index` names the lane: its random roundings are a function of it.

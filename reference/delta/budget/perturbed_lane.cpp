@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/delta/budget/perturbed_lane.hpp"
+#include "reference/delta/rule/gate.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -28,7 +29,7 @@ class FunctionScatter {
 // alpha of one channel moved by `sign` times the errors of its functions and of its rounding.
 // Softplus is never negative, whatever its error, so alpha grows beyond 1 by the error of exp
 // alone.
-double moved_alpha(double alpha, double log_alpha, const TokenBounds& b,
+double moved_alpha(double alpha, double log_alpha, double logit_slope, const TokenBounds& b,
                    const contract::Contract& c, double sign) {
   const double rounded = contract::unit_of(c.at(contract::Activation::kGate));
   if (alpha == 0.0) return alpha;
@@ -45,7 +46,7 @@ double moved_alpha(double alpha, double log_alpha, const TokenBounds& b,
   const double size = std::fabs(alpha);
   const double exponent = std::fabs(log_alpha) * (f.log_alpha + rounded) +
                           softplus_error(f, b.softplus_slope, std::fabs(log_alpha));
-  double moved = size * std::exp(sign * exponent) + sign * b.by_logit * f.logit;
+  double moved = size * std::exp(sign * exponent) + sign * weighted(size, logit_slope) * f.logit;
   moved = std::clamp(moved, 0.0, std::max(size, 1.0));
   return std::copysign(moved * (1.0 + sign * f.exp), alpha);
 }
@@ -77,7 +78,8 @@ Lane<double> perturbed_lane(const Lane<double>& lane, const contract::Contract& 
       double sign = alpha(p.alpha, t * lane.gates + g);
       if (lane.gates > 1) sign += channel(0.0, g);
       const auto at = static_cast<std::size_t>(t * lane.gates + g);
-      moved.alpha[at] = moved_alpha(lane.alpha[at], lane.log_alpha[at], b, contract, sign);
+      moved.alpha[at] =
+          moved_alpha(lane.alpha[at], lane.log_alpha[at], lane.logit_slope[at], b, contract, sign);
     }
     const double of_beta =
         (b.beta_computed ? f.sigmoid + b.beta_logit * f.logit : 0.0) + rounded_beta;

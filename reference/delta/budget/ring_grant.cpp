@@ -21,14 +21,14 @@ double norm_error(const contract::Contract& c, bool is_normalised) {
 }
 
 double gate_error(const contract::Contract& c, const call::Convention& convention,
-                  const TokenBounds& b, double log_alpha) {
+                  const TokenBounds& b, double log_alpha, double logit_slope) {
   const contract::FunctionErrors& f = c.functions;
   const double size = std::fabs(log_alpha);
   const double relative = f.log_alpha + c.unit_roundoff();
   const double rounded = contract::unit_of(c.at(contract::Activation::kGate));
   if (convention.gate == call::Gate::kLinear) return f.log + rounded + relative * size;
   return (relative + rounded) * size + softplus_error(f, b.log_by_softplus, size) +
-         f.logit * b.log_by_logit;
+         f.logit * logit_slope;
 }
 
 void grant_ring_rows(const call::Record& record, const call::Plan& plan,
@@ -62,7 +62,7 @@ void grant_ring_rows(const call::Record& record, const call::Plan& plan,
         const auto at = static_cast<std::size_t>(t * lane.gates + i);
         store(gates, g + i,
               gate_error(contract, record.convention, lane.bounds[static_cast<std::size_t>(t)],
-                         lane.log_alpha[at]));
+                         lane.log_alpha[at], lane.logit_slope[at]));
       }
     }
   }

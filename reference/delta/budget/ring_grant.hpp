@@ -29,7 +29,7 @@ namespace goldenrule::delta {
 /// |d log alpha|, its rounding as an activation included.
 [[nodiscard]] double gate_error(const contract::Contract& contract,
                                 const call::Convention& convention, const TokenBounds& bounds,
-                                double log_alpha);
+                                double log_alpha, double logit_slope);
 
 void grant_ring_rows(const call::Record& record, const call::Plan& plan,
                      const contract::Contract& contract, verdict::GrantDetail detail,

@@ -40,12 +40,24 @@
 //   sigma_o^2 = ||q||^2 sigma_t^2 + u^2/3 [ P(o, y) + 2 sum y_i^2 ],  y_i = z_i q_i
 //   bias_o    = ||q|| bias_t + (E_norm + u) |o|.
 //
+// What the elements' own deviations s_i and biases b_i (below) say of these sums is the other
+// bound, of which the smaller one counts: with large elements that neither q nor k reads it is the
+// one that knows so. What p has of the state's errors,
+//
+//   carried_sigma = min( ||k|| a sigma_{t-1},  sum_i |k_i| alpha_i s_i )
+//   carried_bias  = min( ||k|| (a bias_{t-1} + E_alpha ||z_{t-1}||),
+//                        sum_i |k_i| (alpha_i b_i + E_alpha,i |z_i|) ),
+//
+// and of the output's first terms min( ||q|| sigma_t, sum_i |q_i| s_i ), min( ||q|| bias_t,
+// sum_i |q_i| b_i ): deviations of sub-Gaussian numbers of any correlation add up at most. Likewise
+// sigma_t is at most the norm of all s_i, and bias_t that of all b_i.
+//
 // The correction d = beta (v - p), which a ring keeps, takes what p has of the errors of the state
 // and of its own sum, one more rounding of each product for the decayed state in it, and two of its
 // own:
 //
-//   sigma_d^2 = (beta ||k|| a sigma_{t-1})^2 + u^2/3 [ beta^2 ( P(p, x) + 3 sum x_i^2 ) + 2 d^2 ]
-//   bias_d    = beta ||k|| ( a bias_{t-1} + E_alpha ||z_{t-1}|| ) + E_norm beta |p| + E_beta |d|.
+//   sigma_d^2 = (beta carried_sigma)^2 + u^2/3 [ beta^2 ( P(p, x) + 3 sum x_i^2 ) + 2 d^2 ]
+//   bias_d    = beta carried_bias + E_norm beta |p| + E_beta |d|.
 //
 // Where d is given nothing is predicted and beta is 0: what is left of the recursion is the decay
 // and k d^T. E_norm counts though the key is given too. A ring may hold many tokens, and where they
@@ -66,10 +78,9 @@
 // the result, as in decode. There the deviation s_i and the bias b_i of each element are followed
 // too, by the triangle inequality for e_i -> alpha_i e_i - beta k_i k^T (D e):
 //
-//   s_i <- min( sqrt( (alpha_i s_i + r_i a sigma_{t-1})^2 + local_i^2 ), sigma_t ),
-//   b_i <- min( alpha_i b_i + r_i a bias_{t-1} + E_alpha (|z_i| + r_i ||z_{t-1}||)
-//               + |k_i| (E_norm (|d| + beta |p|) + E_beta |d|), bias_t ),     r_i = beta |k_i|
-//               ||k||,
+//   s_i <- min( sqrt( (alpha_i s_i + beta |k_i| carried_sigma)^2 + local_i^2 ), sigma_t ),
+//   b_i <- min( alpha_i b_i + beta |k_i| carried_bias + E_alpha,i |z_i|
+//               + |k_i| (E_norm (|d| + beta |p|) + E_beta |d|), bias_t ),
 //
 // with local_i^2 the i-th parts of the bracket.
 #pragma once
@@ -79,6 +90,8 @@
 #include <vector>
 
 #include "reference/contract/contract.hpp"
+#include "reference/delta/budget/alpha_errors.hpp"
+#include "reference/delta/budget/running_rows.hpp"
 #include "reference/delta/rule/lane.hpp"
 #include "reference/delta/rule/recurrent.hpp"
 
@@ -121,19 +134,31 @@ class RunningError {
   static constexpr int kColumns = kTileColumns<double>;
   using Row = ColumnNorms<double>::Row;
 
+  void carry(std::int64_t t);
   void correct(std::int64_t t, const ColumnNorms<double>& norms);
   void advance_elements(std::int64_t t, const ColumnNorms<double>& norms,
                         const RecurrentTile<double>& tile);
-  void clip_elements();
+  void advance_columns(std::int64_t t, const ColumnNorms<double>& norms);
+  void finish(std::int64_t t, const ColumnNorms<double>& norms);
+
+  [[nodiscard]] ElementRow row_of(std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i * kColumns);
+    return {&element_sigma_[at], &element_bias_[at], &state_[at]};
+  }
+  [[nodiscard]] const AlphaErrors& alpha_of(std::int64_t i) const {
+    return alpha_[alpha_.size() == 1 ? 0 : static_cast<std::size_t>(i)];
+  }
 
   const contract::Contract* contract_;
   const Lane<double>* lane_;
+  std::vector<AlphaErrors> alpha_;  // of the token that advances, by gate
+  Row carried_sigma_{}, carried_bias_{};
   Row norm_{};      // ||z_t||
   Row variance_{};  // sigma_t^2
   Row bias_{};
   std::array<Spread, static_cast<std::size_t>(kColumns)> output_{}, correction_{};
   std::vector<double> element_sigma_, element_bias_;  // [K][columns] s_i and b_i
-  std::vector<double> state_;                         // [K][columns] z_{t-1}
+  std::vector<double> state_;                         // [K][columns] z_t
 };
 
 }  // namespace goldenrule::delta

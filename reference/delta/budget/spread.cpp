@@ -13,25 +13,35 @@
 #include "reference/delta/budget/grant.hpp"
 #include "reference/delta/budget/running.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
+#include "reference/delta/work.hpp"
 #include "reference/verdict/grants.hpp"
 
 namespace goldenrule::delta {
-Runs runs_for(const call::Plan& plan) {
-  const call::Dims& dims = plan.dims;
-  const std::int64_t lanes = std::ssize(plan.sequences) * dims.HV;
-  const std::int64_t steps =
-      std::max<std::int64_t>(dims.tokens * dims.HV * dims.state_size() + lanes * kLaneSteps, 1);
-  const std::int64_t wanted =
-      std::max(kUsualRuns, 2 * kSamples / std::max<std::int64_t>(dims.V, 1));
-  const auto runs = static_cast<int>(std::clamp(kSpreadSteps / steps, kFewestRuns, wanted));
+
+double steps_of_runs(const call::Record& record, const call::Plan& plan,
+                     const contract::Contract& contract) {
+  const contract::Chunked* chunked = contract.chunked();
+  const auto lanes = static_cast<double>(std::ssize(plan.sequences) * plan.dims.HV);
+  return steps_of(record, plan, chunked == nullptr ? 0 : chunked->chunk) + lanes * kLaneSteps;
+}
+
+Runs runs_for(const call::Record& record, const call::Plan& plan,
+              const contract::Contract& contract) {
+  const double steps = std::max(steps_of_runs(record, plan, contract), 1.0);
+  const auto V = static_cast<double>(std::max<std::int64_t>(plan.dims.V, 1));
+  const double sample = std::min(kSamples / V, std::max(kSamples / 4, kSampleSteps / steps));
+  const double wanted = std::max<double>(kUsualRuns, sample);
+  const double fewest = std::max<double>(kFewestRuns, kFewestSamples / V);
+  const auto runs = static_cast<int>(std::clamp(kSpreadSteps / steps, fewest, wanted));
   return {.random = runs / 2, .nearest = runs - runs / 2};
 }
 
-double multiple_for(std::int64_t n, int runs) {
+double multiple_for(std::int64_t n, int runs, std::int64_t V) {
   const double p = verdict::kFalseAlarm / (2.0 * static_cast<double>(std::max<std::int64_t>(n, 1)));
   const boost::math::chi_squared chi2(runs);
   const double r = boost::math::quantile(chi2, p) / runs;
-  return verdict::deviation_multiple(2 * n) / std::sqrt((1.0 + r) / 2.0);
+  const double of_row = V == 1 ? r : 1.0;
+  return verdict::deviation_multiple(2 * n) / std::sqrt((of_row + r) / 2.0);
 }
 
 namespace {
@@ -43,7 +53,7 @@ class SpreadEmulation {
       : record_(record),
         dims_(plan.dims),
         contract_(contract),
-        runs_(runs_for(plan)),
+        runs_(runs_for(record, plan, contract)),
         inputs_(record),
         index_(record, plan.dims),
         outputs_(expected.outputs) {}
@@ -138,10 +148,11 @@ class SpreadEmulation {
 void grant_by_emulation(const call::Record& record, const call::Plan& plan,
                         const contract::Contract& contract, verdict::GrantDetail detail,
                         verdict::Expectations& expected) {
+  const int runs = runs_for(record, plan, contract).random;
   for (auto& [name, e] : expected.outputs) {
     if (name == "intermediate_states") continue;
     const auto n = std::ssize(e.exact.golden);
-    e.grant = empty_grant(e.exact, multiple_for(n, runs_for(plan).random), detail);
+    e.grant = empty_grant(e.exact, multiple_for(n, runs, plan.dims.V), detail);
   }
   SpreadEmulation emulation(record, plan, contract, expected);
   const parallel::Phase phase("budget");

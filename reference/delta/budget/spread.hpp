@@ -67,24 +67,32 @@
 
 namespace goldenrule::delta {
 
-/// Runs per lane, of both kinds in equal parts: kUsualRuns, more where a row of few values is no
-/// sample (kSamples numbers of either kind are), fewer for large calls, but one random run and two
-/// nearest ones. With few runs nearly all of the information comes from the row (V samples a run),
-/// and `multiple` says so: it is lambda times 1.40 to 1.41.
-inline constexpr std::int64_t kUsualRuns = 24;
-inline constexpr std::int64_t kFewestRuns = 3;
-inline constexpr std::int64_t kSamples = 256;
-/// State elements visited by all runs together that a check may cost: some seconds.
-inline constexpr std::int64_t kSpreadSteps = std::int64_t{8} << 30;
+/// Runs per lane, of both kinds in equal parts: kUsualRuns, and more where a row of few values is
+/// no sample, up to kSamples numbers of a row, as long as all runs take kSampleSteps (a quarter of
+/// them in any case). Fewer for large calls, but no fewer than give kFewestSamples numbers of a
+/// row, and one random run and two nearest ones. With few runs nearly all of the information comes
+/// from the row (V samples a run), and `multiple` says so: it is lambda times 1.40 to 1.41. A row
+/// of one value is the element itself: there multiple = lambda / sqrt(r).
+inline constexpr int kUsualRuns = 24;
+inline constexpr int kFewestRuns = 3;
+inline constexpr double kSamples = 512.0;
+inline constexpr double kFewestSamples = 64.0;
+/// Steps (work.hpp) of all runs together that a check may cost: some seconds.
+inline constexpr double kSpreadSteps = 0x1p33;
+inline constexpr double kSampleSteps = 0x1p30;
 /// As many of them take as long as to begin with a lane.
-inline constexpr std::int64_t kLaneSteps = 8192;
+inline constexpr double kLaneSteps = 8192.0;
 
 /// The seed of the random roundings; fixed, so that a verdict can be repeated.
 inline constexpr std::uint64_t kSpreadSeed = 0x676f6c64656e7275U;
 
-/// The runs that a call is given, and the multiple of sigma for n elements that follows from them.
-[[nodiscard]] Runs runs_for(const call::Plan& plan);
-[[nodiscard]] double multiple_for(std::int64_t n, int runs);
+/// The runs that a call is given, the steps of one of them, and the multiple of sigma for n
+/// elements that follows from `runs` random ones with rows of V values.
+[[nodiscard]] Runs runs_for(const call::Record& record, const call::Plan& plan,
+                            const contract::Contract& contract);
+[[nodiscard]] double steps_of_runs(const call::Record& record, const call::Plan& plan,
+                                   const contract::Contract& contract);
+[[nodiscard]] double multiple_for(std::int64_t n, int runs, std::int64_t V);
 
 /// Fills in the grants of o, final_state and checkpoints, as far as they are in `expected`;
 /// intermediate_states have none.

@@ -60,7 +60,7 @@ class StageGrants {
         contract_(contract),
         chunked_(*contract.chunked()),
         stored_(stored),
-        runs_(runs_for(plan)),
+        runs_(runs_for(record, plan, contract)),
         inputs_(record),
         index_(record, plan.dims),
         stages_(stages) {
@@ -69,8 +69,9 @@ class StageGrants {
       verdict::Expected& e = stage.expected;
       e.grant = {};
       if (!has) continue;
-      e.grant = empty_grant(e.exact, multiple_for(std::ssize(e.exact.golden), runs_.random),
-                            verdict::GrantDetail::kSpread);
+      e.grant =
+          empty_grant(e.exact, multiple_for(std::ssize(e.exact.golden), runs_.random, dims_.V),
+                      verdict::GrantDetail::kSpread);
       e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels,
                              call::f32_not_below(flushed_beside_values(dims_.K)));
     }

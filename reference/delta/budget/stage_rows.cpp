@@ -39,11 +39,11 @@ LaneGrants::LaneGrants(const contract::Contract& contract, const call::Conventio
       if (t % chunked_.chunk == 0) size = prefixes = 0.0;
       // What no kernel can sum is in no sum: such a decay is multiplied.
       const bool is_number = has_logarithm(convention, lane.alpha_at(t, g));
-      const double log_alpha =
-          is_number ? lane.log_alpha[static_cast<std::size_t>(t * lane.gates + g)] : 0.0;
+      const auto at = static_cast<std::size_t>(t * lane.gates + g);
+      const double log_alpha = is_number ? lane.log_alpha[at] : 0.0;
       size += std::fabs(log_alpha);
       prefixes += size;
-      gates_(t, g) = gate_error(contract, convention, bounds(t), log_alpha);
+      gates_(t, g) = gate_error(contract, convention, bounds(t), log_alpha, lane.logit_slope[at]);
       sums_(t, g) = u * (std::max(prefixes, levels * size) + size);
     }
   }

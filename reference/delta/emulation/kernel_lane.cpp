@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "reference/delta/budget/perturbed_lane.hpp"
+#include "reference/delta/rule/gate.hpp"
 
 namespace goldenrule::delta {
 namespace {
@@ -31,10 +32,9 @@ Gate kernel_gate(const Lane<double>& lane, std::int64_t t, std::size_t at,
     const double log = std::log(given) * (1.0 + h.log_alpha * f.log_alpha) + h.softplus * f.log;
     return {std::exp(log) * (1.0 + h.exp * f.exp), log};
   }
-  // The slope of softplus is exp(A_log), the same for all channels. The sensitivity to the logit is
-  // the largest of the channels.
+  // The slope of softplus is exp(A_log), the same for all channels.
   const double moved = h.softplus * softplus_error(f, b.softplus_slope, std::fabs(log_alpha)) +
-                       h.logit * f.logit * b.by_logit / b.by_exp;
+                       h.logit * weighted(f.logit, lane.logit_slope[at]);
   double kernel = log_alpha * (1.0 + h.log_alpha * f.log_alpha) + moved;
   if (log_alpha <= 0.0) kernel = std::min(kernel, 0.0);  // softplus is never negative
   kernel = rounded(c.at(contract::Activation::kGate), kernel);

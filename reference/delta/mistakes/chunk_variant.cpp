@@ -292,10 +292,12 @@ class Chunk {
 
   void keep(const Matrix<double>& A, const Matrix<double>& T, const Matrix<double>& w,
             const Matrix<double>& u, const Matrix<double>& v_new, const Matrix<double>& state) {
-    for (std::int64_t i = 0; i < c_; ++i) {
-      for (std::int64_t g = 0; g < lane_.gates; ++g) {
-        stages_->G(first_ + i, g) =
-            std::log(from_start_[static_cast<std::size_t>(i)][static_cast<std::size_t>(g)]);
+    for (std::int64_t g = 0; g < lane_.gates; ++g) {
+      double G = 0.0;  // not the logarithm of a product, which near 1 has few digits of it
+      for (std::int64_t i = 0; i < c_; ++i) {
+        if (restarts(i)) G = 0.0;
+        G += lane_.log_alpha[static_cast<std::size_t>((first_ + i) * lane_.gates + g)];
+        stages_->G(first_ + i, g) = G;
       }
     }
     stages_->A.block(first_, 0, c_, c_) = A;

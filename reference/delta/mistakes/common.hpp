@@ -19,6 +19,10 @@ inline constexpr double kLog2OfE = 1.4426950408889634;
 [[nodiscard]] inline double scale_of(const call::Record& r) {
   return call::resolved_scale(r.convention, call::validate(r).K);
 }
+[[nodiscard]] inline bool has_two_axes(const call::Record& r) {
+  const call::Dims d = call::validate(r);
+  return d.K > 1 && d.V > 1;
+}
 /// MTP with the states of its own tokens.
 [[nodiscard]] inline bool leaves_states(const call::Record& r) {
   return r.mode == call::Mode::kMtp && !call::has_ring(r) && call::validate(r).tokens > 0;

@@ -7,6 +7,7 @@
 
 #include "reference/calls/inputs.hpp"
 #include "reference/calls/outputs.hpp"
+#include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 
 namespace goldenrule::delta {
@@ -14,11 +15,6 @@ namespace {
 
 using call::Record;
 using call::TensorMap;
-
-bool has_two_axes(const Record& r) {
-  const call::Dims d = call::validate(r);
-  return d.K > 1 && d.V > 1;
-}
 
 // Flat position, within a state, where a kernel of the other layout looks for element i of this
 // one. For K = V that is the transpose; otherwise the numbers come from elsewhere altogether.

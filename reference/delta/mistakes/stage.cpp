@@ -36,10 +36,6 @@ bool starts_from_state(const Record& r) {
 bool has_state_operand(const Record& r) {
   return starts_from_state(r) || is_chunked(r, kChunk + 1);
 }
-bool has_two_axes(const Record& r) {
-  const call::Dims d = call::validate(r);
-  return d.K > 1 && d.V > 1;
-}
 bool has_tail(const Record& r, std::int64_t rows) {
   if (!calls::is_prefill(r)) return false;
   const std::vector<std::int64_t> bounds = r.inputs.at("cu_seqlens").to_integers();

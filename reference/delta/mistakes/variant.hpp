@@ -3,7 +3,7 @@
 // Mistakes inside the algorithm. They cannot be composed around a kernel, so two plain forms of
 // the rule in double are written out here with the places where authors err as switches; the
 // oracle has no such switches. With every switch in its right position both forms agree with the
-// oracle to rounding (tests/mistakes), so that what a switch changes is the mistake alone.
+// oracle to rounding (tests/delta/mistakes), so that what a switch changes is the mistake alone.
 #pragma once
 
 #include <cstdint>

@@ -238,10 +238,10 @@ class ExactTile {
                                int c) const {
     const bool finite = std::isfinite(start.norm2[static_cast<std::size_t>(c)]);
     if (!finite && !is_finite_start(inputs, first_column_ + c)) return 0;
-    for (std::int64_t t = 0; t < start.lane.first_nonfinite; ++t) {
+    for (std::int64_t t = 0; t < start.lane.first_nonfinite.any(); ++t) {
       if (!std::isfinite(start.v[static_cast<std::size_t>(t * columns + c)])) return t + 1;
     }
-    return start.lane.first_nonfinite + 1;
+    return start.lane.first_nonfinite.any() + 1;
   }
 
   [[nodiscard]] bool is_finite_start(const CallInputs& inputs, std::int64_t column) const {

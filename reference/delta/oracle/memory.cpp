@@ -89,7 +89,7 @@ double ring_blocks(const verdict::Declared& call) {
 
 // Prepared lanes of one token in a tier whose numbers have `scalar` bytes.
 double lane_token(const Extents& e, double scalar) {
-  return (2 * e.K + e.gates + 1) * scalar + e.gates * 8 + sizeof(TokenBounds);
+  return (2 * e.K + e.gates + 1) * scalar + e.gates * 16 + sizeof(TokenBounds);
 }
 
 // The stages of a kernel, after the verdict on its outputs.

@@ -94,7 +94,7 @@ void evaluate_rings(const call::Record& record, const call::Plan& plan, const Ca
     const std::int64_t qk_head = d.qk_head(record.convention.head_map, job.head);
     const bool has_keys = stores_keys(record, d, job.head);
     for_each_place(s, [&](std::int64_t t, std::int64_t place) {
-      const bool met_nonfinite = t >= lane.first_nonfinite;
+      const bool met_nonfinite = t >= lane.first_nonfinite.any();
       const TokenBounds& b = lane.bounds[static_cast<std::size_t>(t)];
       auto at = static_cast<std::size_t>(index.g(s.replay.ring, job.head, place));
       for (std::int64_t i = 0; i < index.gates; ++i, ++at) {

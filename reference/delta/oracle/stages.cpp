@@ -12,8 +12,10 @@
 #include "fixtures/call/operation.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/delta/oracle/chunk_certificate.hpp"
+#include "reference/delta/oracle/judged_tokens.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/oracle/ring.hpp"
+#include "reference/delta/oracle/stage_reach.hpp"
 
 namespace goldenrule::delta {
 namespace {
@@ -64,6 +66,7 @@ class StageTensors {
       if (!stages_.contains(name)) continue;
       Exact& e = stages_.at(name).exact();
       e.channels = static_cast<std::size_t>(d.V);
+      if (name != std::string("h")) e.reach.assign(e.golden.size(), 0.0F);
       if (name == std::string("h") && vk) e.run = static_cast<std::size_t>(d.K);
     }
   }
@@ -111,14 +114,6 @@ class StageTensors {
   std::map<std::string, Filled> stages_;
 };
 
-// Tokens of a lane in front of the first whose inputs are not finite.
-template <class S>
-std::int64_t finite_tokens(const Lane<S>& lane, const Matrix<double>& v) {
-  std::int64_t t = 0;
-  while (t < lane.first_nonfinite && t < lane.tokens && v.row(t).allFinite()) ++t;
-  return t;
-}
-
 template <class S>
 class StageEvaluation {
  public:
@@ -138,59 +133,81 @@ class StageEvaluation {
     ChunkStages<S> stages;
     const FormResult<S> result = chunk_form<S>(lane, v, start, C_, &stages);
     const ChunkErrors errors = chunk_errors<S>(lane, v, start, C_, result, stages);
-    const std::int64_t finite = finite_tokens(lane, v);
-    // Where an input is not finite, no stage of its chunk is judged.
-    const std::int64_t judged = finite == lane.tokens ? finite : finite / C_ * C_;
-    const std::int64_t along = start.allFinite() ? judged : 0;
+    const JudgedTokens judged = judged_tokens(lane.first_nonfinite, v, start, C_);
     const std::int64_t qk_head = d_.qk_head(record_.convention.head_map, head);
     const bool has_keys = stores_keys(record_, d_, head);
     for (std::int64_t t = 0; t < lane.tokens; ++t) {
       const std::int64_t token = sequence.first_token + t;
       const std::int64_t column = t % C_;
-      const bool ok = t < judged;
-      store_gates(lane, t, token, head, stages.G, errors.G, ok);
+      const bool ok = t < judged.keys;
+      const auto below = [](std::int64_t count) {
+        return [count](std::int64_t i) { return i < count; };
+      };
+      store_gates(lane, t, token, head, stages.G, errors.G, t < judged.gates);
       const S* beta = &lane.beta[static_cast<std::size_t>(t)];
       const double e_b = lane.bounds[static_cast<std::size_t>(t)].beta_error;
       const auto relative = [](const S* x, double e) {
         return [x, e](std::int64_t i) { return e * std::fabs(scalar::to_double(x[i])); };
       };
-      store("beta", token, head, beta, ok ? 1 : 0, relative(beta, e_b));
+      store("beta", token, head, beta, below(t < judged.beta ? 1 : 0), relative(beta, e_b));
       if (has_keys) {
         const S* q = lane.q_row(t);
         const S* k = lane.k_row(t);
-        store("q", token, qk_head, q, ok ? d_.K : 0, relative(q, lane.q_error));
-        store("k", token, qk_head, k, ok ? d_.K : 0, relative(k, lane.k_error));
+        store("q", token, qk_head, q, below(t < judged.q ? d_.K : 0), relative(q, lane.q_error));
+        store("k", token, qk_head, k, below(t < judged.k ? d_.K : 0), relative(k, lane.k_error));
       }
       const auto of = [t](const Matrix<double>& e) {
         return [&e, t](std::int64_t i) { return e(t, i); };
       };
-      store("A", token, head, stages.A.row(t).data(), ok ? column : 0, of(errors.A));
-      store("T", token, head, stages.T.row(t).data(), ok ? column + 1 : 0, of(errors.T));
-      store("w", token, head, stages.w.row(t).data(), ok ? d_.K : 0,
+      store("A", token, head, stages.A.row(t).data(), below(ok ? column : 0), of(errors.A));
+      store("T", token, head, stages.T.row(t).data(), below(ok ? column + 1 : 0), of(errors.T));
+      store("w", token, head, stages.w.row(t).data(), below(ok ? d_.K : 0),
             [&](std::int64_t) { return errors.w(t); });
-      store("u", token, head, stages.u.row(t).data(), ok ? d_.V : 0, of(errors.u));
-      store("v_new", token, head, stages.v_new.row(t).data(), t < along ? d_.V : 0,
-            of(errors.v_new));
+      store(
+          "u", token, head, stages.u.row(t).data(),
+          [&](std::int64_t x) { return t < judged.values[static_cast<std::size_t>(x)]; },
+          of(errors.u));
+      store(
+          "v_new", token, head, stages.v_new.row(t).data(),
+          [&](std::int64_t x) { return judged.corrects(t, x); }, of(errors.v_new));
     }
+    store_reach(lane, v, stages, sequence.first_token, head);
     for (std::size_t c = 0; c < stages.h.size(); ++c) {
       const auto n = static_cast<std::int64_t>(c);
-      const bool ok = n * C_ <= along && start.allFinite();
-      store_state(stages.h[c], errors.h[c], first_chunk + n, head, ok, n > 0);
+      store_state(stages.h[c], errors.h[c], first_chunk + n, head, n > 0,
+                  [&](std::int64_t x) { return judged.holds(n * C_, x); });
     }
   }
 
  private:
-  // Numbers of a row from a lane; the first `count` are defined.
-  template <class E>
+  // Numbers of a row from a lane, those that are defined.
+  template <class D, class E>
   void store(const char* name, std::int64_t outer, std::int64_t head, const S* values,
-             std::int64_t count, const E& error) {
+             const D& is_defined, const E& error) {
     Filled* f = tensors_.find(name);
     if (f == nullptr) return;
     const std::size_t row = f->row(outer, head);
+    bool any = false;
     for (std::int64_t i = 0; i < f->width; ++i) {
-      put(*f, row + static_cast<std::size_t>(i), values[i], error(i), i < count);
+      any = any || is_defined(i);
+      put(*f, row + static_cast<std::size_t>(i), values[i], error(i), is_defined(i));
     }
-    if (count > 0) f->exact().touched[row / f->exact().block] = verdict::Touch::kComputed;
+    if (any) f->exact().touched[row / f->exact().block] = verdict::Touch::kComputed;
+  }
+
+  void store_reach(const Lane<S>& lane, const Matrix<double>& v, const ChunkStages<S>& stages,
+                   std::int64_t first_token, std::int64_t head) {
+    for (const char* name : {"u", "v_new"}) {
+      Filled* f = tensors_.find(name);
+      if (f == nullptr) continue;
+      const bool reads_state = name == std::string("v_new");
+      for (std::int64_t t = 0; t < lane.tokens; ++t) {
+        const Eigen::RowVectorXf reach = correction_reach(lane, v, stages, C_, t, reads_state);
+        std::copy_n(
+            reach.data(), d_.V,
+            f->exact().reach.begin() + static_cast<std::ptrdiff_t>(f->row(first_token + t, head)));
+      }
+    }
   }
 
   void store_gates(const Lane<S>& lane, std::int64_t t, std::int64_t token, std::int64_t head,
@@ -208,17 +225,20 @@ class StageEvaluation {
     if (ok) f->exact().touched[row / f->exact().block] = verdict::Touch::kComputed;
   }
 
+  template <class D>
   void store_state(const Matrix<S>& state, const Eigen::RowVectorXd& error, std::int64_t chunk,
-                   std::int64_t head, bool ok, bool computed) {
+                   std::int64_t head, bool computed, const D& is_defined) {
     Filled* f = tensors_.find("h");
     if (f == nullptr) return;
     const std::size_t block = f->row(chunk, head);
+    bool any = false;
     for (std::int64_t i = 0; i < d_.K; ++i) {
       for (std::int64_t x = 0; x < d_.V; ++x) {
-        put(*f, block + index_(0, 0, i, x), state(i, x), error(x), ok);
+        any = any || is_defined(x);
+        put(*f, block + index_(0, 0, i, x), state(i, x), error(x), is_defined(x));
       }
     }
-    if (ok && computed) f->exact().touched[block / f->exact().block] = verdict::Touch::kComputed;
+    if (any && computed) f->exact().touched[block / f->exact().block] = verdict::Touch::kComputed;
   }
 
   static void put(Filled& f, std::size_t at, const S& value, double error, bool defined) {

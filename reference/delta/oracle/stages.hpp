@@ -11,8 +11,8 @@
 // What is not defined, and so not judged: rows and chunks of padded requests; of A what is not
 // below the diagonal, of T what is above it, since kernels mask these where they read them; columns
 // behind the last token of a chunk; G from a linear gate below 2^-126 to the end of its chunk,
-// which has no logarithm (oracle/ring.hpp). Where an input of a token is not finite, every stage of
-// its head from the chunk of that token on, and h and v_new of a start state that is not finite.
+// which has no logarithm (oracle/ring.hpp). Where an input is not finite, the stages that it
+// reaches from the chunk of its token on (judged_tokens.hpp).
 #pragma once
 
 #include <cstdint>

@@ -78,11 +78,11 @@ void prepare_gates(const call::Convention& c, const GateHeadInputs& in, Lane<S>&
     const auto at = static_cast<std::size_t>(t * lane.gates + i);
     lane.alpha[at] = value.alpha;
     const double alpha = std::fabs(scalar::to_double(value.alpha));
+    lane.logit_slope[at] = value.logit_slope;
     lane.log_alpha[at] = value.exact ? std::log(alpha) : value.log_alpha;
     const double error = alpha_error(value) * kSafety;
     raise(bounds.alpha_error, error);
     raise(bounds.log_alpha_error, value.exact ? 0.0 : value.log_error);
-    raise(bounds.log_by_logit, value.logit_slope);
     raise(bounds.log_by_softplus, value.softplus_slope);
     // weighted: alpha = 0 silences even an infinite log alpha, since it erases the state.
     if (value.exact) {
@@ -103,13 +103,23 @@ void prepare_gates(const call::Convention& c, const GateHeadInputs& in, Lane<S>&
   }
 }
 
-template <class S>
-bool is_finite_token(const double* q, const double* k, const GateHeadInputs& gates,
-                     const Lane<S>& lane, double b) {
-  return std::isfinite(b) && all_finite(q, lane.K) && all_finite(k, lane.K) &&
-         (gates.x == nullptr || all_finite(gates.x, lane.gates)) &&
+bool are_finite(const GateHeadInputs& gates, std::int64_t n) {
+  return (gates.x == nullptr || all_finite(gates.x, n)) &&
          (gates.A_log == nullptr || std::isfinite(*gates.A_log)) &&
-         (gates.dt_bias == nullptr || all_finite(gates.dt_bias, lane.gates));
+         (gates.dt_bias == nullptr || all_finite(gates.dt_bias, n));
+}
+
+// What of token `t` is finite, tokens in rising order.
+template <class S>
+void note_nonfinite(const double* q, const double* k, const GateHeadInputs& gates, double b,
+                    std::int64_t t, Lane<S>& lane) {
+  const auto note = [&](std::int64_t& first, bool finite) {
+    if (first == lane.tokens && !finite) first = t;
+  };
+  note(lane.first_nonfinite.q, all_finite(q, lane.K));
+  note(lane.first_nonfinite.k, all_finite(k, lane.K));
+  note(lane.first_nonfinite.beta, std::isfinite(b));
+  note(lane.first_nonfinite.gates, are_finite(gates, lane.gates));
 }
 
 // ||I - beta k k^T||_2: the eigenvalues are 1 and 1 - beta ||k||^2, and the latter is monotone in
@@ -156,13 +166,14 @@ Lane<S> empty_lane(const call::Record& record, std::int64_t K, std::int64_t coun
   lane.k.resize(static_cast<std::size_t>(count * K));
   lane.alpha.resize(static_cast<std::size_t>(count * lane.gates));
   lane.log_alpha.resize(lane.alpha.size());
+  lane.logit_slope.resize(lane.alpha.size());
   lane.beta.resize(static_cast<std::size_t>(count));
   lane.bounds.resize(static_cast<std::size_t>(count));
   lane.k_error = record.convention.qk_l2norm == call::QkNorm::kNone
                      ? 0.0
                      : (static_cast<double>(K + 1) / 2 + 4) * u * kSafety;
   lane.q_error = lane.k_error + u;
-  lane.first_nonfinite = count;
+  lane.first_nonfinite = {count, count, count, count};
   return lane;
 }
 
@@ -181,9 +192,7 @@ void prepare_given(const call::Convention& c, const double* k, const double* log
   const GateHeadInputs gates{.x = log_alpha, .A_log = nullptr, .dt_bias = nullptr};
   prepare_gates<S>(stored, gates, lane, t);
   lane.beta[static_cast<std::size_t>(t)] = S(0);
-  if (lane.first_nonfinite == lane.tokens && !is_finite_token(k, k, gates, lane, 0.0)) {
-    lane.first_nonfinite = t;
-  }
+  note_nonfinite(k, k, gates, 0.0, t, lane);
 }
 
 // The tokens that a sequence replays from its ring.
@@ -253,9 +262,7 @@ Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims, const C
         .dt_bias = dt_bias};
     prepare_gates<S>(c, gates, lane, t);
     const double b = inputs.b[static_cast<std::size_t>(vt)];
-    if (lane.first_nonfinite == count && !is_finite_token(q, k, gates, lane, b)) {
-      lane.first_nonfinite = t;
-    }
+    note_nonfinite(q, k, gates, b, t, lane);
     const S beta = beta_value<S>(c.beta, b);
     lane.beta[static_cast<std::size_t>(t)] = beta;
     bounds.beta = std::fabs(scalar::to_double(beta));

@@ -29,6 +29,7 @@
 // is practically zero, and x e^-x <= 1/e keeps the absolute one below every unit that matters.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -58,9 +59,15 @@ struct TokenBounds {
   double log_alpha_max = 0.0;    ///< max_i |log alpha_i| where alpha_i > 0
   double log_alpha_error = 0.0;  ///< max_i |computed - exact log alpha_i|
   double log_by_softplus = 0.0;  ///< max_i exp(A_log), where alpha_i is 0 as well
-  double log_by_logit = 0.0;     ///< max_i |d log alpha_i| per relative error of a + dt_bias
   double beta_logit = 0.0;       ///< |d ln beta / d ln b| = |b| sigmoid(-b) of a sigmoid, else 0
   bool beta_computed = false;    ///< a sigmoid of b, not an input
+};
+
+/// The first token at which an input is NaN or Inf; the number of tokens where none is.
+struct FirstNonfinite {
+  std::int64_t q = 0, k = 0, beta = 0, gates = 0;
+
+  [[nodiscard]] std::int64_t any() const { return std::min({q, k, beta, gates}); }
 };
 
 template <class S>
@@ -73,10 +80,11 @@ struct Lane {
   std::vector<S> q, k;                  ///< [tokens, K]
   std::vector<S> alpha;                 ///< [tokens, gates]
   std::vector<double> log_alpha;        ///< [tokens, gates] to double accuracy, for the bounds
+  std::vector<double> logit_slope;      ///< [tokens, gates] |d log alpha / d ln(a + dt_bias)|
   std::vector<S> beta;                  ///< [tokens]
   std::vector<TokenBounds> bounds;      ///< [tokens]
   double k_error = 0.0, q_error = 0.0;  ///< relative, componentwise
-  std::int64_t first_nonfinite = 0;     ///< token whose q, k, gate or beta input is NaN or Inf
+  FirstNonfinite first_nonfinite{};
 
   [[nodiscard]] const S* q_row(std::int64_t t) const { return q.data() + t * K; }
   [[nodiscard]] const S* k_row(std::int64_t t) const { return k.data() + t * K; }

@@ -236,7 +236,7 @@ TEST_CASE("first bad stage: NaN and Inf are bad, what is not defined is not judg
   StagesReport before = judged(with_nan, spoilt);
   CHECK(first_of(before).empty());
   CHECK(stage(before, "u").verdict == Verdict::kWithinBudget);
-  CHECK(stage(before, "u").undefined == 86L * 16);
+  CHECK(stage(before, "u").undefined == 86);
   spoilt.tensors.at("u").set(127L * 16, 5.0);
   CHECK(first_of(judged(with_nan, spoilt)) == "u");
   // Rows of a padded request.
@@ -341,7 +341,7 @@ TEST_CASE("first bad stage: what nobody can mean is refused by its name") {
   refused({.tensors = {{"G", one}}, .forms = {{"A", "minus"}}},
           "/stages/A@form: expected the form of a stage that is there, actual minus of none");
   refused({.tensors = {{"G", one}}, .chunk = 5000},
-          "/stages@chunk: expected from 1 to 1024 tokens, actual 5000");
+          "/stages@chunk: expected from 1 to 256 tokens, actual 5000");
 }
 
 TEST_CASE("first bad stage: kernels store in any type") {

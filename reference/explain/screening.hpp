@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which parts of a large capture hypotheses are screened on: some value channels of all tokens, and
+// all channels of the first tokens. Each is a call of its own, so what explains the whole explains
+// each part.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "reference/explain/capture.hpp"
+#include "reference/explain/failures.hpp"
+
+namespace goldenrule::explain {
+
+/// Visits of state elements that the screening of all hypotheses may take, about a nanosecond each.
+inline constexpr std::int64_t kScreeningSteps = std::int64_t{8} << 30;
+
+/// Those of one prediction.
+[[nodiscard]] std::int64_t steps_of(const Capture& capture);
+
+/// The cuts that a capture too large for so many hypotheses is screened on.
+[[nodiscard]] std::vector<Capture> screening_cuts(const Capture& capture,
+                                                  std::span<const Failures> failures,
+                                                  std::int64_t hypotheses);
+
+}  // namespace goldenrule::explain

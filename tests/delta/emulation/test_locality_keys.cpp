@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// No element is paid for by another (locality.hpp): key channels that neither keys nor queries
+// read, and numbers that are 0 beside others.
+#include "tests/delta/emulation/locality.hpp"
+
+using namespace goldenrule;
+using namespace goldenrule::test;
+
+namespace {
+
+constexpr std::int64_t kUnread = 3;  // a key channel
+
+// No key and no query has key channel kUnread.
+World unread(const std::string& line) {
+  World world(line);
+  const std::int64_t K = world.dims.K;
+  for (const char* name : {"k", "q"}) {
+    change(world.record, name,
+           [&](std::int64_t i, double x) { return i % K == kUnread ? 0.0 : x; });
+  }
+  return world;
+}
+
+// What is left of a state that is erased, but for what that channel leaves: nothing is added to it.
+World erased(const std::string& line) {
+  World world = unread(line);
+  change(world.record, "v", [](std::int64_t, double) { return 0.0; });
+  change(world.record, "A_log", [](std::int64_t, double) { return 0.0; });
+  for (const char* name : {"a", "g"}) {
+    change(world.record, name, [](std::int64_t, double) { return 30.0; });
+  }
+  return world;
+}
+
+// What the start state holds in it, or its gates.
+void change_unread_states(World& w, const Value& f) {
+  change(w.record, "initial_state",
+         [&](std::int64_t i, double s) { return w.key_of(i) == kUnread ? f(s) : s; });
+}
+void change_unread_state_of_a_channel(World& w, const Value& f) {
+  change(w.record, "initial_state", [&](std::int64_t i, double s) {
+    return w.key_of(i) == kUnread && w.value_of(i) == 1 ? f(s) : s;
+  });
+}
+void change_unread_gates(World& w, const Value& f) {
+  for (const char* name : {"a", "g"}) {
+    change(w.record, name,
+           [&](std::int64_t i, double a) { return i % w.dims.K == kUnread ? f(a) : a; });
+  }
+}
+
+// 0 times NaN is NaN: what a kernel multiplies by 0 is read.
+const std::vector<Place> kStates{{"unread states", change_unread_states},
+                                 {"an unread state", change_unread_state_of_a_channel}};
+const std::vector<Place> kGates{{"unread gates", change_unread_gates}};
+
+}  // namespace
+
+TEST_CASE("no element is paid for by another: key channels in decode and MTP") {
+  constexpr const char* kLines[] = {
+      "op=gdn mode=decode B=3 H=1 HV=2 K=16 V=8 io=bf16",
+      "op=kda mode=decode B=3 H=1 HV=2 K=16 V=8 io=bf16 state_layout=kv",
+      "op=gdn mode=mtp B=2 T=3 H=1 HV=2 K=16 V=8 io=bf16"};
+  for (const char* line : kLines) {
+    CAPTURE(line);
+    for (const char* name :
+         {"recurrent_f32", "recurrent_f32_bf16_activations", "recurrent_bf16_state"}) {
+      const contract::Contract& contract = contract::find_contract(name);
+      CHECK(holds(unread(line), contract, disturbances(kStates, finite_numbers())) > 0);
+    }
+  }
+}
+
+TEST_CASE("no element is paid for by another: key channels in prefill") {
+  constexpr const char* kLines[] = {
+      "op=gdn mode=prefill lens=20,9 H=1 HV=2 K=16 V=8 gate=log h0=1 io=bf16",
+      "op=kda mode=prefill lens=20,9 H=1 HV=2 K=16 V=8 h0=1 io=bf16 state_layout=kv"};
+  for (const char* line : kLines) {
+    CAPTURE(line);
+    for (const char* name : {"recurrent_f32", "chunk64_f32", "recurrent_bf16_state"}) {
+      const contract::Contract& contract = contract::find_contract(name);
+      CHECK(holds(unread(line), contract, disturbances(kStates, finite_numbers())) > 0);
+    }
+  }
+}
+
+TEST_CASE("no element is paid for by another: gates of key channels") {
+  constexpr const char* kLines[] = {
+      "op=kda mode=decode B=3 H=1 HV=2 K=16 V=8 io=f32 gate=softplus",
+      "op=kda mode=prefill lens=1,1 H=1 HV=2 K=16 V=8 io=f32 gate=softplus h0=1"};
+  for (const char* line : kLines) {
+    CAPTURE(line);
+    CHECK(holds(erased(line), contract::find_contract("recurrent_f32"),
+                disturbances(kGates, finite_numbers())) > 0);
+  }
+}
+
+// Below 2^-12 the spacing of f16 is absolute: where all of a row lies there, an element that is
+// almost 0 has an error that is a large multiple of it.
+TEST_CASE("no element is paid for by another: a 0 among numbers near the floor of f16") {
+  World world("op=gdn mode=prefill lens=2 H=1 HV=1 K=16 V=8 io=f16 gate=log h0=1");
+  change(world.record, "v", [](std::int64_t, double v) { return 0.015 * v; });
+  change(world.record, "initial_state", [](std::int64_t, double) { return 0.0; });
+  change(world.record, "g", [](std::int64_t i, double g) { return i == 1 ? -9.7 : g; });
+  change(world.record, "b", [](std::int64_t i, double b) { return i == 1 ? -4.0 : b; });
+  const std::int64_t last = world.record.inputs.at("v").size() - 1;
+  const Place place{"v of a token", [=](World& w, const Value& f) {
+                      change(w.record, "v",
+                             [&](std::int64_t i, double v) { return i == last ? f(v) : v; });
+                    }};
+  const std::vector<Numbers> zero{{"is 0", [](double) { return 0.0; }, true}};
+  // What is left of its state is as small as that spacing: a contract says nothing of it.
+  CHECK(holds(world, contract::find_contract("chunk64_16bit"), disturbances({place}, zero),
+              {"final_state"}) > 0);
+}
