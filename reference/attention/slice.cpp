@@ -15,7 +15,8 @@ namespace {
 verdict::Expectations evaluate_call(const call::Record& record, scalar::Precision precision,
                                     const verdict::EvaluationOptions& options) {
   const Plan plan = make_plan(record);
-  verdict::admit_work(core_seconds(extent_of(plan), plan.dims, precision), precision);
+  verdict::admit_work(precision,
+                      [&] { return core_seconds(extent_of(plan), plan.dims, precision); });
   return evaluate(record, plan, precision, options.certify);
 }
 

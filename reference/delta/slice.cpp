@@ -20,10 +20,15 @@ namespace {
 
 using scalar::Precision;
 
+void admit_evaluation(const call::Record& record, std::int64_t chunk, Precision tier) {
+  verdict::admit_work(tier, [&] {
+    return evaluation_seconds(record, call::make_plan(record, false), chunk, tier);
+  });
+}
+
 verdict::Expectations evaluate_call(const call::Record& record, Precision precision,
                                     const verdict::EvaluationOptions& options) {
-  const call::Plan plan = call::make_plan(record, options.kept_states, options.final_state);
-  verdict::admit_work(evaluation_seconds(record, plan, 0, precision), precision);
+  admit_evaluation(record, 0, precision);
   return evaluate(record, precision, options);
 }
 
@@ -34,24 +39,27 @@ double grant_seconds(const call::Record& record, const contract::Contract& contr
   return run_seconds(steps_of_runs(record, plan, contract) * runs.all());
 }
 
+void admit_grant(const call::Record& record, const contract::Contract& contract) {
+  verdict::admit_work(Precision::kDouble, [&] { return grant_seconds(record, contract); });
+}
+
 void grant_call(const call::Record& record, const contract::Contract& contract,
                 verdict::GrantDetail detail, verdict::Expectations& expected) {
-  verdict::admit_work(grant_seconds(record, contract), Precision::kDouble);
+  admit_grant(record, contract);
   grant(record, contract, detail, expected);
 }
 
 verdict::ExpectedStages evaluate_call_stages(const call::Record& record, std::int64_t C,
                                              const std::vector<std::string>& names,
                                              Precision precision) {
-  const call::Plan plan = call::make_plan(record, false);
-  verdict::admit_work(evaluation_seconds(record, plan, C, precision), precision);
+  admit_evaluation(record, C, precision);
   return evaluate_stages(record, C, names, precision);
 }
 
 void grant_call_stages(const call::Record& record, const contract::Contract& contract,
                        const std::map<std::string, call::DType>& stored,
                        verdict::ExpectedStages& stages) {
-  verdict::admit_work(grant_seconds(record, contract), Precision::kDouble);
+  admit_grant(record, contract);
   grant_stages(record, contract, stored, stages);
 }
 

@@ -25,17 +25,18 @@ WorkLimited::WorkLimited(const WorkLimit& limit) : limit_(limit), before_(curren
 
 WorkLimited::~WorkLimited() { current = before_; }
 
-void admit_work(double core_seconds, scalar::Precision tier) {
+void admit_work(scalar::Precision tier, const std::function<double()>& core_seconds) {
   if (current == nullptr) return;
   const WorkLimit& limit = current->limit_;
-  current->begun_ += core_seconds;
+  const double more = core_seconds();
+  current->begun_ += more;
   if (current->begun_ > limit.core_seconds) {
     throw Error(ErrorKind::kUnsafe, "",
                 "a call that can be judged in " + seconds(limit.core_seconds) + " (--work)",
                 "one that takes about " + seconds(current->begun_) + " in tier " +
                     std::string(scalar::name_of(tier)));
   }
-  if (limit.announce != nullptr) limit.announce(core_seconds);
+  if (limit.announce != nullptr) limit.announce(more);
 }
 
 }  // namespace goldenrule::verdict

@@ -6,6 +6,8 @@
 // tensors says before each evaluation how much it is. Without a limit everything is evaluated.
 #pragma once
 
+#include <functional>
+
 #include "reference/scalar/precision.hpp"
 
 namespace goldenrule::verdict {
@@ -24,7 +26,7 @@ class WorkLimited {
   WorkLimited& operator=(const WorkLimited&) = delete;
 
  private:
-  friend void admit_work(double core_seconds, scalar::Precision tier);
+  friend void admit_work(scalar::Precision tier, const std::function<double()>& core_seconds);
 
   const WorkLimit limit_;
   double begun_ = 0.0;
@@ -32,7 +34,7 @@ class WorkLimited {
 };
 
 /// Throws Error(kUnsafe) with both numbers where all that was begun in this scope and an evaluation
-/// in `tier` take more than the limit of this thread.
-void admit_work(double core_seconds, scalar::Precision tier);
+/// in `tier` take more than the limit of this thread. Without a limit nobody asks how much it is.
+void admit_work(scalar::Precision tier, const std::function<double()>& core_seconds);
 
 }  // namespace goldenrule::verdict

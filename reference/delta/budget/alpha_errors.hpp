@@ -2,9 +2,8 @@
 //
 // How far the alpha of a kernel may be off, to first order in the errors of its functions:
 //
-//   E_alpha = alpha ( E_exp + |log alpha| (E_log_alpha + u_g) + |d log alpha / d ln logit| E_logit
-//   )
-//             + alpha (e^x - 1),    x = exp(A_log) E_softplus,
+//   E_alpha = alpha ( E_exp + |log alpha| (E_log_alpha + u_g) + s E_logit + e^x - 1 ),
+//   s = |d log alpha / d ln logit|,    x = exp(A_log) E_softplus,
 //
 // u_g of its rounding as an activation (of alpha itself, where that is given). Each gate answers
 // for itself: one channel of a key that is sensitive moves no other.

@@ -9,12 +9,6 @@
 namespace goldenrule::delta {
 namespace {
 
-// How far a kernel's alpha, beta and norms may be off at one token.
-struct TokenErrors {
-  AlphaErrors alpha;  // the largest of its gates
-  double beta = 0.0;  // relative
-};
-
 // 0 times a bound that is infinite is 0: what is erased carries no error.
 double times(double x, double bound) { return x == 0.0 ? 0.0 : x * bound; }
 
@@ -87,6 +81,7 @@ RunningError::RunningError(const contract::Contract& contract, const Lane<double
 
 void RunningError::advance(std::int64_t t, const ColumnNorms<double>& norms,
                            const RecurrentTile<double>& tile) {
+  errors_ = token_errors(*contract_, lane_->bounds[static_cast<std::size_t>(t)]);
   for (std::int64_t g = 0; g < lane_->gates; ++g) {
     alpha_[static_cast<std::size_t>(g)] = alpha_errors(*contract_, *lane_, t, g);
   }
@@ -100,7 +95,7 @@ void RunningError::advance(std::int64_t t, const ColumnNorms<double>& norms,
 
 void RunningError::carry(std::int64_t t) {
   const TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
-  const AlphaErrors widest = alpha_errors(*contract_, b);
+  const AlphaErrors& widest = errors_.alpha;
   carried_sigma_ = carried_bias_ = {};
   for (std::int64_t i = 0; i < lane_->K; ++i) {
     const double k = std::fabs(lane_->k_row(t)[i]);
@@ -117,7 +112,6 @@ void RunningError::carry(std::int64_t t) {
 
 void RunningError::correct(std::int64_t t, const ColumnNorms<double>& norms) {
   const TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
-  const TokenErrors errors = token_errors(*contract_, b);
   const auto n = static_cast<double>(lane_->K);
   const double u2 = squared(contract_->unit_roundoff()) / 3.0;
   const double key2 = squared(contract::unit_of(contract_->at(contract::Activation::kKey))) / 3.0;
@@ -129,7 +123,7 @@ void RunningError::correct(std::int64_t t, const ColumnNorms<double>& norms) {
     correction_[c] = {.sigma = std::sqrt(squared(times(b.beta, carried_sigma_[c])) + u2 * of_sum +
                                          key2 * of_products),
                       .bias = times(b.beta, carried_bias_[c]) +
-                              contract_->functions.norm * b.beta * std::fabs(p) + errors.beta * d};
+                              contract_->functions.norm * b.beta * std::fabs(p) + errors_.beta * d};
   }
 }
 
@@ -137,7 +131,6 @@ void RunningError::advance_elements(std::int64_t t, const ColumnNorms<double>& n
                                     const RecurrentTile<double>& tile) {
   const TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
   const contract::FunctionErrors& f = contract_->functions;
-  const TokenErrors errors = token_errors(*contract_, b);
   const auto n = static_cast<double>(lane_->K);
   const Roundings r = roundings_of(*contract_, t < lane_->given);
   // What all elements of a column have in common.
@@ -145,7 +138,7 @@ void RunningError::advance_elements(std::int64_t t, const ColumnNorms<double>& n
   for (std::size_t c = 0; c < along2.size(); ++c) {
     along2[c] = along_k2(n, b.beta, norms, c);
     rounded2[c] = rounded_key2(b.beta, norms, c);
-    along_bias[c] = along_k_bias(f, errors, r, b.beta, norms, c);
+    along_bias[c] = along_k_bias(f, errors_, r, b.beta, norms, c);
   }
   Row after{};
   for (std::int64_t i = 0; i < lane_->K; ++i) {
@@ -170,18 +163,17 @@ void RunningError::advance_elements(std::int64_t t, const ColumnNorms<double>& n
 void RunningError::advance_columns(std::int64_t t, const ColumnNorms<double>& norms) {
   const TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
   const contract::FunctionErrors& f = contract_->functions;
-  const TokenErrors errors = token_errors(*contract_, b);
   const auto n = static_cast<double>(lane_->K);
   const Roundings r = roundings_of(*contract_, t < lane_->given);
-  const double transport = b.spectral * errors.alpha.largest;
+  const double transport = b.spectral * errors_.alpha.largest;
   const double k2 = b.k_norm * b.k_norm;
   for (std::size_t c = 0; c < norm_.size(); ++c) {
     const double decayed2 = b.alpha_max * b.alpha_max * norm_[c] * norm_[c];
     const double local2 = decayed2 + k2 * along_k2(n, b.beta, norms, c) + norms.state2[c];
     variance_[c] = times(transport * transport, variance_[c]) + r.u2 * local2 +
                    r.key2 * k2 * rounded_key2(b.beta, norms, c);
-    bias_[c] = times(transport, bias_[c]) + b.spectral * errors.alpha.error * norm_[c] +
-               b.k_norm * along_k_bias(f, errors, r, b.beta, norms, c) +
+    bias_[c] = times(transport, bias_[c]) + b.spectral * errors_.alpha.error * norm_[c] +
+               b.k_norm * along_k_bias(f, errors_, r, b.beta, norms, c) +
                r.u * (std::sqrt(decayed2) + std::sqrt(norms.state2[c]));
     norm_[c] = std::sqrt(norms.state2[c]);
   }

@@ -100,6 +100,12 @@ namespace goldenrule::delta {
 /// By how much an error of the state can grow at a token in a kernel of this contract.
 [[nodiscard]] double error_transport(const contract::Contract& contract, const TokenBounds& bounds);
 
+/// How far a kernel's alpha and beta may be off at one token.
+struct TokenErrors {
+  AlphaErrors alpha;  ///< the largest of its gates
+  double beta = 0.0;  ///< relative
+};
+
 /// sigma and bias of one number.
 struct Spread {
   double sigma = 0.0;
@@ -151,7 +157,8 @@ class RunningError {
 
   const contract::Contract* contract_;
   const Lane<double>* lane_;
-  std::vector<AlphaErrors> alpha_;  // of the token that advances, by gate
+  TokenErrors errors_;              // of the token that advances
+  std::vector<AlphaErrors> alpha_;  // the same by gate
   Row carried_sigma_{}, carried_bias_{};
   Row norm_{};      // ||z_t||
   Row variance_{};  // sigma_t^2

@@ -268,4 +268,15 @@ inline std::int64_t holds(const World& base, const contract::Contract& contract,
   return count;
 }
 
+/// The law for every world and contract, with elements that some change does not reach.
+inline void all_hold(const std::vector<World>& worlds, const std::vector<const char*>& contracts,
+                     const std::vector<Disturbed>& disturbed) {
+  for (const World& world : worlds) {
+    CAPTURE(world.record.case_line);
+    for (const char* name : contracts) {
+      CHECK(holds(world, contract::find_contract(name), disturbed) > 0);
+    }
+  }
+}
+
 }  // namespace goldenrule::test

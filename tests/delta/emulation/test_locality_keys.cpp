@@ -58,42 +58,24 @@ const std::vector<Place> kGates{{"unread gates", change_unread_gates}};
 }  // namespace
 
 TEST_CASE("no element is paid for by another: key channels in decode and MTP") {
-  constexpr const char* kLines[] = {
-      "op=gdn mode=decode B=3 H=1 HV=2 K=16 V=8 io=bf16",
-      "op=kda mode=decode B=3 H=1 HV=2 K=16 V=8 io=bf16 state_layout=kv",
-      "op=gdn mode=mtp B=2 T=3 H=1 HV=2 K=16 V=8 io=bf16"};
-  for (const char* line : kLines) {
-    CAPTURE(line);
-    for (const char* name :
-         {"recurrent_f32", "recurrent_f32_bf16_activations", "recurrent_bf16_state"}) {
-      const contract::Contract& contract = contract::find_contract(name);
-      CHECK(holds(unread(line), contract, disturbances(kStates, finite_numbers())) > 0);
-    }
-  }
+  all_hold({unread("op=gdn mode=decode B=3 H=1 HV=2 K=16 V=8 io=bf16"),
+            unread("op=kda mode=decode B=3 H=1 HV=2 K=16 V=8 io=bf16 state_layout=kv"),
+            unread("op=gdn mode=mtp B=2 T=3 H=1 HV=2 K=16 V=8 io=bf16")},
+           {"recurrent_f32", "recurrent_f32_bf16_activations", "recurrent_bf16_state"},
+           disturbances(kStates, finite_numbers()));
 }
 
 TEST_CASE("no element is paid for by another: key channels in prefill") {
-  constexpr const char* kLines[] = {
-      "op=gdn mode=prefill lens=20,9 H=1 HV=2 K=16 V=8 gate=log h0=1 io=bf16",
-      "op=kda mode=prefill lens=20,9 H=1 HV=2 K=16 V=8 h0=1 io=bf16 state_layout=kv"};
-  for (const char* line : kLines) {
-    CAPTURE(line);
-    for (const char* name : {"recurrent_f32", "chunk64_f32", "recurrent_bf16_state"}) {
-      const contract::Contract& contract = contract::find_contract(name);
-      CHECK(holds(unread(line), contract, disturbances(kStates, finite_numbers())) > 0);
-    }
-  }
+  all_hold({unread("op=gdn mode=prefill lens=20,9 H=1 HV=2 K=16 V=8 gate=log h0=1 io=bf16"),
+            unread("op=kda mode=prefill lens=20,9 H=1 HV=2 K=16 V=8 h0=1 io=bf16 state_layout=kv")},
+           {"recurrent_f32", "chunk64_f32", "recurrent_bf16_state"},
+           disturbances(kStates, finite_numbers()));
 }
 
 TEST_CASE("no element is paid for by another: gates of key channels") {
-  constexpr const char* kLines[] = {
-      "op=kda mode=decode B=3 H=1 HV=2 K=16 V=8 io=f32 gate=softplus",
-      "op=kda mode=prefill lens=1,1 H=1 HV=2 K=16 V=8 io=f32 gate=softplus h0=1"};
-  for (const char* line : kLines) {
-    CAPTURE(line);
-    CHECK(holds(erased(line), contract::find_contract("recurrent_f32"),
-                disturbances(kGates, finite_numbers())) > 0);
-  }
+  all_hold({erased("op=kda mode=decode B=3 H=1 HV=2 K=16 V=8 io=f32 gate=softplus"),
+            erased("op=kda mode=prefill lens=1,1 H=1 HV=2 K=16 V=8 io=f32 gate=softplus h0=1")},
+           {"recurrent_f32"}, disturbances(kGates, finite_numbers()));
 }
 
 // Below 2^-12 the spacing of f16 is absolute: where all of a row lies there, an element that is

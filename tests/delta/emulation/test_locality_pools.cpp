@@ -67,29 +67,19 @@ std::vector<Disturbed> of_pools() {
 }  // namespace
 
 TEST_CASE("no element is paid for by another: decode with a pool") {
-  constexpr const char* kLines[] = {
-      "op=gdn mode=decode B=4 H=1 HV=2 K=32 V=16 io=bf16 slots=padded",
-      "op=kda mode=decode B=3 H=1 HV=2 K=16 V=8 io=bf16 slots=separate state_layout=kv",
-      "op=gdn mode=decode B=3 H=2 HV=4 K=16 V=8 io=bf16 state=bf16 slots=permuted"};
-  for (const char* line : kLines) {
-    CAPTURE(line);
-    for (const char* name : {"ideal", "recurrent_f32", "recurrent_f32_bf16_activations",
-                             "recurrent_bf16_state", "chunk64_bf16"}) {
-      CHECK(holds(World(line), contract::find_contract(name), of_pools()) > 0);
-    }
-  }
+  all_hold(
+      {World("op=gdn mode=decode B=4 H=1 HV=2 K=32 V=16 io=bf16 slots=padded"),
+       World("op=kda mode=decode B=3 H=1 HV=2 K=16 V=8 io=bf16 slots=separate state_layout=kv"),
+       World("op=gdn mode=decode B=3 H=2 HV=4 K=16 V=8 io=bf16 state=bf16 slots=permuted")},
+      {"ideal", "recurrent_f32", "recurrent_f32_bf16_activations", "recurrent_bf16_state",
+       "chunk64_bf16"},
+      of_pools());
 }
 
 TEST_CASE("no element is paid for by another: prefill with a pool") {
-  constexpr const char* kLines[] = {
-      "op=gdn mode=prefill lens=20,0,9 H=1 HV=2 K=16 V=8 gate=log io=bf16 slots=permuted",
-      "op=kda mode=prefill lens=20,9 H=1 HV=2 K=16 V=8 gate=bounded io=bf16 slots=separate "
-      "state_layout=kv"};
-  for (const char* line : kLines) {
-    CAPTURE(line);
-    for (const char* name :
-         {"recurrent_f32", "chunk64_f32", "chunk64_bf16", "chunk16_bf16_state"}) {
-      CHECK(holds(World(line), contract::find_contract(name), of_pools()) > 0);
-    }
-  }
+  all_hold(
+      {World("op=gdn mode=prefill lens=20,0,9 H=1 HV=2 K=16 V=8 gate=log io=bf16 slots=permuted"),
+       World("op=kda mode=prefill lens=20,9 H=1 HV=2 K=16 V=8 gate=bounded io=bf16 slots=separate "
+             "state_layout=kv")},
+      {"recurrent_f32", "chunk64_f32", "chunk64_bf16", "chunk16_bf16_state"}, of_pools());
 }
