@@ -5,8 +5,6 @@
 
 namespace goldenrule::test {
 
-inline bool is_pass(verdict::Verdict v) {
-  return v == verdict::Verdict::kExact || v == verdict::Verdict::kWithinBudget;
-}
+using verdict::is_pass;
 
 }  // namespace goldenrule::test

@@ -11,7 +11,7 @@ namespace {
 constexpr double kMebibyte = 1 << 20;
 constexpr double kProcess = 48 * kMebibyte;
 constexpr double kPerThread = 8 * kMebibyte;
-constexpr double kPerElement = 8 + 4 + 4 + 1;
+constexpr double kPerElement = 8 + 4 + 4 + 4 + 1;
 constexpr double kPerRun = 2 * sizeof(Run);
 constexpr double kPerRequest = 256;
 constexpr double kBudgetPerKey = 256;  // budget/row_budget.cpp

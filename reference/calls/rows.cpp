@@ -5,7 +5,6 @@
 
 #include "fixtures/call/integer_inputs.hpp"
 #include "reference/calls/inputs.hpp"
-#include "reference/relations/trial.hpp"
 
 namespace goldenrule::calls {
 namespace {

@@ -39,8 +39,10 @@ void CallWalk::judge_states(std::vector<LeftState> states, RowWalk& row, Request
     if (found.passes()) continue;
     Finding& finding =
         report(Check::kLedger, row,
-               name + " after " + std::to_string(s.after) +
-                   " tokens is not the state of the request" + words_of(found, layout_.size()));
+               name +
+                   (row.id.parents.empty() ? " after " + std::to_string(s.after) + " tokens"
+                                           : " of token " + std::to_string(s.after - 1)) +
+                   " is not the state of the request" + words_of(found, layout_.size()));
     if (found.out == 0) {
       finding.verdict = Verdict::kMistrusted;
       finding.text = name + " is within the oracle's own error only, or has no budget";
@@ -48,7 +50,8 @@ void CallWalk::judge_states(std::vector<LeftState> states, RowWalk& row, Request
     }
     if (s.target == call::Target::kFinalState) finding.slot = s.block;
     wrong_.push_back({findings_.size() - 1, static_cast<std::size_t>(&row - rows_.data()),
-                      std::move(state.stored.values), row.position + s.after});
+                      std::move(state.stored.values),
+                      row.position + call::depth_of(row.id.parents, s.after), s.after});
   }
 }
 
@@ -67,6 +70,7 @@ std::vector<Request> CallWalk::begin_requests() {
       request.anchors = std::move(old->second.anchors);
       request.planes = old->second.verify ? old->second.way() : std::move(old->second.planes);
       request.overflowed = old->second.overflowed && row.position > 0;
+      request.strayed = old->second.strayed && !row.start && row.position > 0;
       request.been = std::move(old->second.been);
     }
     request.call = call_.index;
@@ -74,13 +78,14 @@ std::vector<Request> CallWalk::begin_requests() {
     request.slot = row.slot;
     request.base = row.position;
     request.given = row.tokens;
+    request.parents = row.id.parents;
     request.verify = verify;
     request.tokens = tokens_;
     request.contract = &contract_;
     request.counts = counts;
     if (!verify) request.kept = row.tokens;
     if (verify && row.id.accepted) request.kept = row.id.accepted;
-    if (verify && !request.kept && told != nullptr) {
+    if (verify && !request.kept && told != nullptr && request.parents.empty()) {
       request.kept = static_cast<std::int64_t>((*told)[row.row]);
     }
     if (request.kept) (*counts)[static_cast<std::size_t>(row.row)] = *request.kept;
@@ -92,7 +97,9 @@ std::vector<Request> CallWalk::begin_requests() {
 void CallWalk::remember_requests(std::vector<Request> requests) {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     RowWalk& row = rows_[i];
-    for (auto& [at, stored] : requests[i].left) {
+    for (auto& [after, stored] : requests[i].left) {
+      if (!requests[i].has_been(after)) continue;
+      const std::int64_t at = call::depth_of(requests[i].parents, after);
       const auto anchor = requests[i].anchors.find(row.position + at);
       if (anchor == requests[i].anchors.end()) continue;
       if (!anchor->second.stored) {
@@ -118,7 +125,7 @@ void CallWalk::name_states() {
                               {.x = &wrong.x,
                                .request = row.id.request,
                                .position = wrong.position,
-                               .after_call = true,
+                               .after = wrong.after,
                                .earlier = memory_.tokens.get(),
                                .started = row.start ? &row.start->values : nullptr});
     Finding& finding = findings_[wrong.finding];
@@ -139,7 +146,8 @@ bool CallWalk::stores_states() const {
 // Where nothing is judged, the ledgers alone; false where these need a Step. Here and there the
 // requests begin when nothing can be thrown any more.
 bool CallWalk::carry(std::vector<Request>& requests) {
-  if (stores_states() || !Carry::serves(contract_, *tokens_)) return false;
+  if (stores_states() || (!stored_ && output("o") != nullptr)) return false;
+  if (!Carry::serves(contract_, *tokens_)) return false;
   const Carry way(contract_, layout_, *tokens_, dims_.rows);
   requests = begin_requests();
   parallel::for_each_index(std::ssize(rows_), [&](std::int64_t index) {
@@ -178,6 +186,7 @@ void CallWalk::step(std::vector<Request>& requests) {
     const auto i = static_cast<std::size_t>(index);
     left[i] = states_of(step, rows_[i]);
   });
+  judge_outputs(step, requests);
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     judge_states(std::move(left[i]), rows_[i], requests[i]);
     judge_range(step, rows_[i], requests[i]);

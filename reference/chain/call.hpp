@@ -5,7 +5,7 @@
 // when it is handed the state of another request, of an earlier request, or of the wrong token. One
 // call of a chain is a record (the call with its outputs), its place in the chain, and beside the
 // record's own inputs the datasets of fixtures/call/chain_rows.hpp: request_ids, positions,
-// restored_from, accepted_counts.
+// restored_from, accepted_counts, accepted_last.
 //
 // Slots. state_indices, output_state_indices and ssm_state_indices name slots of the server's pool,
 // which is the same pool in all calls of a chain; initial_state is the whole pool as the call found
@@ -19,7 +19,9 @@
 //
 // How many tokens a request has after a call: positions + the tokens of the row; after an MTP call
 // positions + accepted_counts. Where a row's accepted_counts are absent, accepted_tokens (what the
-// kernel was told) count, and without these the position in the request's next call.
+// kernel was told) count, and without these the position in the request's next call. Where a row is
+// a tree (parent_tokens), a count of tokens names no state: accepted_last does, positions advance
+// by its depth, and of what leads to it only its ancestors have come to the request.
 //
 // A request is new where its position is 0 (it starts from zero: has_initial_state = 0, or its slot
 // holds zeros). The same request at position 0 again was preempted and starts anew. A request that

@@ -37,6 +37,10 @@ Mistake name_of(const std::vector<Rolled>& rows, const std::vector<std::int64_t>
   const bool first_column =
       std::ranges::all_of(rows, [](const Rolled& r) { return r.row == kAtRest || r.found == 1; });
   if (plain_decode && first_column) return Mistake::kWrongColumn;
+  // Without a tree the count names the right state, and then no row would have departed.
+  if (std::ranges::all_of(rows, [](const Rolled& r) { return r.found == r.by_count; })) {
+    return Mistake::kTokenByCount;
+  }
   // The counts of the verify stand by its rows; read by those of this call, or by a shifted one of
   // all rows or of those that kept anything.
   const bool by_new_row = std::ranges::all_of(rows, [&](const Rolled& r) {
@@ -76,7 +80,7 @@ std::optional<Rolled> CallWalk::rolled(const RowWalk& row) const {
   if (found == memory_.requests.end() || row.fresh || row.id.restored_from) return std::nullopt;
   const Request& request = found->second;
   if (!request.verify || !request.kept || !row.start) return std::nullopt;
-  Rolled rolled{row.row, request.row, *request.kept, *request.kept};
+  Rolled rolled{row.row, request.row, *request.kept, *request.kept, request.depth()};
   const auto departure = std::ranges::find(
       departures_, static_cast<std::size_t>(&row - rows_.data()), &Departure::row);
   if (departure == departures_.end()) return rolled;
@@ -99,7 +103,7 @@ std::vector<Rolled> CallWalk::rolled_at_rest(std::int64_t verify) const {
     const std::optional<Stored> x = block("inputs", "initial_state", request.slot);
     for (const auto& [count, stored] : request.left) {
       if (stored.values != x->values) continue;
-      rolled.push_back({kAtRest, request.row, *request.kept, count});
+      rolled.push_back({kAtRest, request.row, *request.kept, count, request.depth()});
       break;
     }
   }

@@ -9,21 +9,30 @@
 
 namespace goldenrule::chain {
 
+void CallWalk::report_open(const RowWalk& row, const Request& request) {
+  const std::string call = "call " + std::to_string(request.call);
+  report(Check::kInput, row,
+         request.parents.empty()
+             ? "nothing says how many tokens of " + call +
+                   " were kept: expected accepted_counts, accepted_tokens or positions"
+             : "nothing says which token of the tree (parent_tokens) of " + call +
+                   " goes on: expected accepted_last")
+      .verdict = verdict::Verdict::kError;
+}
+
 // After a verify whose counts nobody said: the position of this call says how many tokens were
-// kept.
-void CallWalk::settle(RowWalk& row, Request& request) {
-  if (request.kept) return;
-  if (!row.id.position) {
-    report(Check::kInput, row,
-           "nothing says how many tokens of call " + std::to_string(request.call) +
-               " were kept: expected accepted_counts, accepted_tokens or positions")
-        .verdict = verdict::Verdict::kError;
+// kept, in a tree only where it was none. False where nothing says it.
+bool CallWalk::settle(RowWalk& row, Request& request) {
+  if (request.kept) return true;
+  const std::int64_t kept = row.id.position.value_or(request.base) - request.base;
+  const bool anew = row.id.position == 0;  // whatever was kept
+  if (!row.id.position || (!request.parents.empty() && kept != 0 && !anew)) {
+    report_open(row, request);
     request.now.reset();
     request.kept = 0;
-    return;
+    return false;
   }
-  const std::int64_t kept = *row.id.position - request.base;
-  if (kept < 0 || kept > request.given) return;  // said by enter_again
+  if (kept < 0 || kept > request.given) return true;  // said by enter_again
   request.kept = kept;
   if (kept == 0) {
     request.now = request.before;
@@ -32,11 +41,13 @@ void CallWalk::settle(RowWalk& row, Request& request) {
                     {&request.before, 1});
     request.now = step.after(0, kept);
   }
+  return true;
 }
 
 void CallWalk::enter_again(RowWalk& row, Request& request) {
-  settle(row, request);
+  const bool known = settle(row, request);
   row.position = row.id.position.value_or(request.position());
+  if (!known) return;
   if (request.kept && row.position == request.position()) {
     row.ledger = request.now;
     if (const Stored* left = request.left_behind()) row.expected = *left;
@@ -57,7 +68,7 @@ void CallWalk::enter_again(RowWalk& row, Request& request) {
   finding.verdict = verdict::Verdict::kError;
   // Where no call is missing, the server has counted tokens that it gave to none.
   const bool whole = !memory_.gap || *memory_.gap <= request.call;
-  if (whole && row.position > request.base + request.kept.value_or(request.given)) {
+  if (whole && row.position > (request.kept ? request.position() : request.base + request.given)) {
     finding.mistake = Mistake::kTokensMissing;
   }
   // A state that is what the last call left is the request's, whatever the position says.
@@ -85,8 +96,9 @@ bool CallWalk::take_state_of(std::int64_t id, RowWalk& row) {
     if (const Stored* left = source.left_behind()) row.expected = *left;
   } else {
     const std::optional<Way> way = source.verify ? source.way() : source.planes;
-    const std::int64_t after = way ? row.position - way->base : 0;
-    if (after < 1 || after > way->kept) return false;
+    if (!way || row.position <= way->base || row.position > way->position(way->kept)) return false;
+    const std::vector<std::int64_t> path = call::path_to(way->parents, way->kept);
+    const std::int64_t after = path[static_cast<std::size_t>(row.position - way->base - 1)] + 1;
     const call::Record tokens = one_row(*way->tokens, way->row);
     const Step step(slice_, *way->contract, layout_, tokens, {&way->before, 1});
     row.ledger = step.after(0, after);
@@ -107,6 +119,13 @@ void CallWalk::restore(RowWalk& row) {
   if (row.position == 0) {
     row.fresh = true;
     row.ledger = layout_.zero();
+    return;
+  }
+  const auto source = memory_.requests.find(*row.id.restored_from);
+  if (source != memory_.requests.end() && source->second.is_open_tree() &&
+      row.position > source->second.base) {
+    report_open(row, source->second);
+    row.taken = true;
     return;
   }
   if (take_state_of(*row.id.restored_from, row)) return;

@@ -22,8 +22,9 @@ enum class Check : std::uint8_t {
   kLedger,      ///< a stored state is the rule applied to the request's own tokens
   kFrame,       ///< a slot that the call does not name keeps its bits
   kFreshness,   ///< a new request starts from zero
-  kParameters,  ///< A_log and dt_bias are those of one layer
+  kParameters,  ///< all calls are of one layer: its rule, A_log and dt_bias
   kRange,       ///< what is stored is finite
+  kOutputs,     ///< o of a call without states is what its requests' own states make of it
 };
 
 /// What was done to a state, each found by comparing it with the state that the mistake gives.
@@ -32,7 +33,8 @@ enum class Mistake : std::uint8_t {
   kStaleSlot,           ///< a new request starts from what its slot held
   kWrongColumn,         ///< after a verify: row 0 of it, whatever was accepted
   kOtherRowsCount,      ///< after a verify: the state after the accepted count of another row
-  kWrongRollback,       ///< after a verify: the state after another number of tokens
+  kWrongRollback,       ///< after a verify: the state after another number of tokens, or of another
+                        ///< token of the tree
   kOffBoundary,         ///< the state of the same request at another position
   kReplayedTwice,       ///< the tokens of a call are applied twice
   kNotWritten,          ///< the state from before the call, or zero
@@ -45,6 +47,7 @@ enum class Mistake : std::uint8_t {
   kOverflowed,          ///< a right result beyond the range of the type in which it is stored
   kOtherKeys,           ///< the tokens of the call with the keys of the call before
   kTokensMissing,       ///< positions that no call has the tokens of
+  kTokenByCount,        ///< after a verify of a tree: the state of token count - 1
 };
 
 }  // namespace goldenrule::chain
@@ -54,13 +57,14 @@ namespace goldenrule::call {
 template <>
 struct EnumNames<chain::Check> {
   static constexpr std::string_view kWhat = "check";
-  static constexpr std::array<std::string_view, 8> kNames{
-      "input", "call", "continuity", "ledger", "frame", "freshness", "parameters", "range"};
+  static constexpr std::array<std::string_view, 9> kNames{"input",      "call",  "continuity",
+                                                          "ledger",     "frame", "freshness",
+                                                          "parameters", "range", "outputs"};
 };
 template <>
 struct EnumNames<chain::Mistake> {
   static constexpr std::string_view kWhat = "chain mistake";
-  static constexpr std::array<std::string_view, 17> kNames{"none",
+  static constexpr std::array<std::string_view, 18> kNames{"none",
                                                            "stale_slot",
                                                            "wrong_column",
                                                            "counts_of_another_row",
@@ -76,7 +80,8 @@ struct EnumNames<chain::Mistake> {
                                                            "parameters_narrowed",
                                                            "output_overflowed",
                                                            "keys_of_another_call",
-                                                           "tokens_missing"};
+                                                           "tokens_missing",
+                                                           "token_by_count"};
 };
 
 }  // namespace goldenrule::call

@@ -15,11 +15,6 @@ namespace {
 
 using verdict::Verdict;
 
-// Whether the call has states in the type of its pool.
-bool holds_pool(const call::Record& record) {
-  return record.find_input("initial_state") != nullptr && has_states(record);
-}
-
 }  // namespace
 
 struct Judge::State {
@@ -71,6 +66,34 @@ struct Judge::State {
     return true;
   }
 
+  // A pool has one type, and a call that stores none of it says which, as a recorder has it that
+  // may widen (widening.hpp). What the pool itself is counts where such a call came first. Returns
+  // what forbids the call to go on.
+  std::string other_pool(const Call& call, const call::Record& record,
+                         std::vector<Finding>& findings) {
+    const call::Tensor* pool = record.find_input("initial_state");
+    if (pool == nullptr) return {};
+    const PoolType now{.declared = call.record.inputs.at("initial_state").dtype(),
+                       .call = call.index,
+                       .held = has_states(record)};
+    const std::optional<PoolType> before = memory.pool_type;
+    const call::DType expected = memory.layout->pool;
+    if (!before || (now.held && !before->held)) {
+      memory.pool_type = now;
+      memory.layout->pool = pool->dtype();
+    }
+    if (!before || pool->dtype() == expected) return {};
+    const bool both = before->held && now.held;
+    if (!both && before->declared == now.declared) return {};
+    std::string differs =
+        "/inputs/initial_state: expected " + std::string(call::info(expected).name) +
+        ", the type of the pool" + (before->held ? "" : " of no slots") + " in call " +
+        std::to_string(before->call) + ", actual " + std::string(call::info(pool->dtype()).name);
+    if (before->held || !now.held) return differs;
+    findings.push_back(input(call.index, std::move(differs)));
+    return {};
+  }
+
   bool is_same_kind(const Call& call, const call::Record& record, const call::Dims& dims,
                     std::vector<Finding>& findings) {
     if (!memory.layout) {
@@ -78,8 +101,6 @@ struct Judge::State {
       memory.kind.convention = record.convention;
       memory.dims = dims;
       memory.layout.emplace(record, dims);
-      memory.pool_known = holds_pool(record);
-      return true;
     }
     std::string differs;
     const auto compare = [&](const char* what, std::int64_t expected, std::int64_t actual) {
@@ -95,16 +116,7 @@ struct Judge::State {
     if (record.convention.state_layout != memory.kind.convention.state_layout) {
       differs = "state_layout: another than that of the first call";
     }
-    if (differs.empty() && holds_pool(record)) {
-      const call::DType pool = record.inputs.at("initial_state").dtype();
-      if (!memory.pool_known) memory.layout->pool = pool;
-      memory.pool_known = true;
-      if (pool != memory.layout->pool) {
-        differs = "/inputs/initial_state: expected " +
-                  std::string(call::info(memory.layout->pool).name) +
-                  ", the type of the pool so far, actual " + std::string(call::info(pool).name);
-      }
-    }
+    if (differs.empty()) differs = other_pool(call, record, findings);
     if (differs.empty()) return true;
     findings.push_back(input(call.index, differs + "; the call is left out of the chain"));
     return false;
@@ -221,7 +233,13 @@ Summary Judge::finish() const {
   } else {
     verdicts.push_back(Verdict::kWithinBudget);
   }
-  if (state_->memory.options.only_chain && summary.vacuous > 0) {
+  if (summary.blind_starts > 0 || summary.outputs_blind > 0) {
+    verdicts.push_back(Verdict::kMistrusted);
+    summary.reason = std::to_string(summary.blind_starts) + " start states and o of " +
+                     std::to_string(summary.outputs_blind) +
+                     " calls are judged by their ledgers alone, with a budget as large as "
+                     "themselves";
+  } else if (state_->memory.options.only_chain && summary.vacuous > 0) {
     verdicts.push_back(Verdict::kMistrusted);
     summary.reason = std::to_string(summary.vacuous) +
                      " states have a budget as large as themselves, and no call was judged alone";

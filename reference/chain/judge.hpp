@@ -12,7 +12,11 @@
 //   frame       a slot that a call does not name keeps its bits in it. Between calls a server
 //               may do what it likes with slots; what it did shows when a request goes on from one.
 //   freshness   a new request starts from zero
-//   parameters  A_log and dt_bias are not rounded in some calls and kept in others
+//   parameters  one server has one rule (layer_rule.hpp); A_log and dt_bias are not rounded in some
+//               calls and kept in others
+//   outputs     o of a call without states, which cannot be judged by itself, is what the ledgers
+//               of its requests make of its tokens (step.hpp). A request whose o is wrong is said
+//               once, until a state of it is stored again.
 //   range       o is finite where the exact o is: an infinity that its type makes of a right result
 //               is said of the request, once (MISTRUSTED; the call by itself is refused)
 //
@@ -50,6 +54,10 @@ struct Summary {
   std::int64_t states = 0;          ///< that the rows of the calls start from and leave
   std::int64_t judged = 0;          ///< of these: stored, and the request's history is known
   std::int64_t vacuous = 0;         ///< judged states whose ledger budget is as large as the state
+  std::int64_t blind_starts = 0;    ///< of these: starts that nothing but that ledger says
+  std::int64_t outputs = 0;         ///< o of rows in calls without states
+  std::int64_t outputs_judged = 0;  ///< of these: the request's history is known
+  std::int64_t outputs_blind = 0;   ///< calls in which that says nothing of some channel
   std::int64_t slots_compared = 0;  ///< slots that calls did not name
   std::int64_t taken = 0;      ///< start states taken for right: of a request that began before
                                ///< the chain, or is restored from a state that it does not know

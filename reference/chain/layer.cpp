@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a chain shows beside its states: that all calls are of one layer, whose parameters do not
-// change, and that a number which grows from call to call has left the type in which it is stored.
+// change, that a number which grows from call to call has left the type in which it is stored, and
+// what the outputs of calls without states are.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
 
+#include "fixtures/call/take.hpp"
 #include "reference/chain/walk.hpp"
 
 namespace goldenrule::chain {
@@ -27,6 +29,11 @@ std::string_view rounded_through(const call::Tensor& from, const call::Tensor& t
     if (all) return call::info(type).name;
   }
   return {};
+}
+
+// Whether element i of o is an infinity that its type makes of the right result.
+bool is_rounded_to_infinity(const call::Tensor& o, std::int64_t i, double right) {
+  return std::isinf(o[i]) && std::isfinite(right) && call::round_to(o.dtype(), right) == o[i];
 }
 
 }  // namespace
@@ -62,14 +69,17 @@ void CallWalk::judge_range(const Step& step, const RowWalk& row, Request& reques
   const std::int64_t token = layout_.HV * layout_.V;
   std::int64_t count = 0;
   double largest = 0.0;
-  const std::int64_t tokens = request.kept.value_or(row.tokens);  // the others are rejected
-  for (std::int64_t i = sequence.first_token * token; i < (sequence.first_token + tokens) * token;
-       ++i) {
-    const double right = exact[static_cast<std::size_t>(i)];
-    if (!std::isinf((*o)[i]) || !std::isfinite(right)) continue;
-    if (call::round_to(o->dtype(), right) != (*o)[i]) continue;  // another mistake
-    ++count;
-    largest = std::max(largest, std::fabs(right));
+  // The others are rejected.
+  const auto tokens =
+      request.kept ? call::path_to(request.parents, *request.kept) : call::all_indices(row.tokens);
+  for (const std::int64_t t : tokens) {
+    const std::int64_t first = (sequence.first_token + t) * token;
+    for (std::int64_t i = first; i < first + token; ++i) {
+      const double right = exact[static_cast<std::size_t>(i)];
+      if (!is_rounded_to_infinity(*o, i, right)) continue;
+      ++count;
+      largest = std::max(largest, std::fabs(right));
+    }
   }
   if (count == 0) return;
   request.overflowed = true;
@@ -79,6 +89,56 @@ void CallWalk::judge_range(const Step& step, const RowWalk& row, Request& reques
                                 " has it for what they are: " + number(largest) + " at most");
   finding.verdict = verdict::Verdict::kMistrusted;
   finding.mistake = Mistake::kOverflowed;
+}
+
+// By itself a call without states says nothing of its o. All tokens of a verify are judged: each
+// has a right value, whichever of them are kept.
+void CallWalk::judge_outputs(const Step& step, std::vector<Request>& requests) {
+  const call::Tensor* o = output("o");
+  if (stored_ || o == nullptr) return;
+  verdict::Expected expected = step.outputs_from_ledgers();
+  std::vector<bool>& undefined = expected.exact.undefined;
+  const std::int64_t token = layout_.HV * layout_.V;
+  const auto elements_of = [&](const RowWalk& row) {
+    const call::Sequence& s = step.plan().sequences[static_cast<std::size_t>(row.row)];
+    return std::pair(s.first_token * token, (s.first_token + s.token_count) * token);
+  };
+  bool any = false;
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
+    const auto [first, last] = elements_of(rows_[row]);
+    if (first == last) continue;
+    const bool judged = rows_[row].ledger && !requests[row].strayed;
+    any = any || judged;
+    ++memory_.summary.outputs;
+    if (judged) ++memory_.summary.outputs_judged;
+    for (std::int64_t i = first; i < last; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (!judged || is_rounded_to_infinity(*o, i, expected.exact.golden[at])) undefined[at] = true;
+    }
+  }
+  if (!any) return;
+  const verdict::TensorReport found = verdict::judge("o", *o, expected, contract_);
+  if (found.vacuous + found.undecided + found.unbounded > 0) ++memory_.summary.outputs_blind;
+  const std::int64_t slice = o->size() / o->shape().front();
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
+    const auto [first, last] = elements_of(rows_[row]);
+    std::int64_t out = 0;
+    for (const verdict::RowFindings& failing : found.failing_rows) {
+      const std::int64_t at = failing.row * slice;
+      if (at >= first && at < last) out += failing.out_of_budget;
+    }
+    if (out == 0) continue;
+    requests[row].strayed = true;
+    std::string text = "o is not what the state of the request makes of its tokens (" +
+                       std::to_string(out) + " of " + std::to_string(last - first) +
+                       " elements beyond their budget";
+    const std::int64_t worst = found.worst->index.front() * slice;
+    if (worst >= first && worst < last) {
+      text += ", " + number(found.worst->value) + " where " + number(found.worst->golden) +
+              " is right and " + number(found.worst->budget) + " is allowed";
+    }
+    report(Check::kOutputs, rows_[row], text + ")");
+  }
 }
 
 }  // namespace goldenrule::chain

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <string>
 
+#include "fixtures/call/chain_rows.hpp"
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/integer_inputs.hpp"
 #include "fixtures/call/take.hpp"
@@ -24,9 +25,6 @@ namespace goldenrule::chain {
 namespace {
 
 constexpr std::int64_t kSamples = 64;  // of one row of the noise
-
-// 0 times a bound that is infinite is 0: what is erased carries no error.
-double times(double x, double bound) { return x == 0.0 ? 0.0 : x * bound; }
 
 GOLDENRULE_VECTOR_CLONES void deviations(double factor, double least, const double* state,
                                          const float* sigma, std::size_t count, double* to) {
@@ -59,11 +57,15 @@ Layout::Layout(const call::Record& record, const call::Dims& dims)
       pool(record.find_input("initial_state") == nullptr
                ? call::DType::kF32
                : record.find_input("initial_state")->dtype()) {
-  const auto n = static_cast<double>(size());
+  multiple = multiple_for(static_cast<std::int64_t>(size()));
+}
+
+double Layout::multiple_for(std::int64_t n) const {
   const double freedom = static_cast<double>(runs) * static_cast<double>(V);
   const boost::math::chi_squared chi2(freedom);
-  const double q = boost::math::quantile(chi2, verdict::kFalseAlarm / (2.0 * n)) / freedom;
-  multiple = verdict::deviation_multiple(2 * static_cast<std::int64_t>(size())) / std::sqrt(q);
+  const double q =
+      boost::math::quantile(chi2, verdict::kFalseAlarm / (2.0 * static_cast<double>(n))) / freedom;
+  return verdict::deviation_multiple(2 * n) / std::sqrt(q);
 }
 
 Known Layout::exact(Block state) const {
@@ -131,34 +133,46 @@ void add_errors(const Layout& layout, const contract::Contract& contract, const 
   }
 }
 
-// A value channel answers for no other (lane_sizes.hpp), so the runs of a row of the state are
-// averaged in units of what they left in each channel: with s_x^2 = sum_k n_kx^2,
-// sigma_kx^2 = s_x^2 mean_x (n_kx^2 / s_x^2) over the runs.
-std::vector<float> carried_budget(const Layout& layout, const Ledger& ledger) {
-  std::vector<double> square(layout.size(), 0.0);
+namespace {
+
+// Of all runs together, element by element.
+Block squares_of(const Layout& layout, const Ledger& ledger) {
+  Block square(layout.size(), 0.0);
   for (const Block& noise : ledger.noise) {
     for (std::size_t i = 0; i < square.size(); ++i) square[i] += noise[i] * noise[i];
   }
-  std::vector<double> channel(static_cast<std::size_t>(layout.HV * layout.V), 0.0);
+  return square;
+}
+
+std::vector<double> sums_of_columns(const Layout& layout, const Block& square) {
+  std::vector<double> channel(layout.columns(), 0.0);
   for_each_element(layout, [&](std::size_t i, std::int64_t, std::int64_t, std::size_t column) {
     channel[column] += square[i];
   });
-  const auto has_noise = [&](std::size_t column) {
-    return channel[column] > 0.0 && std::isfinite(channel[column]);
+  return channel;
+}
+
+}  // namespace
+
+std::vector<double> noise_of_channels(const Layout& layout, const Ledger& ledger) {
+  return sums_of_columns(layout, squares_of(layout, ledger));
+}
+
+// A value channel answers for no other (lane_sizes.hpp), so the runs of a row of the state are
+// averaged in units of what they left in each channel.
+std::vector<float> carried_budget(const Layout& layout, const Ledger& ledger) {
+  const Block square = squares_of(layout, ledger);
+  const std::vector<double> channel = sums_of_columns(layout, square);
+  std::vector<RowOfNoise> rows(static_cast<std::size_t>(layout.HV * layout.K));
+  const auto row_of = [&](std::int64_t h, std::int64_t k) -> RowOfNoise& {
+    return rows[static_cast<std::size_t>(h * layout.K + k)];
   };
-  std::vector<double> share(static_cast<std::size_t>(layout.HV * layout.K), 0.0);
-  std::vector<double> count(share.size(), 0.0);
   for_each_element(layout, [&](std::size_t i, std::int64_t h, std::int64_t k, std::size_t column) {
-    if (!has_noise(column)) return;
-    share[static_cast<std::size_t>(h * layout.K + k)] += square[i] / channel[column];
-    count[static_cast<std::size_t>(h * layout.K + k)] += 1.0;
+    row_of(h, k).add(square[i], channel[column]);
   });
   std::vector<float> budget(layout.size());
   for_each_element(layout, [&](std::size_t i, std::int64_t h, std::int64_t k, std::size_t column) {
-    const auto row = static_cast<std::size_t>(h * layout.K + k);
-    const double square_of = has_noise(column) ? channel[column] * share[row] / count[row]
-                                               : channel[column];  // 0, or no number
-    const double random = layout.multiple * std::sqrt(square_of / static_cast<double>(layout.runs));
+    const double random = layout.multiple * row_of(h, k).sigma(layout, channel[column]);
     budget[i] = call::f32_not_below(random + ledger.bias[column]);
   });
   return budget;
@@ -239,11 +253,7 @@ call::Record tokens_of(const call::Record& record) {
                                "checkpoint_state_indices",
                                "checkpoint_tokens",
                                "initial_intermediate_states",
-                               "intermediate_state_indices",
-                               "request_ids",
-                               "positions",
-                               "restored_from",
-                               "accepted_counts"};
+                               "intermediate_state_indices"};
   call::Record tokens;
   tokens.op = record.op;
   tokens.mode = record.mode;
@@ -253,6 +263,7 @@ call::Record tokens_of(const call::Record& record) {
   for (const auto& [name, tensor] : record.inputs) {
     if (std::ranges::find(kStates, name) == kStates.end()) tokens.inputs.emplace(name, tensor);
   }
+  for (const char* name : call::kChainInputs) tokens.inputs.erase(name);
   return tokens;
 }
 
@@ -295,7 +306,7 @@ call::Record one_row(const call::Record& tokens, std::int64_t row,
       indices.push_back(t);
     }
     one.inputs["cu_seqlens"] = call::integer_tensor({0, std::ssize(indices)});
-    if (!offsets.empty()) {
+    if (!offsets.empty() && one.mode == call::Mode::kPrefill) {
       one.inputs["checkpoint_offsets"] = call::integer_tensor({offsets.begin(), offsets.end()});
       one.inputs["cu_checkpoints"] = call::integer_tensor({0, std::ssize(offsets)});
     }

@@ -38,6 +38,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -76,6 +77,9 @@ struct Layout {
   int runs;          ///< R
   double multiple;   ///< lambda / sqrt(q)
   call::DType pool;  ///< type in which states are stored
+
+  /// lambda / sqrt(q) for n numbers that are estimated from the runs.
+  [[nodiscard]] double multiple_for(std::int64_t n) const;
 
   [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(HV * K * V); }
   [[nodiscard]] std::size_t columns() const { return static_cast<std::size_t>(HV * V); }
@@ -176,11 +180,38 @@ class NoiseSigns {
 void add_errors(const Layout& layout, const contract::Contract& contract, const Added& added,
                 std::uint64_t content, Ledger& ledger);
 
+/// 0 times a bound that is infinite is 0: what is erased carries no error.
+[[nodiscard]] inline double times(double x, double bound) { return x == 0.0 ? 0.0 : x * bound; }
+
 /// By how much the tokens of a lane can make an error larger: rho.
 [[nodiscard]] double transport_of(const contract::Contract& contract,
                                   const delta::Lane<double>& lane);
 /// The same for the errors of the columns of a value head.
 void transport(const Layout& layout, std::int64_t head, double rho, Ledger& ledger);
+
+/// Sums over a row of numbers, each in units of its own channel: with s_x^2 what the noise of
+/// channel x holds, and n_x^2 the squares of its R runs in this row,
+/// sigma_x^2 = s_x^2 mean_x (n_x^2 / s_x^2) / R.
+class RowOfNoise {
+ public:
+  void add(double square, double of_channel) {
+    if (!has_noise(of_channel)) return;
+    share_ += square / of_channel;
+    count_ += 1.0;
+  }
+  [[nodiscard]] double sigma(const Layout& layout, double of_channel) const {
+    const double square = has_noise(of_channel) ? of_channel * share_ / count_ : of_channel;
+    return std::sqrt(square / static_cast<double>(layout.runs));
+  }
+
+ private:
+  // Else it is 0, or no number.
+  static bool has_noise(double square) { return square > 0.0 && std::isfinite(square); }
+
+  double share_ = 0.0, count_ = 0.0;
+};
+/// s_x^2 of each column.
+[[nodiscard]] std::vector<double> noise_of_channels(const Layout& layout, const Ledger& ledger);
 
 /// What the carried errors of a ledger grant each element.
 [[nodiscard]] std::vector<float> carried_budget(const Layout& layout, const Ledger& ledger);

@@ -24,6 +24,15 @@ std::uint64_t bytes_of(const Layout& layout, const Request& request) {
          (ledgers * each + request.left.size() * layout.size()) * sizeof(double);
 }
 
+// Trees are computed path by path.
+std::int64_t tokens_on_paths(const call::Record& record, const call::Dims& dims) {
+  std::int64_t tokens = 0;
+  for (const auto& parents : call::parents_of_rows(record, call::token_bounds(record, dims))) {
+    tokens += call::tokens_on_paths(parents);
+  }
+  return tokens;
+}
+
 // What the ledgers of a call take while it is judged.
 double bytes_of_call(const Layout& layout, const call::Record& record, const call::Dims& dims) {
   const auto count = [](std::int64_t n) { return static_cast<double>(n); };
@@ -31,13 +40,14 @@ double bytes_of_call(const Layout& layout, const call::Record& record, const cal
   const double ledger = (1.0 + layout.runs) * state;
   // The ledger with which each row begins and the one with which it goes on; tiles of both.
   double bytes = 2.0 * count(dims.rows) * ledger;
-  if (has_states(record) || record.mode == call::Mode::kPrefill) {
+  if (has_states(record) || record.outputs.contains("o") || record.mode == call::Mode::kPrefill ||
+      call::has_tree(record)) {
     // A Step has, of each state that the call leaves: the exact one with its radius and grant,
     // the noise moved to it, and what is stored; beside the pools in which they start.
     const double left =
         count(dims.rows) *
             (record.mode == call::Mode::kMtp ? 1.0 + count(std::max(dims.T, dims.steps)) : 1.0) +
-        count(dims.checkpoints);
+        count(dims.checkpoints) + count(tokens_on_paths(record, dims));
     bytes += 2.0 * count(dims.rows) * state + left * (4.0 + layout.runs) * state;
   }
   return bytes;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "reference/chain/judge.hpp"
+#include "reference/chain/layer_rule.hpp"
 #include "reference/chain/request.hpp"
 
 namespace goldenrule::chain {
@@ -20,19 +21,27 @@ struct Writer {
   std::int64_t owner = -1;  ///< the last request that did
 };
 
+/// What a call has said of the type of the pool.
+struct PoolType {
+  call::DType declared = call::DType::kF32;  ///< by its file
+  std::int64_t call = 0;
+  bool held = false;  ///< the call stores the pool
+};
+
 struct Memory {
   Options options;
   std::optional<Layout> layout;
-  std::optional<std::int64_t> gap;  ///< the first call behind the last one whose tokens are lost
-  bool pool_known = false;          ///< a call has held its pool: layout->pool is its type
-  call::Record kind;                ///< op and conventions of the first call; no tensors
+  std::optional<std::int64_t> gap;    ///< the first call behind the last one whose tokens are lost
+  std::optional<PoolType> pool_type;  ///< absent: no call has said it
+  call::Record kind;                  ///< op and conventions of the first call; no tensors
   call::Dims dims;
   Requests requests;
-  std::set<std::int64_t> seen;                     ///< requests that are counted
-  std::map<std::int64_t, Writer> writers;          ///< of slots, the last ones
-  std::optional<call::Tensor> pool;                ///< as the last call with states left it
-  std::map<std::string, call::Tensor> parameters;  ///< of the layer, as the last call had them
-  std::shared_ptr<const call::Record> tokens;      ///< of the last call
+  std::set<std::int64_t> seen;                          ///< requests that are counted
+  std::map<std::int64_t, Writer> writers;               ///< of slots, the last ones
+  std::optional<call::Tensor> pool;                     ///< as the last call with states left it
+  std::map<std::string, call::Tensor> parameters;       ///< of the layer, as the last call had them
+  std::map<std::string, std::vector<LayerValue>> rule;  ///< of the layer, each value once
+  std::shared_ptr<const call::Record> tokens;           ///< of the last call
   std::deque<std::pair<std::int64_t, std::int64_t>> anchors;  ///< request, position; oldest first
   std::map<std::string, contract::Contract> contracts;        ///< in use, by name
   Summary summary;

@@ -15,9 +15,16 @@ bool matches(const Block& x, const Allowed& candidate) {
   return !candidate.vacuous && fit(x, candidate).passes();
 }
 
-std::string tokens_text(std::int64_t count, std::int64_t of, std::int64_t call) {
-  return "it is the state after " + std::to_string(count) + " of the " + std::to_string(of) +
-         " tokens of call " + std::to_string(call);
+std::string state_text(const Request& request, std::int64_t after) {
+  const std::string of = " of the " + std::to_string(request.given) + " tokens of call " +
+                         std::to_string(request.call);
+  if (request.parents.empty()) return "it is the state after " + std::to_string(after) + of;
+  if (after == 0) return "it is the state after none" + of;
+  return "it is the state of token " + std::to_string(after - 1) + of + ", at depth " +
+         std::to_string(call::depth_of(request.parents, after)) + " of the tree" +
+         (request.kept.value_or(0) > 0
+              ? ", where token " + std::to_string(*request.kept - 1) + " was kept"
+              : "");
 }
 
 class Search {
@@ -41,7 +48,7 @@ class Search {
 
  private:
   std::optional<Name> unwritten() {
-    if (s_.after_call && s_.started != nullptr && *s_.x == *s_.started) {
+    if (s_.after && s_.started != nullptr && *s_.x == *s_.started) {
       return Name{Mistake::kNotWritten, "it is what the call started from", {}};
     }
     if (!s_.fresh && is_zero(*s_.x)) return Name{Mistake::kNotWritten, "it is zero", {}};
@@ -59,13 +66,13 @@ class Search {
 
   [[nodiscard]] Name rolled(std::int64_t count) const {
     if (!own_->verify) {
-      return {Mistake::kOffBoundary, tokens_text(count, own_->given, own_->call), {}};
+      return {Mistake::kOffBoundary, state_text(*own_, count), {}};
     }
-    return {Mistake::kWrongRollback, tokens_text(count, own_->given, own_->call), count};
+    return {Mistake::kWrongRollback, state_text(*own_, count), count};
   }
 
   std::optional<Name> own_bits() {
-    if (own_ == nullptr || s_.after_call) return std::nullopt;
+    if (own_ == nullptr || s_.after) return std::nullopt;
     for (const auto& [count, stored] : own_->left) {
       if (own_->kept == count || stored.values != *s_.x) continue;
       if (count == 0 && !own_->verify) return before_call();
@@ -109,10 +116,12 @@ class Search {
     const call::Record tokens = one_row(*way.tokens, way.row);
     const Step step(slice_, *way.contract, layout_, tokens, {&way.before, 1});
     for (const std::int64_t count : step.known(0)) {
-      if (way.base + count == s_.position || !matches(*s_.x, step.allowed(0, count))) continue;
+      const bool right =
+          way.position(count) == s_.position && call::leads_to(way.parents, count, way.kept);
+      if (right || !matches(*s_.x, step.allowed(0, count))) continue;
       return Name{Mistake::kWrongRollback,
                   "it is the state of this request at position " +
-                      std::to_string(way.base + count) + ", in its last verify",
+                      std::to_string(way.position(count)) + ", in its last verify",
                   {}};
     }
     return std::nullopt;
@@ -139,7 +148,7 @@ class Search {
 
   // What it should be.
   [[nodiscard]] std::optional<Allowed> right() const {
-    if (own_ == nullptr || own_->contract == nullptr || s_.after_call) return std::nullopt;
+    if (own_ == nullptr || own_->contract == nullptr || s_.after) return std::nullopt;
     const auto anchor = own_->anchors.find(s_.position);
     const bool kept = anchor != own_->anchors.end();
     if (!kept && (!own_->now || own_->position() != s_.position)) return std::nullopt;
@@ -206,7 +215,7 @@ class Search {
       if (!matches(*s_.x, step.allowed(0, way->kept))) continue;
       return Name{Mistake::kReplayedTwice,
                   "its tokens from position " + std::to_string(way->base) + " to " +
-                      std::to_string(way->base + way->kept) + " are applied to it a second time",
+                      std::to_string(way->position(way->kept)) + " are applied to it a second time",
                   {}};
     }
     return std::nullopt;
@@ -215,7 +224,7 @@ class Search {
   // A buffer of normalised keys is filled for every call. Where nobody waits for it, a call reads
   // what the one before it has left there, in the same rows.
   std::optional<Name> other_keys() {
-    if (!s_.after_call || s_.earlier == nullptr || own_ == nullptr || !own_->before ||
+    if (!s_.after || s_.earlier == nullptr || own_ == nullptr || !own_->before ||
         own_->tokens == nullptr || own_->tokens->mode != s_.earlier->mode ||
         own_->tokens->mode == call::Mode::kPrefill) {
       return std::nullopt;
@@ -230,10 +239,7 @@ class Search {
     }
     k = other;
     const Step step(slice_, *own_->contract, layout_, tokens, {&own_->before, 1});
-    const std::int64_t after = s_.position - own_->base;
-    if (after < 1 || after > own_->given || !matches(*s_.x, step.allowed(0, after))) {
-      return std::nullopt;
-    }
+    if (*s_.after < 1 || !matches(*s_.x, step.allowed(0, *s_.after))) return std::nullopt;
     return Name{Mistake::kOtherKeys,
                 "it is what the tokens of the call make with the keys of row " +
                     std::to_string(own_->row) + " of the call before",

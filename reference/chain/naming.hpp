@@ -21,7 +21,8 @@ struct Suspect {
   std::int64_t position = 0;  ///< that it should have
   bool fresh = false;         ///< the request is new
   bool restored = false;      ///< it was to start from an earlier state of `request`
-  bool after_call = false;    ///< the state is what its call left, not what it started from
+  /// The state is what its call left, and which one; absent: what it started from.
+  std::optional<std::int64_t> after = {};
   const call::Record* earlier = nullptr;  ///< after a call: the tokens of the call before it
   const Block* started = nullptr;         ///< after a call: what it had started from
   const Block* slot_held = nullptr;  ///< before a call: the slot after the last call, if stored
@@ -31,18 +32,19 @@ struct Suspect {
 struct Name {
   Mistake mistake = Mistake::kNone;
   std::string text;                       ///< "it is the state after 1 of the 3 tokens ..."
-  std::optional<std::int64_t> rolled_to;  ///< after a verify: how many tokens of it the state has
+  std::optional<std::int64_t> rolled_to;  ///< after a verify: which of its states it is
 };
 
 [[nodiscard]] Name name_of(const verdict::Slice& slice, const Layout& layout,
                            const Requests& requests, const Suspect& suspect);
 
-/// A row that starts from the state after `found` tokens of its last verify.
+/// A row that starts from state `found` of its last verify, where `kept` is right; a count of
+/// tokens that is taken for a place names `by_count`, which in a tree is another one.
 inline constexpr std::int64_t kAtRest = -1;
 struct Rolled {
   std::int64_t row = 0;       ///< of this call; kAtRest: its state lies in its slot
   std::int64_t last_row = 0;  ///< of the verify
-  std::int64_t kept = 0, found = 0;
+  std::int64_t kept = 0, found = 0, by_count = 0;
 };
 /// One name for the requests that follow the same verify, those that are right included.
 [[nodiscard]] Mistake name_of(const std::vector<Rolled>& rows,

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "fixtures/call/token_tree.hpp"
 #include "reference/chain/ledger.hpp"
 
 namespace goldenrule::chain {
@@ -35,6 +36,12 @@ struct Way {
   std::int64_t base = 0, row = 0, kept = 0;
   std::shared_ptr<const call::Record> tokens;
   const contract::Contract* contract = nullptr;
+  std::vector<std::int64_t> parents = {};
+
+  /// Of the request after state `after` of the call (token_tree.hpp).
+  [[nodiscard]] std::int64_t position(std::int64_t after) const {
+    return base + call::depth_of(parents, after);
+  }
 };
 
 inline constexpr std::size_t kBeen = 256;
@@ -49,28 +56,40 @@ struct Request {
   std::int64_t call = 0, row = 0, slot = -1;  ///< where it was last
   std::int64_t base = 0;                      ///< its position before that call
   std::int64_t given = 0;                     ///< tokens of that call
-  std::optional<std::int64_t> kept;           ///< of them; absent: the next position says
-  bool verify = false;                        ///< that call was an MTP call
+  std::vector<std::int64_t> parents;          ///< of these tokens; empty: they are no tree
+  /// The state of that call that goes on, named as in Snapshot::after: after so many tokens of it,
+  /// or in a tree of token kept - 1. Absent: the next position says, in a tree nobody.
+  std::optional<std::int64_t> kept;
+  bool verify = false;  ///< that call was an MTP call
   Known before, now;
   std::shared_ptr<const call::Record> tokens;    ///< of that call
   const contract::Contract* contract = nullptr;  ///< of that call
   /// Its accepted counts, row by row; -1: not known, or a row of padding.
   std::shared_ptr<const std::vector<std::int64_t>> counts;
-  std::map<std::int64_t, Stored> left;     ///< what that call stored, by tokens of it
+  std::map<std::int64_t, Stored> left;     ///< what that call stored, named as `kept`
   std::map<std::int64_t, Anchor> anchors;  ///< by position
   std::optional<Way> planes;               ///< of its last verify before that call
   /// Digests of states that its calls have stored, by position: the last kBeen of them.
   std::deque<std::pair<std::int64_t, std::uint64_t>> been;
   std::uint64_t bytes = 0;  ///< that it holds, as Memory counts them
   bool overflowed = false;  ///< it was said that its o left its type
+  bool strayed = false;     ///< it was said that its o is wrong, and no state was stored since
 
   /// That of its last call.
   [[nodiscard]] std::optional<Way> way() const {
     if (!before || !kept || tokens == nullptr) return std::nullopt;
-    return Way{before, base, row, *kept, tokens, contract};
+    return Way{before, base, row, *kept, tokens, contract, parents};
   }
 
-  [[nodiscard]] std::int64_t position() const { return base + kept.value_or(0); }
+  /// How many tokens of its last call have come to it.
+  [[nodiscard]] std::int64_t depth() const { return call::depth_of(parents, kept.value_or(0)); }
+  [[nodiscard]] std::int64_t position() const { return base + depth(); }
+  /// Whether nobody has said which token of its last call goes on, and no position can.
+  [[nodiscard]] bool is_open_tree() const { return !kept && !parents.empty(); }
+  /// Whether a state of its last call is one that the request has had.
+  [[nodiscard]] bool has_been(std::int64_t after) const {
+    return kept && call::leads_to(parents, after, *kept);
+  }
   [[nodiscard]] const Stored* left_behind() const {
     const auto found = kept ? left.find(*kept) : left.end();
     return found == left.end() ? nullptr : &found->second;

@@ -75,8 +75,11 @@ void CallWalk::judge_start(RowWalk& row) {
   ++memory_.summary.judged;
   if (!row.judged) return;
   const Fit& found = row.judged->fit;
-  if (row.judged->vacuous) ++memory_.summary.vacuous;
   const bool breaks = row.expected && !row.fresh;
+  if (row.judged->vacuous) {
+    ++memory_.summary.vacuous;
+    if (!breaks) ++memory_.summary.blind_starts;
+  }
   if (!breaks && found.passes()) return;
   row.departed = true;
   const Check check = row.fresh ? Check::kFreshness : breaks ? Check::kContinuity : Check::kLedger;

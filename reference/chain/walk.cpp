@@ -156,6 +156,7 @@ void CallWalk::remember_pool() {
 
 std::vector<Finding> CallWalk::run() {
   read_rows();
+  judge_rule();
   judge_parameters();
   for (RowWalk& row : rows_) enter(row);
   parallel::for_each_index(std::ssize(rows_), [&](std::int64_t i) {

@@ -62,7 +62,8 @@ class CallWalk {
   [[nodiscard]] bool take_state_of(std::int64_t id, RowWalk& row);
   void restore(RowWalk& row);
   void suspect_takeover(RowWalk& row);
-  void settle(RowWalk& row, Request& request);
+  [[nodiscard]] bool settle(RowWalk& row, Request& request);
+  void report_open(const RowWalk& row, const Request& request);
   // starts.cpp
   void compare_start(RowWalk& row) const;
   void judge_start(RowWalk& row);
@@ -86,9 +87,14 @@ class CallWalk {
   };
   [[nodiscard]] std::vector<LeftState> states_of(const Step& step, const RowWalk& row) const;
   void judge_states(std::vector<LeftState> states, RowWalk& row, Request& request);
+  // layer_rule.cpp
+  void judge_rule();
+  void report_change(const LayerRule& rule, const std::vector<LayerValue>& seen,
+                     const LayerValue& now);
   // layer.cpp
   void judge_parameters();
   void judge_range(const Step& step, const RowWalk& row, Request& request);
+  void judge_outputs(const Step& step, std::vector<Request>& requests);
   // walk.cpp
   void check_counts(std::span<const std::int64_t> bounds) const;
   void read_rows();
@@ -107,7 +113,7 @@ class CallWalk {
   struct WrongState {
     std::size_t finding, row;
     Block x;
-    std::int64_t position;
+    std::int64_t position, after;
   };
 
   const verdict::Slice& slice_;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/row_named.hpp"
 #include "reference/contract/family.hpp"
 
 namespace goldenrule::contract {
@@ -341,12 +342,7 @@ const std::vector<Contract>& contracts_of(call::Family family) {
 }
 
 const Contract& find_contract(std::string_view name) {
-  std::string known;
-  for (const Contract& contract : built_in()) {
-    if (contract.name == name) return contract;
-    known += (known.empty() ? "" : ", ") + contract.name;
-  }
-  throw Error(ErrorKind::kArgument, "contract", "one of " + known, "'" + std::string(name) + "'");
+  return call::row_named(built_in(), name, ErrorKind::kArgument, "contract");
 }
 
 void require_family(const Contract& contract, call::Family family) {

@@ -52,7 +52,8 @@ void select_blocks(verdict::Expected& expected, const Selection& s) {
       e.run = e.run / static_cast<std::size_t>(e.shape[s.axis]) * s.indices->size();
     }
   }
-  e.reach.clear();  // only a verdict on the whole asks for it
+  e.reach.clear();
+  e.unit.clear();  // only a verdict on the whole asks for it
 }
 
 void select(verdict::Expected& e, const Selection& s) {

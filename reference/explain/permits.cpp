@@ -13,10 +13,6 @@ namespace {
 using contract::Contract;
 using verdict::Verdict;
 
-bool passes(const verdict::TensorReport& t) {
-  return t.verdict == Verdict::kExact || t.verdict == Verdict::kWithinBudget;
-}
-
 // The sum over the outputs of log rms budget; nothing where some output is not within it. Replaces
 // the grants in `expected`.
 std::optional<double> width_if_kept(const verdict::Judgement& judged, const Contract& contract,
@@ -25,7 +21,7 @@ std::optional<double> width_if_kept(const verdict::Judgement& judged, const Cont
   double width = 0.0;
   for (const auto& [name, output] : judged.record.outputs) {
     const verdict::Expected& e = expected.outputs.at(name);
-    if (!passes(verdict::judge(name, output, e, contract))) return std::nullopt;
+    if (!is_pass(verdict::judge(name, output, e, contract).verdict)) return std::nullopt;
     const verdict::Budget budget(name, output.dtype(), e, contract);
     double square = 0.0;
     for (std::size_t i = 0; i < e.exact.golden.size(); ++i) {
@@ -87,7 +83,7 @@ std::optional<Permit> tightest_permit(const verdict::Judgement& judged, double m
 bool is_far_within(const verdict::CaseReport& report) {
   constexpr double kFarSum = 0.01;
   return std::ranges::all_of(report.tensors, [](const verdict::TensorReport& t) {
-    return passes(t) && (t.verdict == Verdict::kExact || t.max_ratio < kFarSum);
+    return is_pass(t.verdict) && (t.verdict == Verdict::kExact || t.max_ratio < kFarSum);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "reference/report/page_parts.hpp"
+#include "reference/report/words.hpp"
 
 namespace goldenrule::report {
 namespace {
@@ -50,9 +51,7 @@ std::string remarks(const ordered_json& tensor) {
   add("nan", "are NaN");
   add("unwritten", "of them in rows that are NaN throughout, as if never written");
   add("inf", "are infinite");
-  add("undefined",
-      "have no right value (padded requests, gates without a logarithm, decisions that hang on a "
-      "rounding, what overflows in fp32) and are not compared");
+  add("undefined", kNoRightValue);
   add("nonfinite", "have no finite exact result, since inputs are not finite");
   if (!tensor.at("first_unjudged").is_null()) {
     text += fmt::format("{}first there: {}", text.empty() ? "" : "; ",

@@ -4,10 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "fixtures/call/text.hpp"
 
 namespace goldenrule::report {
+namespace {
+
+int rank_of(const std::string& verdict) {
+  if (verdict == "OUT_OF_BUDGET") return 0;
+  return verdict == "EXACT" || verdict == "WITHIN_BUDGET" ? 2 : 1;
+}
+
+}  // namespace
 
 std::string escaped(const std::string& text) {
   constexpr std::size_t kLongest = 8000;  // a path has 4096 bytes
@@ -70,10 +79,9 @@ std::string place(const ordered_json& coordinates) {
 }
 
 std::string badge(const std::string& verdict) {
-  const char* css = verdict == "OUT_OF_BUDGET"                         ? "bad"
-                    : verdict == "EXACT" || verdict == "WITHIN_BUDGET" ? "good"
-                                                                       : "weak";
-  return fmt::format("<span class=\"badge {}\">{}</span>", css, escaped(verdict));
+  constexpr std::array kCss{"bad", "weak", "good"};
+  return fmt::format("<span class=\"badge {}\">{}</span>",
+                     kCss[static_cast<std::size_t>(rank_of(verdict))], escaped(verdict));
 }
 
 std::string text_of(const ordered_json& json, const char* key) {
@@ -93,11 +101,7 @@ std::string joined(const ordered_json& texts) {
   return html;
 }
 
-int rank(const ordered_json& item) {
-  const std::string verdict = item.at("verdict").get<std::string>();
-  if (verdict == "OUT_OF_BUDGET") return 0;
-  return verdict == "EXACT" || verdict == "WITHIN_BUDGET" ? 2 : 1;
-}
+int rank(const ordered_json& item) { return rank_of(item.at("verdict").get<std::string>()); }
 
 std::vector<const ordered_json*> ranked(const ordered_json& items) {
   std::vector<const ordered_json*> order;

@@ -8,6 +8,7 @@
 #include "fixtures/call/text.hpp"
 #include "reference/report/explanation.hpp"
 #include "reference/report/report.hpp"
+#include "reference/report/words.hpp"
 #include "reference/verdict/coordinates.hpp"
 
 namespace goldenrule::report {
@@ -53,10 +54,7 @@ std::string tensor_lines(const TensorReport& t) {
       ratio(t.max_ratio), ratio(t.median_ratio), t.nan, t.inf, t.unwritten);
   if (!t.reason.empty()) text += fmt::format("      {}\n", t.reason);
   if (t.undefined > 0) {
-    text += fmt::format(
-        "      {} elements have no right value (padded requests, gates without a logarithm, "
-        "decisions that hang on a rounding, what overflows in fp32) and are not compared\n",
-        t.undefined);
+    text += fmt::format("      {} elements {}\n", t.undefined, kNoRightValue);
   }
   if (t.worst && t.verdict != Verdict::kExact) text += worst_line(t);
   if (t.out_of_budget > 0) {
@@ -105,7 +103,7 @@ std::string first_bad_lines(const verdict::StagesReport& stages, Verdict outputs
   if (!before.empty()) {
     text += fmt::format("      not given, and before it: {}\n", fmt::join(before, ", "));
   }
-  if (outputs == Verdict::kExact || outputs == Verdict::kWithinBudget) {
+  if (verdict::is_pass(outputs)) {
     text +=
         "      the outputs are right all the same: either the kernel means something else by this "
         "stage,\n      or its error does not reach the outputs of this call\n";

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <string>
 
 #include "fixtures/call/dtype.hpp"
-#include "fixtures/call/error.hpp"
+#include "fixtures/call/row_named.hpp"
+#include "fixtures/call/token_tree.hpp"
 
 namespace goldenrule::serving {
 namespace {
@@ -182,17 +182,44 @@ bool copy_bytes_for_elements(Step& step, const Past& past) {
   });
 }
 
-bool rollback_one_short(Step& step, const Past& past) {
-  const auto first = [&](const Move& move) { return move.from.index % past.scenario->T == 0; };
+// Every state that is copied into its slot after a verify becomes the one that f(row of the verify)
+// names, as in Snapshot::after; none where that is 0.
+template <class F>
+bool commit_other(Step& step, const Past& past, F&& f) {
+  const std::int64_t T = past.scenario->T;
   const auto is_commit = [](const Move& move) {
     return is_copy(move, Where::kIntermediate, Where::kSlot);
   };
-  const bool changed = std::ranges::any_of(step.moves, is_commit);
-  std::erase_if(step.moves, [&](const Move& move) { return is_commit(move) && first(move); });
+  bool changed = false;
   for (Move& move : step.moves) {
-    if (is_commit(move)) --move.from.index;
+    if (!is_commit(move)) continue;
+    const std::int64_t row = move.from.index / T;
+    const std::int64_t after = f(past.last.rows[static_cast<std::size_t>(row)]);
+    const std::int64_t index = after == 0 ? -1 : row * T + after - 1;
+    changed = changed || move.from.index != index;
+    move.from.index = index;
   }
+  std::erase_if(step.moves,
+                [&](const Move& move) { return is_commit(move) && move.from.index < 0; });
   return changed;
+}
+
+bool rollback_one_short(Step& step, const Past& past) {
+  return commit_other(step, past,
+                      [](const Row& row) { return call::continued_by(row.parents, row.kept); });
+}
+
+bool tree_token_by_count(Step& step, const Past& past) {
+  const bool committed = commit_other(step, past, [](const Row& row) { return row.accepted; });
+  if (past.scenario->verify != cases::VerifyForm::kScatter) return committed;
+  return any_changed(step.rows, [&](Row& row) {
+    const auto last = past.verified.find(row.request);
+    const bool here = last != past.verified.end() && last->second.kept == row.column;
+    if (!here || last->second.accepted == row.column) return false;
+    row.column = last->second.accepted;
+    row.slot = row.columns[static_cast<std::size_t>(row.column - 1)];
+    return true;
+  });
 }
 
 bool replay_applied_again(Step& step, const Past& past) {
@@ -321,6 +348,10 @@ constexpr std::array kTable{
                   "a verify goes on from the state one token before the last accepted one",
                   "mlx-swift-lm #143", Named::kWrongRollback, rollback_one_short,
                   Named::kWrongColumn},
+    ServerMistake{"tree_token_by_count",
+                  "a verify of a tree goes on from the state of token count - 1, not of the last "
+                  "token that was accepted",
+                  "SGLang #27463", Named::kTokenByCount, tree_token_by_count, Named::kWrongColumn},
     ServerMistake{"replay_applied_again",
                   "the tokens that a verify accepted are applied to the state again before every "
                   "decode",
@@ -375,6 +406,8 @@ void Past::add(const Step& meant) {
   }
   for (const Row& row : meant.rows) {
     if (row.request < 0) continue;
+    verified.erase(row.request);
+    if (meant.mode == Mode::kMtp) verified.emplace(row.request, row);
     if (meant.mode == Mode::kPrefill) replayed.erase(row.request);
     for (const std::int64_t slot : row.columns) owner[slot] = row.request;
     if (row.out >= 0) owner[row.out] = row.request;
@@ -385,15 +418,7 @@ std::span<const ServerMistake> server_mistakes() { return kTable; }
 
 const ServerMistake* find_server_mistake(std::string_view name) {
   if (name.empty()) return nullptr;
-  const auto* it = std::ranges::find(kTable, name, &ServerMistake::name);
-  if (it != kTable.end()) return it;
-  std::string known;
-  for (const ServerMistake& m : kTable) {
-    if (!known.empty()) known += ", ";
-    known += m.name;
-  }
-  throw Error(ErrorKind::kArgument, "scenario line: mistake", "one of " + known,
-              "'" + std::string(name) + "'");
+  return &call::row_named(kTable, name, ErrorKind::kArgument, "scenario line: mistake");
 }
 
 }  // namespace goldenrule::serving

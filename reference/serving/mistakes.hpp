@@ -25,6 +25,9 @@ struct Past {
       {};  ///< by slot: the request that it was last meant for
   std::map<std::int64_t, Stretch> replayed = {};  ///< by request: what was applied after its verify
 
+  /// By request: its row in its last call, where that was a verify.
+  std::map<std::int64_t, Row> verified = {};
+
   /// What the step means to do, before any mistake; after the mistake of the step was made.
   void add(const Step& meant);
 };

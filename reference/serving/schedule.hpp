@@ -62,11 +62,13 @@ struct Row {
   std::int64_t restored_from = -1;  ///< whose earlier state it starts from; -1: its own last one
   std::int64_t slot = -1;           ///< where that lies; -1: padded
   std::int64_t out = -1;            ///< where its state goes; -1: nowhere
-  bool fresh = false;               ///< it starts from zero, whatever the slot holds
-  bool restarted = false;           ///< fresh, after a preemption
-  bool whole_prompt = false;        ///< the call has the whole prompt of the request
-  std::vector<std::int64_t> columns = {};      ///< scatter: the slot of each token
-  std::int64_t column = 1;                     ///< scatter: the state lies in columns[column - 1]
+  std::vector<std::int64_t> parents = {};  ///< of its tokens (token_tree.hpp); empty: no tree
+  std::int64_t kept = 0;                   ///< the state that goes on, named as in Snapshot::after
+  bool fresh = false;                      ///< it starts from zero, whatever the slot holds
+  bool restarted = false;                  ///< fresh, after a preemption
+  bool whole_prompt = false;               ///< the call has the whole prompt of the request
+  std::vector<std::int64_t> columns = {};  ///< scatter: the slot of each token
+  std::int64_t column = 1;                 ///< scatter: the state lies in columns[column - 1]
   std::vector<std::int64_t> checkpoints = {};  ///< prefill: after how many tokens a state is kept
 };
 

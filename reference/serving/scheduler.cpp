@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "fixtures/call/token_tree.hpp"
+
 namespace goldenrule::serving {
 namespace {
 
@@ -276,31 +278,42 @@ void Scheduler::add_verify(const std::vector<std::int64_t>& requests) {
   for (const std::int64_t request : requests) {
     Row row = row_of(request);
     row.count = scenario_.T;
-    row.accepted = draw(scatter ? 1 : 0, scenario_.T);
+    row.kept = draw(scatter ? 1 : 0, scenario_.T);
+    for (std::int64_t t = 0; scenario_.tree != 0 && t < row.count; ++t) {
+      row.parents.push_back(draw(-1, t - 1));
+    }
+    row.accepted = call::depth_of(row.parents, row.kept);
     if (scatter) row.columns = at(request).slots;
     rows.push_back(std::move(row));
   }
   push(call::Mode::kMtp, rows);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    accept(rows[i].request, static_cast<std::int64_t>(i), rows[i].accepted);
+    accept(static_cast<std::int64_t>(i), rows[i]);
   }
 }
 
-void Scheduler::accept(std::int64_t request, std::int64_t row, std::int64_t accepted) {
+void Scheduler::accept(std::int64_t place, const Row& row) {
+  const std::int64_t request = row.request;
+  const std::int64_t accepted = row.accepted;
   Request& r = at(request);
   r.replayed = {request, r.position, accepted};
   r.singles = 0;
-  const Place last{Where::kIntermediate, -1, row * scenario_.T + accepted - 1};
+  const auto left = [&](std::int64_t token) {
+    return Place{Where::kIntermediate, -1, place * scenario_.T + token};
+  };
+  const std::vector<std::int64_t> path = call::path_to(row.parents, row.kept);
   switch (scenario_.verify) {
     case VerifyForm::kScatter:
-      r.column = accepted;
+      r.column = row.kept;
       break;
     case VerifyForm::kCommit:
       for (std::int64_t t = 0; scenario_.rollback != 0 && t < accepted; ++t) {
-        pending_.push_back({.from = {Where::kIntermediate, -1, row * scenario_.T + t},
+        pending_.push_back({.from = left(path[static_cast<std::size_t>(t)]),
                             .to = {Where::kPlane, request, t + 1}});
       }
-      if (accepted > 0) pending_.push_back({.from = last, .to = state_of(request)});
+      if (accepted > 0) {
+        pending_.push_back({.from = left(path.back()), .to = state_of(request)});
+      }
       break;
     case VerifyForm::kReplay:
       if (accepted > 0) {

@@ -59,7 +59,7 @@ class Scheduler {
   void add_prefill(const std::vector<std::int64_t>& requests);
   void add_decode(const std::vector<std::int64_t>& requests);
   void add_verify(const std::vector<std::int64_t>& requests);
-  void accept(std::int64_t request, std::int64_t row, std::int64_t accepted);
+  void accept(std::int64_t place, const Row& row);
   Row row_of(std::int64_t request);
   void push(call::Mode mode, std::vector<Row> rows);
 

@@ -125,7 +125,7 @@ class Server {
   }
 
   // What the server means, beside what the kernel is given.
-  static void add_chain(const Step& step, Record& record) {
+  void add_chain(const Step& step, Record& record) const {
     const std::vector<Row>& rows = step.rows;
     record.inputs["request_ids"] =
         integers(1, of_rows(rows, [](const Row& r) { return r.request; }));
@@ -137,6 +137,17 @@ class Server {
       record.inputs["accepted_counts"] =
           integers(1, of_rows(rows, [](const Row& r) { return r.accepted; }));
     }
+    if (step.mode != Mode::kMtp || scenario_.tree == 0) return;
+    std::vector<std::int64_t> parents;
+    for (const Row& row : rows) {
+      for (std::int64_t t = 0; t < row.count; ++t) {
+        parents.push_back(row.parents.empty() ? t - 1  // padding
+                                              : row.parents[static_cast<std::size_t>(t)]);
+      }
+    }
+    record.inputs["parent_tokens"] = integers(scenario_.T, parents);
+    record.inputs["accepted_last"] =
+        integers(1, of_rows(rows, [](const Row& r) { return r.kept - 1; }));
   }
 
   // A place that nobody has written holds zeros.
@@ -264,10 +275,11 @@ double memory_needed(const cases::Scenario& s) {
   const double in_call = resident * count(std::max(s.T, s.chunk));
   const double state = count(s.HV) * count(s.K) * count(s.V);
   const double bytes = count(static_cast<std::int64_t>(call::info(s.state).bytes));
+  constexpr double kPathsOfTree = 16.0;  // kMostPathTokens of the oracle
   const double slots = resident * (s.verify == cases::VerifyForm::kScatter ? count(s.T) : 1.0);
   // The states that a call leaves on the way: after each token of a verify, at each boundary.
-  const double on_the_way =
-      resident * (count(s.T) + (s.block == 0 ? 0.0 : count(s.chunk / s.block + 1)));
+  const double on_the_way = resident * (count(s.T) * (s.tree == 0 ? 1.0 : kPathsOfTree) +
+                                        (s.block == 0 ? 0.0 : count(s.chunk / s.block + 1)));
   const double kept =
       count(s.requests) * (1.0 + (s.rollback != 0 ? count(s.T) : 0.0) +
                            (s.block == 0 ? 0.0 : count((s.prompt + s.output) / s.block)));

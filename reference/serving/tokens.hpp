@@ -12,6 +12,7 @@
 #include "fixtures/call/integer_inputs.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/take.hpp"
+#include "fixtures/call/token_tree.hpp"
 #include "reference/serving/scheduler.hpp"
 
 namespace goldenrule::serving {
@@ -51,10 +52,16 @@ class Tokens {
   }
 
   [[nodiscard]] std::vector<std::int64_t> of(const Row& row) const {
-    std::vector<std::int64_t> tokens;
+    std::vector<std::int64_t> tokens(static_cast<std::size_t>(row.count), 0);
+    if (row.request < 0) return tokens;
     for (std::int64_t t = 0; t < row.count; ++t) {
-      tokens.push_back(row.request < 0 ? 0
-                                       : place(row.request, row.position + t, t < row.accepted));
+      const bool own = row.parents.empty() && t < row.accepted;
+      tokens[static_cast<std::size_t>(t)] = place(row.request, row.position + t, own);
+    }
+    if (row.parents.empty()) return tokens;
+    std::int64_t position = row.position;
+    for (const std::int64_t t : call::path_to(row.parents, row.kept)) {
+      tokens[static_cast<std::size_t>(t)] = place(row.request, position++, true);
     }
     return tokens;
   }

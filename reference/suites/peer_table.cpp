@@ -57,7 +57,7 @@ MissedMistakes try_peer(const Peer& peer) {
                                  b.slice->emulate(b.peer_case->record, *b.contract, kPeerSeed));
     if (!b.passes_peer(honest)) missed.refuses = b.contract->name;
   }
-  for (const calls::Mistake& m : mistakes()) {
+  for (const calls::Mistake& m : mistakes_of(peer.cases.front().record.op)) {
     bool possible = false;
     bool seen_by_peer = false;
     bool seen_here = false;

@@ -12,10 +12,18 @@ void Channels::add(std::size_t element, double golden, double budget) {
   const Exact& exact = expected_->exact;
   Sums& channel = sums_[element % exact.block / exact.run % exact.channels];
   if (channel.count++ == 0) channel.first = static_cast<std::int64_t>(element);
+  const double unit = unit_of(element);
+  const auto squared = [unit](double x) { return x / unit * (x / unit); };
   channel.golden2 += golden * golden;
   channel.budget2 += budget * budget;
-  const double spread = budget_->spread(element);
-  channel.spread2 += spread * spread;
+  channel.signal2 += squared(golden);
+  channel.spread2 += squared(budget_->spread(element));
+  channel.flushed2 += squared(budget_->flushed(element));
+}
+
+double Channels::unit_of(std::size_t element) const {
+  const std::vector<float>& all = expected_->exact.unit;
+  return all.empty() || !(all[element] > 0.0F) ? 1.0 : static_cast<double>(all[element]);
 }
 
 std::vector<ChannelSignal> Channels::signals(std::size_t block) {
@@ -38,7 +46,9 @@ void Channels::pool() {
     all.count += channel.count;
     all.golden2 += channel.golden2;
     all.budget2 += channel.budget2;
+    all.signal2 += channel.signal2;
     all.spread2 += channel.spread2;
+    all.flushed2 += channel.flushed2;
     channel = {};
   }
   sums_.front() = all;
@@ -66,15 +76,14 @@ double Channels::mean_relative() const {
 ChannelSignal Channels::signal_of(const Sums& channel, double relative2, bool anything) const {
   const bool logarithms = expected_->exact.logarithms;
   const double reach = reach_of(channel);
-  const double signal2 = std::max({channel.golden2, relative2 * reach * reach,
-                                   logarithms ? static_cast<double>(channel.count) : 0.0});
+  const double held2 =
+      std::max(relative2 * reach * reach, logarithms ? static_cast<double>(channel.count) : 0.0);
   // Below what fp32 can hold every kernel returns 0, and no budget can tell it from another.
-  const double flushed = budget_->flushed(static_cast<std::size_t>(channel.first));
-  const double flushed2 = static_cast<double>(channel.count) * flushed * flushed;
-  const bool is_granted = channel.spread2 > flushed2 && channel.spread2 >= signal2;
+  const bool is_granted =
+      channel.spread2 > channel.flushed2 && channel.spread2 >= std::max(channel.signal2, held2);
   return {.first = channel.first,
           .budget2 = channel.budget2,
-          .signal2 = signal2,
+          .signal2 = std::max(channel.golden2, held2),
           .is_zero = channel.golden2 == 0.0 && !logarithms,
           .is_vacuous = anything || is_granted};
 }

@@ -8,7 +8,8 @@
 // signal is also what q would read of its state in a random direction (Exact::reach), times the
 // root mean square, over the channels, of what it does read in that unit: above 1 where q reads
 // along what all channels hold. Numbers of their own channels without a reach are one channel
-// together.
+// together. What has a unit (Exact::unit) is measured in it: a column that is larger than the
+// others is then no signal of theirs, nor its budget one of theirs.
 #pragma once
 
 #include <cstddef>
@@ -42,12 +43,14 @@ class Channels {
 
  private:
   struct Sums {
-    double golden2 = 0.0, budget2 = 0.0, spread2 = 0.0;
+    double golden2 = 0.0, budget2 = 0.0;
+    double signal2 = 0.0, spread2 = 0.0, flushed2 = 0.0;  // in units
     std::int64_t count = 0;
     std::int64_t first = 0;
   };
 
   void pool();
+  [[nodiscard]] double unit_of(std::size_t element) const;
   [[nodiscard]] double reach_of(const Sums& channel) const;
   [[nodiscard]] double mean_relative() const;
   [[nodiscard]] ChannelSignal signal_of(const Sums& channel, double relative2, bool anything) const;

@@ -54,6 +54,10 @@ struct Exact {
   /// over the last tokens, of o what a q of the same length in a random direction reads of it.
   /// Empty: the values themselves say how large they are.
   std::vector<float> reach;
+  /// With a certificate, per element of an output whose elements are channels of their own, and
+  /// together one call: what each is measured in, the largest value that it is a mean of.
+  /// Empty: they have one unit.
+  std::vector<float> unit;
   /// The values are logarithms: an error is one of the size of what they are of, so they are
   /// measured against 1, and 0 is a value like any other.
   bool logarithms = false;
@@ -89,7 +93,7 @@ struct Exact {
 
 /// Which outputs are evaluated, and whether with a certificate.
 struct EvaluationOptions {
-  bool certify = true;      ///< false: radius is left at infinity, reach empty
+  bool certify = true;      ///< false: radius is left at infinity, reach and unit empty
   bool final_state = true;  ///< computes it
   bool kept_states = true;  ///< computes those on the way (call::Plan::kept_states)
 };

@@ -18,10 +18,6 @@ namespace {
 
 std::string where_of(const std::string& name) { return "/stages/" + name; }
 
-bool passes(const TensorReport& report) {
-  return report.verdict == Verdict::kExact || report.verdict == Verdict::kWithinBudget;
-}
-
 const StageRow* find_row(const StageSlice& slice, const std::string& name) {
   const auto table = slice.table();
   const auto found = std::ranges::find(table, name, &StageRow::name);
@@ -154,7 +150,7 @@ void look_for_form(const StageSlice& slice, const call::Record& record,
     const StageForm& form = judged.row->forms[i];
     const ExpectedStage other = slice.in_form(record, name, form.name, judged.stage);
     if (other.expected.exact.shape != judged.tensor->shape()) continue;
-    if (!passes(judge_in(name, *judged.tensor, other, contract, places))) continue;
+    if (!is_pass(judge_in(name, *judged.tensor, other, contract, places).verdict)) continue;
     TensorReport& report = judged.report.tensor;
     report.verdict = Verdict::kSkipped;
     report.reason = "every element is right in the form '" + std::string(form.name) + "' (" +

@@ -206,7 +206,7 @@ void conclude(CaseReport& report, const call::Record& record, const Expectations
        wanted.empty() ? output_names(record, call::Presence::kRequired) : wanted) {
     if (!record.outputs.contains(name)) report.absent.push_back(name);
   }
-  const bool passes = report.verdict == Verdict::kExact || report.verdict == Verdict::kWithinBudget;
+  const bool passes = is_pass(report.verdict);
   if (record.outputs.empty()) {
     report.reason = "no tensor under /outputs";
   } else if ((passes || report.verdict == Verdict::kSkipped) && !applies_rule(expected)) {

@@ -52,6 +52,10 @@ enum class Verdict {
 
 [[nodiscard]] std::string_view name_of(Verdict verdict);
 
+[[nodiscard]] constexpr bool is_pass(Verdict verdict) {
+  return verdict == Verdict::kExact || verdict == Verdict::kWithinBudget;
+}
+
 /// The element with the largest ratio of error to budget (the first that is not finite, if any;
 /// the one with the largest error where there is no budget).
 struct Worst {

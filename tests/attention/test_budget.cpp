@@ -35,9 +35,9 @@ double worst_ratio(const call::Tensor& y, const verdict::Expected& expected) {
       CHECK(y[i] == golden);  // no visible key
       continue;
     }
+    if (expected.is_overflow(at, y[i])) continue;  // a type that cannot hold the scores
     const double granted = static_cast<double>(expected.grant.spread[at]) +
                            static_cast<double>(expected.exact.radius[at]) + expected.flushed(at);
-    if (std::isinf(granted)) continue;  // a type that cannot hold the scores
     const double error = std::fabs(y[i] - golden);
     if (error != 0.0) worst = std::max(worst, error <= granted ? error / granted : 1.001);
     if (error > granted) worst = std::max(worst, error / granted);

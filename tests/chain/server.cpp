@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/chain/server.hpp"
 
+#include "fixtures/call/integer_inputs.hpp"
+#include "fixtures/call/token_tree.hpp"
 #include "fixtures/random/philox.hpp"
 #include "reference/delta/slice.hpp"
 
@@ -38,40 +40,12 @@ call::Tensor Server::draw(const std::string& name, call::Shape shape, double low
   return tensor;
 }
 
-chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
-  const bool prefill = mode == call::Mode::kPrefill;
-  const bool verify = mode == call::Mode::kMtp;
-  const bool packed = prefill || (verify && options_.packed);
-  std::vector<std::int64_t> ids, slots, flags, at, restored, accepted, bounds{0}, kept, cu_kept{0};
-  for (const ServedRow& row : rows) {
-    ids.push_back(row.request);
-    slots.push_back(row.slot);
-    flags.push_back(row.fresh ? 0 : 1);
-    if (row.fresh) positions[row.request] = 0;
-    at.push_back(row.request < 0 ? 0 : positions[row.request]);
-    restored.push_back(row.restored_from);
-    accepted.push_back(row.accepted);
-    bounds.push_back(bounds.back() + row.tokens);
-    for (std::int64_t t = 8; t <= row.tokens; t += 8) kept.push_back(t);
-    cu_kept.push_back(std::ssize(kept));
-    if (row.request >= 0) {
-      positions[row.request] += prefill ? row.tokens : verify ? row.accepted : 1;
-    }
-  }
-  const std::int64_t B = std::ssize(rows);
-  const call::Shape tokens =
-      packed ? call::Shape{bounds.back()} : call::Shape{B, verify ? kDrafts : 1};
+void Server::draw_tokens(const call::Shape& tokens, call::Record& r) {
   const auto shape = [&](std::initializer_list<std::int64_t> more) {
     call::Shape all = tokens;
     all.insert(all.end(), more);
     return all;
   };
-  chain::Call call{.chain = "test", .index = index, .record = {}};
-  call::Record& r = call.record;
-  r.op = options_.op;
-  r.mode = mode;
-  r.convention.gate = call::Gate::kLog;
-  r.convention.beta = call::BetaForm::kDirect;
   r.inputs["q"] = draw("q", shape({kH, kK}), -1, 1);
   r.inputs["k"] = draw("k", shape({kH, kK}), -1, 1);
   call::Tensor& v = r.inputs["v"] = draw("v", shape({kHV, kV}), -1, 1);
@@ -79,13 +53,61 @@ chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
   r.inputs["g"] = draw("g", r.op == call::Op::kKda ? shape({kHV, kK}) : shape({kHV}),
                        options_.fastest_decay, options_.slowest_decay);
   r.inputs["beta"] = draw("beta", shape({kHV}), 0.2, 1.0);
+}
+
+chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
+  const bool prefill = mode == call::Mode::kPrefill;
+  const bool verify = mode == call::Mode::kMtp;
+  const bool packed = prefill || (verify && options_.packed);
+  std::vector<std::int64_t> ids, slots, flags, at, restored, bounds{0}, kept, cu_kept{0};
+  std::vector<std::int64_t> accepted, last, told, parents;
+  bool is_tree = false;
+  for (const ServedRow& row : rows) {
+    ids.push_back(row.request);
+    slots.push_back(row.slot);
+    flags.push_back(row.fresh ? 0 : 1);
+    if (row.fresh) positions[row.request] = 0;
+    at.push_back(row.request < 0 ? 0 : positions[row.request]);
+    restored.push_back(row.restored_from);
+    is_tree = is_tree || !row.parents.empty();
+    const std::int64_t drafts = options_.packed ? row.tokens : kDrafts;
+    for (std::int64_t t = 0; verify && t < drafts; ++t) {
+      parents.push_back(row.parents.empty() ? t - 1 : row.parents[static_cast<std::size_t>(t)]);
+    }
+    last.push_back(row.parents.empty() ? row.accepted - 1 : row.last);
+    told.push_back(last.back() + 1);
+    accepted.push_back(call::depth_of(row.parents, told.back()));
+    bounds.push_back(bounds.back() + row.tokens);
+    for (std::int64_t t = 8; t <= row.tokens; t += 8) kept.push_back(t);
+    cu_kept.push_back(std::ssize(kept));
+    if (row.request >= 0) {
+      positions[row.request] += prefill ? row.tokens : verify ? accepted.back() : 1;
+    }
+  }
+  const std::int64_t B = std::ssize(rows);
+  const call::Shape tokens =
+      packed ? call::Shape{bounds.back()} : call::Shape{B, verify ? kDrafts : 1};
+  chain::Call call{.chain = "test", .index = index, .record = {}};
+  call::Record& r = call.record;
+  r.op = options_.op;
+  r.mode = mode;
+  r.convention.gate = call::Gate::kLog;
+  r.convention.beta = call::BetaForm::kDirect;
+  draw_tokens(tokens, r);
   r.inputs["initial_state"] = pool_;
   r.inputs["state_indices"] = integers(slots);
   r.inputs["request_ids"] = integers(ids);
   r.inputs["positions"] = integers(at);
   r.inputs["restored_from"] = integers(restored);
   if (!verify) r.inputs["has_initial_state"] = integers(flags);
-  if (verify) r.inputs["accepted_tokens"] = r.inputs["accepted_counts"] = integers(accepted);
+  if (verify) {
+    r.inputs["accepted_tokens"] = integers(told);
+    r.inputs["accepted_counts"] = integers(accepted);
+  }
+  if (is_tree) {
+    r.inputs["accepted_last"] = integers(last);
+    r.inputs["parent_tokens"] = call::integer_tensor(parents, tokens);
+  }
   if (packed) r.inputs["cu_seqlens"] = integers(bounds);
   if (prefill) {
     r.inputs["checkpoint_offsets"] = integers(kept);
@@ -145,6 +167,12 @@ chain::Call without_states(chain::Call call) {
   call.record.inputs["initial_state"] = zeros(call.record.inputs.at("initial_state").dtype(), 0);
   call.record.outputs.clear();
   return call;
+}
+
+chain::Call with_o_alone(const chain::Call& call) {
+  chain::Call bare = without_states(call);
+  bare.record.outputs["o"] = call.record.outputs.at("o");
+  return bare;
 }
 
 }  // namespace goldenrule::testing

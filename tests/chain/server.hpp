@@ -16,8 +16,12 @@ namespace goldenrule::testing {
 
 struct ServedRow {
   std::int64_t request = 0, slot = 0;
-  std::int64_t tokens = 1;          ///< prefill, packed verify
-  std::int64_t accepted = 0;        ///< verify
+  std::int64_t tokens = 1;    ///< prefill, packed verify
+  std::int64_t accepted = 0;  ///< verify: tokens that are kept
+  /// Verify: each token continues which one of the row, and which one is kept (-1: none); empty:
+  /// each the one before it.
+  std::vector<std::int64_t> parents = {};
+  std::int64_t last = -1;
   bool fresh = false;               ///< starts from zero, at position 0
   std::int64_t restored_from = -1;  ///< the position must be set
 };
@@ -39,7 +43,8 @@ class Server {
 
   explicit Server(const ServerOptions& options);
 
-  /// Serves one call; prefill keeps a checkpoint every 8 tokens.
+  /// Serves one call; prefill keeps a checkpoint every 8 tokens. The kernel of a verify leaves the
+  /// state that is kept in the slot.
   chain::Call serve(call::Mode mode, const std::vector<ServedRow>& rows);
 
   /// The prompts of requests 1 and 2, of 9 and 5 tokens, in slots 3 and 0.
@@ -56,6 +61,7 @@ class Server {
 
  private:
   /// The outputs of the call, and what they leave in the pool.
+  void draw_tokens(const call::Shape& tokens, call::Record& r);
   void compute(call::Record& record);
   call::Tensor draw(const std::string& name, call::Shape shape, double low, double high);
 
@@ -73,5 +79,7 @@ struct Judged {
 
 /// The pool and the states of a call are not stored.
 [[nodiscard]] chain::Call without_states(chain::Call call);
+/// The same, but for its o.
+[[nodiscard]] chain::Call with_o_alone(const chain::Call& call);
 
 }  // namespace goldenrule::testing

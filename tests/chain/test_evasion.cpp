@@ -132,12 +132,26 @@ TEST_CASE("the type of the pool is that of the first call that has one") {
   CHECK(judged.findings[0].text.find("/inputs/initial_state: expected bf16") != std::string::npos);
   CHECK(judged.findings[0].text.find("actual f32") != std::string::npos);
   CHECK(judged.summary.verdict == verdict::Verdict::kError);
-  // A call whose states are not stored says nothing of the pool.
-  calls = decoded(5, false);
-  calls[0] = testing::without_states(std::move(calls[0]));
-  calls[0].record.inputs["initial_state"] =
-      call::Tensor(call::DType::kBF16, calls[0].record.inputs.at("initial_state").shape());
-  CHECK(testing::judge(calls, {.only_chain = true}).findings.empty());
+  // A call whose states are not stored says the type of the pool with a pool of no slots. What the
+  // pool itself is counts: the others go on, or are left out.
+  for (const std::size_t empty : {0U, 2U}) {
+    CAPTURE(empty);
+    calls = decoded(5, false);
+    calls[empty] = testing::without_states(std::move(calls[empty]));
+    CHECK(testing::judge(calls, {.only_chain = true}).findings.empty());
+    call::Tensor& none = calls[empty].record.inputs.at("initial_state");
+    none = call::Tensor(call::DType::kBF16, none.shape());
+    const testing::Judged other = testing::judge(calls, {.only_chain = true});
+    REQUIRE(!other.findings.empty());
+    CHECK(other.findings[0].check == Check::kInput);
+    CHECK(other.findings[0].verdict == verdict::Verdict::kError);
+    CHECK(other.findings[0].call == (empty == 0 ? 1 : 2));
+    CHECK(other.findings[0].text.find(
+              empty == 0 ? "expected bf16, the type of the pool of no slots in call 0, actual f32"
+                         : "expected f32, the type of the pool in call 0, actual bf16") !=
+          std::string::npos);
+    CHECK(other.summary.verdict == verdict::Verdict::kError);
+  }
 }
 
 TEST_CASE("a call whose ledgers need more than there is is said, and the others are judged") {

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "fixtures/call/chain_rows.hpp"
 #include "fixtures/call/integer_inputs.hpp"
 #include "fixtures/call/take.hpp"
 #include "fixtures/cases/case.hpp"
@@ -122,9 +123,7 @@ TEST_CASE("mixed shapes, ids of two rows and calls without ids") {
   changed[2].record.inputs.at("request_ids").set(1, 1.0);
   expect_input(testing::judge(changed), 2, "one row for each request");
   changed = calls;
-  for (const char* name : {"request_ids", "positions", "restored_from", "accepted_counts"}) {
-    changed[2].record.inputs.erase(name);
-  }
+  for (const char* name : call::kChainInputs) changed[2].record.inputs.erase(name);
   expect_input(testing::judge(changed), 2, "/inputs/request_ids");
 }
 

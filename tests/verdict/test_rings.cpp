@@ -15,8 +15,6 @@ using call::DType;
 
 namespace {
 
-bool is_pass(Verdict v) { return v == Verdict::kExact || v == Verdict::kWithinBudget; }
-
 // A call with right outputs after `change` was made to its inputs.
 struct Changed {
   call::Record record;

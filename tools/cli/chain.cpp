@@ -152,6 +152,10 @@ std::string summary_text(const chain::Summary& s) {
         "more than their ledger\n",
         s.vacuous);
   }
+  if (s.outputs > 0) {
+    text += fmt::format("o of calls without states: {} of {} rows judged\n", s.outputs_judged,
+                        s.outputs);
+  }
   if (s.forgotten > 0) text += fmt::format("{} ledgers were given up for memory\n", s.forgotten);
   if (s.first) text += "first: " + finding_text(*s.first) + "\n";
   text += fmt::format("{}", verdict::name_of(s.verdict));
@@ -168,6 +172,10 @@ Json summary_json(const chain::Summary& s) {
           {"states", s.states},
           {"judged", s.judged},
           {"vacuous", s.vacuous},
+          {"blind_starts", s.blind_starts},
+          {"outputs", s.outputs},
+          {"outputs_judged", s.outputs_judged},
+          {"outputs_blind", s.outputs_blind},
           {"slots_compared", s.slots_compared},
           {"taken", s.taken},
           {"forgotten", s.forgotten}};

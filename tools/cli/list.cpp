@@ -78,25 +78,10 @@ Json case_rows(const std::string& suite) {
   return rows;
 }
 
+template <auto kFamilies>
 Json family_rows() {
   Json rows = Json::array();
-  for (const cases::Family& f : cases::families()) {
-    rows.push_back({{"name", std::string(f.name)}, {"meaning", std::string(f.summary)}});
-  }
-  return rows;
-}
-
-Json attention_family_rows() {
-  Json rows = Json::array();
-  for (const cases::AttentionFamily& f : cases::attention_families()) {
-    rows.push_back({{"name", std::string(f.name)}, {"meaning", std::string(f.summary)}});
-  }
-  return rows;
-}
-
-Json verify_family_rows() {
-  Json rows = Json::array();
-  for (const cases::VerifyFamily& f : cases::verify_families()) {
+  for (const auto& f : kFamilies()) {
     rows.push_back({{"name", std::string(f.name)}, {"meaning", std::string(f.summary)}});
   }
   return rows;
@@ -253,9 +238,9 @@ struct Table {
   Json (*rows)();
 };
 constexpr std::array kTables{Table{"suites", suite_rows},
-                             Table{"families", family_rows},
-                             Table{"attention_families", attention_family_rows},
-                             Table{"verify_families", verify_family_rows},
+                             Table{"families", family_rows<cases::families>},
+                             Table{"attention_families", family_rows<cases::attention_families>},
+                             Table{"verify_families", family_rows<cases::verify_families>},
                              Table{"contracts", contract_rows},
                              Table{"mistakes", mistake_rows},
                              Table{"chains", chain_rows},

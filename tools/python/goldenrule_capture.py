@@ -68,6 +68,7 @@ Indices are int32 or int64, everything else is of any float type.
     positions              B                               of each row (-1: none), its tokens before
     restored_from          B                               this call, the request whose state it
     accepted_counts        B                               takes over; mtp: tokens that were kept
+    accepted_last          B                               mtp: ... the last of them (-1: none)
     checkpoint_offsets     R                               prefill: optional, the tokens of its
     cu_checkpoints         N+1                             ... sequence before each checkpoint
 
@@ -196,7 +197,7 @@ INPUTS = {
          "intermediate_state_indices", "checkpoint_state_indices", "checkpoint_tokens",
          "initial_ring_d", "initial_ring_k", "initial_ring_g", "ring_indices", "ring_start",
          "ring_count", "ring_flush", "request_ids", "positions", "restored_from",
-         "accepted_counts"),
+         "accepted_counts", "accepted_last"),
     "prefill": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "cu_seqlens",
          "state_indices", "output_state_indices", "has_initial_state", "checkpoint_offsets",
          "cu_checkpoints", "request_ids", "positions", "restored_from"),
@@ -327,7 +328,7 @@ _FAMILIES = {
     **dict.fromkeys(VERIFY_OPS, _Family(VERIFY_CONTRACTS, VERIFY_CONVENTION, VERIFY_DEFAULTS,
                                         _VERIFY_RANGES, VERIFY_INPUTS, VERIFY_OUTPUTS)),
 }
-_CHAIN = ("request_ids", "positions", "restored_from", "accepted_counts")
+_CHAIN = ("request_ids", "positions", "restored_from", "accepted_counts", "accepted_last")
 
 _CHOSEN = {name for readers in (_OF_GATE, _OF_BETA) for names in readers.values() for name in names}
 _TYPES = "float64, float32, float16, bfloat16, int64 or int32"

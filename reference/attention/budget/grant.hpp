@@ -19,8 +19,7 @@
 //
 // Stored scores (eager, random). <q,k> and its scaled value are rounded, d_t = sqrt(2) h |s_t| each
 // with variance / 3, and act through w_t (v_t - o). The same keys share errors: bins of equal
-// scores, whose width is a quarter of their spacing. Where the type cannot hold a score (65504 in
-// fp16) an honest kernel may return NaN: nothing bounds its row.
+// scores, whose width is a quarter of their spacing.
 //
 // Scores and functions (systematic, linear). |eta_t| <= E_t:
 //
@@ -58,18 +57,20 @@
 // in each step at worst). The third: quotient and last products. A sum l that drifts as well moves
 // o by |o| times its own drift, and one of |A_k|, |o - A_k| is at least |o| / 2.
 //
-// lse: E_t acts through w_t, with the same factors, but errors of scores never move it by more than
-// max_t D_t; the sum l drifts by kappa 2^-23 max(sum L_k, sum (1 - L_k)), L_k the weights of the
-// first 16 k keys; with kSum the rounding of P shows, sigma^2 = h^2 / 3 sum_b (sum_{t in b}
-// w_t)^2, and with stored scores that of the scores; storing it takes 2^-23 (|lse| + 4), and to
-// base 2 all is multiplied by log2(e).
+// lse: E_t acts through w_t, with the same factors, but errors of scores never move it by more
+// than from log sum_t w_t exp(-D_t) to log sum_t w_t exp(D_t), to which a key that is far below
+// adds nothing, however large its error; the sum l drifts by kappa 2^-23 max(sum L_k, sum (1 -
+// L_k)), L_k the weights of the first 16 k keys; with kSum the rounding of P shows, sigma^2 = h^2
+// / 3 sum_b (sum_{t in b} w_t)^2, and with stored scores that of the scores; storing it takes
+// 2^-23 (|lse| + 4), and to base 2 all is multiplied by log2(e).
 //
 // Overflow. Scores, with their partial sums before and behind the scale, may reach c sum_d |q_d
 // k_td| with c = max(1, scale log2 e); the exponential of s c - fl(m c) is Inf from 4 u |m| = 88
 // on; and a kernel sums exp(s - m) v before it divides, l sum_t w_t |v_t|. Where one of these
-// exceeds what fp32 holds, an honest kernel returns NaN or an infinity, in all columns or in that
-// of v (verdict::Grant::overflows). One that is finite there is a mean of visible values all the
-// same, and has its budget.
+// exceeds what fp32 holds, or the largest stored score what its type does (65504 in fp16; an
+// infinite one below the others is a weight of 0, as the exact one), an honest kernel returns NaN
+// or an infinity, in all columns or in that of v (verdict::Grant::overflows). One that is finite
+// there is a mean of visible values all the same, and has its budget.
 //
 //   budget = lambda sigma + bias + half an ulp of storage,   lambda = sqrt(2 ln(2n/p))
 //

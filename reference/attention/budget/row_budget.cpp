@@ -33,6 +33,13 @@ struct Key {
   double lost = 0.0;   // share of its weight that fp16 loses for certain
 };
 
+double log_of_sum(const std::vector<double>& logarithms) {
+  const double top = *std::ranges::max_element(logarithms);
+  double sum = 0.0;
+  for (const double x : logarithms) sum += std::exp(x - top);
+  return top + std::log(sum);
+}
+
 class Row {
  public:
   Row(const Tensors& tensors, const Plan& plan, const Request& request, const RowPlace& row,
@@ -62,11 +69,8 @@ class Row {
     bound_errors();
   }
 
-  /// Whether double holds the scores, and the type that stores them does: else nothing bounds what
-  /// an honest kernel returns.
-  [[nodiscard]] bool is_bounded() const {
-    return !keys_.empty() && std::isfinite(m_) && !is_stored_infinite_;
-  }
+  /// Whether double holds the scores.
+  [[nodiscard]] bool is_bounded() const { return !keys_.empty() && std::isfinite(m_); }
 
   RowBudget run(const double* o, double lse) {
     const auto V = static_cast<std::size_t>(plan_.dims.V);
@@ -123,22 +127,23 @@ class Row {
     keys_.push_back(key);
   }
 
-  // The largest error of a product that is stored, times the scale; infinite where the type cannot
-  // hold it.
+  // The largest error of a product that is stored, times the scale. Where the type cannot hold it,
+  // an infinite score is a weight of 0, as the exact one, or no row has a finite result.
   [[nodiscard]] double stored_error(double s) const {
     if (!format_) return 0.0;
-    const double largest = contract::info(*format_).largest();
     const double scale = std::fabs(plan_.scale);
-    if (std::fabs(s) >= largest * std::min(1.0, scale)) return kInfinity;
     return h_ * std::fabs(s) + contract::half_ulp(contract::info(*format_), 1e-300) * (1.0 + scale);
+  }
+  [[nodiscard]] bool is_stored_infinite(double s) const {
+    if (!format_ || !rounding_.at(SoftmaxPoint::kScores) || plan_.soft_cap > 0.0) return false;
+    const double largest = contract::info(*format_).largest();
+    return std::fabs(s) >= largest * std::min(1.0, std::fabs(plan_.scale));
   }
 
   void weigh() {
     m_ = keys_[0].s;
-    for (const Key& key : keys_) {
-      m_ = std::max(m_, key.s);
-      if (key.d == kInfinity) is_stored_infinite_ = true;
-    }
+    for (const Key& key : keys_) m_ = std::max(m_, key.s);
+    overflows_ = overflows_ || is_stored_infinite(m_);
     for (Key& key : keys_) l_ += key.w = std::exp(key.s - m_);
     for (Key& key : keys_) {
       const double p = rounding_.at(SoftmaxPoint::kScores) ? key.w / l_ : key.w;
@@ -163,21 +168,21 @@ class Row {
     if (!rounding_.at(SoftmaxPoint::kScores) && 4.0 * kU * std::fabs(m_) > kLargestExponent) {
       overflows_ = true;
     }
-    std::vector<double> largest(keys_.size()), low(keys_.size());  // low: logarithms of Z l's terms
+    // low, high: logarithms of the terms of Z l
+    std::vector<double> largest(keys_.size()), low(keys_.size()), high(keys_.size());
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Key& key = keys_[i];
       key.e += (2.0 + r[i / kTensorCoreStep]) * rounding_.exp2_error + 2.0 * kU * (m_ - key.s) +
                4.0 * kU * (std::fabs(m_) + std::log(n));
       largest[i] = key.e + 2.0 * key.d;
-      largest_error_ = std::max(largest_error_, largest[i]);
       low[i] = key.s - m_ - largest[i];
+      high[i] = key.s - m_ + largest[i];
     }
-    const double top = *std::ranges::max_element(low);
-    double z = 0.0;
-    for (const double x : low) z += std::exp(x - top);
+    const double log_low = log_of_sum(low);
+    lse_most_ = std::max(log_of_sum(high) - std::log(l_), std::log(l_) - log_low);
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       constexpr double kAnything = 230.0;  // e^230: what is visible bounds the result then
-      const double log_moved = low[i] + 2.0 * largest[i] - top - std::log(z);
+      const double log_moved = high[i] - log_low;
       keys_[i].moved = std::exp(std::min(log_moved, kAnything));
     }
   }
@@ -216,7 +221,7 @@ class Row {
     }
     const double flushed = static_cast<double>(keys_.size()) * 0x1p-126;
     for (std::size_t x = 0; x < V; ++x) {
-      budget.bias[x] = std::min(linear_[x], cap_[x]) + lost[x] +
+      budget.bias[x] = std::fmin(linear_[x], cap_[x]) + lost[x] +
                        kKappa * 2.0 * kU * std::max(forward[x], backward[x]) + 16.0 * kU * size[x] +
                        4.0 * kU * std::fabs(o[x]) + flushed * largest[x];
       if (l_ * size[x] > kLargest) budget.column_overflows[x] = 1;
@@ -229,10 +234,11 @@ class Row {
   void bound_by_scores(RowBudget& budget) {
     for (std::size_t x = 0; x < cap_.size(); ++x) {
       const double reach = linear_[x] + multiple_ * std::sqrt(budget.sigma[x]);
-      budget.anything = budget.anything || (cap_[x] > 0.0 && reach >= cap_[x]);
+      const bool is_apart = cap_[x] > 0.0 && std::isfinite(cap_[x]);
+      budget.anything = budget.anything || (is_apart && !(reach < cap_[x]));
     }
-    if (lse_linear_ + multiple_ * std::sqrt(budget.lse_sigma) > largest_error_) {
-      lse_linear_ = largest_error_;
+    if (!(lse_linear_ + multiple_ * std::sqrt(budget.lse_sigma) <= lse_most_)) {
+      lse_linear_ = lse_most_;
       budget.lse_sigma = 0.0;
     }
     budget.lse_bias += lse_linear_;
@@ -268,7 +274,7 @@ class Row {
     }
     for (std::size_t c = 0; c < V; ++c) {
       // A mean of visible values is no farther from o than the farthest of them.
-      budget.sigma[c] += std::min(variance * sums.total(c), cap_[c] * cap_[c] + o[c] * o[c]);
+      budget.sigma[c] += std::fmin(variance * sums.total(c), cap_[c] * cap_[c] + o[c] * o[c]);
     }
     if (in_lse) budget.lse_sigma += variance * sums.total(V);
   }
@@ -280,9 +286,8 @@ class Row {
   double multiple_;
   std::optional<contract::Format> format_;
   double h_ = 0.0, m_ = 0.0, l_ = 0.0;
-  double largest_error_ = 0.0;  // of a score, exponential included
   double lse_linear_ = 0.0;
-  bool is_stored_infinite_ = false;
+  double lse_most_ = 0.0;   // what errors of the scores do to lse
   bool overflows_ = false;  // scores or their exponentials
   std::vector<Key> keys_;
   std::vector<double> v_, linear_, cap_;

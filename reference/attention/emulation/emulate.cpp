@@ -9,31 +9,13 @@
 
 #include "fixtures/parallel/for_each_index.hpp"
 #include "fixtures/random/philox.hpp"
+#include "reference/attention/emulation/tensor_core.hpp"
 #include "reference/attention/rule/visible_keys.hpp"
 
 namespace goldenrule::attention {
 namespace {
 
 constexpr float kNegative = -std::numeric_limits<float>::infinity();
-constexpr std::size_t kTerms = 16;
-
-float truncated(double x) {
-  auto y = static_cast<float>(x);
-  if (std::fabs(static_cast<double>(y)) > std::fabs(x)) y = std::nextafterf(y, 0.0F);
-  return y;
-}
-
-// acc + sum of up to kTerms terms, as a tensor core adds.
-float step(float acc, const double* terms, std::size_t count) {
-  double largest = std::fabs(static_cast<double>(acc));
-  for (std::size_t i = 0; i < count; ++i) largest = std::max(largest, std::fabs(terms[i]));
-  if (largest == 0.0) return acc;
-  if (!std::isfinite(largest)) return std::numeric_limits<float>::quiet_NaN();
-  const double unit = std::ldexp(1.0, std::ilogb(largest) - 26);
-  double sum = std::trunc(static_cast<double>(acc) / unit) * unit;
-  for (std::size_t i = 0; i < count; ++i) sum += std::trunc(terms[i] / unit) * unit;
-  return truncated(sum);
-}
 
 // (m, l, acc) of a split; after finish() (o, lse).
 struct State {
@@ -95,16 +77,16 @@ class Kernel {
     k_.resize(q_.size());
     tensors_.read_key(plan_, key.source, key.row, head_, k_.data());
     float sum = 0.0F;
-    for (std::size_t d = 0; d < q_.size(); d += kTerms) {
-      const std::size_t count = std::min(kTerms, q_.size() - d);
-      double terms[kTerms];
+    for (std::size_t d = 0; d < q_.size(); d += kTensorCoreStep) {
+      const std::size_t count = std::min(kTensorCoreStep, q_.size() - d);
+      double terms[kTensorCoreStep];
       for (std::size_t i = 0; i < count; ++i) {
         terms[i] = q_[d + i] * k_[d + i];
         if (!choices_.tensor_cores) {
           sum = std::fmaf(static_cast<float>(q_[d + i]), static_cast<float>(k_[d + i]), sum);
         }
       }
-      if (choices_.tensor_cores) sum = step(sum, terms, count);
+      if (choices_.tensor_cores) sum = tensor_core_sum(sum, terms, count);
     }
     return sum;
   }
@@ -125,22 +107,22 @@ class Kernel {
   void accumulate(const std::vector<double>& p, const KeyPlace* keys, bool tensor_cores,
                   std::vector<float>& sum) {
     const std::size_t V = sum.size();
-    v_.resize(kTerms * V);
-    for (std::size_t i = 0; i < p.size(); i += kTerms) {
-      const std::size_t count = std::min(kTerms, p.size() - i);
+    v_.resize(kTensorCoreStep * V);
+    for (std::size_t i = 0; i < p.size(); i += kTensorCoreStep) {
+      const std::size_t count = std::min(kTensorCoreStep, p.size() - i);
       std::fill(v_.begin(), v_.end(), 1.0);
       for (std::size_t j = 0; keys != nullptr && j < count; ++j) {
         tensors_.read_value(plan_, keys[i + j].source, keys[i + j].row, head_, v_.data() + j * V);
       }
       for (std::size_t x = 0; x < V; ++x) {
-        double terms[kTerms];
+        double terms[kTensorCoreStep];
         for (std::size_t j = 0; j < count; ++j) {
           terms[j] = p[i + j] * v_[j * V + x];
           if (tensor_cores) continue;
           sum[x] =
               std::fmaf(static_cast<float>(p[i + j]), static_cast<float>(v_[j * V + x]), sum[x]);
         }
-        if (tensor_cores) sum[x] = step(sum[x], terms, count);
+        if (tensor_cores) sum[x] = tensor_core_sum(sum[x], terms, count);
       }
     }
   }
@@ -185,7 +167,9 @@ class Kernel {
       }
       const float inverse = 1.0F / state.l;
       for (float& a : state.acc) a *= inverse;
-      state.m = std::fmaf(state.m, natural_, std::log(state.l));  // lse
+      // lse. Where scores are so large that all exponentials of a split round to 0, fp32 has none.
+      state.m = state.l == 0.0F ? std::numeric_limits<float>::quiet_NaN()
+                                : std::fmaf(state.m, natural_, std::log(state.l));
       parts.push_back(std::move(state));
     }
     return merged(parts);

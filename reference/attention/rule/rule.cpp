@@ -262,6 +262,7 @@ class TwoPass {
     }
     radius = (1.0 + kTau) * radius + n * kLost;
     row.value.lse_radius = radius_of(lse, radius, bounded, row.finite_inputs);
+    row.value.largest = std::move(row.v_max);
   }
 
   // Not finite: because an input is not, or because the tier is too narrow.

@@ -83,6 +83,7 @@ struct RowValue {
   /// result is not finite because an input is not.
   std::vector<double> radius;
   double lse_radius = 0.0;
+  std::vector<double> largest;  ///< per column the largest visible |v|, with a certificate
 };
 
 template <class S>

@@ -70,11 +70,11 @@ void raise_to(Form& a, const Form& b) {
   });
 }
 
-// What errs the same way throughout, and whether the difference that the one before made is that of
-// the same function: then the larger of the two counts.
+// What errs the same way throughout, and whether it is another error of the function before it:
+// then the largest difference of them counts.
 struct SystematicError {
   Perturbation perturbation;
-  bool opposite = false;
+  bool is_another = false;
   RoundingMode mode = RoundingMode::kExact;
 };
 
@@ -83,7 +83,8 @@ std::vector<SystematicError> systematic_errors_of(const contract::Contract& cont
   // Beside roundings of operands, errors of functions are noise of the random runs.
   const contract::Chunked* chunked = contract.chunked();
   if (chunked == nullptr || !chunked->has_coarse_operands()) {
-    errors = {{{.alpha = 1.0}}, {{.alpha = -1.0}, true}, {{.beta = 1.0}}, {{.key = 1.0}}};
+    errors = {{{.alpha = 1.0}},        {{.alpha = -1.0}, true}, {{.alpha = 0.5}, true},
+              {{.alpha = -0.5}, true}, {{.beta = 1.0}},         {{.key = 1.0}}};
   }
   const auto roundings = contract.roundings();
   if (std::ranges::find(roundings, contract::Rounding(contract::Format::kTF32)) !=
@@ -152,21 +153,21 @@ class LaneSpread {
 
   [[nodiscard]] Form systematic_errors() const {
     Form bias = zeros(call_.exact);
-    Form before = zeros(call_.exact);
+    Form largest = bias;  // of one function
+    const auto add_largest = [&] {
+      for_each_matrix(bias, largest,
+                      [](Matrix<double>& sum, const Matrix<double>& x) { sum += x; });
+      largest = zeros(call_.exact);
+    };
     for (const SystematicError& error : systematic_errors_of(contract_)) {
       Form moved = run_kernel(error.perturbation, error.mode);
       for_each_matrix(moved, call_.exact, [](Matrix<double>& x, const Matrix<double>& exact) {
         x = (x - exact).cwiseAbs().eval();
       });
-      if (error.opposite) {
-        for_each_matrix(before, moved, [](Matrix<double>& earlier, const Matrix<double>& x) {
-          earlier = (x - earlier).cwiseMax(0.0).eval();
-        });
-      }
-      for_each_matrix(bias, error.opposite ? before : moved,
-                      [](Matrix<double>& sum, const Matrix<double>& x) { sum += x; });
-      before = std::move(moved);
+      if (!error.is_another) add_largest();
+      raise_to(largest, moved);
     }
+    add_largest();
     // The norm of q only scales an output.
     if (call_.lane.k_error > 0.0) bias.o += contract_.functions.norm * call_.exact.o.cwiseAbs();
     return bias;

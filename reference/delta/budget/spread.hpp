@@ -48,14 +48,17 @@
 // Premises: zero-mean roundings (round to nearest), elements of a row of like relative variance,
 // errors small enough for linearity.
 //
-// Functions that are wrong by the full amount in one direction at every token are no random errors,
-// nor is the truncation of operands to tf32. One run for each (alpha too large and too small, where
-// they are large enough for the two to differ; beta; the norm of k; truncation) says exactly what
-// it does to each element: bias is the sum of the absolute differences, and the norm of q, which
-// only scales an output, adds itself. So any combination of systematic errors is covered, and in
-// full. Where operands are rounded to 16 bits, errors of functions (2^-21) are below 2^-12 of those
-// roundings except where these have no effect: a state that is only decayed, a key of almost 0.
-// There alpha counts, and it is wrong by the full amount in every random run instead.
+// Functions that are wrong by the full amount in one direction at every token are no random
+// errors, nor is the truncation of operands to tf32. Runs for each (alpha too large and too small,
+// by the whole error and by half of it; beta; the norm of k; truncation) say what it does to each
+// element: bias is the sum over the functions of the largest absolute difference, and the norm of
+// q, which only scales an output, adds itself. Half of it: 1 + exp(-17) is 1 or 1 + 2^-23 in fp32,
+// and a decay that errs by as much as it decays moves an element along a curve that may meet the
+// exact value again at the whole error (so did one of 2.2 million elements). So any combination of
+// systematic errors is covered, and in full. Where operands are rounded to 16 bits, errors of
+// functions (2^-21) are below 2^-12 of those roundings except where these have no effect: a state
+// that is only decayed, a key of almost 0. There alpha counts, and it is wrong by the full amount
+// in every random run instead.
 #pragma once
 
 #include <cstdint>

@@ -26,29 +26,26 @@ class Products {
 
   [[nodiscard]] bool coarse() const { return coarse_; }
 
-  enum class Shape : std::uint8_t { kDense, kTriangular };
-
-  /// a b; a may be triangular.
-  [[nodiscard]] Matrix<double> product(const Matrix<double>& a, const Matrix<double>& b,
-                                       Shape shape = Shape::kDense) const {
+  /// a b
+  [[nodiscard]] Matrix<double> product(const Matrix<double>& a, const Matrix<double>& b) const {
     Matrix<double> p = Matrix<double>::Zero(a.rows(), b.cols());
     if (rounder_.rounds_sums()) {
       add_rounded(1.0, a, b, p);
       return p;
     }
     multiply_add(1.0, a, b, p);
-    if (u_ > 0.0) add_errors(a, b, shape, nullptr, p);
+    if (u_ > 0.0) add_errors(a, b, nullptr, p);
     return p;
   }
 
   /// c += sign a b, by a kernel that may accumulate onto c.
-  void add_product(double sign, const Matrix<double>& a, const Matrix<double>& b, Matrix<double>& c,
-                   Shape shape = Shape::kDense) const {
+  void add_product(double sign, const Matrix<double>& a, const Matrix<double>& b,
+                   Matrix<double>& c) const {
     if (rounder_.rounds_sums()) return add_rounded(sign, a, b, c);
     if (u_ == 0.0) return multiply_add(sign, a, b, c);
     Matrix<double> p = Matrix<double>::Zero(a.rows(), b.cols());
     multiply_add(sign, a, b, p);
-    add_errors(a, b, shape, &c, p);
+    add_errors(a, b, &c, p);
     c += p;
   }
 
@@ -67,27 +64,6 @@ class Products {
         p.data()[i] += u_ * noise[i - first] * __builtin_sqrt(variance);
       }
     });
-  }
-
-  /// The same by the bound that takes no roots, with squares that are at most
-  /// (rows(i) columns(j))^2.
-  void add_errors(std::int64_t n, const Eigen::VectorXd& rows, const Eigen::RowVectorXd& columns,
-                  const Matrix<double>* carried, Matrix<double>& p) const {
-    const auto terms = static_cast<double>(n);
-    const double of_carried = carried == nullptr ? 0.0 : u_ * std::sqrt(terms);
-    const double of_sum = u_ * std::sqrt(terms / 3) + 0.5 * of_carried;
-    for (Eigen::Index r = 0; r < p.rows(); ++r) {
-      double* x = p.data() + r * p.cols();
-      const double* c = carried == nullptr ? x : carried->data() + r * p.cols();
-      const double of_terms = u_ * std::sqrt(terms / 6 + 2) * rows(r);
-      rounder_.for_each_noise(
-          p.cols(), [&](std::int64_t first, std::int64_t count, const double* noise) {
-            for (std::int64_t i = first; i < first + count; ++i) {
-              x[i] += noise[i - first] * (of_carried * std::fabs(c[i]) + of_sum * std::fabs(x[i]) +
-                                          of_terms * columns(i));
-            }
-          });
-    }
   }
 
   /// What a few fp32 operations on each element do.
@@ -112,15 +88,8 @@ class Products {
     c = sum.cast<double>();
   }
 
-  // By the sums of squares, or by their bound after Cauchy and Schwarz.
-  void add_errors(const Matrix<double>& a, const Matrix<double>& b, Shape shape,
-                  const Matrix<double>* carried, Matrix<double>& p) const {
-    if (coarse_ && shape == Shape::kDense) {
-      // sqrt(sqrt(sum a^4) sqrt(sum b^4)) for each row and column.
-      const Eigen::VectorXd rows = a.array().square().square().rowwise().sum().sqrt().sqrt();
-      const Eigen::RowVectorXd columns = b.array().square().square().colwise().sum().sqrt().sqrt();
-      return add_errors(a.cols(), rows, columns, carried, p);
-    }
+  void add_errors(const Matrix<double>& a, const Matrix<double>& b, const Matrix<double>* carried,
+                  Matrix<double>& p) const {
     Matrix<double> squared = Matrix<double>::Zero(a.rows(), b.cols());
     multiply_add(1.0, a.cwiseAbs2(), b.cwiseAbs2(), squared);
     add_errors(a.cols(), squared, carried, p);
@@ -353,8 +322,8 @@ class ChunkEmulator {
     scale_rows(beta_k, m.decay);
     rounder_.apply(contract::Point::kBetaV, beta_v);
     rounder_.apply(contract::Point::kBetaK, beta_k);
-    Matrix<double> u = products_.product(T, beta_v, Products::Shape::kTriangular);
-    Matrix<double> w = products_.product(T, beta_k, Products::Shape::kTriangular);
+    Matrix<double> u = products_.product(T, beta_v);
+    Matrix<double> w = products_.product(T, beta_k);
     if (keeps_) {
       stages_.u.middleRows(first, c) = u;
       stages_.w.middleRows(first, c) = w;
@@ -390,7 +359,7 @@ class ChunkEmulator {
     Matrix<double> v_new = X;
     scale_values(first, v_new);
     rounder_.apply(contract::Point::kResidual, X);
-    products_.add_product(1.0, T, X, v_new, Products::Shape::kTriangular);
+    products_.add_product(1.0, T, X, v_new);
     return v_new;
   }
 
@@ -418,7 +387,7 @@ class ChunkEmulator {
       o = products_.product(q_in, operand);
       scale_rows(o, m.decay);
     }
-    products_.add_product(1.0, attention, v_rounded, o, Products::Shape::kTriangular);
+    products_.add_product(1.0, attention, v_rounded, o);
     update_state(first, c, m, v_new, v_rounded);
     return o;
   }

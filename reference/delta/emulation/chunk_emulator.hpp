@@ -21,15 +21,12 @@
 // Sums. A product of n terms x_i with sum p takes, in any order of summation and on top of a number
 // c in the accumulator, errors of the variance (running.hpp)
 //
-//   u^2/3 [ n (c^2 + |c p| + p^2/3) + (n/6 + 2) sum x_i^2 ]
-//     <= u^2/3 [ sqrt(n) (|c| + |p|/2) + sqrt(n/3) |p| + sqrt(n/6 + 2) sqrt(sum x_i^2) ]^2,
+//   u^2/3 [ n (c^2 + |c p| + p^2/3) + (n/6 + 2) sum x_i^2 ],
 //
-// the first where operands are fp32, the second, which needs no root for each element, where they
-// are rounded further; c only where a kernel may accumulate onto it. The sum of squares is computed
-// where operands are fp32 and where one of them is triangular (a row of T says which tokens there
-// are). Elsewhere, with operands that are rounded further, it is bounded by sqrt(sum a_i^4 sum
-// b_i^4): a small part of the budget, unless nothing else errs. A value that no point rounds is
-// still the result of a few fp32 operations, four of them: it errs by 2u, uniform.
+// c only where a kernel may accumulate onto it. The sum of squares is computed and not bounded by
+// those of its factors: a term of which one factor is 0 costs nothing, however large the other is.
+// A value that no point rounds is still the result of a few fp32 operations, four of them: it errs
+// by 2u, uniform.
 //
 // The cumulated gate. Kernels form decays as exp of differences of an fp32 running sum G. Its error
 // is |G| 2^-24 relative to 1 in the decay, which matters after one token of log alpha = -2661 even

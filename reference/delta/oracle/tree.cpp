@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <string_view>
 
+#include "fixtures/call/chain_rows.hpp"
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/integer_inputs.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/take.hpp"
+#include "fixtures/call/token_tree.hpp"
 
 namespace goldenrule::delta {
 namespace {
@@ -28,6 +30,7 @@ void copy_blocks(const std::vector<T>& from, std::vector<T>& to, const Moves& mo
 
 Paths::Paths(const call::Record& record) : chain_(record) {
   chain_.inputs.erase("parent_tokens");
+  for (const char* name : call::kChainInputs) chain_.inputs.erase(name);  // said of the tree
   chain_.outputs.clear();
   const call::Plan plan = call::make_plan(record, true);
   heads_ = static_cast<std::size_t>(plan.dims.HV);
@@ -50,13 +53,10 @@ void Paths::add_row(const call::Sequence& row) {
 
 // `owner` tells for each token of the row which token of the unfolded call has it first.
 void Paths::add_path(const call::Sequence& row, std::int64_t leaf, Integers& owner) {
-  Integers path;
-  for (std::int64_t t = leaf; t >= 0; t = row.parents[static_cast<std::size_t>(t)])
-    path.push_back(t);
-  for (std::size_t i = path.size(); i-- > 0;) {
-    std::int64_t& first = owner[static_cast<std::size_t>(path[i])];
+  for (const std::int64_t t : call::path_to(row.parents, leaf + 1)) {
+    std::int64_t& first = owner[static_cast<std::size_t>(t)];
     if (first < 0) first = std::ssize(tokens_);
-    tokens_.push_back(row.first_token + path[i]);
+    tokens_.push_back(row.first_token + t);
     path_.push_back(std::ssize(starts_));
   }
   if (std::ssize(tokens_) > limit_) {

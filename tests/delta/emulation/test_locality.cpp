@@ -12,7 +12,7 @@ namespace {
 void follows(const std::string& line, const contract::Contract& contract) {
   CAPTURE(line);
   static const std::vector<Disturbed> kAll =
-      disturbances({{"channel", change_channel}, {"others", change_others}});
+      disturbances<World>({{"channel", change_channel}, {"others", change_others}});
   CHECK(holds(World(line), contract, kAll, {"intermediate_states"}) > 0);
 }
 

@@ -62,26 +62,26 @@ TEST_CASE("no element is paid for by another: key channels in decode and MTP") {
             unread("op=kda mode=decode B=3 H=1 HV=2 K=16 V=8 io=bf16 state_layout=kv"),
             unread("op=gdn mode=mtp B=2 T=3 H=1 HV=2 K=16 V=8 io=bf16")},
            {"recurrent_f32", "recurrent_f32_bf16_activations", "recurrent_bf16_state"},
-           disturbances(kStates, finite_numbers()));
+           disturbances<World>(kStates, finite_numbers()));
 }
 
 TEST_CASE("no element is paid for by another: key channels in prefill") {
   all_hold({unread("op=gdn mode=prefill lens=20,9 H=1 HV=2 K=16 V=8 gate=log h0=1 io=bf16"),
             unread("op=kda mode=prefill lens=20,9 H=1 HV=2 K=16 V=8 h0=1 io=bf16 state_layout=kv")},
-           {"recurrent_f32", "chunk64_f32", "recurrent_bf16_state"},
-           disturbances(kStates, finite_numbers()));
+           {"recurrent_f32", "chunk64_f32", "recurrent_bf16_state", "chunk64_bf16", "chunk64_tf32"},
+           disturbances<World>(kStates, finite_numbers()));
 }
 
 TEST_CASE("no element is paid for by another: gates of key channels") {
   all_hold({erased("op=kda mode=decode B=3 H=1 HV=2 K=16 V=8 io=f32 gate=softplus"),
             erased("op=kda mode=prefill lens=1,1 H=1 HV=2 K=16 V=8 io=f32 gate=softplus h0=1")},
-           {"recurrent_f32"}, disturbances(kGates, finite_numbers()));
+           {"recurrent_f32"}, disturbances<World>(kGates, finite_numbers()));
 }
 
 // Below 2^-12 the spacing of f16 is absolute: where all of a row lies there, an element that is
 // almost 0 has an error that is a large multiple of it.
 TEST_CASE("no element is paid for by another: a 0 among numbers near the floor of f16") {
-  World world("op=gdn mode=prefill lens=2 H=1 HV=1 K=16 V=8 io=f16 gate=log h0=1");
+  World world("op=gdn mode=prefill lens=2 H=1 HV=1 K=16 V=16 io=f16 gate=log h0=1");
   change(world.record, "v", [](std::int64_t, double v) { return 0.015 * v; });
   change(world.record, "initial_state", [](std::int64_t, double) { return 0.0; });
   change(world.record, "g", [](std::int64_t i, double g) { return i == 1 ? -9.7 : g; });
@@ -93,6 +93,6 @@ TEST_CASE("no element is paid for by another: a 0 among numbers near the floor o
                     }};
   const std::vector<Numbers> zero{{"is 0", [](double) { return 0.0; }, true}};
   // What is left of its state is as small as that spacing: a contract says nothing of it.
-  CHECK(holds(world, contract::find_contract("chunk64_16bit"), disturbances({place}, zero),
+  CHECK(holds(world, contract::find_contract("chunk64_16bit"), disturbances<World>({place}, zero),
               {"final_state"}) > 0);
 }

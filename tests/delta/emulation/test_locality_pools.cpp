@@ -52,14 +52,14 @@ void change_head_gates(World& w, const Value& f) {
 
 std::vector<Disturbed> of_pools() {
   std::vector<Disturbed> all =
-      disturbances({{"unnamed slots", change_unnamed_slots}}, numbers(3e38));
+      disturbances<World>({{"unnamed slots", change_unnamed_slots}}, numbers(3e38));
   const std::vector<Disturbed> values =
-      disturbances({{"last slot", change_last_slot}, {"head", change_head}});
+      disturbances<World>({{"last slot", change_last_slot}, {"head", change_head}});
   std::ranges::copy(values, std::back_inserter(all));
   std::vector<Numbers> small = numbers();
   std::erase_if(small, [](const Numbers& n) { return n.f(1.0) > 1.0; });
   std::ranges::copy(
-      disturbances({{"queries", change_some_queries}, {"gates", change_head_gates}}, small),
+      disturbances<World>({{"queries", change_some_queries}, {"gates", change_head_gates}}, small),
       std::back_inserter(all));
   return all;
 }

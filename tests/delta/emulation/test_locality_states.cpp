@@ -61,12 +61,12 @@ void change_last_token(World& w, const Value& f) {
 
 void rings_hold(const std::string& line) {
   CAPTURE(line);
-  const std::vector<Disturbed> all = disturbances({{"channel", change_channel},
-                                                   {"others", change_others},
-                                                   {"head", change_head},
-                                                   {"new tokens", change_new_tokens},
-                                                   {"pending tokens", change_pending},
-                                                   {"forgotten places", change_forgotten}});
+  const std::vector<Disturbed> all = disturbances<World>({{"channel", change_channel},
+                                                          {"others", change_others},
+                                                          {"head", change_head},
+                                                          {"new tokens", change_new_tokens},
+                                                          {"pending tokens", change_pending},
+                                                          {"forgotten places", change_forgotten}});
   for (const char* name :
        {"recurrent_f32", "recurrent_f32_bf16_activations", "chunk64_f32", "replay_bf16"}) {
     CHECK(holds(World(line), contract::find_contract(name), all) > 0);
@@ -76,9 +76,9 @@ void rings_hold(const std::string& line) {
 void checkpoints_hold(const std::string& line) {
   CAPTURE(line);
   std::vector<Disturbed> all =
-      disturbances({{"channel", change_channel}, {"others", change_others}});
+      disturbances<World>({{"channel", change_channel}, {"others", change_others}});
   // NaN reaches all rows of a product of its chunk in which it is masked.
-  std::ranges::copy(disturbances({{"last token", change_last_token}}, finite_numbers()),
+  std::ranges::copy(disturbances<World>({{"last token", change_last_token}}, finite_numbers()),
                     std::back_inserter(all));
   for (const char* name : {"recurrent_f32", "chunk64_f32", "chunk64_bf16", "chunk16_bf16_state"}) {
     CHECK(holds(World(line), contract::find_contract(name), all) > 0);
@@ -102,10 +102,10 @@ TEST_CASE("no element is paid for by another: states between the tokens of a cal
       {World("op=gdn mode=mtp B=4 T=3 H=1 HV=2 K=32 V=16 io=bf16"),
        World("op=kda mode=mtp B=3 T=4 H=1 HV=2 K=32 V=16 io=bf16 state_layout=kv slots=padded")},
       {"ideal", "recurrent_f32", "recurrent_f32_bf16_activations", "recurrent_bf16_state"},
-      disturbances({{"channel", change_channel},
-                    {"others", change_others},
-                    {"head", change_head},
-                    {"last token", change_last_token}}));
+      disturbances<World>({{"channel", change_channel},
+                           {"others", change_others},
+                           {"head", change_head},
+                           {"last token", change_last_token}}));
 }
 
 TEST_CASE("no element is paid for by another: checkpoints of GDN") {

@@ -110,12 +110,12 @@ void stages_hold(const char* line, const contract::Contract& contract,
 
 // Queries and keys keep their norms; no gate is nearly as fast as 2^14 would make it.
 std::vector<Disturbed> of_stages() {
-  std::vector<Disturbed> all =
-      disturbances({{"channel", change_channel}, {"others", change_others}, {"head", change_head}});
+  std::vector<Disturbed> all = disturbances<World>(
+      {{"channel", change_channel}, {"others", change_others}, {"head", change_head}});
   std::vector<Numbers> small = numbers();
   std::erase_if(small, [](const Numbers& n) { return n.f(1.0) > 1.0; });
   std::ranges::copy(
-      disturbances(
+      disturbances<World>(
           {{"queries", change_queries}, {"keys", change_other_keys}, {"gates", change_gates}},
           small),
       std::back_inserter(all));
