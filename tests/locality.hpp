@@ -21,7 +21,6 @@
 #include "reference/calls/outputs.hpp"
 #include "reference/verdict/budget.hpp"
 #include "reference/verdict/verdict.hpp"
-#include "tests/is_pass.hpp"
 
 namespace goldenrule::test {
 

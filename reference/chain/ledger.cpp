@@ -79,7 +79,7 @@ Known Layout::exact(Block state) const {
 double transport_of(const contract::Contract& contract, const delta::Lane<double>& lane) {
   double product = 1.0;
   for (const delta::TokenBounds& bounds : lane.bounds) {
-    product = times(delta::error_transport(contract, bounds), product);
+    product = delta::times(delta::error_transport(contract, bounds), product);
   }
   return product;
 }
@@ -87,8 +87,8 @@ double transport_of(const contract::Contract& contract, const delta::Lane<double
 void transport(const Layout& layout, std::int64_t head, double rho, Ledger& ledger) {
   for (std::int64_t v = 0; v < layout.V; ++v) {
     const auto c = static_cast<std::size_t>(head * layout.V + v);
-    ledger.error[c] = times(rho, ledger.error[c]);
-    ledger.bias[c] = times(rho, ledger.bias[c]);
+    ledger.error[c] = delta::times(rho, ledger.error[c]);
+    ledger.bias[c] = delta::times(rho, ledger.bias[c]);
   }
 }
 
@@ -263,7 +263,7 @@ call::Record tokens_of(const call::Record& record) {
   for (const auto& [name, tensor] : record.inputs) {
     if (std::ranges::find(kStates, name) == kStates.end()) tokens.inputs.emplace(name, tensor);
   }
-  for (const char* name : call::kChainInputs) tokens.inputs.erase(name);
+  call::erase_chain_inputs(tokens);
   return tokens;
 }
 

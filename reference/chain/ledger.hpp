@@ -180,9 +180,6 @@ class NoiseSigns {
 void add_errors(const Layout& layout, const contract::Contract& contract, const Added& added,
                 std::uint64_t content, Ledger& ledger);
 
-/// 0 times a bound that is infinite is 0: what is erased carries no error.
-[[nodiscard]] inline double times(double x, double bound) { return x == 0.0 ? 0.0 : x * bound; }
-
 /// By how much the tokens of a lane can make an error larger: rho.
 [[nodiscard]] double transport_of(const contract::Contract& contract,
                                   const delta::Lane<double>& lane);

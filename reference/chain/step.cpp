@@ -202,9 +202,9 @@ void Step::add_carried(std::int64_t row, double multiple, verdict::Expected& o) 
     for (std::size_t t = 0; t < rho.size(); ++t) {
       const std::int64_t parent =
           sequence.parents.empty() ? static_cast<std::int64_t>(t) - 1 : sequence.parents[t];
-      rho[t] = times(delta::error_transport(*contract_, lane.bounds[t]),
-                     parent < 0 ? 1.0 : rho[static_cast<std::size_t>(parent)]);
-      const double reach = times(rho[t], lane.bounds[t].q_norm);
+      rho[t] = delta::times(delta::error_transport(*contract_, lane.bounds[t]),
+                            parent < 0 ? 1.0 : rho[static_cast<std::size_t>(parent)]);
+      const double reach = delta::times(rho[t], lane.bounds[t].q_norm);
       const std::size_t token = static_cast<std::size_t>(sequence.first_token) + t;
       const std::size_t head = static_cast<std::size_t>(h);
       const std::size_t first = (token * static_cast<std::size_t>(layout_.HV) + head) * width;
@@ -217,9 +217,9 @@ void Step::add_carried(std::int64_t row, double multiple, verdict::Expected& o) 
         const std::size_t column = head * width + x;
         const double random = multiple * noise.sigma(layout_, channel[column]);
         o.grant.spread[i] = call::f32_not_below(static_cast<double>(o.grant.spread[i]) + random +
-                                                times(reach, start.bias[column]));
+                                                delta::times(reach, start.bias[column]));
         o.exact.radius[i] = call::f32_not_below(static_cast<double>(o.exact.radius[i]) +
-                                                times(reach, start.error[column]));
+                                                delta::times(reach, start.error[column]));
         o.exact.undefined[i] = !expected_.outputs.at("o").exact.is_defined(i);
       }
     }

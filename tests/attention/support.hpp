@@ -7,7 +7,6 @@
 #include "reference/attention/slice.hpp"
 #include "reference/verdict/kernels.hpp"
 #include "reference/verdict/verdict.hpp"
-#include "tests/is_pass.hpp"
 #include "tests/record_of.hpp"
 
 namespace goldenrule::test {

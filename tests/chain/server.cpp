@@ -46,6 +46,8 @@ void Server::draw_tokens(const call::Shape& tokens, call::Record& r) {
     all.insert(all.end(), more);
     return all;
   };
+  r.convention.gate = call::Gate::kLog;
+  r.convention.beta = call::BetaForm::kDirect;
   r.inputs["q"] = draw("q", shape({kH, kK}), -1, 1);
   r.inputs["k"] = draw("k", shape({kH, kK}), -1, 1);
   call::Tensor& v = r.inputs["v"] = draw("v", shape({kHV, kV}), -1, 1);
@@ -91,8 +93,6 @@ chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
   call::Record& r = call.record;
   r.op = options_.op;
   r.mode = mode;
-  r.convention.gate = call::Gate::kLog;
-  r.convention.beta = call::BetaForm::kDirect;
   draw_tokens(tokens, r);
   r.inputs["initial_state"] = pool_;
   r.inputs["state_indices"] = integers(slots);

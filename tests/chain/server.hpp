@@ -60,8 +60,8 @@ class Server {
   std::int64_t index = 0;                          ///< of the next call
 
  private:
+  void draw_tokens(const call::Shape& tokens, call::Record& record);
   /// The outputs of the call, and what they leave in the pool.
-  void draw_tokens(const call::Shape& tokens, call::Record& r);
   void compute(call::Record& record);
   call::Tensor draw(const std::string& name, call::Shape shape, double low, double high);
 

@@ -11,6 +11,7 @@
 #include "fixtures/call/take.hpp"
 #include "fixtures/cases/case.hpp"
 #include "reference/delta/slice.hpp"
+#include "tests/chain/expect_input.hpp"
 #include "tests/chain/server.hpp"
 
 namespace {
@@ -29,17 +30,6 @@ std::vector<chain::Call> good_chain(std::uint64_t seed) {
                                               {.request = 2, .slot = 0, .accepted = i}}));
   }
   return calls;
-}
-
-void expect_input(const testing::Judged& judged, std::int64_t call, const std::string& words) {
-  REQUIRE(!judged.findings.empty());
-  const chain::Finding& finding = judged.findings[0];
-  CAPTURE(finding.text);
-  CHECK(finding.check == Check::kInput);
-  CHECK(finding.verdict == verdict::Verdict::kError);
-  CHECK(finding.call == call);
-  CHECK(finding.text.find(words) != std::string::npos);
-  CHECK(judged.summary.verdict == verdict::Verdict::kError);
 }
 
 TEST_CASE("a gap is said, and requests whose tokens are lost with it") {
@@ -123,7 +113,7 @@ TEST_CASE("mixed shapes, ids of two rows and calls without ids") {
   changed[2].record.inputs.at("request_ids").set(1, 1.0);
   expect_input(testing::judge(changed), 2, "one row for each request");
   changed = calls;
-  for (const char* name : call::kChainInputs) changed[2].record.inputs.erase(name);
+  call::erase_chain_inputs(changed[2].record);
   expect_input(testing::judge(changed), 2, "/inputs/request_ids");
 }
 

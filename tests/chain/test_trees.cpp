@@ -13,13 +13,13 @@
 #include "fixtures/call/token_tree.hpp"
 #include "reference/chain/step.hpp"
 #include "reference/delta/slice.hpp"
+#include "tests/chain/expect_input.hpp"
 #include "tests/chain/server.hpp"
 
 namespace {
 
 using namespace goldenrule;
 using call::Mode;
-using chain::Check;
 using chain::Mistake;
 using testing::ServedRow;
 using testing::Server;
@@ -63,15 +63,7 @@ std::vector<chain::Call> without_middle(std::vector<chain::Call> calls) {
 
 void expect_error(const std::vector<chain::Call>& calls, std::int64_t at,
                   const std::string& words) {
-  const testing::Judged judged = testing::judge(calls);
-  REQUIRE(!judged.findings.empty());
-  const chain::Finding& finding = judged.findings[0];
-  CAPTURE(finding.text);
-  CHECK(finding.check == Check::kInput);
-  CHECK(finding.verdict == verdict::Verdict::kError);
-  CHECK(finding.call == at);
-  CHECK(finding.text.find(words) != std::string::npos);
-  CHECK(judged.summary.verdict == verdict::Verdict::kError);
+  testing::expect_input(testing::judge(calls), at, words);
 }
 
 void expect_pass(const std::vector<chain::Call>& calls) {

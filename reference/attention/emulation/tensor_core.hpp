@@ -13,7 +13,7 @@
 
 namespace goldenrule::attention {
 
-// What leaves fp32 is infinite, as a tensor core has it.
+/// What leaves fp32 is infinite, as a tensor core has it.
 [[nodiscard]] inline float truncated(double x) {
   constexpr float kInfinite = std::numeric_limits<float>::infinity();
   if (std::fabs(x) >= 0x1p128) return x < 0.0 ? -kInfinite : kInfinite;
@@ -22,7 +22,7 @@ namespace goldenrule::attention {
   return y;
 }
 
-// acc + sum of up to kTensorCoreStep terms, as a tensor core adds.
+/// acc + sum of up to kTensorCoreStep terms, as a tensor core adds.
 [[nodiscard]] inline float tensor_core_sum(float acc, const double* terms, std::size_t count) {
   double largest = std::fabs(static_cast<double>(acc));
   double plain = static_cast<double>(acc);

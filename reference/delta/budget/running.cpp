@@ -9,9 +9,6 @@
 namespace goldenrule::delta {
 namespace {
 
-// 0 times a bound that is infinite is 0: what is erased carries no error.
-double times(double x, double bound) { return x == 0.0 ? 0.0 : x * bound; }
-
 TokenErrors token_errors(const contract::Contract& c, const TokenBounds& b) {
   return {.alpha = alpha_errors(c, b),
           .beta = (b.beta_computed ? c.functions.sigmoid + b.beta_logit * c.functions.logit : 0.0) +

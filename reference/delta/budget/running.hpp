@@ -97,6 +97,9 @@
 
 namespace goldenrule::delta {
 
+/// 0 times a bound that is infinite is 0: what is erased carries no error.
+[[nodiscard]] inline double times(double x, double bound) { return x == 0.0 ? 0.0 : x * bound; }
+
 /// By how much an error of the state can grow at a token in a kernel of this contract.
 [[nodiscard]] double error_transport(const contract::Contract& contract, const TokenBounds& bounds);
 

@@ -30,7 +30,7 @@ void copy_blocks(const std::vector<T>& from, std::vector<T>& to, const Moves& mo
 
 Paths::Paths(const call::Record& record) : chain_(record) {
   chain_.inputs.erase("parent_tokens");
-  for (const char* name : call::kChainInputs) chain_.inputs.erase(name);  // said of the tree
+  call::erase_chain_inputs(chain_);  // said of the tree
   chain_.outputs.clear();
   const call::Plan plan = call::make_plan(record, true);
   heads_ = static_cast<std::size_t>(plan.dims.HV);

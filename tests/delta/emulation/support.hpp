@@ -2,7 +2,6 @@
 #pragma once
 
 #include "reference/verdict/verdict.hpp"
-#include "tests/is_pass.hpp"
 #include "tests/record_of.hpp"
 
 namespace goldenrule::test {
