@@ -3,9 +3,12 @@
 # How every target of this project is compiled. Both interface targets are linked PRIVATE, so that
 # a user of the library never inherits a warning flag.
 
+# The sources of a unity build lie in the build folder. To the cache they are the same in every build folder
+# of one depth (build/release, build/wheel), because it takes paths within the project as relative ones.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_ABSSTDERR=1 ${CCACHE_PROGRAM})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 

@@ -35,5 +35,5 @@ function(goldenrule_python_test name script)
   endif()
   set_tests_properties(
     "${name}" PROPERTIES SKIP_RETURN_CODE 77 SKIP_REGULAR_EXPRESSION "^SKIPPED: no python3"
-                         TIMEOUT 600 ENVIRONMENT "${arg_ENVIRONMENT}")
+                         TIMEOUT 1800 ENVIRONMENT "${arg_ENVIRONMENT}")
 endfunction()

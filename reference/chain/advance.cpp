@@ -6,6 +6,7 @@
 
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/chain/carry.hpp"
+#include "reference/chain/trail.hpp"
 #include "reference/chain/walk.hpp"
 
 namespace goldenrule::chain {
@@ -72,6 +73,14 @@ std::vector<Request> CallWalk::begin_requests() {
       request.overflowed = old->second.overflowed && row.position > 0;
       request.strayed = old->second.strayed && !row.start && row.position > 0;
       request.been = std::move(old->second.been);
+      request.anew = old->second.corrected || row.ledger != old->second.now ||
+                     row.position != old->second.position();
+      extend_trail(old->second, request);
+    } else {
+      request.anew = true;
+    }
+    if (row.id.restored_from && row.position > 0 && *row.id.restored_from != row.id.request) {
+      request.origin = {*row.id.restored_from, row.position, call_.index};
     }
     request.call = call_.index;
     request.row = row.row;
@@ -97,9 +106,14 @@ std::vector<Request> CallWalk::begin_requests() {
 void CallWalk::remember_requests(std::vector<Request> requests) {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     RowWalk& row = rows_[i];
+    auto& been = requests[i].been;
     for (auto& [after, stored] : requests[i].left) {
-      if (!requests[i].has_been(after)) continue;
+      // A start that is none of its states is a finding, and nobody else may go on from it.
+      if (!requests[i].has_been(after) || (after == 0 && row.departed)) continue;
       const std::int64_t at = call::depth_of(requests[i].parents, after);
+      const std::pair here{row.position + at, digest_of(stored.values)};
+      if (been.empty() || been.back() != here) been.push_back(here);
+      if (been.size() > kBeen) been.pop_front();
       const auto anchor = requests[i].anchors.find(row.position + at);
       if (anchor == requests[i].anchors.end()) continue;
       if (!anchor->second.stored) {
@@ -107,11 +121,9 @@ void CallWalk::remember_requests(std::vector<Request> requests) {
       }
       anchor->second.stored = stored;
     }
-    if (const Stored* left = requests[i].left_behind()) {
-      auto& been = requests[i].been;
-      been.emplace_back(requests[i].position(), digest_of(left->values));
-      if (been.size() > kBeen) been.pop_front();
-    }
+    const std::int64_t open = requests[i].parents.empty() ? requests[i].given : 0;
+    std::int64_t& reached = memory_.reached[row.id.request];
+    reached = std::max(reached, row.position + (requests[i].kept ? requests[i].depth() : open));
     requests[i].before = std::move(row.ledger);
     memory_.keep(row.id.request, std::move(requests[i]));
   }
@@ -132,7 +144,10 @@ void CallWalk::name_states() {
     finding.mistake = name.mistake;
     if (!name.text.empty()) finding.text += ": " + name.text;
     // It goes on from what is stored.
-    if (const Stored* left = request.left_behind()) request.now = layout_.exact(left->values);
+    const Stored* left = request.left_behind();
+    if (left == nullptr) continue;
+    request.now = layout_.exact(left->values);
+    request.corrected = true;
   }
 }
 

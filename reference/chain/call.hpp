@@ -27,6 +27,9 @@
 // holds zeros). The same request at position 0 again was preempted and starts anew. A request that
 // is first seen at another position, without restored_from, began before the chain: its first
 // stored start state is taken for right.
+//
+// A start is somebody's end. What is restored from a request of the chain is a state that it has
+// had: one that a call stored at that position, or what its tokens make (trail.hpp).
 #pragma once
 
 #include <cstdint>

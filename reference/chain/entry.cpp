@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "reference/chain/trail.hpp"
 #include "reference/chain/walk.hpp"
 
 namespace goldenrule::chain {
@@ -54,6 +55,7 @@ void CallWalk::enter_again(RowWalk& row, Request& request) {
     return;
   }
   if (row.position == 0) {  // preempted: it starts anew
+    ++memory_.summary.restarts;
     row.fresh = true;
     row.ledger = layout_.zero();
     return;
@@ -81,12 +83,24 @@ void CallWalk::enter_again(RowWalk& row, Request& request) {
   row.taken = true;
 }
 
+// Bit for bit a state that a call of the request has stored at that position.
+bool CallWalk::take_stored(const Request& source, RowWalk& row) const {
+  if (!row.start || (row.expected && continues(*row.expected, *row.start))) return false;
+  const std::pair here{row.position, digest_of(row.start->values)};
+  const bool finite =
+      std::ranges::all_of(row.start->values, [](double x) { return std::isfinite(x); });
+  if (!finite || std::ranges::find(source.been, here) == source.been.end()) return false;
+  row.expected = *row.start;
+  row.ledger = layout_.exact(row.start->values);
+  return true;
+}
+
 // The state that a request had at the position of the row, where it is remembered or can be
-// computed from its last tokens.
+// computed from its tokens.
 bool CallWalk::take_state_of(std::int64_t id, RowWalk& row) {
   const auto found = memory_.requests.find(id);
   if (found == memory_.requests.end()) return false;
-  const Request& source = found->second;
+  Request& source = found->second;
   const auto anchor = source.anchors.find(row.position);
   if (anchor != source.anchors.end()) {
     row.ledger = anchor->second.ledger;
@@ -94,16 +108,58 @@ bool CallWalk::take_state_of(std::int64_t id, RowWalk& row) {
   } else if (source.kept && source.position() == row.position) {
     row.ledger = source.now;
     if (const Stored* left = source.left_behind()) row.expected = *left;
-  } else {
-    const std::optional<Way> way = source.verify ? source.way() : source.planes;
-    if (!way || row.position <= way->base || row.position > way->position(way->kept)) return false;
-    const std::vector<std::int64_t> path = call::path_to(way->parents, way->kept);
-    const std::int64_t after = path[static_cast<std::size_t>(row.position - way->base - 1)] + 1;
-    const call::Record tokens = one_row(*way->tokens, way->row);
-    const Step step(slice_, *way->contract, layout_, tokens, {&way->before, 1});
-    row.ledger = step.after(0, after);
   }
-  return row.ledger != nullptr;
+  if (take_stored(source, row)) return true;
+  if (!row.ledger) {
+    row.ledger = ledger_at(slice_, layout_, memory_.requests, id, row.position, call_.index);
+    if (!row.ledger) return false;
+    source.anchors.insert_or_assign(row.position, Anchor{row.ledger, std::nullopt});
+    memory_.anchors.emplace_back(id, row.position);
+  }
+  return true;
+}
+
+// How far a request of the dump has come before this call; absent: the dump does not know it.
+std::optional<std::int64_t> CallWalk::reached(std::int64_t id) const {
+  const auto found = memory_.reached.find(id);
+  if (found == memory_.reached.end() || found->second < 0) return std::nullopt;
+  return found->second;
+}
+
+// A start is somebody's end.
+void CallWalk::restore_from_dump(RowWalk& row) {
+  const std::int64_t id = *row.id.restored_from;
+  const std::optional<std::int64_t> known = reached(id);
+  std::optional<std::int64_t> last = known;
+  const auto beside =
+      std::ranges::find(rows_, id, [](const RowWalk& other) { return other.id.request; });
+  if (!last && id != row.id.request && beside != rows_.end()) last = beside->id.position;
+  if (last && row.position > *last) {
+    Finding& finding =
+        report(Check::kInput, row,
+               "restored_from: expected a position of request " + std::to_string(id) +
+                   ", which has come to " + std::to_string(*last) + ", actual " +
+                   std::to_string(row.position));
+    finding.verdict = verdict::Verdict::kError;
+    if (!memory_.gap) finding.mistake = Mistake::kTokensMissing;
+    row.taken = true;
+    return;
+  }
+  if (take_state_of(id, row)) return;
+  // What is restored are tokens that both have in common: at a position where the request itself
+  // has been, its own ledger says what the state must be, wherever the copy comes from.
+  if (take_state_of(row.id.request, row)) {
+    row.expected.reset();
+    return;
+  }
+  if (!known) return;
+  row.taken = true;
+  report(Check::kInput, row,
+         "the state of request " + std::to_string(id) + " at position " +
+             std::to_string(row.position) +
+             " is stored by no call, and the tokens that make it are not in the dump or were given "
+             "up for memory: nothing says whether the start is right")
+      .verdict = verdict::Verdict::kMistrusted;
 }
 
 void CallWalk::restore(RowWalk& row) {
@@ -117,6 +173,7 @@ void CallWalk::restore(RowWalk& row) {
   }
   row.position = *row.id.position;
   if (row.position == 0) {
+    if (reached(row.id.request)) ++memory_.summary.restarts;
     row.fresh = true;
     row.ledger = layout_.zero();
     return;
@@ -128,10 +185,7 @@ void CallWalk::restore(RowWalk& row) {
     row.taken = true;
     return;
   }
-  if (take_state_of(*row.id.restored_from, row)) return;
-  // What is restored are tokens that both have in common: at a position where the request itself
-  // has been, its own ledger says what the state must be, wherever the copy comes from.
-  if (take_state_of(row.id.request, row)) row.expected.reset();
+  restore_from_dump(row);
 }
 
 // A request that nobody knows and of which nothing says where it stands, on what another left in
@@ -158,7 +212,7 @@ void CallWalk::suspect_takeover(RowWalk& row) {
 }
 
 void CallWalk::enter(RowWalk& row) {
-  if (memory_.seen.insert(row.id.request).second) ++memory_.summary.requests;
+  if (memory_.reached.try_emplace(row.id.request, -1).second) ++memory_.summary.requests;
   const auto found = memory_.requests.find(row.id.request);
   if (row.id.restored_from) {
     restore(row);

@@ -244,6 +244,16 @@ Summary Judge::finish() const {
     summary.reason = std::to_string(summary.vacuous) +
                      " states have a budget as large as themselves, and no call was judged alone";
   }
+  const std::int64_t taken = summary.taken + summary.restarts + summary.parameter_changes;
+  if (state_->memory.options.strict && taken > 0) {
+    verdicts.push_back(Verdict::kMistrusted);
+    if (summary.reason.empty()) {
+      summary.reason =
+          "taken for right, which strict judgement is not: " + std::to_string(summary.taken) +
+          " start states, " + std::to_string(summary.restarts) + " requests at position 0 again, " +
+          std::to_string(summary.parameter_changes) + " changes of parameters";
+    }
+  }
   summary.verdict = verdict::combine(verdicts);
   if (summary.first && summary.reason.empty()) summary.reason = summary.first->text;
   return summary;

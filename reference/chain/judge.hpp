@@ -42,6 +42,7 @@ namespace goldenrule::chain {
 struct Options {
   std::optional<contract::Contract> contract{};       ///< absent: what each call implies
   bool only_chain = false;                            ///< calls are not judged by themselves
+  bool strict = false;                                ///< what is taken for right is no pass
   std::uint64_t most_bytes = std::uint64_t{1} << 30;  ///< of ledgers of requests that rest
   /// That the ledgers of one call may take: a call that needs more is a finding of Check::kInput.
   double call_bytes = HUGE_VAL;
@@ -59,9 +60,11 @@ struct Summary {
   std::int64_t outputs_judged = 0;  ///< of these: the request's history is known
   std::int64_t outputs_blind = 0;   ///< calls in which that says nothing of some channel
   std::int64_t slots_compared = 0;  ///< slots that calls did not name
-  std::int64_t taken = 0;      ///< start states taken for right: of a request that began before
-                               ///< the chain, or is restored from a state that it does not know
-  std::int64_t forgotten = 0;  ///< ledgers that were given up for their memory
+  std::int64_t taken = 0;     ///< start states taken for right: of a request that began before
+                              ///< the chain, or is restored from one that it does not know
+  std::int64_t restarts = 0;  ///< requests at position 0 again, taken to be preempted
+  std::int64_t parameter_changes = 0;  ///< of the layer, taken for other weights
+  std::int64_t forgotten = 0;          ///< ledgers that were given up for their memory
   std::int64_t findings = 0;
   std::optional<Finding> first;  ///< the first that is out of budget, else the first
 };

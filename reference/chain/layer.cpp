@@ -49,7 +49,10 @@ void CallWalk::judge_parameters() {
     const bool before = type.empty();
     if (before) type = rounded_through(*now, known->second);
     known->second = *now;
-    if (type.empty()) continue;
+    if (type.empty()) {
+      ++memory_.summary.parameter_changes;
+      continue;
+    }
     RowWalk none;
     none.row = -1;
     none.id.request = call::kNoRequest;

@@ -5,9 +5,18 @@
 #include <string>
 
 #include "fixtures/call/error.hpp"
+#include "reference/chain/trail.hpp"
 
 namespace goldenrule::chain {
 namespace {
+
+constexpr std::uint64_t kTrailShare = 4;  // of the memory, for tokens of earlier calls
+
+std::uint64_t size_of(const call::Record& tokens) {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, tensor] : tokens.inputs) bytes += tensor.bytes().size();
+  return bytes;
+}
 
 // With its share of the tokens of its last call, which all rows of that call hold together.
 std::uint64_t bytes_of(const Layout& layout, const Request& request) {
@@ -17,10 +26,10 @@ std::uint64_t bytes_of(const Layout& layout, const Request& request) {
   const std::uint64_t each = (1 + static_cast<std::uint64_t>(layout.runs)) * layout.size();
   std::uint64_t tokens = 0;
   if (request.tokens != nullptr && request.counts != nullptr && !request.counts->empty()) {
-    for (const auto& [name, tensor] : request.tokens->inputs) tokens += tensor.bytes().size();
-    tokens /= request.counts->size();
+    tokens = size_of(*request.tokens) / request.counts->size();
   }
   return kSmall + request.been.size() * sizeof(request.been.front()) + tokens +
+         bytes_of_trail(layout, request) +
          (ledgers * each + request.left.size() * layout.size()) * sizeof(double);
 }
 
@@ -64,6 +73,16 @@ void Memory::refuse_beyond(const call::Record& record, const call::Dims& of_call
               needed < 1e18 ? text(needed) + " bytes" : "more than 10^18 bytes");
 }
 
+std::shared_ptr<const call::Record> Memory::hold(call::Record record) const {
+  const std::uint64_t size = size_of(record);
+  *token_bytes += size;
+  auto held = std::make_unique<const call::Record>(std::move(record));
+  return {held.release(), [total = token_bytes, size](const call::Record* held_record) {
+            *total -= size;
+            std::default_delete<const call::Record>()(held_record);
+          }};
+}
+
 void Memory::keep(std::int64_t id, Request request) {
   request.bytes = bytes_of(*layout, request);
   bytes += request.bytes;
@@ -72,9 +91,31 @@ void Memory::keep(std::int64_t id, Request request) {
   requests.insert_or_assign(id, std::move(request));
 }
 
+std::vector<std::pair<std::int64_t, std::int64_t>> Memory::by_last_call() const {
+  std::vector<std::pair<std::int64_t, std::int64_t>> oldest;
+  for (const auto& [id, request] : requests) oldest.emplace_back(request.call, id);
+  std::ranges::sort(oldest);
+  return oldest;
+}
+
+// A state that nobody has stored can then be computed no more from before that call.
+void Memory::trim_trails() {
+  const std::uint64_t most = options.most_bytes / kTrailShare;
+  if (*token_bytes <= most) return;
+  for (const auto& [call, id] : by_last_call()) {
+    if (*token_bytes <= most - most / 8) return;
+    Request& request = requests.at(id);
+    bytes -= request.bytes;
+    request.bytes -= bytes_of_trail(*layout, request);
+    bytes += request.bytes;
+    request.trail.clear();
+  }
+}
+
 // Where there is too much, an eighth more than that is given up, so that a call in which nothing is
 // costs nothing, whatever rests.
 void Memory::trim(std::int64_t index) {
+  trim_trails();
   const std::uint64_t anchor = (2 + static_cast<std::uint64_t>(layout->runs)) * layout->size() * 8;
   while (bytes + anchors.size() * anchor > options.most_bytes && !anchors.empty()) {
     const auto [id, position] = anchors.front();
@@ -84,13 +125,8 @@ void Memory::trim(std::int64_t index) {
     ++summary.forgotten;
   }
   if (bytes <= options.most_bytes) return;
-  std::vector<std::pair<std::int64_t, std::int64_t>> oldest;  // call, request
-  for (const auto& [id, request] : requests) {
-    if (request.call != index) oldest.emplace_back(request.call, id);
-  }
-  std::ranges::sort(oldest);
-  for (const auto& [call, id] : oldest) {
-    if (bytes <= options.most_bytes - options.most_bytes / 8) return;
+  for (const auto& [call, id] : by_last_call()) {
+    if (call == index || bytes <= options.most_bytes - options.most_bytes / 8) return;
     const auto found = requests.find(id);
     bytes -= found->second.bytes;
     requests.erase(found);

@@ -5,7 +5,6 @@
 
 #include <deque>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "reference/chain/judge.hpp"
@@ -36,7 +35,8 @@ struct Memory {
   call::Record kind;                  ///< op and conventions of the first call; no tensors
   call::Dims dims;
   Requests requests;
-  std::set<std::int64_t> seen;                          ///< requests that are counted
+  /// Requests that are counted, and how far each has ever come; -1: it has had no call.
+  std::map<std::int64_t, std::int64_t> reached;
   std::map<std::int64_t, Writer> writers;               ///< of slots, the last ones
   std::optional<call::Tensor> pool;                     ///< as the last call with states left it
   std::map<std::string, call::Tensor> parameters;       ///< of the layer, as the last call had them
@@ -47,13 +47,22 @@ struct Memory {
   Summary summary;
 
   std::uint64_t bytes = 0;  ///< that requests hold
+  /// Of the tokens of calls that somebody remembers.
+  std::shared_ptr<std::uint64_t> token_bytes = std::make_shared<std::uint64_t>(0);
 
   /// Throws Error where the ledgers of a call take more than Options::call_bytes.
   void refuse_beyond(const call::Record& record, const call::Dims& of_call) const;
+  /// The tokens of a call, counted as long as somebody remembers them.
+  [[nodiscard]] std::shared_ptr<const call::Record> hold(call::Record record) const;
   /// Remembers a request; its anchors are counted apart.
   void keep(std::int64_t id, Request request);
   /// Gives up what rests beyond the limit; requests of call `index` stay.
   void trim(std::int64_t index);
+
+ private:
+  /// Requests by their last calls, the longest unused first: call, request.
+  [[nodiscard]] std::vector<std::pair<std::int64_t, std::int64_t>> by_last_call() const;
+  void trim_trails();
 };
 
 }  // namespace goldenrule::chain

@@ -44,7 +44,19 @@ struct Way {
   }
 };
 
-inline constexpr std::size_t kBeen = 256;
+/// One call on the way of a request. Its ledger is kept where it does not begin with what the leg
+/// before it left.
+struct Leg {
+  Way way;
+  std::int64_t call = 0;
+  bool anew = false;
+};
+/// Whose state a request took over, at which position and in which call.
+struct Origin {
+  std::int64_t request = -1, position = 0, call = 0;
+};
+
+inline constexpr std::size_t kBeen = 4096;
 /// Of its bits, by the steps of fnv1a for eight bytes at once.
 [[nodiscard]] inline std::uint64_t digest_of(const Block& block) {
   std::uint64_t hash = 0xcbf29ce484222325U;
@@ -69,6 +81,10 @@ struct Request {
   std::map<std::int64_t, Stored> left;     ///< what that call stored, named as `kept`
   std::map<std::int64_t, Anchor> anchors;  ///< by position
   std::optional<Way> planes;               ///< of its last verify before that call
+  std::deque<Leg> trail;         ///< its calls before that one, as far as they are remembered
+  std::optional<Origin> origin;  ///< absent: it never took over the state of another
+  bool anew = false;             ///< that call does not begin with what the one before it left
+  bool corrected = false;        ///< `now` is what is stored, and not what its tokens make
   /// Digests of states that its calls have stored, by position: the last kBeen of them.
   std::deque<std::pair<std::int64_t, std::uint64_t>> been;
   std::uint64_t bytes = 0;  ///< that it holds, as Memory counts them

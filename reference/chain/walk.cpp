@@ -37,7 +37,7 @@ CallWalk::CallWalk(const verdict::Slice& slice, Memory& memory, const Call& call
       contract_(contract),
       layout_(*memory.layout),
       stored_(has_states(record)),
-      tokens_(std::make_shared<call::Record>(tokens_of(record))) {
+      tokens_(memory.hold(tokens_of(record))) {
   if (stored_) plan_ = call::make_plan(record, true);
 }
 

@@ -60,7 +60,10 @@ class CallWalk {
   void enter(RowWalk& row);
   void enter_again(RowWalk& row, Request& request);
   [[nodiscard]] bool take_state_of(std::int64_t id, RowWalk& row);
+  [[nodiscard]] bool take_stored(const Request& source, RowWalk& row) const;
+  [[nodiscard]] std::optional<std::int64_t> reached(std::int64_t id) const;
   void restore(RowWalk& row);
+  void restore_from_dump(RowWalk& row);
   void suspect_takeover(RowWalk& row);
   [[nodiscard]] bool settle(RowWalk& row, Request& request);
   void report_open(const RowWalk& row, const Request& request);

@@ -110,8 +110,8 @@ struct Grant {
   std::vector<float> flushed;
   /// Per block, 1: the contract lets some element be whatever the call could make of it. Empty: no.
   std::vector<char> anything;
-  /// Per element, 1: on the way to it an honest fp32 kernel may overflow, and return NaN or an
-  /// infinity. Empty: none.
+  /// Per element, 1: on the way to it an honest fp32 kernel may overflow, or multiply a NaN by 0,
+  /// and return NaN or an infinity. Empty: none.
   std::vector<char> overflows;
 };
 

@@ -76,6 +76,14 @@ class ChainTest(CommandLineTest):
         self.assertEqual(findings[0]["file"], str(paths[2]))
         self.assert_run(0, "check", paths[2])  # which knows nothing of other calls
 
+    def test_what_is_taken_for_right_is_no_pass_where_that_is_asked_for(self):
+        paths = Server(self.folder).paths
+        self.assert_run(0, "chain", "--strict", *paths)
+        out = self.assert_run(0, "chain", *paths[1:]).out
+        self.assertIn("2 start states are taken for right", out)
+        out = self.assert_run(2, "chain", "--strict", *paths[1:]).out
+        self.assertIn("MISTRUSTED: taken for right, which strict judgement is not: 2 start", out)
+
     def test_a_file_that_is_missing_or_none_is_no_pass(self):
         paths = Server(self.folder).paths
         paths[2].unlink()

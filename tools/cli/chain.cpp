@@ -123,7 +123,8 @@ class Reading {
  private:
   chain::Judge& judge(call::Op op) {
     if (!judge_) {
-      chain::Options options{.only_chain = options_.only_chain, .call_bytes = most_bytes()};
+      chain::Options options{
+          .only_chain = options_.only_chain, .strict = options_.strict, .call_bytes = most_bytes()};
       if (!options_.contract.empty()) options.contract = named_contract(options_.contract);
       judge_.emplace(suites::slice_of(op), std::move(options));
     }
@@ -145,6 +146,14 @@ std::string summary_text(const chain::Summary& s) {
         "{} start states are taken for right: of requests that began before the chain, or were "
         "restored from what it does not know\n",
         s.taken);
+  }
+  if (s.restarts > 0) {
+    text += fmt::format("{} times a request was at position 0 again: taken to be preempted\n",
+                        s.restarts);
+  }
+  if (s.parameter_changes > 0) {
+    text += fmt::format("{} changes of parameters of the layer are taken for other weights\n",
+                        s.parameter_changes);
   }
   if (s.vacuous > 0) {
     text += fmt::format(
@@ -178,6 +187,8 @@ Json summary_json(const chain::Summary& s) {
           {"outputs_blind", s.outputs_blind},
           {"slots_compared", s.slots_compared},
           {"taken", s.taken},
+          {"restarts", s.restarts},
+          {"parameter_changes", s.parameter_changes},
           {"forgotten", s.forgotten}};
 }
 

@@ -41,6 +41,7 @@ struct ChainOptions {
   std::string contract;            ///< empty: as each call implies
   std::string json;                ///< path; empty: not written
   bool only_chain = false;         ///< calls are not judged by themselves
+  bool strict = false;             ///< what is taken for right is no pass
   bool in_given_order = false;     ///< not in that of their `call` attributes
 };
 /// Judges the calls of one server in a row.

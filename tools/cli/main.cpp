@@ -104,6 +104,9 @@ void add_chain(CLI::App& app, Options& all) {
   sub->add_option("--contract", chain.contract, "as in check");
   sub->add_flag("--only-chain", chain.only_chain,
                 "do not judge each call by itself, only what goes on between calls");
+  sub->add_flag("--strict", chain.strict,
+                "what is taken for right is no pass: start states from outside of the chain, "
+                "requests at position 0 again, other parameters of the layer");
   sub->add_flag("--in-given-order", chain.in_given_order,
                 "take the files as they are given, not in the order of their attribute `call`");
   sub->add_option("--json", chain.json, "write the report as JSON");

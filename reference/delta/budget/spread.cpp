@@ -5,12 +5,14 @@
 #include <boost/math/distributions/chi_squared.hpp>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "fixtures/call/dtype.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/delta/budget/grant.hpp"
+#include "reference/delta/budget/nonfinite_inputs.hpp"
 #include "reference/delta/budget/running.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/work.hpp"
@@ -78,6 +80,12 @@ class SpreadEmulation {
     each_correction(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
       lane.exact.d(t, x) = outputs_.at("ring_d").exact.golden[at];
     });
+    if (contract_.chunked() != nullptr) {
+      const std::vector<std::int64_t> lost = mask_nonfinite(lane, contract_.chunked()->chunk);
+      each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
+        if (t >= lost[static_cast<std::size_t>(x)]) may_be_lost(outputs_.at("o").grant, at);
+      });
+    }
     const LaneErrors errors =
         lane_errors(lane, contract_, runs_, sequence.first_token * dims_.HV + head);
     each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
@@ -134,6 +142,11 @@ class SpreadEmulation {
     }
   }
 
+  void may_be_lost(verdict::Grant& o, std::size_t at) {
+    std::call_once(some_lost_, [&] { o.overflows.assign(o.spread.size(), 0); });
+    o.overflows[at] = 1;
+  }
+
   const call::Record& record_;
   const call::Dims& dims_;
   const contract::Contract& contract_;
@@ -141,6 +154,7 @@ class SpreadEmulation {
   const CallInputs inputs_;
   const OutputIndex index_;
   std::map<std::string, verdict::Expected>& outputs_;
+  std::once_flag some_lost_;
 };
 
 }  // namespace

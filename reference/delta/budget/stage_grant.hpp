@@ -14,12 +14,12 @@
 //   A       of A_ij = sum_x t_x, t_x = beta_i k_ix D_x k_jx, with r_x the roundings of k_x as an
 //           activation and as an operand,
 //             beta_i sum_x D_x (r_ix |k_jx| + |k_ix| r_jx) + (2 E_norm + E_beta) |A_ij|
-//             + sum_x |t_x| (8 u + E_D,x) + lambda u sqrt( (K/3 A_ij^2 + (K/6 + 2) sum t_x^2) / 3
-//             ):
+//             + sum_x |t_x| (8 u + e^E_D,x - 1)
+//             + lambda u sqrt( (K/3 A_ij^2 + (K/6 + 2) sum t_x^2) / 3 ):
 //           operands by their amounts, the sum over K as in running.hpp. A decay is exp of a
 //           difference of G, or a product of alphas: E_D = sum_{j < l <= i} E_gate_l + c_i + c_j
 //             + (E_exp + u) m, m = 2, or i - j + 2 where the contract does not say that G is
-//             summed.
+//             summed. Behind a gate of -10^9 G is off by more than 1, so its exponential counts.
 //
 // T, w, u, h and v_new take the errors of the stages before them through the inverse and through
 // the states, which only a run can follow: they are granted what o is, by the same runs

@@ -123,7 +123,7 @@ double LaneGrants::element(std::int64_t i, std::int64_t j, const std::vector<dou
     const double rj = key_rounding(kj);
     const double of_decay = gate_errors[at] + sums_(i, g) + sums_(j, g) + of_exp;
     error += weight * (ri * std::fabs(kj) + std::fabs(ki) * rj + ri * rj) +
-             std::fabs(term) * (8.0 * u + of_decay);
+             std::fabs(term) * (8.0 * u + std::expm1(of_decay));
   }
   const double rounded_beta = contract::unit_of(contract_.at(Activation::kBeta));
   const auto n = static_cast<double>(lane_.K);

@@ -4,6 +4,7 @@
 #include "reference/delta/emulation/chunk_emulator.hpp"
 
 #include <cmath>
+#include <vector>
 
 #include "reference/scalar/products.hpp"
 
@@ -159,29 +160,44 @@ class ChunkEmulator {
     return t < lane_.given ? 1.0 : beta(t);
   }
 
-  // f_i = exp(error of the cumulated gate), per token and gate.
+  // f_i = exp(error of the cumulated gate), per token and gate: what a sum in sequence loses, and
+  // what one in a tree does.
   Matrix<double> gate_factors(std::int64_t first, std::int64_t c) {
     Matrix<double> f = Matrix<double>::Ones(c, lane_.gates);
     const bool rounds = rounder_.rounds(contract::Point::kGateSum);
     if (!rounds && !keeps_) return f;
     const double unit = rounder_.gate_unit();
+    std::vector<double> scan(static_cast<std::size_t>(c));  // sums in a tree
     for (std::int64_t g = 0; g < lane_.gates; ++g) {
+      const auto gate = [&](std::int64_t i) {
+        return lane_.log_alpha[static_cast<std::size_t>((first + i) * lane_.gates + g)];
+      };
+      for (std::int64_t i = 0; i < c; ++i) scan[static_cast<std::size_t>(i)] = unit * gate(i);
+      if (rounds) scan_gates(scan);
       double sum = 0.0;
       double running = 0.0;  // of the kernel: a rounded sum goes into the next one
       for (std::int64_t i = 0; i < c; ++i) {
-        const double gate =
-            lane_.log_alpha[static_cast<std::size_t>((first + i) * lane_.gates + g)];
-        sum += gate;
+        sum += gate(i);
         if (keeps_) stages_.G(first + i, g) = sum;
         if (!rounds || !std::isfinite(sum)) continue;
-        running += unit * gate;
+        running += unit * gate(i);
         running += rounder_.error(contract::Point::kGateSum, running);
-        const double late = rounder_.error(contract::Point::kGateSum, running);
-        f(i, g) = std::exp((running + late) / unit - sum);
-        if (keeps_) stages_.G(first + i, g) = (running + late) / unit;
+        const double cumulated = running + (scan[static_cast<std::size_t>(i)] - unit * sum);
+        f(i, g) = std::exp(cumulated / unit - sum);
+        if (keeps_) stages_.G(first + i, g) = cumulated / unit;
       }
     }
     return f;
+  }
+
+  // The sums from the first on, in log2(n) passes, each of which rounds.
+  void scan_gates(std::vector<double>& x) {
+    for (std::size_t step = 1; step < x.size(); step *= 2) {
+      for (std::size_t i = x.size() - 1; i >= step; --i) {
+        x[i] += x[i - step];
+        x[i] += rounder_.error(contract::Point::kGateSum, x[i]);
+      }
+    }
   }
 
   // A and q^ k^^T with the decays D_ij as running products, so that alpha = 0 is no exception.

@@ -31,11 +31,13 @@
 // The cumulated gate. Kernels form decays as exp of differences of an fp32 running sum G. Its error
 // is |G| 2^-24 relative to 1 in the decay, which matters after one token of log alpha = -2661 even
 // for decays between later tokens. Summed in sequence, G takes a rounding at each token, and these
-// add up; summed in a tree, or in fp64 and rounded once, each G has an error of its own. Both are
-// there: token i carries the factor f_i = exp(sum_{l<=i} e_l + e'_i), and D_ij becomes
-// D_ij f_i / f_j. Behind one hard gate a run of equal gates is rounded the same way at every token,
-// so nearest sums are really summed up; kernels cumulate ln or log2 of decays, whose last bits are
-// others, so in a unit of their own.
+// add up to e_i; summed in a tree, a rounding in each of log2(C) passes, and neighbours have passed
+// through other nodes: e'_i, of which that of a sum in fp64 that is rounded once is a part. Both
+// are there: token i carries the factor f_i = exp(e_i + e'_i), and D_ij becomes D_ij f_i / f_j.
+// (With one rounding in place of e'_i an honest v_new was refused behind a hard gate, 1.02 of its
+// budget.) A run of equal gates there is rounded the same way at every token, so nearest sums are
+// really summed up; kernels cumulate ln or log2 of decays, whose last bits are others, so in a unit
+// of their own.
 #pragma once
 
 #include <algorithm>

@@ -121,21 +121,46 @@ TEST_CASE("no element is paid for by another: checkpoints of KDA") {
 }
 
 // A kernel that ends chunks at checkpoints has other tokens in one chunk with a NaN than one that
-// does not; what either leaves there cannot be judged, so neither is accused.
-TEST_CASE("a NaN behind a checkpoint accuses no kernel of its chunk") {
-  World world(
-      "op=kda mode=prefill lens=70,20 H=1 HV=2 K=16 V=8 gate=bounded h0=1 io=bf16 "
-      "checkpoints=before every=24");
-  change_others(world, [](double) { return std::numeric_limits<double>::quiet_NaN(); });
-  for (const char* name : {"chunk64_f32", "chunk64_bf16", "chunk16_bf16_state"}) {
-    CAPTURE(name);
-    const contract::Contract& contract = contract::find_contract(name);
-    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-      CAPTURE(seed);
-      world.record.outputs = delta::emulate(world.record, contract, seed);
-      CHECK(verdict::judge_record(delta::slice(), world.record,
-                                  {.contract = contract, .precision = scalar::Precision::kDouble})
-                .verdict != verdict::Verdict::kOutOfBudget);
+// does not: neither is accused of what it loses there, and what is a number is judged.
+TEST_CASE("a NaN costs an honest kernel the numbers of its chunk at most") {
+  const std::string line =
+      "op=kda mode=prefill lens=100,5 H=1 HV=2 K=16 V=8 gate=bounded h0=1 io=bf16 "
+      "checkpoints=before every=48";
+  constexpr std::int64_t kToken = 90;
+  constexpr std::int64_t kChannel = 5;
+  for (const char* input : {"v", "k", "b"}) {
+    for (const char* name : {"chunk64_f32", "chunk64_bf16", "chunk16_bf16_state"}) {
+      CAPTURE(input);
+      CAPTURE(name);
+      World world(line);
+      const contract::Contract& contract = contract::find_contract(name);
+      call::Tensor& spoilt = world.record.inputs.at(input);
+      const std::int64_t width = spoilt.size() / 105;
+      spoilt.set(kToken * width + (std::string(input) == "b" ? 0 : kChannel),
+                 std::numeric_limits<double>::quiet_NaN());
+      const auto verdict_of = [&] {
+        const auto report =
+            verdict::judge_record(delta::slice(), world.record,
+                                  {.contract = contract, .precision = scalar::Precision::kDouble});
+        return report.verdict;
+      };
+      // Channel 5 of head 0 at token t.
+      const auto o = [&](std::int64_t t) { return (t * 2 + 0) * 8 + kChannel; };
+      for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+        CAPTURE(seed);
+        world.record.outputs = delta::emulate(world.record, contract, seed);
+        CHECK(verdict::is_pass(verdict_of()));
+      }
+      call::Tensor& output = world.record.outputs.at("o");
+      const call::Tensor honest = output;
+      output.set(o(kToken - 1), std::numeric_limits<double>::quiet_NaN());
+      CHECK(verdict::is_pass(verdict_of()));  // of the same chunk
+      output = honest;
+      output.set(o(kToken - 1), 8.0);
+      CHECK(verdict_of() == verdict::Verdict::kOutOfBudget);
+      output = honest;
+      output.set(o(40), std::numeric_limits<double>::quiet_NaN());
+      CHECK(verdict_of() == verdict::Verdict::kOutOfBudget);
     }
   }
 }
