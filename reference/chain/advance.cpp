@@ -121,9 +121,9 @@ void CallWalk::remember_requests(std::vector<Request> requests) {
       }
       anchor->second.stored = stored;
     }
-    const std::int64_t open = requests[i].parents.empty() ? requests[i].given : 0;
     std::int64_t& reached = memory_.reached[row.id.request];
-    reached = std::max(reached, row.position + (requests[i].kept ? requests[i].depth() : open));
+    reached = std::max(reached,
+                       row.position + call::depth_of(requests[i].parents, requests[i].furthest()));
     requests[i].before = std::move(row.ledger);
     memory_.keep(row.id.request, std::move(requests[i]));
   }

@@ -97,6 +97,9 @@ struct Request {
     return Way{before, base, row, *kept, tokens, contract, parents};
   }
 
+  /// The state of its last call that it has not gone beyond, named as `kept`: where nobody has said
+  /// which goes on, all tokens may have been kept, and of a tree none is known to be.
+  [[nodiscard]] std::int64_t furthest() const { return kept.value_or(parents.empty() ? given : 0); }
   /// How many tokens of its last call have come to it.
   [[nodiscard]] std::int64_t depth() const { return call::depth_of(parents, kept.value_or(0)); }
   [[nodiscard]] std::int64_t position() const { return base + depth(); }

@@ -11,13 +11,10 @@
 namespace goldenrule::chain {
 namespace {
 
-// Where nobody has said how many tokens of its last call were kept, all of them may have been; of a
-// tree none is known to be.
 std::optional<Leg> last_leg(const Request& request) {
   if (request.tokens == nullptr) return std::nullopt;
-  const std::int64_t open = request.parents.empty() ? request.given : 0;
-  return Leg{.way = {request.before, request.base, request.row, request.kept.value_or(open),
-                     request.tokens, request.contract, request.parents},
+  return Leg{.way = {request.before, request.base, request.row, request.furthest(), request.tokens,
+                     request.contract, request.parents},
              .call = request.call,
              .anew = request.anew || request.trail.empty()};
 }

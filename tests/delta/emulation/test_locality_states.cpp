@@ -121,7 +121,26 @@ TEST_CASE("no element is paid for by another: checkpoints of KDA") {
 }
 
 // A kernel that ends chunks at checkpoints has other tokens in one chunk with a NaN than one that
-// does not: neither is accused of what it loses there, and what is a number is judged.
+// does not, and neither is accused.
+TEST_CASE("a NaN behind a checkpoint accuses no kernel of its chunk") {
+  World world(
+      "op=kda mode=prefill lens=70,20 H=1 HV=2 K=16 V=8 gate=bounded h0=1 io=bf16 "
+      "checkpoints=before every=24");
+  change_others(world, [](double) { return std::numeric_limits<double>::quiet_NaN(); });
+  for (const char* name : {"chunk64_f32", "chunk64_bf16", "chunk16_bf16_state"}) {
+    CAPTURE(name);
+    const contract::Contract& contract = contract::find_contract(name);
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+      CAPTURE(seed);
+      world.record.outputs = delta::emulate(world.record, contract, seed);
+      CHECK(verdict::judge_record(delta::slice(), world.record,
+                                  {.contract = contract, .precision = scalar::Precision::kDouble})
+                .verdict != verdict::Verdict::kOutOfBudget);
+    }
+  }
+}
+
+// What a kernel loses in the chunk of a NaN is honest, and what is a number there is judged.
 TEST_CASE("a NaN costs an honest kernel the numbers of its chunk at most") {
   const std::string line =
       "op=kda mode=prefill lens=100,5 H=1 HV=2 K=16 V=8 gate=bounded h0=1 io=bf16 "
