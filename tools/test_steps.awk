@@ -12,7 +12,7 @@ FNR == NR {
   next
 }
 FNR == 1 {
-  printf "%-16s %8s %10s %8s %10s %8s\n", "step", "minutes", "(recorded)", "CPU min", "(recorded)", "allowed"
+  printf "%-25s %8s %10s %8s %10s %8s\n", "step", "minutes", "(recorded)", "CPU min", "(recorded)", "allowed"
 }
 {
   used = ($3 + $4) / 60
@@ -25,9 +25,9 @@ FNR == 1 {
     note = "  MORE THAN ALLOWED"
     status = 1
   }
-  printf "%-16s %8.1f %10s %8.1f %10s %8s%s\n", $1, $2 / 60, minutes[$1], used, cpu[$1], allowed[$1], note
+  printf "%-25s %8.1f %10s %8.1f %10s %8s%s\n", $1, $2 / 60, minutes[$1], used, cpu[$1], allowed[$1], note
 }
 END {
-  printf "%-16s %8.1f\n", "all", total
+  printf "%-25s %8.1f\n", "all", total
   exit status
 }

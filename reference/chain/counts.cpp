@@ -136,6 +136,8 @@ void CallWalk::name_departures() {
     if (!departure.name.rolled_to) continue;
     const Request& request = memory_.requests.at(rows_[departure.row].id.request);
     std::vector<Rolled> rows = by_call[request.call];
+    const auto is_this = [&](const Rolled& r) { return r.row == rows_[departure.row].row; };
+    if (std::ranges::none_of(rows, is_this)) continue;  // it does not follow the verify
     for (const Rolled& r : rolled_at_rest(request.call)) rows.push_back(r);
     Mistake& name = findings_[departure.finding].mistake;
     name = name_of(rows, *request.counts, record_.mode == call::Mode::kDecode);

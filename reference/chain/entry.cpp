@@ -68,9 +68,15 @@ void CallWalk::enter_again(RowWalk& row, Request& request) {
              "the request is at position " + seen + " after call " + std::to_string(request.call) +
                  ", and this call says " + std::to_string(row.position));
   finding.verdict = verdict::Verdict::kError;
-  // Where no call is missing, the server has counted tokens that it gave to none.
+  // Where no call is missing, the server has counted otherwise than it said, or tokens that it gave
+  // to none.
   const bool whole = !memory_.gap || *memory_.gap <= request.call;
-  if (whole && row.position > (request.kept ? request.position() : request.base + request.given)) {
+  const std::int64_t after = row.position - request.base;
+  if (whole && request.verify && request.kept && request.parents.empty() && after >= 0 &&
+      after <= request.given) {
+    finding.mistake = Mistake::kCountsContradicted;
+  } else if (whole &&
+             row.position > (request.kept ? request.position() : request.base + request.given)) {
     finding.mistake = Mistake::kTokensMissing;
   }
   // A state that is what the last call left is the request's, whatever the position says.

@@ -40,7 +40,7 @@ enum class Mistake : std::uint8_t {
   kNotWritten,          ///< the state from before the call, or zero
   kOtherRequest,        ///< the state of another request
   kNarrowed,            ///< the right state, rounded once more than its pool rounds
-  kHeadsMoved,          ///< the right state, its value heads rolled
+  kHeadsMoved,          ///< value heads of the right state, in another order
   kCopiedInPart,        ///< the right state at first, then what the slot held
   kOverwritten,         ///< the slot was written by a call that does not own it
   kParametersNarrowed,  ///< a parameter of the layer, rounded in some calls
@@ -48,6 +48,11 @@ enum class Mistake : std::uint8_t {
   kOtherKeys,           ///< the tokens of the call with the keys of the call before
   kTokensMissing,       ///< positions that no call has the tokens of
   kTokenByCount,        ///< after a verify of a tree: the state of token count - 1
+  kRuleChanged,         ///< a call has another rule than one before it
+  kCountsContradicted,  ///< after a verify: the position is that of another accepted count
+  kAxesExchanged,       ///< the right state with its axes of keys and values exchanged
+  kScaled,              ///< the right state, multiplied by one number
+  kDecayedAgain,        ///< the right state, decayed by tokens that write nothing
 };
 
 }  // namespace goldenrule::chain
@@ -64,7 +69,7 @@ struct EnumNames<chain::Check> {
 template <>
 struct EnumNames<chain::Mistake> {
   static constexpr std::string_view kWhat = "chain mistake";
-  static constexpr std::array<std::string_view, 18> kNames{"none",
+  static constexpr std::array<std::string_view, 23> kNames{"none",
                                                            "stale_slot",
                                                            "wrong_column",
                                                            "counts_of_another_row",
@@ -81,7 +86,12 @@ struct EnumNames<chain::Mistake> {
                                                            "output_overflowed",
                                                            "keys_of_another_call",
                                                            "tokens_missing",
-                                                           "token_by_count"};
+                                                           "token_by_count",
+                                                           "rule_changed",
+                                                           "counts_contradicted",
+                                                           "axes_exchanged",
+                                                           "state_scaled",
+                                                           "state_decayed_again"};
 };
 
 }  // namespace goldenrule::call

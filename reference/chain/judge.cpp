@@ -23,6 +23,7 @@ struct Judge::State {
   std::string chain{};
   std::optional<std::int64_t> last{};  ///< index of the call before
   std::vector<Verdict> verdicts{};
+  std::string mistrusted{};  ///< of the first call that is MISTRUSTED by itself: why
 
   std::vector<Finding> say(std::vector<Finding> findings) {
     Summary& summary = memory.summary;
@@ -150,6 +151,12 @@ struct Judge::State {
     const verdict::CaseReport report =
         verdict::judge_record(slice, record, {.contract = memory.options.contract});
     if (report.verdict != Verdict::kSkipped) verdicts.push_back(report.verdict);
+    if (report.verdict == Verdict::kMistrusted && memory.summary.mistrusted++ == 0) {
+      const auto tensor =
+          std::ranges::find(report.tensors, Verdict::kMistrusted, &verdict::TensorReport::verdict);
+      mistrusted = "call " + std::to_string(call.index);
+      if (tensor != report.tensors.end()) mistrusted += ", " + tensor->name + ": " + tensor->reason;
+    }
     for (const verdict::TensorReport& tensor : report.tensors) {
       if (tensor.verdict != Verdict::kOutOfBudget && tensor.verdict != Verdict::kError) continue;
       Finding finding = input(call.index, "");
@@ -253,6 +260,10 @@ Summary Judge::finish() const {
           " start states, " + std::to_string(summary.restarts) + " requests at position 0 again, " +
           std::to_string(summary.parameter_changes) + " changes of parameters";
     }
+  }
+  if (summary.mistrusted > 0 && summary.reason.empty()) {
+    summary.reason = "by themselves " + std::to_string(summary.mistrusted) +
+                     " calls are MISTRUSTED, first " + state_->mistrusted;
   }
   summary.verdict = verdict::combine(verdicts);
   if (summary.first && summary.reason.empty()) summary.reason = summary.first->text;

@@ -65,6 +65,7 @@ struct Summary {
   std::int64_t restarts = 0;  ///< requests at position 0 again, taken to be preempted
   std::int64_t parameter_changes = 0;  ///< of the layer, taken for other weights
   std::int64_t forgotten = 0;          ///< ledgers that were given up for their memory
+  std::int64_t mistrusted = 0;         ///< calls that are MISTRUSTED by themselves
   std::int64_t findings = 0;
   std::optional<Finding> first;  ///< the first that is out of budget, else the first
 };

@@ -128,6 +128,7 @@ void CallWalk::report_change(const LayerRule& rule, const std::vector<LayerValue
                                   " where call " + std::to_string(other->call) + " had " +
                                   other->text + ": expected one for all calls of a layer");
     finding.verdict = worst;
+    finding.mistake = Mistake::kRuleChanged;
     if (worst == Verdict::kMistrusted) {
       finding.text += ", and the rows of q and k do not say that they were normalised";
     }

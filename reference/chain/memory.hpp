@@ -37,7 +37,9 @@ struct Memory {
   Requests requests;
   /// Requests that are counted, and how far each has ever come; -1: it has had no call.
   std::map<std::int64_t, std::int64_t> reached;
-  std::map<std::int64_t, Writer> writers;               ///< of slots, the last ones
+  std::map<std::int64_t, Writer> writers;  ///< of slots, the last ones
+  /// Digests of states that calls have written for no request: the last kBeen, with the call.
+  std::deque<std::pair<std::int64_t, std::uint64_t>> unowned;
   std::optional<call::Tensor> pool;                     ///< as the last call with states left it
   std::map<std::string, call::Tensor> parameters;       ///< of the layer, as the last call had them
   std::map<std::string, std::vector<LayerValue>> rule;  ///< of the layer, each value once

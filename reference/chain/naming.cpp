@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: one search, whose candidates share what is known of the request.
 #include "reference/chain/naming.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "fixtures/call/take.hpp"
 
@@ -10,9 +13,22 @@ namespace goldenrule::chain {
 namespace {
 
 constexpr std::int64_t kSearched = 512;  // positions of one call
+constexpr std::int64_t kHeads = 64;      // whose order is searched
+constexpr double kLeastFactor = 1e-6;    // by which a state may have been multiplied
 
 bool matches(const Block& x, const Allowed& candidate) {
   return !candidate.vacuous && fit(x, candidate).passes();
+}
+
+// The same tokens with beta 0: they decay a state and write nothing.
+call::Record without_writes(call::Record tokens) {
+  tokens.inputs.erase("b");
+  const call::Tensor& v = tokens.inputs.at("v");
+  call::Shape shape = v.shape();
+  shape.pop_back();
+  tokens.inputs["beta"] = call::Tensor(call::DType::kF32, std::move(shape));
+  tokens.convention.beta = call::BetaForm::kDirect;
+  return tokens;
 }
 
 std::string state_text(const Request& request, std::int64_t after) {
@@ -39,8 +55,8 @@ class Search {
   Name run() {
     for (const auto look :
          {&Search::unwritten, &Search::stale, &Search::own_bits, &Search::own_positions,
-          &Search::planes, &Search::anchors, &Search::heads, &Search::part, &Search::twice,
-          &Search::other_keys, &Search::others}) {
+          &Search::planes, &Search::anchors, &Search::heads, &Search::rewritten, &Search::part,
+          &Search::twice, &Search::by_this_call, &Search::other_keys, &Search::others}) {
       if (std::optional<Name> name = (this->*look)()) return *std::move(name);
     }
     return {};
@@ -158,19 +174,60 @@ class Search {
     return allowed;
   }
 
+  // Each value head is one of the right state, and not its own in all.
   std::optional<Name> heads() {
     const std::optional<Allowed> allowed = right();
+    if (!allowed || layout_.HV > kHeads || fit(*s_.x, *allowed).passes()) return std::nullopt;
     const auto head = static_cast<std::ptrdiff_t>(layout_.size()) / layout_.HV;
-    for (std::int64_t shift = 1; allowed && shift < layout_.HV; ++shift) {
-      Block rolled(layout_.size());
-      std::ranges::rotate_copy(*s_.x, s_.x->begin() + shift * head, rolled.begin());
-      if (!fit(rolled, *allowed).passes()) continue;
-      return Name{
-          Mistake::kHeadsMoved,
-          "its value heads are those of the right state, rolled by " + std::to_string(shift),
-          {}};
+    std::vector<std::int64_t> from;
+    for (std::int64_t h = 0; h < layout_.HV; ++h) {
+      std::int64_t source = 0;
+      while (source < layout_.HV && !is_head(*allowed, h, source, head)) ++source;
+      if (source == layout_.HV) return std::nullopt;
+      from.push_back(source);
     }
-    return std::nullopt;
+    std::string text = "its value heads are those of the right state, in the order";
+    for (const std::int64_t source : from) text += " " + std::to_string(source);
+    return Name{Mistake::kHeadsMoved, std::move(text), {}};
+  }
+
+  [[nodiscard]] bool is_head(const Allowed& allowed, std::int64_t here, std::int64_t source,
+                             std::ptrdiff_t size) const {
+    for (std::ptrdiff_t i = 0; i < size; ++i) {
+      const auto at = static_cast<std::size_t>(source * size + i);
+      const double x = (*s_.x)[static_cast<std::size_t>(here * size + i)];
+      if (!(std::fabs(x - allowed.golden[at]) <= static_cast<double>(allowed.budget[at])))
+        return false;
+    }
+    return true;
+  }
+
+  // The right state with its axes exchanged, or times one number.
+  std::optional<Name> rewritten() {
+    const std::optional<Allowed> allowed = right();
+    if (!allowed || fit(*s_.x, *allowed).passes()) return std::nullopt;
+    if (layout_.K == layout_.V) {
+      Block turned(layout_.size());
+      for_each_element(layout_, [&](std::size_t i, std::int64_t h, std::int64_t k, auto column) {
+        const auto v = static_cast<std::int64_t>(column) - h * layout_.V;
+        turned[i] = (*s_.x)[layout_.at(0, h, v, k)];
+      });
+      if (fit(turned, *allowed).passes()) {
+        return Name{Mistake::kAxesExchanged, "it is the right state, keys for values", {}};
+      }
+    }
+    double product = 0.0;
+    double square = 0.0;
+    for (std::size_t i = 0; i < layout_.size(); ++i) {
+      product += (*s_.x)[i] * allowed->golden[i];
+      square += allowed->golden[i] * allowed->golden[i];
+    }
+    const double factor = product / square;
+    if (!std::isfinite(factor) || std::fabs(factor) < kLeastFactor) return std::nullopt;
+    Block right = *s_.x;
+    for (double& x : right) x /= factor;
+    if (!fit(right, *allowed).passes()) return std::nullopt;
+    return Name{Mistake::kScaled, "it is the right state times " + std::to_string(factor), {}};
   }
 
   // The right state at first, then what lay in the slot: what the last call left there, or a state
@@ -221,6 +278,29 @@ class Search {
     return std::nullopt;
   }
 
+  // The tokens of the call are applied already, or the first of them has decayed the state.
+  std::optional<Name> by_this_call() {
+    if (own_ == nullptr || !own_->now || s_.tokens == nullptr || s_.fresh ||
+        own_->position() != s_.position) {
+      return std::nullopt;
+    }
+    const std::array<std::int64_t, 1> first{1};
+    const call::Record tokens = one_row(*s_.tokens, s_.row, first);
+    const auto made_by = [&](const call::Record& record) {
+      const Step step(slice_, *own_->contract, layout_, record, {&own_->now, 1});
+      return std::ranges::any_of(step.known(0), [&](std::int64_t after) {
+        return matches(*s_.x, step.allowed(0, after));
+      });
+    };
+    if (made_by(tokens)) {
+      return Name{Mistake::kReplayedTwice, "tokens of this call are applied to it already", {}};
+    }
+    if (made_by(without_writes(tokens))) {
+      return Name{Mistake::kDecayedAgain, "tokens of this call have decayed it already", {}};
+    }
+    return std::nullopt;
+  }
+
   // A buffer of normalised keys is filled for every call. Where nobody waits for it, a call reads
   // what the one before it has left there, in the same rows.
   std::optional<Name> other_keys() {
@@ -247,12 +327,16 @@ class Search {
   }
 
   std::optional<Name> others() {
+    const std::uint64_t here = digest_of(*s_.x);
     for (const Requests::value_type& request : requests_) {
       const std::int64_t id = request.first;
       const Request& other = request.second;
       if (id == s_.request) continue;
-      const bool bits = std::ranges::any_of(
-          other.left, [&](const auto& entry) { return entry.second.values == *s_.x; });
+      const bool been =
+          std::ranges::any_of(other.been, [&](const auto& entry) { return entry.second == here; });
+      const bool bits = been || std::ranges::any_of(other.left, [&](const auto& entry) {
+                          return entry.second.values == *s_.x;
+                        });
       const bool near = [&] {
         if (other.contract == nullptr) return false;
         for (const Known* state : {&other.now, &other.before}) {

@@ -25,6 +25,9 @@ struct Suspect {
   std::optional<std::int64_t> after = {};
   const call::Record* earlier = nullptr;  ///< after a call: the tokens of the call before it
   const Block* started = nullptr;         ///< after a call: what it had started from
+  /// Before a call: its tokens and its row of them.
+  const call::Record* tokens = nullptr;
+  std::int64_t row = 0;
   const Block* slot_held = nullptr;  ///< before a call: the slot after the last call, if stored
   std::int64_t slot_owner = -1;      ///< who had it
 };

@@ -52,16 +52,29 @@ std::string words_of(const Fit& fit, std::size_t elements) {
          " is allowed)";
 }
 
-// Who wrote the slot in which the request rested, if not itself.
-const Writer* CallWalk::other_writer(const RowWalk& row) const {
+// What the last call left in a slot.
+std::optional<Stored> CallWalk::held_in(std::int64_t slot) const {
+  if (!memory_.pool || slot < 0 || slot >= memory_.pool->shape().front()) return std::nullopt;
+  Stored held{.values = Block(layout_.size()), .dtype = memory_.pool->dtype()};
+  const auto size = static_cast<std::int64_t>(layout_.size());
+  memory_.pool->read(slot * size, size, held.values.data());
+  return held;
+}
+
+// Who wrote the slot in which the request rested, if not itself; or what a call wrote for no
+// request and was moved since.
+std::optional<Writer> CallWalk::other_writer(const RowWalk& row) const {
   const auto request = memory_.requests.find(row.id.request);
+  if (row.fresh || row.id.restored_from || request == memory_.requests.end()) return std::nullopt;
+  const std::uint64_t digest = digest_of(row.start->values);
+  const auto unowned =
+      std::ranges::find(memory_.unowned, digest, &std::pair<std::int64_t, std::uint64_t>::second);
+  if (unowned != memory_.unowned.end()) return Writer{.call = unowned->first};
   const auto writer = memory_.writers.find(row.slot);
-  if (row.fresh || row.id.restored_from || request == memory_.requests.end() ||
-      request->second.slot != row.slot || writer == memory_.writers.end()) {
-    return nullptr;
-  }
+  if (request->second.slot != row.slot || writer == memory_.writers.end()) return std::nullopt;
   const bool since = writer->second.call > request->second.call;
-  return since && writer->second.request != row.id.request ? &writer->second : nullptr;
+  if (!since || writer->second.request == row.id.request) return std::nullopt;
+  return writer->second;
 }
 
 void CallWalk::compare_start(RowWalk& row) const {
@@ -93,7 +106,7 @@ void CallWalk::judge_start(RowWalk& row) {
       breaks ? narrowed_to(*row.expected, *row.start) : std::string_view();
   if (!narrow.empty()) {
     name = {Mistake::kNarrowed, "it is that state rounded to " + std::string(narrow), {}};
-  } else if (const Writer* other = other_writer(row)) {
+  } else if (const std::optional<Writer> other = other_writer(row)) {
     name = {Mistake::kOverwritten,
             "call " + std::to_string(other->call) + " wrote the slot for " +
                 (other->request < 0 ? std::string("no request")
@@ -101,19 +114,15 @@ void CallWalk::judge_start(RowWalk& row) {
             {}};
   } else {
     const auto writer = memory_.writers.find(row.slot);
-    std::optional<Stored> held;
-    if (memory_.pool && row.slot >= 0 && row.slot < memory_.pool->shape().front()) {
-      held.emplace();
-      held->values.resize(layout_.size());
-      const auto size = static_cast<std::int64_t>(layout_.size());
-      memory_.pool->read(row.slot * size, size, held->values.data());
-    }
+    const std::optional<Stored> held = held_in(row.slot);
     name = name_of(slice_, layout_, memory_.requests,
                    {.x = &row.start->values,
                     .request = row.id.restored_from.value_or(row.id.request),
                     .position = row.position,
                     .fresh = row.fresh,
                     .restored = row.id.restored_from.has_value(),
+                    .tokens = tokens_.get(),
+                    .row = row.row,
                     .slot_held = held ? &held->values : nullptr,
                     .slot_owner = writer == memory_.writers.end() ? -1 : writer->second.owner});
   }

@@ -93,7 +93,14 @@ void CallWalk::read_rows() {
     row.row = static_cast<std::int64_t>(i);
     row.slot = slot_of(record_, row.row);
     row.tokens = bounds[i + 1] - bounds[i];
-    if (row.id.request == call::kNoRequest || row.slot == record_.convention.pad_slot) continue;
+    if (row.id.request == call::kNoRequest) continue;
+    if (row.slot == record_.convention.pad_slot) {
+      report(Check::kInput, row,
+             "the row of a request has the slot of padding (pad_slot), so no kernel reads it: "
+             "expected a slot of its own, or request -1")
+          .verdict = Verdict::kError;
+      continue;
+    }
     memory_.summary.states += 2;
     memory_.summary.tokens += row.tokens;
     if (stored_) {
@@ -151,7 +158,15 @@ void CallWalk::remember_pool() {
     for (const RowWalk& row : rows_) own(row.row, row.slot);
   }
   const call::Tensor* pool = output("final_state");
-  if (stored_ && pool != nullptr) memory_.pool = *pool;
+  if (!stored_ || pool == nullptr) return;
+  memory_.pool = *pool;
+  for (const auto& [slot, writer] : memory_.writers) {
+    if (writer.request != call::kNoRequest || writer.call != call_.index) continue;
+    if (const auto held = held_in(slot); held && !is_zero(held->values)) {
+      memory_.unowned.emplace_back(call_.index, digest_of(held->values));
+    }
+    if (memory_.unowned.size() > kBeen) memory_.unowned.pop_front();
+  }
 }
 
 std::vector<Finding> CallWalk::run() {

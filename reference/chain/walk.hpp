@@ -70,7 +70,8 @@ class CallWalk {
   // starts.cpp
   void compare_start(RowWalk& row) const;
   void judge_start(RowWalk& row);
-  [[nodiscard]] const Writer* other_writer(const RowWalk& row) const;
+  [[nodiscard]] std::optional<Stored> held_in(std::int64_t slot) const;
+  [[nodiscard]] std::optional<Writer> other_writer(const RowWalk& row) const;
   void name_departures();
   [[nodiscard]] std::vector<Rolled> rolled_at_rest(std::int64_t verify) const;
   [[nodiscard]] bool counts_of_next_row() const;

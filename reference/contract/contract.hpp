@@ -44,7 +44,7 @@ struct FunctionErrors {
   double log = 0.0;        ///< absolute, of log alpha where a chunked kernel is given alpha itself
   double log_alpha = 0.0;  ///< relative error of log alpha: its products and its exp argument
   double softplus = 0.0;   ///< absolute, and no more than softplus itself: see running.hpp
-  double logit = 0.0;      ///< relative error of a + dt_bias
+  double logit = 0.0;      ///< relative error of a + dt_bias; exp(A_log) times it takes exp as well
   double sigmoid = 0.0;    ///< relative, plus `logit` times |b| sigmoid(-b)
   double norm = 0.0;       ///< relative error of the q and k norms, reciprocal root included
 

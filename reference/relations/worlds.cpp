@@ -75,7 +75,7 @@ call::Tensor gates(const World& w, const WorldShape& s, call::Shape shape,
   call::Tensor tensor(call::DType::kF32, shape);
   const std::int64_t width = channels ? w.entries : 1;
   for (std::int64_t i = 0; i < tensor.size(); ++i) {
-    tensor.set(i, stream.uniform(i / width) < kErased ? 0.0 : 1.0);
+    tensor.set(i, w.erases && stream.uniform(i / width) < kErased ? 0.0 : 1.0);
   }
   return tensor;
 }
@@ -91,7 +91,8 @@ std::vector<World> worlds_of(const contract::Contract& contract) {
     if (type) operands = std::min(operands, contract::info(*type).significand_bits);
   }
   std::vector<World> worlds;
-  for (const World& world : kWorlds) {
+  for (World world : kWorlds) {
+    world.erases = contract.chunked() == nullptr;
     if (operand_bits(world) <= operands && sum_bits(world) <= 24) worlds.push_back(world);
   }
   return worlds;

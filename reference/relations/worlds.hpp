@@ -27,6 +27,9 @@
 // with a = 8, and operands of bf16 (p = 8) for m = 16 with a = 1: 5.7 * 16 = 91 <= 256. What is
 // stored is rounded once, from the exact number. TF32 or bf16 operands where fp32 is declared
 // show at once.
+//
+// A chunked kernel cumulates log alpha, and may take that of a small number in place of -inf; what
+// is behind alpha = 0 is then small instead of 0. So all alphas are 1 for it.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +42,7 @@ namespace goldenrule::relations {
 struct World {
   std::int64_t entries = 64;   ///< m: 4, 16, 64 or 256; K is a multiple of it
   std::int64_t magnitude = 8;  ///< a
+  bool erases = true;          ///< some alphas are 0
 };
 
 /// p of operands and of sums that the world needs.

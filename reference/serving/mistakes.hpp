@@ -4,6 +4,7 @@
 // call is right about what it was given. A mistake is a change of a step of the schedule.
 #pragma once
 
+#include <array>
 #include <map>
 #include <span>
 #include <string_view>
@@ -28,6 +29,11 @@ struct Past {
   /// By request: its row in its last call, where that was a verify.
   std::map<std::int64_t, Row> verified = {};
 
+  std::map<std::int64_t, std::int64_t> reached = {};  ///< by request: its furthest position
+
+  /// By request: which state its last verify kept, and the one before that.
+  std::map<std::int64_t, std::int64_t> kept = {}, kept_before = {};
+
   /// What the step means to do, before any mistake; after the mistake of the step was made.
   void add(const Step& meant);
 };
@@ -40,10 +46,13 @@ struct ServerMistake {
   chain::Mistake named;
   /// Makes the mistake where the step has an occasion for it; false where it has none.
   bool (*change)(Step& step, const Past& past);
-  /// A name that is as good where the states are the same ones: one token short of two is one.
-  chain::Mistake also = named;
+  /// Names that are as good where the states are the same ones: one token short of two is one.
+  std::array<chain::Mistake, 4> also = {};
   /// It strikes within a call, which is then refused by itself as well.
   bool in_call = false;
+  /// The data cannot show it: the judge counts what it has taken for right, and strict judgement
+  /// refuses that.
+  bool strict = false;
 };
 
 [[nodiscard]] std::span<const ServerMistake> server_mistakes();

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "fixtures/call/record.hpp"
@@ -27,30 +28,45 @@ struct Place {
     kIntermediate,  ///< block `index` of intermediate_states of the last verify
     kCheckpoint,    ///< row `index` of checkpoints of the last prefill call
     kSnapshot,      ///< kept for `request`: its state after `index` tokens
-    kPlane,  ///< kept for `request`: its state after token `index` of its last verify, from 1
-    kSwap,   ///< kept for `request` while it has no slot
+    kPlane,   ///< kept for `request`: its state after token `index` of its last verify, from 1
+    kSwap,    ///< kept for `request` while it has no slot
+    kFormer,  ///< slot `index` of the pool as the last call found it
+    kNoise,   ///< memory that nobody has written: noise of the size of a state
   };
   Where where = Where::kNothing;
   std::int64_t request = -1;
   std::int64_t index = 0;
 
-  auto operator<=>(const Place&) const = default;
+  bool operator==(const Place&) const = default;
+  friend bool operator<(const Place& a, const Place& b) {
+    return std::tie(a.where, a.request, a.index) < std::tie(b.where, b.request, b.index);
+  }
 };
 
 /// Tokens [begin, begin + count) of a request.
 struct Stretch {
   std::int64_t request = -1;
   std::int64_t begin = 0, count = 0;
+  bool drafts = false;  ///< those that were drafted there, and rejected
 };
 
 /// One state is copied, between two calls.
 struct Move {
   Place from, to;
   std::optional<Stretch> replay = {};       ///< and goes through these tokens on its way
+  bool decay_only = false;                  ///< which write nothing
   std::optional<call::DType> through = {};  ///< and is rounded to this type
   std::int64_t part = 1;                    ///< only the first 1/part of it is copied
   std::int64_t heads = 0;                   ///< value head j takes the state of head j + heads
+  bool first_half = false;                  ///< value head j takes that of head j % (HV/2)
+  bool transposed = false;                  ///< its axes of keys and values are exchanged
+  double factor = 1.0;                      ///< its numbers are multiplied by this
   std::int64_t singles = 0;  ///< of a plane: decode steps since the verify that left it
+};
+
+/// What is recorded of a row where that is not what the server did.
+struct Said {
+  std::int64_t request = -1, position = 0, accepted = 0;
 };
 
 /// One row (sequence) of a call.
@@ -70,6 +86,15 @@ struct Row {
   std::vector<std::int64_t> columns = {};  ///< scatter: the slot of each token
   std::int64_t column = 1;                 ///< scatter: the state lies in columns[column - 1]
   std::vector<std::int64_t> checkpoints = {};  ///< prefill: after how many tokens a state is kept
+  std::optional<Said> said = {};               ///< absent: request, position, accepted
+};
+
+/// What lies in o instead of the result, in rows of requests.
+enum class Spoiled : std::uint8_t {
+  kNothing,
+  kNoise,     ///< noise of the size of o
+  kNan,       ///< one NaN
+  kNextRows,  ///< the result of the next row that has a request
 };
 
 struct Step {
@@ -79,7 +104,14 @@ struct Step {
   bool compacted = false;  ///< rows have changed their place in the batch since the step before
   std::optional<call::DType> outputs = {};     ///< o is stored in this type
   std::optional<call::DType> parameters = {};  ///< those of the layer are rounded to this type
+  bool other_parameters = false;               ///< those of another layer are given
   bool keys_of_last = false;                   ///< the kernel reads the keys of the call before
+  std::optional<call::Convention> convention = {};  ///< of this call, in which it differs
+  bool stored = true;                               ///< false: the states are not recorded
+  std::optional<call::DType> empty_pool = {};       ///< and the pool of no slots has this type
+  Spoiled spoiled = Spoiled::kNothing;
+  bool lost = false;  ///< the call is never made
+  bool late = false;  ///< it is made after the next one, where both have a request in common
 };
 
 }  // namespace goldenrule::serving

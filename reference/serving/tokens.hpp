@@ -66,6 +66,22 @@ class Tokens {
     return tokens;
   }
 
+  // So many tokens as one row that goes on from a state.
+  [[nodiscard]] call::Record call_of(const Stretch& stretch, bool decay_only) const {
+    Row row;
+    row.request = stretch.request;
+    row.position = stretch.begin;
+    row.count = stretch.count;
+    row.accepted = stretch.drafts ? 0 : stretch.count;
+    call::Record record = call_of(call::Mode::kMtp, {row});
+    if (!decay_only) return record;
+    constexpr double kShut = -1e4;  // a sigmoid of 0
+    const bool direct = record.convention.beta == call::BetaForm::kDirect;
+    call::Tensor& beta = record.inputs.at(direct ? "beta" : "b");
+    for (std::int64_t i = 0; i < beta.size(); ++i) beta.set(i, direct ? 0.0 : kShut);
+    return record;
+  }
+
   // A call of these rows without slots and states.
   [[nodiscard]] call::Record call_of(call::Mode mode, const std::vector<Row>& rows) const {
     call::Record record;

@@ -49,11 +49,12 @@ struct ChainMatrixOptions {
   std::vector<cases::Scenario> scenarios;        ///< honest
   std::vector<std::string> mistakes;             ///< empty: all
   std::optional<contract::Contract> contract{};  ///< absent: what each call implies
-  /// Called before each chain: its number from 0, how many there are, its line.
+  /// Called before each chain, by one thread at a time: its number from 0, how many there are, its
+  /// line.
   std::function<void(std::size_t, std::size_t, const std::string&)> begin_chain{};
 };
 
-/// Bytes that simulating and judging one of them needs at most.
+/// Bytes that simulating and judging one of them needs at most; a thread has one.
 [[nodiscard]] double memory_needed(const cases::Scenario& scenario);
 
 [[nodiscard]] ChainMatrix chain_matrix(const ChainMatrixOptions& options);

@@ -116,6 +116,24 @@ TEST_CASE("attention: a large column does not vouch for those that may be anythi
   CHECK(is_pass(report.tensors[0].verdict));
 }
 
+TEST_CASE("attention: the mean of equal values is that value, whatever the weights may be") {
+  call::Record record = record_of("op=attention mode=prefill lens=4 keys=7 H=1 HV=2 K=16 V=8");
+  for (const char* name : {"q", "k"}) {
+    call::Tensor& x = record.inputs.at(name);
+    for (std::int64_t i = 0; i < x.size(); i += 16) x.set(i, 72.0);
+  }
+  const contract::Contract& eager = contract::find_contract("eager_bf16");
+  for (const double value : {1.0, 3.0, -6.0, 0.90234375, 2.40625, -5.03125}) {
+    call::Tensor& v = record.inputs.at("v");
+    for (std::int64_t i = 0; i < v.size(); ++i) v.set(i, value);
+    record.outputs = outputs_of(record, eager, 3);
+    CHECK(is_pass(judged(record, eager).verdict));
+    v.set(0, value * 1.25);  // now the weights are all that o is made of
+    record.outputs = outputs_of(record, eager, 3);
+    CHECK(judged(record, eager).verdict == Verdict::kMistrusted);
+  }
+}
+
 TEST_CASE("attention: a lse of 0 is a value like any other") {
   call::Record record =
       record_of("op=attention mode=prefill lens=6 H=1 HV=1 K=16 V=8 mask=causal family=A");

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Speed of the judge of chains: calls of 64 requests, HV = 8, K = V = 64, decode in fp32, whose
-// states are stored in every n-th call. Prints seconds, seconds of all its threads (which a busy
-// machine changes less), states and resident memory; the goal is 2,000 calls in 60 s on two cores,
-// in memory that does not depend on the number of calls. Usage: goldenrule_bench_chain [CALLS]
-// [STORED_EVERY].
+// Speed and memory of the judge of chains: calls of R requests, decode in fp32 with HV heads of
+// K = V = D, whose states are stored in every n-th call (0: in none, and every call has its o).
+// Prints seconds, seconds of all its threads (which a busy machine changes less), states and
+// resident memory; the goal is 2,000 calls of the first line in 60 s on two cores, in memory that
+// does not depend on the number of calls.
+// Usage: goldenrule_bench_chain [CALLS] [STORED_EVERY] [R] [HV] [D], 2000 50 64 8 64 by default.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -21,7 +22,9 @@ namespace {
 
 using namespace goldenrule;
 
-constexpr std::int64_t kRequests = 64, kH = 4, kHV = 8, kK = 64, kV = 64;
+struct Sizes {
+  std::int64_t calls = 2000, every = 50, requests = 64, heads = 8, D = 64;
+};
 
 call::Tensor draw(const std::string& name, std::int64_t index, call::Shape shape, double low,
                   double high) {
@@ -31,48 +34,55 @@ call::Tensor draw(const std::string& name, std::int64_t index, call::Shape shape
   return tensor;
 }
 
-call::Tensor count_up(double step, std::int64_t first) {
-  call::Tensor tensor(call::DType::kI64, {kRequests});
-  for (std::int64_t i = 0; i < kRequests; ++i) {
+call::Tensor count_up(std::int64_t count, double step, std::int64_t first) {
+  call::Tensor tensor(call::DType::kI64, {count});
+  for (std::int64_t i = 0; i < count; ++i) {
     tensor.set(i, static_cast<double>(first) + step * static_cast<double>(i));
   }
   return tensor;
 }
 
-call::Record make_call(std::int64_t index, call::Tensor pool) {
+call::Record make_call(const Sizes& s, std::int64_t index, call::Tensor pool) {
   call::Record r;
   r.mode = call::Mode::kDecode;
   r.convention.gate = call::Gate::kLog;
   r.convention.beta = call::BetaForm::kDirect;
-  r.inputs["q"] = draw("q", index, {kRequests, 1, kH, kK}, -1, 1);
-  r.inputs["k"] = draw("k", index, {kRequests, 1, kH, kK}, -1, 1);
-  r.inputs["v"] = draw("v", index, {kRequests, 1, kHV, kV}, -1, 1);
-  r.inputs["g"] = draw("g", index, {kRequests, 1, kHV}, -0.1, -0.001);
-  r.inputs["beta"] = draw("beta", index, {kRequests, 1, kHV}, 0.2, 1.0);
+  r.inputs["q"] = draw("q", index, {s.requests, 1, s.heads / 2, s.D}, -1, 1);
+  r.inputs["k"] = draw("k", index, {s.requests, 1, s.heads / 2, s.D}, -1, 1);
+  r.inputs["v"] = draw("v", index, {s.requests, 1, s.heads, s.D}, -1, 1);
+  r.inputs["g"] = draw("g", index, {s.requests, 1, s.heads}, -0.1, -0.001);
+  r.inputs["beta"] = draw("beta", index, {s.requests, 1, s.heads}, 0.2, 1.0);
   r.inputs["initial_state"] = std::move(pool);
-  r.inputs["state_indices"] = count_up(1, 0);
-  r.inputs["request_ids"] = count_up(1, 0);
-  r.inputs["positions"] = count_up(0, index);
+  r.inputs["state_indices"] = count_up(s.requests, 1, 0);
+  r.inputs["request_ids"] = count_up(s.requests, 1, 0);
+  r.inputs["positions"] = count_up(s.requests, 0, index);
   return r;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::int64_t calls = argc > 1 ? std::atoll(argv[1]) : 2000;
-  const std::int64_t every = argc > 2 ? std::atoll(argv[2]) : 50;
+  Sizes s;
+  int at = 1;
+  for (std::int64_t* size : {&s.calls, &s.every, &s.requests, &s.heads, &s.D}) {
+    if (at < argc) *size = std::atoll(argv[at++]);
+  }
   const verdict::Slice& slice = delta::slice();
   chain::Judge judge(slice, {.only_chain = true});
-  call::Tensor pool(call::DType::kF32, {kRequests, kHV, kV, kK});
-  const call::Tensor none(call::DType::kF32, {0, kHV, kV, kK});
+  call::Tensor pool(call::DType::kF32, {s.requests, s.heads, s.D, s.D});
+  const call::Tensor none(call::DType::kF32, {0, s.heads, s.D, s.D});
   double seconds = 0.0;
   double cpu = 0.0;
-  for (std::int64_t i = 0; i < calls; ++i) {
-    call::Record r = make_call(i, pool);
+  for (std::int64_t i = 0; i < s.calls; ++i) {
+    call::Record r = make_call(s, i, pool);
     const auto out = slice.evaluate(r, scalar::Precision::kDouble, {.certify = false});
     pool =
         call::Tensor(call::DType::kF32, pool.shape(), out.outputs.at("final_state").exact.golden);
-    if (i % every == every - 1) {
+    if (s.every == 0) {
+      r.outputs["o"] = call::Tensor(call::DType::kF32, r.inputs.at("v").shape(),
+                                    out.outputs.at("o").exact.golden);
+    }
+    if (s.every > 0 && i % s.every == s.every - 1) {
       r.outputs["final_state"] = pool;
     } else {
       r.inputs["initial_state"] = none;
@@ -89,7 +99,7 @@ int main(int argc, char** argv) {
   const chain::Summary summary = judge.finish();
   std::printf(
       "%lld calls of %lld requests: %.1f s, CPU %.1f s, %lld of %lld states judged, %s, %.0f MiB\n",
-      static_cast<long long>(calls), static_cast<long long>(kRequests), seconds, cpu,
+      static_cast<long long>(s.calls), static_cast<long long>(s.requests), seconds, cpu,
       static_cast<long long>(summary.judged), static_cast<long long>(summary.states),
       std::string(verdict::name_of(summary.verdict)).c_str(),
       static_cast<double>(usage.ru_maxrss) / 1024.0);

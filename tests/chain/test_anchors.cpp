@@ -7,9 +7,12 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 
 #include "fixtures/call/integer_inputs.hpp"
+#include "fixtures/random/philox.hpp"
+#include "reference/chain/request.hpp"
 #include "reference/delta/slice.hpp"
 #include "tests/chain/expect_input.hpp"
 #include "tests/chain/server.hpp"
@@ -214,6 +217,21 @@ TEST_CASE("what nobody can know is said, and not taken for right") {
   served.restore(7, 1, kBetween, served.garbage());
   const testing::Judged judged = judge(served.calls, {.only_chain = true, .most_bytes = 1});
   CHECK(judged.summary.verdict == verdict::Verdict::kMistrusted);
+}
+
+// Doubles of a narrow type end in zeros.
+TEST_CASE("digests of blocks in bf16 are as many as the blocks") {
+  const random::Stream stream(17, "digests");
+  std::set<std::uint64_t> digests;
+  chain::Block block(64);
+  for (std::int64_t n = 0; n < 20000; ++n) {
+    for (std::int64_t i = 0; i < 64; ++i) {
+      block[static_cast<std::size_t>(i)] =
+          call::round_to(call::DType::kBF16, stream.uniform(64 * n + i) - 0.5);
+    }
+    digests.insert(chain::digest_of(block));
+  }
+  CHECK(digests.size() == 20000);
 }
 
 TEST_CASE("a start that is taken for right is counted, and refused where that is asked for") {

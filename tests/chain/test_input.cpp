@@ -62,8 +62,10 @@ TEST_CASE("positions that disagree with what was seen") {
   const testing::Judged judged = testing::judge(calls);
   expect_input(judged, 2, "the request is at position 11 after call 1, and this call says 12");
   CHECK(judged.findings[0].request == 1);
-  CHECK(judged.findings[0].mistake == chain::Mistake::kTokensMissing);
-  calls[2].record.inputs.at("positions").set(0, 10.0);
+  CHECK(judged.findings[0].mistake == chain::Mistake::kCountsContradicted);
+  calls[2].record.inputs.at("positions").set(0, 15.0);  // beyond the tokens of that call
+  CHECK(testing::judge(calls).findings[0].mistake == chain::Mistake::kTokensMissing);
+  calls[2].record.inputs.at("positions").set(0, 8.0);
   CHECK(testing::judge(calls).findings[0].mistake == chain::Mistake::kNone);
 }
 
@@ -73,6 +75,34 @@ TEST_CASE("requests that share a slot at once") {
   const testing::Judged judged = testing::judge(calls);
   expect_input(judged, 2, "requests 1 and 2 share the slot");
   CHECK(judged.findings[0].slot == 3);
+}
+
+// No kernel reads such a row, so its o is nobody's.
+TEST_CASE("a request on the slot of padding is said") {
+  std::vector<chain::Call> calls = good_chain(9);
+  calls.back() = testing::without_states(std::move(calls.back()));
+  call::Record& last = calls.back().record;
+  last.inputs.at("state_indices").set(1, static_cast<double>(last.convention.pad_slot));
+  const testing::Judged judged = testing::judge(calls, {.only_chain = true});
+  expect_input(judged, 4, "the slot of padding");
+  CHECK(judged.findings[0].request == 2);
+  last.inputs.at("request_ids").set(1, -1.0);
+  CHECK(testing::judge(calls, {.only_chain = true}).findings.empty());
+}
+
+TEST_CASE("a call that is no pass by itself is named, with the reason") {
+  Server server({.seed = 14});
+  std::vector<chain::Call> calls{server.serve_prompts()};
+  call::Record& record = calls[0].record;
+  for (const char* name : {"q", "o"}) {
+    call::Tensor& x = name[0] == 'q' ? record.inputs.at(name) : record.outputs.at(name);
+    for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, 0.0);
+  }
+  const testing::Judged judged = testing::judge(calls);
+  CHECK(judged.findings.empty());
+  CHECK(judged.summary.verdict == verdict::Verdict::kMistrusted);
+  CHECK(judged.summary.mistrusted == 1);
+  CHECK(judged.summary.reason.find("first call 0, o: ") != std::string::npos);
 }
 
 TEST_CASE("accepted counts that are missing are read off the next position, or said") {

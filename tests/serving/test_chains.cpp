@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "reference/chain/judge.hpp"
 #include "reference/serving/mistakes.hpp"
 #include "reference/serving/simulate.hpp"
 #include "reference/suites/chain_matrix.hpp"
+#include "reference/suites/slices.hpp"
 
 using namespace goldenrule;
 
@@ -85,5 +87,24 @@ TEST_CASE("narrow pools: what is restored in part, or from another position, has
     CHECK(row.made == 2);
     for (const std::string& line : row.unseen) FAIL_CHECK("not seen: " << line);
     for (const std::string& line : row.unnamed) FAIL_CHECK("not named: " << line);
+  }
+}
+
+TEST_CASE("an honest server may leave out the states of its decodes") {
+  for (const cases::Scenario& scenario : cases::load_scenarios("chains_smoke").scenarios) {
+    CAPTURE(cases::canonical(scenario));
+    chain::Judge judge(suites::slice_of(scenario.op), {.only_chain = true});
+    serving::simulate(scenario, [&](chain::Call&& call) {
+      if (call.record.mode == call::Mode::kDecode) {
+        call::Tensor& pool = call.record.inputs.at("initial_state");
+        call::Shape shape = pool.shape();
+        shape.front() = 0;
+        pool = call::Tensor(pool.dtype(), shape);
+        call.record.outputs.erase("final_state");
+      }
+      for (const chain::Finding& finding : judge.add(call)) FAIL_CHECK(finding.text);
+      return true;
+    });
+    CHECK(judge.finish().outputs_judged > 0);
   }
 }

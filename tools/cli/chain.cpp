@@ -189,7 +189,8 @@ Json summary_json(const chain::Summary& s) {
           {"taken", s.taken},
           {"restarts", s.restarts},
           {"parameter_changes", s.parameter_changes},
-          {"forgotten", s.forgotten}};
+          {"forgotten", s.forgotten},
+          {"mistrusted", s.mistrusted}};
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ ordered_json row_json(const suites::ChainRow& row) {
           {"meaning", row.mistake->meaning},
           {"first_said", call::name_of(row.mistake->named)},
           {"in_call", row.mistake->in_call},
+          {"strict", row.mistake->strict},
           {"made", row.made},
           {"seen", row.seen},
           {"named", row.named},
@@ -46,13 +47,16 @@ bool has_name(const ordered_json& row) {
   return row.at("first_said") != call::name_of(chain::Mistake::kNone);
 }
 
+std::string first_said(const ordered_json& row) {
+  if (row.at("strict").get<bool>()) return "taken for right: `--strict`";
+  return has_name(row) ? fmt::format("`{}`", text_of(row, "first_said")) : "seen, no name";
+}
+
 std::string line_of(const ordered_json& row) {
-  return fmt::format(
-      "| `{}` | {} | {} | {} | {} | {} | {} |\n", text_of(row, "mistake"), text_of(row, "meaning"),
-      count_of(row, "made"), count_of(row, "seen"),
-      has_name(row) ? std::to_string(count_of(row, "named")) : "-",
-      has_name(row) ? fmt::format("`{}`", text_of(row, "first_said")) : "seen, no name",
-      count_of(row, "alone"));
+  return fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", text_of(row, "mistake"),
+                     text_of(row, "meaning"), count_of(row, "made"), count_of(row, "seen"),
+                     has_name(row) ? std::to_string(count_of(row, "named")) : "-", first_said(row),
+                     count_of(row, "alone"));
 }
 
 bool is_right(const ordered_json& row, bool whole) {

@@ -2,6 +2,8 @@
 //
 // `goldenrule mutate --chains`: which mistakes of servers the judge of chains sees and names, as
 // markdown.
+#include <omp.h>
+
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -25,7 +27,8 @@ std::vector<cases::Scenario> admitted_scenarios(const std::vector<std::string>& 
   std::vector<cases::Scenario> scenarios;
   for (const std::string& name : suites) {
     for (cases::Scenario& scenario : scenarios_of(name)) {
-      admit_scenario(cases::canonical(scenario), suites::memory_needed(scenario));
+      admit_scenario(cases::canonical(scenario),
+                     omp_get_max_threads() * suites::memory_needed(scenario));
       scenarios.push_back(std::move(scenario));
     }
   }

@@ -88,7 +88,7 @@ class Row {
       };
       by_bins(bin, factor, 1.0, true, 1.0 / 3.0, o, budget);
     }
-    bound_by_scores(budget);
+    bound_by_scores(o, budget);
     if (rounding_.at(SoftmaxPoint::kWeights) && format_) {
       const double rho = rounding_.at(SoftmaxPoint::kSum) ? 1.0 : 0.0;
       const auto factor = [](const Key& key) { return key.lost > 0.0 ? 0.0 : key.w * key.floor; };
@@ -231,10 +231,12 @@ class Row {
   }
 
   // What errors of the scores do at most. The squares of sigma are those of stored scores alone.
-  void bound_by_scores(RowBudget& budget) {
+  // The mean of equal values is that value, whatever the weights are, but for the oracle's
+  // rounding.
+  void bound_by_scores(const double* o, RowBudget& budget) {
     for (std::size_t x = 0; x < cap_.size(); ++x) {
       const double reach = linear_[x] + multiple_ * std::sqrt(budget.sigma[x]);
-      const bool is_apart = cap_[x] > 0.0 && std::isfinite(cap_[x]);
+      const bool is_apart = cap_[x] > 0x1p-30 * std::fabs(o[x]) && std::isfinite(cap_[x]);
       budget.anything = budget.anything || (is_apart && !(reach < cap_[x]));
     }
     if (!(lse_linear_ + multiple_ * std::sqrt(budget.lse_sigma) <= lse_most_)) {

@@ -63,9 +63,10 @@ double alpha_by_softplus(const contract::FunctionErrors& f, const Sensitivity& s
   return std::min(first_order * (std::expm1(x) / x), 1.0);
 }
 
-AlphaErrors errors_of(const contract::Contract& c, const Sensitivity& s) {
+AlphaErrors errors_of(const contract::Contract& c, const TokenBounds& b, const Sensitivity& s) {
   const contract::FunctionErrors& f = c.functions;
-  const double relative = s.by_exp * f.exp + s.by_log * f.log_alpha + s.by_logit * f.logit +
+  const double relative = s.by_exp * f.exp + s.by_log * f.log_alpha +
+                          s.by_logit * logit_error(c, b) +
                           s.by_rounded * contract::unit_of(c.at(contract::Activation::kGate));
   const double error = relative + alpha_by_softplus(f, s);
   // A softplus that is too small makes alpha larger, but not larger than 1.
@@ -76,11 +77,11 @@ AlphaErrors errors_of(const contract::Contract& c, const Sensitivity& s) {
 
 AlphaErrors alpha_errors(const contract::Contract& contract, const Lane<double>& lane,
                          std::int64_t t, std::int64_t g) {
-  return errors_of(contract, of_gate(lane, t, g));
+  return errors_of(contract, lane.bounds[static_cast<std::size_t>(t)], of_gate(lane, t, g));
 }
 
 AlphaErrors alpha_errors(const contract::Contract& contract, const TokenBounds& bounds) {
-  return errors_of(contract, largest_of(bounds));
+  return errors_of(contract, bounds, largest_of(bounds));
 }
 
 }  // namespace goldenrule::delta

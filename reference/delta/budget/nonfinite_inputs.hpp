@@ -16,7 +16,7 @@
 namespace goldenrule::delta {
 
 /// Puts what does nothing in place of what is not finite: q, k, beta, v and the start state 0, and
-/// no decay. Returns per value channel the first token of which o may be lost in a kernel with
+/// no decay. Returns per value channel the first token that may be lost in a kernel with
 /// chunks of `chunk` tokens, whether or not it ends them at the positions of the call; the number
 /// of tokens where nothing reaches the channel.
 [[nodiscard]] std::vector<std::int64_t> mask_nonfinite(LaneCall& call, std::int64_t chunk);

@@ -46,7 +46,8 @@ double moved_alpha(double alpha, double log_alpha, double logit_slope, const Tok
   const double size = std::fabs(alpha);
   const double exponent = std::fabs(log_alpha) * (f.log_alpha + rounded) +
                           softplus_error(f, b.softplus_slope, std::fabs(log_alpha));
-  double moved = size * std::exp(sign * exponent) + sign * weighted(size, logit_slope) * f.logit;
+  double moved =
+      size * std::exp(sign * exponent) + sign * weighted(size, logit_slope) * logit_error(c, b);
   moved = std::clamp(moved, 0.0, std::max(size, 1.0));
   return std::copysign(moved * (1.0 + sign * f.exp), alpha);
 }

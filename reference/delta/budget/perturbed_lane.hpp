@@ -39,6 +39,11 @@ struct Perturbation {
   return log_alpha < slope * 0x1p-24 ? log_alpha : slope * f.softplus;
 }
 
+/// The relative error of what a gate takes the softplus or the sigmoid of.
+[[nodiscard]] inline double logit_error(const contract::Contract& c, const TokenBounds& b) {
+  return c.functions.logit + (b.scaled_logit ? c.functions.exp + c.unit_roundoff() : 0.0);
+}
+
 /// Rounded q^ and k^ are left to the emulation of a chunked kernel.
 [[nodiscard]] Lane<double> perturbed_lane(const Lane<double>& lane,
                                           const contract::Contract& contract,

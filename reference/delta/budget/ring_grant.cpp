@@ -28,7 +28,7 @@ double gate_error(const contract::Contract& c, const call::Convention& conventio
   const double rounded = contract::unit_of(c.at(contract::Activation::kGate));
   if (convention.gate == call::Gate::kLinear) return f.log + rounded + relative * size;
   return (relative + rounded) * size + softplus_error(f, b.log_by_softplus, size) +
-         f.logit * logit_slope;
+         logit_error(c, b) * logit_slope;
 }
 
 void grant_ring_rows(const call::Record& record, const call::Plan& plan,

@@ -81,10 +81,7 @@ class SpreadEmulation {
       lane.exact.d(t, x) = outputs_.at("ring_d").exact.golden[at];
     });
     if (contract_.chunked() != nullptr) {
-      const std::vector<std::int64_t> lost = mask_nonfinite(lane, contract_.chunked()->chunk);
-      each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
-        if (t >= lost[static_cast<std::size_t>(x)]) may_be_lost(outputs_.at("o").grant, at);
-      });
+      mark_lost(sequence, head, lane, mask_nonfinite(lane, contract_.chunked()->chunk));
     }
     const LaneErrors errors =
         lane_errors(lane, contract_, runs_, sequence.first_token * dims_.HV + head);
@@ -142,9 +139,25 @@ class SpreadEmulation {
     }
   }
 
-  void may_be_lost(verdict::Grant& o, std::size_t at) {
-    std::call_once(some_lost_, [&] { o.overflows.assign(o.spread.size(), 0); });
-    o.overflows[at] = 1;
+  // What a NaN may cost the numbers of its chunk (nonfinite_inputs.hpp).
+  void mark_lost(const call::Sequence& sequence, std::int64_t head, const LaneCall& lane,
+                 const std::vector<std::int64_t>& lost) {
+    if (std::ranges::all_of(lost, [&](std::int64_t t) { return t == lane.lane.tokens; })) return;
+    std::call_once(some_lost_, [&] {
+      for (auto& [name, e] : outputs_) e.grant.overflows.assign(e.exact.golden.size(), 0);
+    });
+    const auto from = [&](std::int64_t x) { return lost[static_cast<std::size_t>(x)]; };
+    each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
+      if (t >= from(x)) outputs_.at("o").grant.overflows[at] = 1;
+    });
+    each_correction(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
+      if (t >= from(x)) outputs_.at("ring_d").grant.overflows[at] = 1;
+    });
+    each_state(
+        sequence, head, lane.positions,
+        [&](verdict::Expected& to, std::size_t n, std::int64_t, std::int64_t x, std::size_t at) {
+          if (lane.positions[n] > from(x)) to.grant.overflows[at] = 1;
+        });
   }
 
   const call::Record& record_;

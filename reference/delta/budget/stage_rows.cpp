@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "reference/delta/budget/ring_grant.hpp"
+#include "reference/delta/emulation/chunk_emulator.hpp"
 #include "reference/delta/oracle/ring.hpp"
 
 namespace goldenrule::delta {
@@ -37,11 +38,11 @@ LaneGrants::LaneGrants(const contract::Contract& contract, const call::Conventio
     double prefixes = 0.0;
     for (std::int64_t t = 0; t < lane.tokens; ++t) {
       if (t % chunked_.chunk == 0) size = prefixes = 0.0;
-      // What no kernel can sum is in no sum: such a decay is multiplied.
+      // What no kernel can sum is in no sum, or floored (emulation/chunk_emulator.hpp).
       const bool is_number = has_logarithm(convention, lane.alpha_at(t, g));
       const auto at = static_cast<std::size_t>(t * lane.gates + g);
       const double log_alpha = is_number ? lane.log_alpha[at] : 0.0;
-      size += std::fabs(log_alpha);
+      size += std::fabs(is_number ? log_alpha : static_cast<double>(kFlooredGate));
       prefixes += size;
       gates_(t, g) = gate_error(contract, convention, bounds(t), log_alpha, lane.logit_slope[at]);
       sums_(t, g) = u * (std::max(prefixes, levels * size) + size);

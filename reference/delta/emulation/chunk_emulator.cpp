@@ -172,19 +172,25 @@ class ChunkEmulator {
       const auto gate = [&](std::int64_t i) {
         return lane_.log_alpha[static_cast<std::size_t>((first + i) * lane_.gates + g)];
       };
-      for (std::int64_t i = 0; i < c; ++i) scan[static_cast<std::size_t>(i)] = unit * gate(i);
+      const auto floored = [&](std::int64_t i) {
+        const double x = gate(i);
+        return std::isinf(x) && x < 0.0 ? static_cast<double>(kFlooredGate) : x;
+      };
+      for (std::int64_t i = 0; i < c; ++i) scan[static_cast<std::size_t>(i)] = unit * floored(i);
       if (rounds) scan_gates(scan);
+      double exact = 0.0;
       double sum = 0.0;
       double running = 0.0;  // of the kernel: a rounded sum goes into the next one
       for (std::int64_t i = 0; i < c; ++i) {
-        sum += gate(i);
-        if (keeps_) stages_.G(first + i, g) = sum;
+        exact += gate(i);
+        sum += floored(i);
+        if (keeps_) stages_.G(first + i, g) = exact;
         if (!rounds || !std::isfinite(sum)) continue;
-        running += unit * gate(i);
+        running += unit * floored(i);
         running += rounder_.error(contract::Point::kGateSum, running);
         const double cumulated = running + (scan[static_cast<std::size_t>(i)] - unit * sum);
         f(i, g) = std::exp(cumulated / unit - sum);
-        if (keeps_) stages_.G(first + i, g) = cumulated / unit;
+        if (keeps_ && std::isfinite(exact)) stages_.G(first + i, g) = cumulated / unit;
       }
     }
     return f;

@@ -37,7 +37,9 @@
 // (With one rounding in place of e'_i an honest v_new was refused behind a hard gate, 1.02 of its
 // budget.) A run of equal gates there is rounded the same way at every token, so nearest sums are
 // really summed up; kernels cumulate ln or log2 of decays, whose last bits are others, so in a unit
-// of their own.
+// of their own. A kernel that cumulates the logarithm of alpha = 0 may take that of the smallest
+// normal number, or of another small one, in place of -inf: then G goes on behind it, and errs by
+// its size.
 #pragma once
 
 #include <algorithm>
@@ -51,6 +53,9 @@
 #include "reference/delta/rule/forms.hpp"
 
 namespace goldenrule::delta {
+
+/// log 2^-126.
+inline constexpr float kFlooredGate = -87.336544F;
 
 enum class RoundingMode : std::uint8_t { kNearest, kRandom, kTruncated, kExact };
 

@@ -98,7 +98,10 @@ class ChunkKernel {
 
   // G of the chunk [c, gates].
   Matrix<float> cumulated(std::int64_t first, std::int64_t c) const {
-    const Matrix<float> g = lane_.log_alpha.middleRows(first, c);
+    Matrix<float> g = lane_.log_alpha.middleRows(first, c);
+    if (choices_.floors) {
+      g = g.unaryExpr([](float x) { return std::isinf(x) && x < 0.0F ? kFlooredGate : x; }).eval();
+    }
     Matrix<float> G = g;
     for (std::int64_t x = 0; x < g.cols(); ++x) {
       float running = 0.0F;

@@ -19,6 +19,7 @@ namespace goldenrule::delta {
 struct KernelChoices {
   bool tree, fused, late_decay, early_output, direct, onto;
   bool cuts;                                                        // into segments
+  bool floors;                                                      // log 0 (kFlooredGate)
   ChunkEnds ends;                                                   // at checkpoints
   int cumulation;                                                   // 0: sequence, 1: tree, 2: fp64
   double exp, log_alpha, softplus, logit, sigmoid, norm_k, norm_q;  // on (-1, 1)
@@ -43,6 +44,7 @@ struct KernelChoices {
     cumulation = static_cast<int>(3.0 * stream.uniform(13));
     ends = coin(14) ? ChunkEnds::kSplit : ChunkEnds::kKeep;
     cuts = coin(15);
+    floors = coin(16);
   }
 };
 

@@ -34,7 +34,7 @@ Gate kernel_gate(const Lane<double>& lane, std::int64_t t, std::size_t at,
   }
   // The slope of softplus is exp(A_log), the same for all channels.
   const double moved = h.softplus * softplus_error(f, b.softplus_slope, std::fabs(log_alpha)) +
-                       h.logit * weighted(f.logit, lane.logit_slope[at]);
+                       h.logit * weighted(logit_error(c, b), lane.logit_slope[at]);
   double kernel = log_alpha * (1.0 + h.log_alpha * f.log_alpha) + moved;
   if (log_alpha <= 0.0) kernel = std::min(kernel, 0.0);  // softplus is never negative
   kernel = rounded(c.at(contract::Activation::kGate), kernel);

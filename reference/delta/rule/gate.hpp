@@ -176,7 +176,7 @@ template <class S>
       result.alpha = scalar::exp2(S(x));
       result.log_alpha = x * 0.6931471805599453;
       result.log_error =
-          weighted(std::fabs(result.log_alpha), 2 * u);  // g * ln 2 where the tier forms it
+          product_error(std::fabs(result.log_alpha), 2 * u);  // g * ln 2 where the tier forms it
       return result;
     case call::Gate::kLinear:
       result.alpha = S(x);

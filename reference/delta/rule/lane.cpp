@@ -71,6 +71,7 @@ void prepare_gates(const call::Convention& c, const GateHeadInputs& in, Lane<S>&
                    std::int64_t t) {
   TokenBounds& bounds = lane.bounds[static_cast<std::size_t>(t)];
   bounds.alpha_max = 0.0;
+  bounds.scaled_logit = c.gate == call::Gate::kBounded;
   for (std::int64_t i = 0; i < lane.gates; ++i) {
     const GateValue<S> value =
         gate<S>(c, in.x == nullptr ? 0.0 : in.x[i], in.A_log == nullptr ? 0.0 : *in.A_log,
@@ -82,7 +83,10 @@ void prepare_gates(const call::Convention& c, const GateHeadInputs& in, Lane<S>&
     lane.log_alpha[at] = value.exact ? std::log(alpha) : value.log_alpha;
     const double error = alpha_error(value) * kSafety;
     raise(bounds.alpha_error, error);
-    raise(bounds.log_alpha_error, value.exact ? 0.0 : value.log_error);
+    // A gate that is NaN says nothing of the others.
+    if (!value.exact && !std::isnan(value.log_alpha)) {
+      raise(bounds.log_alpha_error, value.log_error);
+    }
     raise(bounds.log_by_softplus, value.softplus_slope);
     // weighted: alpha = 0 silences even an infinite log alpha, since it erases the state.
     if (value.exact) {
@@ -270,7 +274,8 @@ Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims, const C
     bounds.spectral = spectral_bound(scalar::to_double(beta), bounds);
     if (c.beta != call::BetaForm::kDirect) {
       bounds.beta_computed = true;
-      bounds.beta_logit = weighted(sigmoid(-b), std::fabs(b));
+      // The sigmoid of an infinity is 0 or 1 in every kernel.
+      bounds.beta_logit = std::isinf(b) ? 0.0 : weighted(sigmoid(-b), std::fabs(b));
     }
   }
   return lane;

@@ -55,6 +55,7 @@ struct TokenBounds {
   double by_softplus = 0.0;   ///< ... absolute error of softplus:       max_i alpha_i exp(A_log)
   double by_gate = 0.0;   ///< ... relative error of log alpha, or of alpha where it is the input
   double by_logit = 0.0;  ///< ... relative error of a + dt_bias
+  bool scaled_logit = false;     ///< a + dt_bias is multiplied by exp(A_log) first
   double softplus_slope = 0.0;   ///< max_i exp(A_log) where alpha_i > 0: |d log alpha| per softplus
   double log_alpha_max = 0.0;    ///< max_i |log alpha_i| where alpha_i > 0
   double log_alpha_error = 0.0;  ///< max_i |computed - exact log alpha_i|
