@@ -99,13 +99,19 @@ bool snapshot_grid_doubled(Step& step, const Past& past) {
   });
 }
 
-bool snapshot_bf16(Step& step, const Past& past) {
+static bool kept_in_bf16(Step& step, const Past& past, Where where) {
   if (past.scenario->state == call::DType::kBF16) return false;
-  return any_changed(step.moves, [](Move& move) {
-    if (move.to.where != Where::kSnapshot) return false;
+  return any_changed(step.moves, [&](Move& move) {
+    if (move.to.where != where) return false;
     move.through = call::DType::kBF16;
     return true;
   });
+}
+bool snapshot_bf16(Step& step, const Past& past) {
+  return kept_in_bf16(step, past, Where::kSnapshot);
+}
+bool swapped_through_bf16(Step& step, const Past& past) {
+  return kept_in_bf16(step, past, Where::kSwap);
 }
 
 bool dummy_rows_write(Step& step, const Past& past) {

@@ -3,15 +3,16 @@
 // Mistakes of calls: what they are given and return, and when they are made.
 #include "reference/serving/changes.hpp"
 
+#include "fixtures/call/operation.hpp"
+
 namespace goldenrule::serving {
 
 using call::Mode;
 using Where = Place::Where;
 
 bool parameters_bf16(Step& step, const Past& past) {
-  const call::Gate gate = past.scenario->convention.gate;
   if (step.mode != Mode::kDecode) return false;
-  if (gate != call::Gate::kSoftplus && gate != call::Gate::kBounded) return false;
+  if (!call::has_logit_gate(past.scenario->convention)) return false;
   step.parameters = call::DType::kBF16;
   return true;
 }
@@ -38,8 +39,7 @@ bool convention_of_decode(Step& step, const Past& past, void (*change)(call::Con
 }
 
 bool layer_of_another(Step& step, const Past& past) {
-  const call::Gate gate = past.scenario->convention.gate;
-  if (gate != call::Gate::kSoftplus && gate != call::Gate::kBounded) return false;
+  if (!call::has_logit_gate(past.scenario->convention)) return false;
   step.other_parameters = step.mode == Mode::kDecode;
   return step.other_parameters;
 }

@@ -49,15 +49,6 @@ bool state_of_other_layer(Step& step, const Past& past) {
   });
 }
 
-bool swapped_through_bf16(Step& step, const Past& past) {
-  if (past.scenario->state == call::DType::kBF16) return false;
-  return any_changed(step.moves, [](Move& move) {
-    if (move.to.where != Where::kSwap) return false;
-    move.through = call::DType::kBF16;
-    return true;
-  });
-}
-
 // By the gates of the token to come, which the call applies as well.
 bool decayed_at_swap_in(Step& step, const Past&) {
   return any_changed(step.moves, [&](Move& move) {

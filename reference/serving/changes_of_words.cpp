@@ -21,9 +21,9 @@ static std::vector<Row*> first_two(Step& step) {
 bool ids_exchanged(Step& step, const Past&) {
   const std::vector<Row*> rows = first_two(step);
   if (step.mode != Mode::kDecode || rows.empty()) return false;
-  const auto said = [](const Row& row) { return Said{row.request, row.position, row.accepted}; };
-  rows[0]->said = said(*rows[1]);
-  rows[1]->said = said(*rows[0]);
+  const Said first = said_of(*rows[0]);
+  rows[0]->said = said_of(*rows[1]);
+  rows[1]->said = first;
   return true;
 }
 
@@ -37,7 +37,7 @@ static bool lose_after_prompt(Step& step, const Past& past, Where from, F&& say)
     const std::int64_t prompt = request_of(past, row.request).prompt;
     const auto ahead = past.reached.find(row.request);
     const bool first = ahead == past.reached.end() || ahead->second <= prompt;
-    Said said{row.request, row.position, row.accepted};
+    Said said = said_of(row);
     say(said, prompt);
     if (!first && row.restored_from == row.request) row.restored_from = said.request;
     row.said = said;

@@ -97,6 +97,11 @@ enum class Spoiled : std::uint8_t {
   kNextRows,  ///< the result of the next row that has a request
 };
 
+/// What is recorded of a row.
+[[nodiscard]] inline Said said_of(const Row& row) {
+  return row.said.value_or(Said{row.request, row.position, row.accepted});
+}
+
 struct Step {
   std::vector<Move> moves;  ///< before the call, in this order
   call::Mode mode = call::Mode::kDecode;

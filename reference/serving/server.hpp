@@ -96,22 +96,20 @@ class Server {
     if (step.spoiled == Spoiled::kNothing) return;
     call::Tensor& o = record.outputs.at("o");
     const std::int64_t size = o.size() / std::ssize(step.rows);  // decode calls alone have this
-    const call::Tensor noise(o.dtype(), o.shape(), noise_like(o, o.size()));
-    const call::Tensor right = o;
     std::vector<std::int64_t> live;
     for (std::int64_t b = 0; b < std::ssize(step.rows); ++b) {
       if (step.rows[static_cast<std::size_t>(b)].request >= 0) live.push_back(b);
     }
-    for (std::size_t n = 0; n < live.size(); ++n) {
-      const std::int64_t next = live[(n + 1) % live.size()];
-      for (std::int64_t i = 0; i < size; ++i) {
-        const std::int64_t at = live[n] * size + i;
-        o.set(at, step.spoiled == Spoiled::kNoise ? noise[at] : right[next * size + i]);
-      }
-    }
     if (step.spoiled == Spoiled::kNan) {
-      o = right;
       o.set(live.back() * size, std::numeric_limits<double>::quiet_NaN());
+      return;
+    }
+    const bool noisy = step.spoiled == Spoiled::kNoise;
+    const call::Tensor other =
+        noisy ? call::Tensor(o.dtype(), o.shape(), noise_like(o, o.size())) : o;
+    for (std::size_t n = 0; n < live.size(); ++n) {
+      const std::int64_t from = noisy ? live[n] : live[(n + 1) % live.size()];
+      for (std::int64_t i = 0; i < size; ++i) o.set(live[n] * size + i, other[from * size + i]);
     }
   }
 
@@ -175,18 +173,15 @@ class Server {
   // What the server means, beside what the kernel is given.
   void add_chain(const Step& step, call::Record& record) const {
     const std::vector<Row>& rows = step.rows;
-    const auto said = [](const Row& row) {
-      return row.said.value_or(Said{row.request, row.position, row.accepted});
-    };
     record.inputs["request_ids"] =
-        integers(1, of_rows(rows, [&](const Row& r) { return said(r).request; }));
+        integers(1, of_rows(rows, [](const Row& r) { return said_of(r).request; }));
     record.inputs["positions"] =
-        integers(1, of_rows(rows, [&](const Row& r) { return said(r).position; }));
+        integers(1, of_rows(rows, [](const Row& r) { return said_of(r).position; }));
     record.inputs["restored_from"] =
         integers(1, of_rows(rows, [](const Row& r) { return r.restored_from; }));
     if (step.mode == call::Mode::kMtp) {
       record.inputs["accepted_counts"] =
-          integers(1, of_rows(rows, [&](const Row& r) { return said(r).accepted; }));
+          integers(1, of_rows(rows, [](const Row& r) { return said_of(r).accepted; }));
     }
     if (step.mode != call::Mode::kMtp || scenario_.tree == 0) return;
     std::vector<std::int64_t> parents;
