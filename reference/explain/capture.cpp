@@ -63,6 +63,7 @@ void select(verdict::Expected& e, const Selection& s) {
   select(e.exact.radius, e.exact.shape, s);
   select(e.grant.spread, e.exact.shape, s);
   select(e.grant.overflows, e.exact.shape, s);
+  select(e.grant.infinities, e.exact.shape, s);
   select(e.exact.undefined, e.exact.shape, s);
   e.exact.shape = call::taken_shape(e.exact.shape, s.axis, std::ssize(*s.indices));
 }

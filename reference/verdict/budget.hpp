@@ -40,6 +40,7 @@ class Budget {
       : expected_(&expected),
         stored_(stored),
         storage_(call::has_states(name) ? contract.state_dtype.value_or(stored) : stored),
+        top_binade_(std::ldexp(1.0, call::info(stored).max_exponent)),
         is_pool_(name == call::name_of(call::Target::kFinalState)) {}
 
   /// False where the contract gives no budget for this tensor.
@@ -62,6 +63,16 @@ class Budget {
     return s + 0.5 * ulp + flushed(i);
   }
 
+  /// Whether the stored type holds the exact result of element `i`, and not each number that is
+  /// granted beside it: from max + ulp / 2 on a number rounds to an infinity.
+  [[nodiscard]] bool reaches_infinity(std::size_t i) const {
+    const double golden = expected_->exact.golden[i];
+    const double reach = std::fabs(golden) + spread(i) + flushed(i);
+    return reach >= top_binade_ && std::isfinite(reach) &&
+           std::isfinite(call::round_to(stored_, golden)) &&
+           std::isinf(call::round_to(stored_, call::round_to(storage_, reach)));
+  }
+
   /// The budget of element `i`.
   [[nodiscard]] double operator()(std::size_t i) const {
     const double golden = expected_->exact.golden[i];
@@ -76,6 +87,7 @@ class Budget {
  private:
   const Expected* expected_;
   call::DType stored_, storage_;
+  double top_binade_;  // where that of the largest stored number begins
   bool is_pool_;  // the state that goes on
 };
 
@@ -92,12 +104,15 @@ class Budget {
 }
 
 /// Whether `y` passes for element `i`: within radius and budget, or not finite where the exact
-/// result is not (Exact::admits_nonfinite) or may overflow (Expected::is_overflow). Only a failure
-/// of an element that is_bounded is one of the kernel.
+/// result is not (Exact::admits_nonfinite), may overflow (Expected::is_overflow) or may be rounded to
+/// an infinity (Expected::is_rounded_up). Only a failure of an element that is_bounded is one of the
+/// kernel.
 [[nodiscard]] inline bool passes(double y, const Expected& expected, std::size_t i, double budget) {
   const double golden = expected.exact.golden[i];
   if (!std::isfinite(golden)) return expected.exact.admits_nonfinite(i, y);
-  if (!std::isfinite(y)) return expected.is_overflow(i, y);  // though the radius may be infinite
+  if (!std::isfinite(y)) {  // though the radius may be infinite
+    return expected.is_overflow(i, y) || expected.is_rounded_up(i, y);
+  }
   return std::fabs(y - golden) <= budget + static_cast<double>(expected.exact.radius[i]);
 }
 

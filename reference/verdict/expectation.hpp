@@ -113,6 +113,9 @@ struct Grant {
   /// Per element, 1: on the way to it an honest fp32 kernel may overflow, or multiply a NaN by 0,
   /// and return NaN or an infinity. Empty: none.
   std::vector<char> overflows;
+  /// Per element, 1: the exact result is one that the stored type holds, and an honest kernel's
+  /// number beside it may round to the infinity of its sign. Empty: none.
+  std::vector<char> infinities;
 };
 
 /// How much of a grant is filled in.
@@ -132,6 +135,12 @@ struct Expected {
   [[nodiscard]] bool is_overflow(std::size_t i, double y) const {
     return !grant.overflows.empty() && grant.overflows[i] != 0 && !std::isfinite(y) &&
            std::isfinite(exact.golden[i]);
+  }
+
+  /// Whether `y` is the infinity to which a right number may round (Grant::infinities).
+  [[nodiscard]] bool is_rounded_up(std::size_t i, double y) const {
+    return !grant.infinities.empty() && grant.infinities[i] != 0 && std::isinf(y) &&
+           std::signbit(y) == std::signbit(exact.golden[i]);
   }
 };
 

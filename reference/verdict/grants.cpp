@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "fixtures/call/f32_bound.hpp"
+#include "reference/verdict/budget.hpp"
 
 namespace goldenrule::verdict {
 
@@ -30,6 +31,24 @@ void store_grant(Grant& to, std::size_t at, double sigma, double bias) {
   if (to.sigma.empty()) return;
   to.sigma[at] = call::f32_not_below(sigma);
   to.bias[at] = call::f32_not_below(bias);
+}
+
+void admit_infinities(const call::Record& record, const contract::Contract& contract,
+                      Expectations& expected) {
+  for (auto& [name, e] : expected.outputs) {
+    e.grant.infinities.clear();
+    const auto output = record.outputs.find(name);
+    if (!e.grant.given || output == record.outputs.end()) continue;
+    if (!call::info(output->second.dtype()).is_float) continue;
+    const Budget budget(name, output->second.dtype(), e, contract);
+    for (std::size_t i = 0; i < e.exact.golden.size(); ++i) {
+      const bool kept = !e.exact.touched.empty() &&
+                        e.exact.touched[i / e.exact.block] != Touch::kComputed;
+      if (kept || !budget.reaches_infinity(i)) continue;
+      e.grant.infinities.resize(e.exact.golden.size());
+      e.grant.infinities[i] = 1;
+    }
+  }
 }
 
 }  // namespace goldenrule::verdict

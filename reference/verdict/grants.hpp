@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fixtures/call/record.hpp"
+#include "reference/contract/contract.hpp"
 #include "reference/verdict/expectation.hpp"
 
 namespace goldenrule::verdict {
@@ -20,5 +22,10 @@ inline constexpr double kFalseAlarm = 1e-6;
 
 /// sigma and bias of element `at`.
 void store_grant(Grant& to, std::size_t at, double sigma, double bias);
+
+/// Fills in Grant::infinities of the outputs that `record` holds: what `contract` grants them is
+/// there, and the types in which they are stored are those of the record.
+void admit_infinities(const call::Record& record, const contract::Contract& contract,
+                      Expectations& expected);
 
 }  // namespace goldenrule::verdict

@@ -14,6 +14,7 @@
 #include "reference/calls/mistake.hpp"
 #include "reference/contract/contract.hpp"
 #include "reference/verdict/expectation.hpp"
+#include "reference/verdict/grants.hpp"
 #include "reference/verdict/memory.hpp"
 
 namespace goldenrule::verdict {
@@ -59,6 +60,7 @@ struct Slice {
                                          GrantDetail detail = GrantDetail::kSpread) {
   Expectations expected = slice.evaluate(record, precision, options);
   slice.grant(record, contract, detail, expected);
+  admit_infinities(record, contract, expected);
   return expected;
 }
 

@@ -87,3 +87,29 @@ TEST_CASE("attention: a key of no weight may have all of it where scores err by 
     CHECK(judged(record, eager).verdict != Verdict::kOutOfBudget);
   }
 }
+
+// Weights that are rounded to 16 bits sum up to 1 +- 2^-9: a mean of values of 65504 is then beyond
+// 65520, from where a number rounds to infinity in f16.
+TEST_CASE("attention: a right number that rounds to an infinity is right, and no other infinity is") {
+  const contract::Contract& eager = contract::find_contract("eager_bf16");
+  const contract::Contract& ideal = contract::find_contract("ideal");
+  const auto verdict_of = [](double value, double actual, const contract::Contract& contract) {
+    call::Record record =
+        record_of("op=attention mode=prefill lens=5 H=1 HV=1 K=16 V=8 io=f16 family=A");
+    call::Tensor& v = record.inputs.at("v");
+    for (std::int64_t i = 0; i < v.size(); ++i) v.set(i, i % 8 == 2 ? value : 1.0);
+    record.outputs = exact_outputs(record);
+    record.outputs.erase("lse");
+    record.outputs.at("o").set(4 * 8 + 2, actual);
+    return judged(record, contract).verdict;
+  };
+  for (const double sign : {1.0, -1.0}) {
+    const double largest = sign * 65504.0;
+    const double infinity = sign * HUGE_VAL;
+    CHECK(verdict_of(largest, infinity, eager) == Verdict::kWithinBudget);
+    CHECK(verdict_of(largest, -infinity, eager) == Verdict::kOutOfBudget);
+    CHECK(verdict_of(largest, std::nan(""), eager) == Verdict::kOutOfBudget);
+    CHECK(verdict_of(largest, infinity, ideal) == Verdict::kOutOfBudget);
+    CHECK(verdict_of(0.98 * largest, infinity, eager) == Verdict::kOutOfBudget);
+  }
+}
