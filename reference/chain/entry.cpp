@@ -21,6 +21,18 @@ void CallWalk::report_open(const RowWalk& row, const Request& request) {
       .verdict = verdict::Verdict::kError;
 }
 
+void close_count(const verdict::Slice& slice, const Layout& layout, std::int64_t kept,
+                 Request& request) {
+  request.kept = kept;
+  if (kept == 0) {
+    request.now = request.before;
+  } else if (request.before && request.tokens != nullptr) {
+    const Step step(slice, *request.contract, layout, one_row(*request.tokens, request.row),
+                    {&request.before, 1});
+    request.now = step.after(0, kept);
+  }
+}
+
 // After a verify whose counts nobody said: the position of this call says how many tokens were
 // kept, in a tree only where it was none. False where nothing says it.
 bool CallWalk::settle(RowWalk& row, Request& request) {
@@ -34,14 +46,7 @@ bool CallWalk::settle(RowWalk& row, Request& request) {
     return false;
   }
   if (kept < 0 || kept > request.given) return true;  // said by enter_again
-  request.kept = kept;
-  if (kept == 0) {
-    request.now = request.before;
-  } else if (request.before && request.tokens != nullptr) {
-    const Step step(slice_, *request.contract, layout_, one_row(*request.tokens, request.row),
-                    {&request.before, 1});
-    request.now = step.after(0, kept);
-  }
+  close_count(slice_, layout_, kept, request);
   return true;
 }
 

@@ -18,7 +18,7 @@ namespace goldenrule::chain {
 enum class Check : std::uint8_t {
   kInput,       ///< the chain contradicts itself, or does not say what is needed
   kCall,        ///< the verdict on the call alone
-  kContinuity,  ///< a request starts from what its last call left, bit for bit
+  kContinuity,  ///< a request starts from what its last call left, bit for bit: state, cache, count
   kLedger,      ///< a stored state is the rule applied to the request's own tokens
   kFrame,       ///< a slot that the call does not name keeps its bits
   kFreshness,   ///< a new request starts from zero
@@ -53,6 +53,13 @@ enum class Mistake : std::uint8_t {
   kAxesExchanged,       ///< the right state with its axes of keys and values exchanged
   kScaled,              ///< the right state, multiplied by one number
   kDecayedAgain,        ///< the right state, decayed by tokens that write nothing
+  kOtherPage,           ///< of a cache: a row of another request
+  kOtherPosition,       ///< of a cache: a row of the same request at another position
+  kRowNotWritten,       ///< of a cache: what its place held before
+  kRejectedRow,         ///< of a cache: a row of a draft that was rejected
+  kWrongLength,         ///< the cache of a request has more tokens than it kept, or fewer
+  kWrongStart,          ///< a verification begins at another token than its request
+  kNotCommitted,        ///< a verification commits another number of tokens than the server
 };
 
 }  // namespace goldenrule::chain
@@ -69,7 +76,7 @@ struct EnumNames<chain::Check> {
 template <>
 struct EnumNames<chain::Mistake> {
   static constexpr std::string_view kWhat = "chain mistake";
-  static constexpr std::array<std::string_view, 23> kNames{"none",
+  static constexpr std::array<std::string_view, 30> kNames{"none",
                                                            "stale_slot",
                                                            "wrong_column",
                                                            "counts_of_another_row",
@@ -91,7 +98,14 @@ struct EnumNames<chain::Mistake> {
                                                            "counts_contradicted",
                                                            "axes_exchanged",
                                                            "state_scaled",
-                                                           "state_decayed_again"};
+                                                           "state_decayed_again",
+                                                           "page_of_another_request",
+                                                           "row_at_another_position",
+                                                           "row_not_written",
+                                                           "rejected_row_kept",
+                                                           "wrong_length",
+                                                           "wrong_start",
+                                                           "count_not_committed"};
 };
 
 }  // namespace goldenrule::call
@@ -104,9 +118,10 @@ struct Finding {
   Mistake mistake = Mistake::kNone;
   std::int64_t call = 0;      ///< index of the call
   std::int64_t request = -1;  ///< -1: none
-  std::int64_t slot = -1;     ///< -1: none
+  std::int64_t slot = -1;     ///< of the pool, or of `page`; -1: none
+  std::int64_t page = -1;     ///< of a cache; -1: none
   std::int64_t row = -1;      ///< of the call; -1: none
-  std::int64_t position = 0;  ///< tokens of the request before the call
+  std::int64_t position = 0;  ///< tokens of the request before the call; of a row, where it is
   std::string text;           ///< one sentence, with expected and actual
 };
 

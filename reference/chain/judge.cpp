@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <new>
-#include <set>
 
 #include "fixtures/call/error.hpp"
-#include "fixtures/call/operation.hpp"
 #include "fixtures/call/widening.hpp"
+#include "reference/chain/acceptances.hpp"
+#include "reference/chain/admission.hpp"
+#include "reference/chain/caches.hpp"
 #include "reference/chain/walk.hpp"
 
 namespace goldenrule::chain {
@@ -15,11 +16,27 @@ namespace {
 
 using verdict::Verdict;
 
+// What of a chain has nothing that was judged; empty: everything that it has.
+std::string unjudged(const Summary& s) {
+  if (s.rows > 0 && s.rows_judged == 0) {
+    return "no row of a cache is one that an earlier call of the dump has shown";
+  }
+  if (s.verifications > 0 && s.verified == 0) {
+    return "of no verification is known what the server then did";
+  }
+  if (s.judged > 0 || (s.states == 0 && s.rows + s.verifications > 0)) return {};
+  return "no state of a request whose history is known is stored";
+}
+
 }  // namespace
 
 struct Judge::State {
-  const verdict::Slice& slice;
-  Memory memory{};
+  explicit State(SliceOf of) : slice_of(of) {}
+
+  SliceOf slice_of;
+  Memory memory;
+  Acceptances acceptances{memory};
+  Caches caches{memory, acceptances};
   std::string chain{};
   std::optional<std::int64_t> last{};  ///< index of the call before
   std::vector<Verdict> verdicts{};
@@ -37,119 +54,41 @@ struct Judge::State {
     return findings;
   }
 
-  static Finding input(std::int64_t index, std::string text) {
-    Finding finding;
-    finding.verdict = Verdict::kError;
-    finding.call = index;
-    finding.text = std::move(text);
-    return finding;
-  }
-
   // Whether the call has its place in this chain.
   bool follows(const Call& call, std::vector<Finding>& findings) {
     if (!last) {
       chain = call.chain;
     } else if (call.chain != chain) {
-      findings.push_back(input(
+      findings.push_back(input_finding(
           call.index, "expected a call of chain '" + chain + "', actual '" + call.chain + "'"));
       return false;
     } else if (call.index <= *last) {
-      findings.push_back(input(call.index, "out of order: expected call " +
-                                               std::to_string(*last + 1) + ", actual " +
-                                               std::to_string(call.index)));
+      findings.push_back(input_finding(call.index, "out of order: expected call " +
+                                                       std::to_string(*last + 1) + ", actual " +
+                                                       std::to_string(call.index)));
       return false;
     } else if (call.index != *last + 1) {
-      findings.push_back(input(call.index, "a gap: expected call " + std::to_string(*last + 1) +
-                                               ", actual " + std::to_string(call.index)));
+      findings.push_back(input_finding(call.index, "a gap: expected call " +
+                                                       std::to_string(*last + 1) + ", actual " +
+                                                       std::to_string(call.index)));
       memory.gap = call.index;
     }
     last = call.index;
     return true;
   }
 
-  // A pool has one type, and a call that stores none of it says which, as a recorder has it that
-  // may widen (widening.hpp). What the pool itself is counts where such a call came first. Returns
-  // what forbids the call to go on.
-  std::string other_pool(const Call& call, const call::Record& record,
-                         std::vector<Finding>& findings) {
-    const call::Tensor* pool = record.find_input("initial_state");
-    if (pool == nullptr) return {};
-    const PoolType now{.declared = call.record.inputs.at("initial_state").dtype(),
-                       .call = call.index,
-                       .held = has_states(record)};
-    const std::optional<PoolType> before = memory.pool_type;
-    const call::DType expected = memory.layout->pool;
-    if (!before || (now.held && !before->held)) {
-      memory.pool_type = now;
-      memory.layout->pool = pool->dtype();
-    }
-    if (!before || pool->dtype() == expected) return {};
-    const bool both = before->held && now.held;
-    if (!both && before->declared == now.declared) return {};
-    std::string differs =
-        "/inputs/initial_state: expected " + std::string(call::info(expected).name) +
-        ", the type of the pool" + (before->held ? "" : " of no slots") + " in call " +
-        std::to_string(before->call) + ", actual " + std::string(call::info(pool->dtype()).name);
-    if (before->held || !now.held) return differs;
-    findings.push_back(input(call.index, std::move(differs)));
-    return {};
-  }
-
-  bool is_same_kind(const Call& call, const call::Record& record, const call::Dims& dims,
-                    std::vector<Finding>& findings) {
-    if (!memory.layout) {
-      memory.kind.op = record.op;
-      memory.kind.convention = record.convention;
-      memory.dims = dims;
-      memory.layout.emplace(record, dims);
-    }
-    std::string differs;
-    const auto compare = [&](const char* what, std::int64_t expected, std::int64_t actual) {
-      if (expected == actual || !differs.empty()) return;
-      differs = std::string(what) + ": expected " + std::to_string(expected) + ", actual " +
-                std::to_string(actual);
-    };
-    compare("HV", memory.dims.HV, dims.HV);
-    compare("H", memory.dims.H, dims.H);
-    compare("K", memory.dims.K, dims.K);
-    compare("V", memory.dims.V, dims.V);
-    if (record.op != memory.kind.op) differs = "op: another than that of the first call";
-    if (record.convention.state_layout != memory.kind.convention.state_layout) {
-      differs = "state_layout: another than that of the first call";
-    }
-    if (differs.empty()) differs = other_pool(call, record, findings);
-    if (differs.empty()) return true;
-    findings.push_back(input(call.index, differs + "; the call is left out of the chain"));
-    return false;
-  }
-
-  // Two requests in one slot, each with its row; the plan would only name the slot.
-  static void shared_slots(const Call& call, const call::Record& record, const call::Dims& dims,
-                           std::vector<Finding>& findings) {
-    const call::Tensor* slots = record.find_input("state_indices");
-    if (slots == nullptr) return;
-    const std::vector<call::ChainRow> rows = call::chain_rows(record, dims);
-    std::map<std::int64_t, std::size_t> users;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const auto slot = static_cast<std::int64_t>((*slots)[static_cast<std::int64_t>(i)]);
-      if (slot == record.convention.pad_slot || rows[i].request == call::kNoRequest) continue;
-      const auto [user, is_new] = users.emplace(slot, i);
-      if (is_new) continue;
-      Finding finding =
-          input(call.index, "requests " + std::to_string(rows[user->second].request) + " and " +
-                                std::to_string(rows[i].request) + " share the slot");
-      finding.request = rows[i].request;
-      finding.slot = slot;
-      finding.row = static_cast<std::int64_t>(i);
-      findings.push_back(std::move(finding));
-    }
+  // A call is missing: what it did to caches and counts nobody knows.
+  void lose() {
+    acceptances.forget_all();
+    caches.forget_all();
   }
 
   // The call by itself. A call of which nothing is stored is not judged.
   void judge_alone(const Call& call, const call::Record& record, std::vector<Finding>& findings) {
     if (memory.options.only_chain || !has_states(record) || record.outputs.empty()) return;
-    const verdict::CaseReport report =
-        verdict::judge_record(slice, record, {.contract = memory.options.contract});
+    verdict::Question question;
+    if (call::is_delta(record.op)) question.contract = memory.options.contract;
+    const verdict::CaseReport report = verdict::judge_record(slice_of(record.op), record, question);
     if (report.verdict != Verdict::kSkipped) verdicts.push_back(report.verdict);
     if (report.verdict == Verdict::kMistrusted && memory.summary.mistrusted++ == 0) {
       const auto tensor =
@@ -159,7 +98,7 @@ struct Judge::State {
     }
     for (const verdict::TensorReport& tensor : report.tensors) {
       if (tensor.verdict != Verdict::kOutOfBudget && tensor.verdict != Verdict::kError) continue;
-      Finding finding = input(call.index, "");
+      Finding finding = input_finding(call.index, "");
       finding.check = Check::kCall;
       finding.verdict = tensor.verdict;
       const auto coordinates = [&] {
@@ -171,6 +110,37 @@ struct Judge::State {
     }
   }
 
+  // Requests that begin again, or from another state, are not what their last verification and
+  // their caches say.
+  void turn(const call::Record& record, const call::Dims& dims) {
+    for (const call::ChainRow& row : call::chain_rows(record, dims)) {
+      if (row.request == call::kNoRequest) continue;
+      if (row.position != 0 && !row.restored_from) continue;
+      acceptances.forget(row.request);
+      if (!call::is_delta(record.op)) continue;
+      const auto known = memory.requests.find(row.request);
+      if (known == memory.requests.end()) continue;
+      const bool own = row.restored_from == row.request;
+      caches.turn(row.request, known->second.call, own ? row.position.value_or(0) : 0);
+    }
+  }
+
+  bool walk_states(const Call& call, const call::Record& record, const call::Dims& dims,
+                   std::vector<Finding>& findings) {
+    const verdict::Slice& slice = slice_of(record.op);
+    if (!admit(call, record, dims, memory, findings)) return false;
+    judge_alone(call, record, findings);
+    const contract::Contract& contract =
+        memory.options.contract ? *memory.options.contract : slice.default_contract(record);
+    const contract::Contract& kept =
+        memory.contracts.insert_or_assign(contract.name, contract).first->second;
+    turn(record, dims);
+    acceptances.follow(call, record, dims, findings);
+    std::vector<Finding> more = CallWalk(slice, memory, call, record, dims, kept).run();
+    std::ranges::move(more, std::back_inserter(findings));
+    return true;
+  }
+
   // Whether the tokens of the call have come to their requests. Throws Error for a call that makes
   // no sense.
   bool walk(const Call& call, std::vector<Finding>& findings) {
@@ -179,32 +149,28 @@ struct Judge::State {
     const call::Dims dims = call::validate(record);
     if (record.find_input("request_ids") == nullptr) {
       findings.push_back(
-          input(call.index, "/inputs/request_ids: expected the request of each row"));
+          input_finding(call.index, "/inputs/request_ids: expected the request of each row"));
       judge_alone(call, record, findings);
       return false;
     }
-    if (!call::has_pool(record)) {
-      findings.push_back(input(call.index,
-                               "/inputs/state_indices: expected the slot of each "
-                               "sequence; a chain goes on in a pool"));
-      return false;
+    if (call::is_delta(record.op)) return walk_states(call, record, dims, findings);
+    if (call::is_attention(record.op)) {
+      const bool admitted = caches.admit(call, record, dims, findings);
+      judge_alone(call, record, findings);
+      if (!admitted) return true;  // of another layer: nothing of this one is missing
+      turn(record, dims);
+      caches.add(call, record, findings);
+      return true;
     }
-    if (!is_same_kind(call, record, dims, findings)) return false;
-    memory.refuse_beyond(record, dims);
-    shared_slots(call, record, dims, findings);
     judge_alone(call, record, findings);
-    const contract::Contract& contract =
-        memory.options.contract ? *memory.options.contract : slice.default_contract(record);
-    const contract::Contract& kept =
-        memory.contracts.insert_or_assign(contract.name, contract).first->second;
-    std::vector<Finding> more = CallWalk(slice, memory, call, record, dims, kept).run();
-    std::ranges::move(more, std::back_inserter(findings));
+    turn(record, dims);
+    acceptances.add(slice_of(memory.kind.op), call, record, findings);
+    caches.agree(call, findings);
     return true;
   }
 };
 
-Judge::Judge(const verdict::Slice& slice, Options options)
-    : state_(std::make_unique<State>(State{.slice = slice})) {
+Judge::Judge(SliceOf slice_of, Options options) : state_(std::make_unique<State>(slice_of)) {
   state_->memory.options = std::move(options);
 }
 Judge::Judge(Judge&&) noexcept = default;
@@ -214,32 +180,35 @@ Judge::~Judge() = default;
 std::vector<Finding> Judge::add(const Call& call) {
   ++state_->memory.summary.calls;
   std::vector<Finding> findings;
+  const std::optional<std::int64_t> gap = state_->memory.gap;
   bool walked = false;
   try {
-    walked = state_->follows(call, findings) && state_->walk(call, findings);
+    const bool follows = state_->follows(call, findings);
+    if (state_->memory.gap != gap) state_->lose();
+    walked = follows && state_->walk(call, findings);
   } catch (const Error& error) {
-    findings.push_back(State::input(call.index, error.what()));
+    findings.push_back(input_finding(call.index, error.what()));
   } catch (const std::bad_alloc&) {
-    findings.push_back(State::input(call.index, "expected memory for this call"));
+    findings.push_back(input_finding(call.index, "expected memory for this call"));
   }
-  if (!walked) state_->memory.gap = state_->last.value_or(call.index) + 1;
+  if (!walked) {
+    state_->memory.gap = state_->last.value_or(call.index) + 1;
+    state_->lose();
+  }
   return state_->say(std::move(findings));
 }
 
 std::vector<Finding> Judge::lost(const std::string& reason) {
   ++state_->memory.summary.calls;
-  return state_->say({State::input(state_->last.value_or(-1) + 1, reason)});
+  state_->lose();
+  return state_->say({input_finding(state_->last.value_or(-1) + 1, reason)});
 }
 
 Summary Judge::finish() const {
   Summary summary = state_->memory.summary;
   std::vector<Verdict> verdicts = state_->verdicts;
-  if (summary.judged == 0) {
-    verdicts.push_back(Verdict::kSkipped);
-    summary.reason = "no state of a request whose history is known is stored";
-  } else {
-    verdicts.push_back(Verdict::kWithinBudget);
-  }
+  summary.reason = unjudged(summary);
+  verdicts.push_back(summary.reason.empty() ? Verdict::kWithinBudget : Verdict::kSkipped);
   if (summary.blind_starts > 0 || summary.outputs_blind > 0) {
     verdicts.push_back(Verdict::kMistrusted);
     summary.reason = std::to_string(summary.blind_starts) + " start states and o of " +

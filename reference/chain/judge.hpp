@@ -60,6 +60,10 @@ struct Summary {
   std::int64_t outputs_judged = 0;  ///< of these: the request's history is known
   std::int64_t outputs_blind = 0;   ///< calls in which that says nothing of some channel
   std::int64_t slots_compared = 0;  ///< slots that calls did not name
+  std::int64_t rows = 0;            ///< of caches that attention reads and the call does not bring
+  std::int64_t rows_judged = 0;     ///< of these: an earlier call of the dump says what they are
+  std::int64_t verifications = 0;   ///< rows of verifications
+  std::int64_t verified = 0;        ///< of these: what the server then did is known
   std::int64_t taken = 0;     ///< start states taken for right: of a request that began before
                               ///< the chain, or is restored from one that it does not know
   std::int64_t restarts = 0;  ///< requests at position 0 again, taken to be preempted
@@ -70,9 +74,12 @@ struct Summary {
   std::optional<Finding> first;  ///< the first that is out of budget, else the first
 };
 
+using SliceOf = const verdict::Slice& (*)(call::Op);
+
 class Judge {
  public:
-  explicit Judge(const verdict::Slice& slice, Options options = {});
+  /// slice_of: what serves an operation (suites::slice_of; of a chain of one family, its own).
+  explicit Judge(SliceOf slice_of, Options options = {});
   Judge(Judge&&) noexcept;
   Judge& operator=(Judge&&) noexcept;
   ~Judge();

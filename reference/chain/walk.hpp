@@ -48,6 +48,10 @@ struct RowWalk {
 /// How far a state is from what it may be.
 [[nodiscard]] std::string words_of(const Fit& fit, std::size_t elements);
 
+/// Says how many tokens of its last call a request has kept, where nobody had.
+void close_count(const verdict::Slice& slice, const Layout& layout, std::int64_t kept,
+                 Request& request);
+
 class CallWalk {
  public:
   CallWalk(const verdict::Slice& slice, Memory& memory, const Call& call,

@@ -41,7 +41,7 @@ struct Judged {
 
 Judged judge(const cases::Scenario& scenario, const ChainMatrixOptions& options) {
   Judged judged;
-  chain::Judge judge(slice_of(scenario.op), {.contract = options.contract});
+  chain::Judge judge(slice_of, {.contract = options.contract});
   judged.simulated = serving::simulate(scenario, [&](chain::Call&& call) {
     judged.digests.push_back(digest(call.record));
     bool refused = false;  // by itself

@@ -68,7 +68,8 @@ int main(int argc, char** argv) {
     if (at < argc) *size = std::atoll(argv[at++]);
   }
   const verdict::Slice& slice = delta::slice();
-  chain::Judge judge(slice, {.only_chain = true});
+  chain::Judge judge([](call::Op) -> const verdict::Slice& { return delta::slice(); },
+                     {.only_chain = true});
   call::Tensor pool(call::DType::kF32, {s.requests, s.heads, s.D, s.D});
   const call::Tensor none(call::DType::kF32, {0, s.heads, s.D, s.D});
   double seconds = 0.0;

@@ -5,6 +5,7 @@
 #include "fixtures/call/token_tree.hpp"
 #include "fixtures/random/philox.hpp"
 #include "reference/delta/slice.hpp"
+#include "reference/suites/slices.hpp"
 
 namespace goldenrule::testing {
 namespace {
@@ -154,7 +155,7 @@ std::vector<double> Server::left(const std::string& output, std::int64_t at) con
 }
 
 Judged judge(const std::vector<chain::Call>& calls, chain::Options options) {
-  chain::Judge judge(delta::slice(), std::move(options));
+  chain::Judge judge(suites::slice_of, std::move(options));
   Judged result;
   for (const chain::Call& call : calls) {
     for (chain::Finding& finding : judge.add(call)) result.findings.push_back(std::move(finding));

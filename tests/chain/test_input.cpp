@@ -10,7 +10,7 @@
 #include "fixtures/call/integer_inputs.hpp"
 #include "fixtures/call/take.hpp"
 #include "fixtures/cases/case.hpp"
-#include "reference/delta/slice.hpp"
+#include "reference/suites/slices.hpp"
 #include "tests/chain/expect_input.hpp"
 #include "tests/chain/server.hpp"
 
@@ -156,7 +156,7 @@ TEST_CASE("what rests beyond the limit of memory is forgotten and counted") {
 
 TEST_CASE("calls of new requests cost the same, however many have been") {
   Server server({.seed = 13});
-  chain::Judge judge(delta::slice(), {.only_chain = true, .most_bytes = 1 << 20});
+  chain::Judge judge(suites::slice_of, {.only_chain = true, .most_bytes = 1 << 20});
   chain::Call call =
       server.serve(Mode::kPrefill, {{.request = 0, .slot = 3, .tokens = 1, .fresh = true}});
   for (std::int64_t n = 0; n < 2000; ++n) {

@@ -143,7 +143,7 @@ class AttentionTest(CommandLineTest):
         self.assertIn("stages", stages.err)
         chain = run("chain", self.capture(DECODE))
         self.assertEqual(chain.code, 2)
-        self.assertIn("an operation with states", chain.out)
+        self.assertIn("/inputs/request_ids: expected the request of each row", chain.out)
 
     def test_a_contract_of_ones_own(self):
         printed = run("contract", "flash_bf16")

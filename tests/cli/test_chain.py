@@ -53,7 +53,36 @@ class Server:
         return state, state @ q
 
 
+def attention_calls(folder, length=5):
+    """A prompt of 5 tokens and one token behind it, over a cache of one page that has `length`."""
+    random = np.random.default_rng(5)
+    q, k, v = random.normal(size=(3, 6, 1, 8)).astype(np.float32)
+    cache = np.zeros((2, 1, 8, 1, 8), np.float32)
+    cache[:, 0, :6, 0] = k[:, 0], v[:, 0]
+    scores = np.where(np.tril(np.ones((6, 6))), q[:, 0] @ k[:, 0].T * 8 ** -0.5, -np.inf)
+    weights = np.exp(scores.astype(np.float64))
+    o = (weights / weights.sum(1, keepdims=True) @ v[:, 0]).astype(np.float32)[:, None]
+    for n, rows in enumerate((slice(0, 5), slice(5, 6))):
+        tokens = np.array([0, rows.stop - rows.start])
+        inputs = dict(q=q[rows], k=k[rows], v=v[rows], cu_seqlens_q=tokens, cu_seqlens_k=tokens,
+                      request_ids=np.array([3]), positions=np.array([rows.start]))
+        if n == 1:
+            inputs |= dict(k_cache=cache[0], v_cache=cache[1], kv_lens=np.array([length]),
+                           page_table=np.array([[0]]))
+        write_capture(folder / f"call_{n}.h5", op="attention", mode=("prefill", "decode")[n],
+                      chain="attention", call=n, convention=dict(mask="causal"), inputs=inputs,
+                      outputs=dict(o=o[rows]))
+
+
 class ChainTest(CommandLineTest):
+    def test_a_cache_is_followed_by_its_rows_and_its_length(self):
+        attention_calls(self.folder)
+        out = self.assert_run(0, "chain", self.folder).out
+        self.assertIn("caches: 5 of 5 rows that attention reads judged", out)
+        attention_calls(self.folder, length=4)
+        out = self.assert_run(1, "chain", "--only-chain", self.folder).out
+        self.assertIn("wrong_length: the cache of request 3 has 4 tokens, expected 5", out)
+
     def test_an_honest_server_passes_whatever_the_order_of_its_files(self):
         paths = Server(self.folder).paths
         out = self.assert_run(0, "chain", self.folder).out

@@ -233,7 +233,7 @@ class VerificationTest(CommandLineTest):
         self.assertIn("stages", stages.err)
         chain = run("chain", self.capture(GREEDY))
         self.assertEqual(chain.code, 2)
-        self.assertIn("an operation with states", chain.out)
+        self.assertIn("/inputs/request_ids: expected the request of each row", chain.out)
 
     def test_case_lines_are_refused_by_key(self):
         for line, texts in (

@@ -73,6 +73,7 @@ Json to_json(const chain::Finding& f, const std::string& file) {
           {"mistake", call::name_of(f.mistake)},
           {"call", f.call},
           {"request", f.request},
+          {"page", f.page},
           {"slot", f.slot},
           {"row", f.row},
           {"position", f.position},
@@ -82,6 +83,7 @@ Json to_json(const chain::Finding& f, const std::string& file) {
 std::string finding_text(const chain::Finding& f) {
   std::string at = fmt::format("call {}", f.call);
   if (f.request >= 0) at += fmt::format(", request {}", f.request);
+  if (f.page >= 0) at += fmt::format(", page {}", f.page);
   if (f.slot >= 0) at += fmt::format(", slot {}", f.slot);
   if (f.row >= 0) at += fmt::format(", row {}, position {}", f.row, f.position);
   const std::string name =
@@ -90,7 +92,7 @@ std::string finding_text(const chain::Finding& f) {
                      name, call::printable(f.text));
 }
 
-// The judge of a chain, made when its first call says which operation it is.
+// The judge of a chain, made with its first call.
 class Reading {
  public:
   explicit Reading(const ChainOptions& options) : options_(options) {}
@@ -102,31 +104,26 @@ class Reading {
       schema::Fixture fixture = schema::read_fixture(file, read);
       const std::int64_t next = last_ + 1;
       last_ = fixture.call_index.value_or(next);
-      const call::Op op = fixture.record.op;
-      if (!call::is_delta(op)) {
-        throw Error(ErrorKind::kValue, "/@op", "an operation with states, which a chain hands on",
-                    "'" + std::string(call::name_of(op)) + "'");
-      }
-      return judge(op).add(
+      return judge().add(
           {.chain = fixture.chain, .index = last_, .record = std::move(fixture.record)});
     } catch (const Error& error) {
       ++last_;
-      return judge(call::Op::kGatedDeltaRule).lost(error.in_file(file).what());
+      return judge().lost(error.in_file(file).what());
     } catch (const std::bad_alloc&) {  // while it was read
       ++last_;
-      return judge(call::Op::kGatedDeltaRule).lost(file + ": expected memory for this call");
+      return judge().lost(file + ": expected memory for this call");
     }
   }
 
-  [[nodiscard]] chain::Summary finish() { return judge(call::Op::kGatedDeltaRule).finish(); }
+  [[nodiscard]] chain::Summary finish() { return judge().finish(); }
 
  private:
-  chain::Judge& judge(call::Op op) {
+  chain::Judge& judge() {
     if (!judge_) {
       chain::Options options{
           .only_chain = options_.only_chain, .strict = options_.strict, .call_bytes = most_bytes()};
       if (!options_.contract.empty()) options.contract = named_contract(options_.contract);
-      judge_.emplace(suites::slice_of(op), std::move(options));
+      judge_.emplace(suites::slice_of, std::move(options));
     }
     return *judge_;
   }
@@ -165,6 +162,14 @@ std::string summary_text(const chain::Summary& s) {
     text += fmt::format("o of calls without states: {} of {} rows judged\n", s.outputs_judged,
                         s.outputs);
   }
+  if (s.rows > 0) {
+    text +=
+        fmt::format("caches: {} of {} rows that attention reads judged\n", s.rows_judged, s.rows);
+  }
+  if (s.verifications > 0) {
+    text += fmt::format("verifications: what the server did after {} of {} rows is known\n",
+                        s.verified, s.verifications);
+  }
   if (s.forgotten > 0) text += fmt::format("{} ledgers were given up for memory\n", s.forgotten);
   if (s.first) text += "first: " + finding_text(*s.first) + "\n";
   text += fmt::format("{}", verdict::name_of(s.verdict));
@@ -186,6 +191,10 @@ Json summary_json(const chain::Summary& s) {
           {"outputs_judged", s.outputs_judged},
           {"outputs_blind", s.outputs_blind},
           {"slots_compared", s.slots_compared},
+          {"rows", s.rows},
+          {"rows_judged", s.rows_judged},
+          {"verifications", s.verifications},
+          {"verified", s.verified},
           {"taken", s.taken},
           {"restarts", s.restarts},
           {"parameter_changes", s.parameter_changes},

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "fixtures/call/chain_rows.hpp"
 #include "fixtures/call/integer_inputs.hpp"
 
 namespace goldenrule::attention {
@@ -269,6 +270,7 @@ Plan make_plan(const call::Record& call) {
   for (std::size_t n = 0; n < static_cast<std::size_t>(d.rows); ++n) {
     plan.requests.push_back(make_request(call, d, lengths, table, n));
   }
+  static_cast<void>(call::chain_rows(call, d));  // whose rows they are changes no plan
   return plan;
 }
 

@@ -27,10 +27,10 @@ using call::TensorMap;
 bool is_given_log(const Record& r) {
   return r.convention.gate == Gate::kLog || r.convention.gate == Gate::kLog2;
 }
-bool has_amplitude(const Record& r) {
-  return has_logit_gate(r) && r.find_input("A_log") != nullptr;
+bool has_a_log(const Record& r) { return has_logit_gate(r) && r.find_input("A_log") != nullptr; }
+bool has_dt_bias(const Record& r) {
+  return has_logit_gate(r) && r.find_input("dt_bias") != nullptr;
 }
-bool has_bias(const Record& r) { return has_logit_gate(r) && r.find_input("dt_bias") != nullptr; }
 
 // What a kernel makes of `a` with the A_log and dt_bias of a place.
 double alpha_of(const Record& r, double a, const GatePlace& p) {
@@ -159,10 +159,10 @@ constexpr std::array kMiscallMistakes{
                    "the bounded gate keeps its default lower bound of -5 whatever the call says",
                    other_bound_applies, lower_bound_default, kUsualBound},
     calls::Mistake{"a_log_exp_twice", kMiscallGroup,
-                   "exp(A_log) is handed over as A_log: the rate is exp(exp(A_log))", has_amplitude,
+                   "exp(A_log) is handed over as A_log: the rate is exp(exp(A_log))", has_a_log,
                    a_log_exp_twice},
     calls::Mistake{"dt_bias_twice", kMiscallGroup,
-                   "dt_bias is added by the caller and by the kernel", has_bias, dt_bias_twice},
+                   "dt_bias is added by the caller and by the kernel", has_dt_bias, dt_bias_twice},
     calls::Mistake{"beta_raw_logit", kMiscallGroup,
                    "the logit of beta is handed to a kernel that takes beta itself",
                    beta_logit_applies, beta_logit_given},

@@ -283,7 +283,7 @@ TensorMap with_written(const Record& r, const calls::Kernel& kernel, const char*
   return outputs;
 }
 
-bool has_norm(const Record& r) {
+bool has_ring_norm(const Record& r) {
   return adds_tokens(r) && r.convention.qk_l2norm != call::QkNorm::kNone;
 }
 TensorMap raw_keys(const Record& r, const calls::Kernel& kernel) {
@@ -344,7 +344,7 @@ constexpr std::array kRingsMistakes{
                    "accepted them",
                    flushes_beside_tokens, drafts_folded},
     calls::Mistake{"ring_raw_key", kRingsGroup, "the ring keeps keys that are not normalised",
-                   has_norm, raw_keys},
+                   has_ring_norm, raw_keys},
     calls::Mistake{"ring_alpha_kept", kRingsGroup, "the ring keeps alpha, not its logarithm",
                    adds_tokens, alpha_kept},
     calls::Mistake{"ring_value_kept", kRingsGroup, "the ring keeps v, not the correction",

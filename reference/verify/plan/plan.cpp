@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string>
 
+#include "fixtures/call/chain_rows.hpp"
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/integer_inputs.hpp"
 
@@ -139,6 +140,7 @@ Plan make_plan(const call::Record& record) {
   plan_rows(record, plan);
   plan.stops = call::integers(record, "stop_tokens").value_or(Integers());
   check_stops(plan);
+  static_cast<void>(call::chain_rows(record, plan.dims));  // whose rows they are changes no plan
   std::ranges::sort(plan.stops);
   const std::int64_t S = plan.dims.drafts;
   const auto of_drafts = [](const Row& row) { return row.drafts; };
