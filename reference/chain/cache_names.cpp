@@ -20,7 +20,7 @@ bool rejected(const Cache& cache, std::int64_t t, std::uint64_t digest) {
 std::vector<std::int64_t> positions_of(const Cache& cache, std::uint64_t digest) {
   std::vector<std::int64_t> positions;
   for (std::int64_t t = 0; t < std::ssize(cache.rows); ++t) {
-    if (cache.at(t).known && cache.at(t).digest == digest) positions.push_back(t);
+    if (cache.at(t).known() && cache.at(t).digest == digest) positions.push_back(t);
   }
   return positions;
 }
@@ -31,10 +31,12 @@ std::string row_words(std::int64_t t, std::int64_t request) {
 
 }  // namespace
 
-// Whether the place held this row before, and another than this request's.
+// Whether the place held this row when the request has shown its own, which was elsewhere.
 bool CacheWalk::was_there(const WrongRow& wrong) const {
   const auto place = static_cast<std::size_t>(wrong.place);
-  return wrong.place >= 0 && place < caches_.held_.size() && caches_.held_[place] == wrong.digest &&
+  if (wrong.place < 0 || place >= caches_.held_.size()) return false;
+  const HeldRow& held = caches_.held_[place];
+  return held.digest == wrong.digest && held.since <= wrong.expected.call &&
          wrong.expected.place != wrong.place;
 }
 
@@ -45,7 +47,7 @@ bool CacheWalk::is_own_page(const CacheRequest& request, const WrongRow& wrong) 
   const std::int64_t page = wrong.place / plan_.dims.page_size;
   return std::ranges::any_of(request.stands, [&](const auto& stand) {
     const auto& [t, row] = stand;
-    return t < request.base && row.place / plan_.dims.page_size == page && cache.at(t).known &&
+    return t < request.base && row.place / plan_.dims.page_size == page && cache.at(t).known() &&
            cache.at(t).digest == row.digest;
   });
 }

@@ -18,6 +18,8 @@ CacheWalk::CacheWalk(Caches& caches, const Call& call, const call::Record& recor
     : caches_(caches),
       memory_(caches.memory_),
       call_(call),
+      index_(static_cast<std::int32_t>(
+          std::min<std::int64_t>(call.index, std::numeric_limits<std::int32_t>::max()))),
       record_(record),
       findings_(findings),
       plan_(attention::make_plan(record)),
@@ -77,7 +79,7 @@ CacheRow CacheWalk::fresh_row(std::int64_t row) const {
       }
     }
   }
-  return {.digest = digest_of(values), .place = -1, .known = true};
+  return {.digest = digest_of(values), .place = -1, .call = index_};
 }
 
 void CacheWalk::read_request(const attention::Request& plan, CacheRequest& request) const {
@@ -103,7 +105,7 @@ void CacheWalk::read_request(const attention::Request& plan, CacheRequest& reque
       request.stands.emplace_back(
           t, CacheRow{.digest = pool_[static_cast<std::size_t>(place)],
                       .place = static_cast<std::int32_t>(place > kFar ? -1 : place),
-                      .known = true});
+                      .call = index_});
     }
   }
   request.given = record_.find_input("k") == nullptr ? plan.valid : fresh;
@@ -170,7 +172,7 @@ void CacheWalk::compare(CacheRequest& request) {
     if (t >= request.base) continue;  // that the call brings
     ++memory_.summary.rows;
     const CacheRow expected = cache.at(t);
-    if (!expected.known) {
+    if (!expected.known()) {
       request.taken = true;
       continue;
     }
@@ -200,6 +202,16 @@ void CacheWalk::leave(CacheRequest& request) {
   cache.loose = false;
 }
 
+void CacheWalk::hold() {
+  std::vector<HeldRow>& held = caches_.held_;
+  if (pool_.empty()) return;
+  const std::size_t before = held.size();
+  held.resize(pool_.size());
+  for (std::size_t p = 0; p < pool_.size(); ++p) {
+    if (p >= before || held[p].digest != pool_[p]) held[p] = {.digest = pool_[p], .since = index_};
+  }
+}
+
 void CacheWalk::run() {
   digest_pool();
   read_rows();
@@ -209,7 +221,7 @@ void CacheWalk::run() {
   for (CacheRequest& request : requests_) compare(request);
   report_rows();
   for (CacheRequest& request : requests_) leave(request);
-  if (!pool_.empty()) caches_.held_ = std::move(pool_);
+  hold();
 }
 
 }  // namespace goldenrule::chain

@@ -61,6 +61,7 @@ class CacheWalk {
   void restore(const CacheRequest& request, Cache& cache) const;
   void compare(CacheRequest& request);
   void leave(CacheRequest& request);
+  void hold();
   Finding& report(const CacheRequest& request, Mistake mistake, std::string text);
   // cache_lengths.cpp
   void find_role();
@@ -81,6 +82,7 @@ class CacheWalk {
   Caches& caches_;
   Memory& memory_;
   const Call& call_;
+  std::int32_t index_;
   const call::Record& record_;
   std::vector<Finding>& findings_;
   attention::Plan plan_;

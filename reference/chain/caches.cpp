@@ -55,7 +55,7 @@ void Cache::put(std::int64_t t, const CacheRow& row) {
 
 void Cache::crop(std::int64_t length) {
   for (std::int64_t t = length; t < std::ssize(rows); ++t) {
-    if (at(t).known) rejected.emplace_back(t, at(t).digest);
+    if (at(t).known()) rejected.emplace_back(t, at(t).digest);
     if (rejected.size() > kMostRejected) rejected.pop_front();
   }
   if (length < std::ssize(rows)) rows.resize(static_cast<std::size_t>(length));
@@ -148,7 +148,6 @@ void Caches::trim(std::int64_t index) {
     bytes += cache.rows.size() * sizeof(CacheRow);
     if (cache.call < index) resting.emplace_back(cache.call, id);
   }
-  if (bytes <= memory_.options.most_bytes) return;
   std::ranges::sort(resting);
   for (const auto& [last, id] : resting) {
     if (bytes <= memory_.options.most_bytes) return;

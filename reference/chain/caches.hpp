@@ -24,7 +24,7 @@
 // otherwise; so it is where the layer with states says that. Restored from another request, it has
 // the rows of that one.
 //
-// Memory: 16 bytes a row and 8 for each place of the pool, no values. Requests beyond
+// Memory: 16 bytes a row and 16 for each place of the pool, no values. Requests beyond
 // Options::most_bytes are forgotten, the longest unused first.
 #pragma once
 
@@ -44,7 +44,15 @@ namespace goldenrule::chain {
 struct CacheRow {
   std::uint64_t digest = 0;
   std::int32_t place = -1;  ///< page * P + slot where it was seen; -1: nowhere yet
-  bool known = false;
+  std::int32_t call = -1;   ///< the last one that has shown it; -1: none
+
+  [[nodiscard]] bool known() const { return call >= 0; }
+};
+
+/// What a place of the pool holds.
+struct HeldRow {
+  std::uint64_t digest = 0;
+  std::int32_t since = 0;  ///< the first call that found it there, of those without another between
 };
 
 inline constexpr std::size_t kMostRejected = 4096;
@@ -107,7 +115,7 @@ class Caches {
   std::optional<std::pair<call::DType, call::DType>> brought_;
   Role role_ = Role::kUnknown;
   std::map<std::int64_t, Cache> of_requests_;
-  std::vector<std::uint64_t> held_;  ///< by place, in the last call with a cache
+  std::vector<HeldRow> held_;  ///< by place, in the last call with a cache
 };
 
 }  // namespace goldenrule::chain

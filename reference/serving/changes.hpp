@@ -87,6 +87,23 @@ bool counts_said_one_less(Step& step, const Past& past);
 bool restored_ahead(Step& step, const Past& past);
 bool restored_beyond(Step& step, const Past& past);
 
+// changes_of_caches.cpp: what lies in a cache, how long it is, what a verification says
+bool cache_page_of_next(Step& step, const Past& past);
+bool cache_table_of_last(Step& step, const Past& past);
+bool cache_page_given_twice(Step& step, const Past& past);
+bool cache_rows_shifted(Step& step, const Past& past);
+bool cache_prompt_not_written(Step& step, const Past& past);
+bool cache_draft_stays(Step& step, const Past& past);
+bool cache_zeros(Step& step, const Past& past);
+bool cache_noise(Step& step, const Past& past);
+bool cache_heads_moved(Step& step, const Past& past);
+bool cache_not_cropped(Step& step, const Past& past);
+bool cache_cropped_too_far(Step& step, const Past& past);
+bool verification_starts_late(Step& step, const Past& past);
+bool verification_commits_more(Step& step, const Past& past);
+bool verification_commits_less(Step& step, const Past& past);
+bool verification_counts_moved(Step& step, const Past& past);
+
 // changes_of_slots.cpp: which state lies in a slot
 bool slots_exchanged(Step& step, const Past& past);
 bool slots_shifted(Step& step, const Past& past);

@@ -97,6 +97,28 @@ enum class Spoiled : std::uint8_t {
   kNextRows,  ///< the result of the next row that has a request
 };
 
+/// What a server does wrong with the caches of its attention, or with a verification.
+enum class CacheFault : std::uint8_t {
+  kNothing,
+  kPageOfNext,    ///< the table names a page of the next row
+  kTableOfLast,   ///< the table is that of the call before
+  kPageTwice,     ///< new rows come into a page that the next row has
+  kShifted,       ///< new rows come one place further
+  kNotWritten,    ///< new rows do not come into the cache
+  kZeros,         ///< zeros come into the cache
+  kNoise,         ///< other numbers do
+  kHeadsMoved,    ///< each head has the row of the next
+  kLengthOff,     ///< the cache has CacheChange::off more rows than the request has tokens
+  kStartOff,      ///< the verification begins CacheChange::off tokens further
+  kCommitsOff,    ///< it commits CacheChange::off tokens more
+  kCommitsMoved,  ///< it commits what each next row has accepted
+};
+struct CacheChange {
+  CacheFault fault = CacheFault::kNothing;
+  std::int64_t request = -1;  ///< of which; -1: of all
+  std::int64_t off = 0;
+};
+
 /// What is recorded of a row.
 [[nodiscard]] inline Said said_of(const Row& row) {
   return row.said.value_or(Said{row.request, row.position, row.accepted});
@@ -115,6 +137,7 @@ struct Step {
   bool stored = true;                               ///< false: the states are not recorded
   std::optional<call::DType> empty_pool = {};       ///< and the pool of no slots has this type
   Spoiled spoiled = Spoiled::kNothing;
+  CacheChange cache = {};
   bool lost = false;  ///< the call is never made
   bool late = false;  ///< it is made after the next one, where both have a request in common
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The pool of a simulated server and what else it keeps: carries out the steps of its schedule,
-// whatever a mistake has made of them.
+// whatever a mistake has made of them. A step is a call of the layer with states; with a cache one
+// of attention follows it, and behind a verify a verification.
 #pragma once
 
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "fixtures/call/take.hpp"
 #include "fixtures/random/philox.hpp"
 #include "reference/calls/outputs.hpp"
+#include "reference/serving/cache_layer.hpp"
 #include "reference/serving/tokens.hpp"
 #include "reference/suites/slices.hpp"
 
@@ -29,12 +32,25 @@ class Server {
         slice_(suites::slice_of(scenario.op)),
         scheduler_(scenario),
         tokens_(scenario, scheduler_.requests()),
+        attention_(scenario, scheduler_.requests()),
         pool_(scenario.state, state_shape(scheduler_.slot_count())),
         noise_(scenario.seed, "serving/noise") {}
 
   [[nodiscard]] Scheduler& scheduler() { return scheduler_; }
 
-  call::Record carry_out(const Step& step) {
+  [[nodiscard]] std::vector<call::Record> carry_out(const Step& step) {
+    std::vector<call::Record> records;
+    records.push_back(call_of(step));
+    if (scenario_.cache == 0) return records;
+    records.push_back(attention_.attend(step));
+    if (step.mode != call::Mode::kMtp) return records;
+    std::optional<call::Record> verification = attention_.verify(step);
+    if (verification) records.push_back(*std::move(verification));
+    return records;
+  }
+
+ private:
+  call::Record call_of(const Step& step) {
     for (const Move& move : step.moves) carry_out(move);
     call::Record record = tokens_.call_of(step.mode, step.rows);
     record.source = "simulated server: " + cases::canonical(scenario_);
@@ -59,7 +75,6 @@ class Server {
     return record;
   }
 
- private:
   [[nodiscard]] call::Shape state_shape(std::int64_t slots) const {
     const bool vk = scenario_.convention.state_layout == call::StateLayout::kVK;
     return {slots, scenario_.HV, vk ? scenario_.V : scenario_.K, vk ? scenario_.K : scenario_.V};
@@ -278,6 +293,7 @@ class Server {
   const verdict::Slice& slice_;
   Scheduler scheduler_;
   Tokens tokens_;
+  CacheLayer attention_;
   call::Tensor pool_;
   call::Tensor before_ = pool_;               // as the last call found it
   std::map<std::string, call::Tensor> kept_;  // what the last calls that have them left

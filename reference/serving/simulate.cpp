@@ -51,7 +51,8 @@ class Order {
   std::optional<Step> late_;
 };
 
-// Calls f(step, index) for every call, with the mistake of the scenario in it, until it is false.
+// Calls f(step, done) for every step, with the mistake of the scenario in it, until it is false; f
+// counts its calls.
 template <class F>
 Simulated walk(const cases::Scenario& scenario, Scheduler& scheduler, F&& f) {
   const ServerMistake* mistake = find_server_mistake(scenario.mistake);
@@ -68,10 +69,18 @@ Simulated walk(const cases::Scenario& scenario, Scheduler& scheduler, F&& f) {
     past.add(meant);
     for (const Row& row : meant.rows) done.tokens += row.request < 0 ? 0 : row.count;
     for (const Step& call : order.calls_at(*std::move(step))) {
-      if (!f(call, done.calls++)) return done;
+      if (!f(call, done)) return done;
     }
   }
   return done;
+}
+
+// Two caches, that of the server and that of a call, and the numbers from which they were drawn.
+double of_caches(const cases::Scenario& s) {
+  if (s.cache == 0) return 0.0;
+  const auto rows = static_cast<double>(s.requests * (s.prompt + s.output + s.T + 2 * s.cache));
+  const auto bytes = static_cast<double>(call::info(s.io).bytes);
+  return rows * static_cast<double>(s.H * (s.K + s.V)) * (2.0 * bytes + 8.0);
 }
 
 }  // namespace
@@ -80,14 +89,19 @@ Simulated simulate(const cases::Scenario& scenario,
                    const std::function<bool(chain::Call&& call)>& sink) {
   Server server(scenario);
   const std::string name = chain_name(scenario);
-  return walk(scenario, server.scheduler(), [&](const Step& step, std::int64_t index) {
-    return sink({.chain = name, .index = index, .record = server.carry_out(step)});
+  return walk(scenario, server.scheduler(), [&](const Step& step, Simulated& done) {
+    for (call::Record& record : server.carry_out(step)) {
+      if (done.calls == scenario.calls) return false;
+      if (!sink({.chain = name, .index = done.calls++, .record = std::move(record)})) return false;
+    }
+    return true;
   });
 }
 
 std::int64_t occasions(const cases::Scenario& scenario) {
   Scheduler scheduler(scenario);
-  return walk(scenario, scheduler, [](const Step&, std::int64_t) { return true; }).occasions;
+  return walk(scenario, scheduler, [](const Step&, Simulated& done) { return ++done.calls > 0; })
+      .occasions;
 }
 
 double memory_needed(const cases::Scenario& s) {
@@ -119,7 +133,8 @@ double memory_needed(const cases::Scenario& s) {
   // The pool, as a call and the one before it found it and as it was left; what the kernel
   // computes, in double, beside what is stored of it; what is kept for requests.
   return kProcess + 2.0 * lengths * token + in_call * token_in_call +
-         state * (slots * (5.0 * bytes + 16.0) + on_the_way * (2.0 * bytes + 16.0) + kept * bytes);
+         state * (slots * (5.0 * bytes + 16.0) + on_the_way * (2.0 * bytes + 16.0) + kept * bytes) +
+         of_caches(s);
 }
 
 std::string chain_name(const cases::Scenario& scenario) {

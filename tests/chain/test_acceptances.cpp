@@ -95,24 +95,152 @@ TEST_CASE("a verification begins at the position of its request") {
   }
 }
 
-TEST_CASE("tokens alone say what is committed, and what went on without them is said once") {
+void number(std::vector<chain::Call>& calls) {
+  std::int64_t index = 0;
+  for (chain::Call& call : calls) call.index = index++;
+}
+
+// One request, and two verifications that may begin elsewhere.
+std::vector<chain::Call> two_blocks(double first_off, double second_off) {
+  SpeculativeServer server({});
+  std::int64_t block = 0;
+  server.on_verify = [&](call::Record& r) {
+    const double off = block++ == 0 ? first_off : second_off;
+    r.inputs.at("start").set(0, r.inputs.at("start")[0] + off);
+  };
+  server.prompt(1, 0, 10);
+  server.step({{1, 2}});
+  server.step({{1, 3}});
+  return server.calls;
+}
+
+TEST_CASE(
+    "without MTP calls a verification begins where the prompt or the one before it has ended") {
+  const auto calls_of = [](double first_off, double second_off) {
+    std::vector<chain::Call> calls = two_blocks(first_off, second_off);
+    std::erase_if(calls, [](const chain::Call& c) { return c.record.mode == call::Mode::kMtp; });
+    number(calls);
+    return calls;
+  };
+  CHECK(testing::judge(calls_of(0, 0), {.only_chain = true}).findings.empty());
+  const chain::Finding first = first_of(calls_of(1, 0), 3);
+  CHECK(first.mistake == Mistake::kWrongStart);
+  CHECK(first.text.find("begins at token 11, expected 10") != std::string::npos);
+  const chain::Finding second = only(calls_of(0, 1));
+  CHECK(second.mistake == Mistake::kWrongStart);
+  CHECK(second.text.find("begins at token 13, expected 12") != std::string::npos);
+}
+
+TEST_CASE("without a layer with states a verification does not go back") {
+  std::vector<chain::Call> calls = two_blocks(0, -1);
+  std::erase_if(calls, [](const chain::Call& c) { return c.record.op != call::Op::kVerify; });
+  number(calls);
+  const chain::Finding finding = only(calls);
+  CHECK(finding.mistake == Mistake::kWrongStart);
+  CHECK(finding.text.find("begins at token 11, expected 12") != std::string::npos);
+  CHECK(testing::judge(calls, {.only_chain = true}).summary.requests == 1);
+}
+
+TEST_CASE("a verification that is made again, with other tokens, begins at the wrong one") {
+  std::vector<chain::Call> calls = two_blocks(0, 0);
+  chain::Call again = calls.back();
+  again.index += 1;
+  again.record.outputs["committed"].set(0, 2.0);
+  calls.push_back(std::move(again));
+  CHECK(only(calls).mistake == Mistake::kWrongStart);
+}
+
+TEST_CASE("the position of a verification is the token at which it begins") {
+  std::vector<chain::Call> calls = two_blocks(0, 0);
+  calls.back().record.inputs["positions"] = call::integer_tensor({12});
+  CHECK(testing::judge(calls, {.only_chain = true}).findings.empty());
+  calls.back().record.inputs["positions"] = call::integer_tensor({13});
+  CHECK(only(calls).mistake == Mistake::kWrongStart);
+}
+
+// Keeps one output of each verification.
+void strip(std::vector<chain::Call>& calls, const char* name) {
+  for (chain::Call& call : calls) {
+    if (call.record.op != call::Op::kVerify) continue;
+    const call::Tensor output = call.record.outputs.at(name);
+    call.record.outputs.clear();
+    call.record.outputs[name] = output;
+  }
+}
+
+TEST_CASE("each output alone says what is committed, and what went on without it is said once") {
+  for (const char* name : {"committed", "target_len", "keep", "tokens"}) {
+    CAPTURE(name);
+    SpeculativeServer server = three_begun({.counted = false});
+    server.live[1].beyond = 1;
+    server.step({{1, 1}, {2, 3}, {3, 2}});
+    server.live[1].length += 1;
+    server.live[1].beyond = 0;
+    const auto at = std::ssize(server.calls);
+    server.step({{1, 1}, {2, 3}, {3, 2}});
+    strip(server.calls, name);
+    const chain::Finding finding = only(server.calls);
+    CHECK(finding.mistake == Mistake::kNotCommitted);
+    CHECK(finding.request == 1);
+    CHECK(finding.call == at);
+  }
+}
+
+TEST_CASE("tokens whose padding is a token of the vocabulary say nothing") {
   SpeculativeServer server = three_begun({.counted = false});
+  server.on_verify = [](call::Record& r) { r.convention.pad_token = 7; };
   server.live[1].beyond = 1;
   server.step({{1, 1}, {2, 3}, {3, 2}});
   server.live[1].length += 1;
   server.live[1].beyond = 0;
-  const auto at = std::ssize(server.calls);
   server.step({{1, 1}, {2, 3}, {3, 2}});
-  for (chain::Call& call : server.calls) {
-    if (call.record.op != call::Op::kVerify) continue;
-    const call::Tensor tokens = call.record.outputs.at("tokens");
-    call.record.outputs.clear();
-    call.record.outputs["tokens"] = tokens;
+  strip(server.calls, "tokens");
+  CHECK(testing::judge(server.calls, {.only_chain = true}).findings.empty());
+}
+
+TEST_CASE("without draft_len the draft's cache ends where draft_crop says") {
+  for (const std::int64_t off : {0, 1}) {
+    CAPTURE(off);
+    SpeculativeServer server({.use = CacheUse::kDraft});
+    server.on_verify = [](call::Record& r) { r.convention.draft_crop = call::DraftCrop::kStart; };
+    server.prompt(1, 0, 10);
+    server.prompt(2, 1, 7);
+    server.step({{1, 2}, {2, 3}});
+    server.step({{1, 1}, {2, 2}});
+    server.live[2].length += off;
+    server.step({{1, 3}, {2, 2}});
+    for (chain::Call& call : server.calls) call.record.outputs.erase("draft_len");
+    if (off == 0) {
+      CHECK(testing::judge(server.calls, {.only_chain = true}).findings.empty());
+    } else {
+      CHECK(only(server.calls).mistake == Mistake::kWrongLength);
+    }
   }
-  const chain::Finding finding = only(server.calls);
-  CHECK(finding.mistake == Mistake::kNotCommitted);
-  CHECK(finding.request == 1);
-  CHECK(finding.call == at);
+}
+
+// Attention that says what stays of its call.
+SpeculativeServer counting(const testing::SpeculativeOptions& options,
+                           const std::vector<std::int64_t>& counts) {
+  SpeculativeServer server = three_begun(options);
+  server.step({{1, 1}, {2, 3}, {3, 2}});
+  server.on_attention = [counts](call::Record& r) {
+    r.inputs["accepted_counts"] = call::integer_tensor(counts);
+  };
+  server.step({{1, 1}, {2, 3}, {3, 2}});
+  server.on_attention = {};
+  return server;
+}
+
+TEST_CASE("counts of attention are those that the verification commits") {
+  const testing::Judged right = testing::judge(counting({}, {1, 3, 2}).calls, {.only_chain = true});
+  CHECK(right.findings.empty());
+  // The draft's cache is cut to the start of the block.
+  CHECK(testing::judge(counting({.use = CacheUse::kDraft}, {0, 0, 0}).calls, {.only_chain = true})
+            .findings.empty());
+  const chain::Finding one = only(counting({}, {1, 2, 2}).calls);
+  CHECK(one.mistake == Mistake::kNotCommitted);
+  CHECK(one.request == 2);
+  CHECK(first_of(counting({}, {3, 2, 1}).calls, 3).mistake == Mistake::kOtherRowsCount);
 }
 
 TEST_CASE("without a verification the next length says what was kept") {
@@ -121,8 +249,7 @@ TEST_CASE("without a verification the next length says what was kept") {
   server.step({{1, 4}, {2, 1}, {3, 1}});
   std::erase_if(server.calls,
                 [](const chain::Call& c) { return c.record.op == call::Op::kVerify; });
-  std::int64_t index = 0;
-  for (chain::Call& call : server.calls) call.index = index++;
+  number(server.calls);
   const testing::Judged judged = testing::judge(server.calls, {.only_chain = true});
   for (const chain::Finding& finding : judged.findings) MESSAGE(finding.text);
   CHECK(judged.findings.empty());

@@ -157,6 +157,10 @@ TEST_CASE("caches that take more memory than is given are forgotten") {
   for (const chain::Finding& finding : judged.findings) MESSAGE(finding.text);
   CHECK(judged.findings.empty());
   CHECK(judged.summary.rows_judged < judged.summary.rows);
+  const testing::Judged some =
+      testing::judge(conversation({}), {.only_chain = true, .most_bytes = 600});
+  CHECK(some.findings.empty());
+  CHECK(some.summary.forgotten < judged.summary.forgotten);
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ TEST_CASE("narrow pools: what is restored in part, or from another position, has
 TEST_CASE("an honest server may leave out the states of its decodes") {
   for (const cases::Scenario& scenario : cases::load_scenarios("chains_smoke").scenarios) {
     CAPTURE(cases::canonical(scenario));
-    chain::Judge judge(suites::slice_of(scenario.op), {.only_chain = true});
+    chain::Judge judge(suites::slice_of, {.only_chain = true});
     serving::simulate(scenario, [&](chain::Call&& call) {
       if (call.record.mode == call::Mode::kDecode) {
         call::Tensor& pool = call.record.inputs.at("initial_state");

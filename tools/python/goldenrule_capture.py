@@ -262,9 +262,11 @@ _ATTENTION_RANGES = {
 ATTENTION_INPUTS = {
     "decode": ("q", "cu_seqlens_q", "k", "v", "cu_seqlens_k", "k_cache", "v_cache", "kv_lens",
          "page_table", "page_indptr", "page_indices", "last_page_len", "q_offset", "key_positions",
-         "visible_first", "visible_last", "valid_q"),
+         "visible_first", "visible_last", "valid_q", "request_ids", "positions", "restored_from",
+         "accepted_counts"),
     "prefill": ("q", "cu_seqlens_q", "k", "v", "cu_seqlens_k", "q_offset", "key_positions",
-         "visible_first", "visible_last", "valid_q"),
+         "visible_first", "visible_last", "valid_q", "request_ids", "positions", "restored_from",
+         "accepted_counts"),
 }
 ATTENTION_OUTPUTS = {
     "decode": ("o", "lse"),
@@ -295,9 +297,11 @@ _VERIFY_RANGES = {
     "page_size": ("1 to 2^31-1", lambda x: 1 <= x <= 2147483647),
 }
 VERIFY_INPUTS = {
-    "greedy": ("start", "draft_tokens", "draft_lens", "target_tokens", "draft_probs", "stop_tokens"),
+    "greedy": ("start", "draft_tokens", "draft_lens", "target_tokens", "draft_probs", "stop_tokens",
+         "request_ids", "positions", "restored_from", "accepted_counts"),
     "rejection": ("start", "draft_tokens", "draft_lens", "target_probs", "draft_probs", "uniforms",
-         "recover_uniforms", "recover_noise", "bonus_tokens", "stop_tokens"),
+         "recover_uniforms", "recover_noise", "bonus_tokens", "stop_tokens", "request_ids",
+         "positions", "restored_from", "accepted_counts"),
 }
 VERIFY_OUTPUTS = {
     "greedy": ("tokens", "accepted", "committed", "target_len", "draft_len", "next_anchor", "keep", "release_from"),
