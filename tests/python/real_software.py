@@ -155,7 +155,8 @@ def called(source, function, call):
     arguments = {name: None if x is None else x.clone() for name, x in call.items()}
     first = (arguments.pop("q"), arguments.pop("k"), arguments.pop("v"))
     options = dict(use_qk_l2norm_in_kernel=True) if source.norm else {}
-    return function(*first, output_final_state=True, **arguments, **options)
+    own = inspect.unwrap(function)  # transformers wraps it to run kernels of a GPU in its place
+    return own(*first, output_final_state=True, **arguments, **options)
 
 
 # --- mistakes -------------------------------------------------------------------------------------

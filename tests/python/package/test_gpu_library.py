@@ -96,5 +96,9 @@ def test_a_layout_that_python_would_not_reproduce_is_refused():
 
 def test_a_library_that_is_not_there_is_one_line(monkeypatch):
     monkeypatch.setenv("GOLDENRULE_GPU_LIBRARY", "/nowhere/lib.so")
-    with pytest.raises(ImportError, match="set GOLDENRULE_GPU_LIBRARY"):
+    with pytest.raises(ImportError, match="goldenrule: /nowhere/lib.so.*set GOLDENRULE_GPU_LIBRARY"):
+        _gpu.load()
+    monkeypatch.delenv("GOLDENRULE_GPU_LIBRARY")
+    monkeypatch.setattr(_gpu, "_NAME", "libnone.so.1")
+    with pytest.raises(ImportError, match="this wheel holds none: libnone.so.1.*build the wheel with it"):
         _gpu.load()

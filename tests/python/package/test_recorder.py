@@ -70,12 +70,77 @@ def test_a_function_of_another_release_is_refused(engine):
             pass
 
 
-def test_an_argument_that_the_row_does_not_know_is_refused(engine):
-    state, tensors = arguments(engine)
-    with goldenrule.record(engine.step, row=row_for(engine.step), only="o") as calls:
-        with pytest.raises(ValueError, match="engine.step: mode='fast' is not in its row"):
-            engine.step(1, state, mode="fast", **tensors)
-    assert not calls and not calls.passed
+def test_what_cannot_be_judged_is_raised_by_the_end_of_the_block_alone(engine):
+    def call(mode):
+        state, tensors = arguments(engine)
+        return engine.step(1, state, mode=mode, **tensors)
+
+    asked = dict(row=row_for(engine.step), only="o", explain=False)
+    with pytest.raises(ValueError, match="^engine.step: 3 calls, 1 EXACT, 2 not judged, because mode='fast' "
+                                         "is not in its row$"):
+        with goldenrule.record(engine.step, **asked) as calls:
+            for mode in ("fast", "plain", "fast"):
+                np.testing.assert_array_equal(call(mode), kernels.exact(engine.case)["o"])
+    assert not calls.passed and calls.unjudged == [calls[0], calls[2]]
+    with goldenrule.record(engine.step, allow_unjudged=True, **asked) as calls:
+        call("fast")
+    assert not calls.passed and calls[0].reason == "mode='fast' is not in its row"
+    with pytest.raises(KeyError, match="its own"):  # what the block raises is not replaced
+        with goldenrule.record(engine.step, **asked):
+            call("fast")
+            raise KeyError("its own")
+
+
+@pytest.mark.parametrize("error", [MemoryError("none left"), RuntimeError("a full disk")])
+def test_what_goes_wrong_in_judging_is_not_raised_into_the_caller(engine, monkeypatch, error):
+    def fails(self, **_):
+        raise error
+
+    monkeypatch.setattr(goldenrule.Call, "judge", fails)
+    with goldenrule.record(engine.step, row=row_for(engine.step), allow_unjudged=True) as calls:
+        state, tensors = arguments(engine)
+        engine.step(1, state, **tensors)
+    assert calls[0].reason == f"{type(error).__name__}: {error}" and not calls.passed
+
+
+def test_who_interrupts_a_judgement_goes_on(engine, monkeypatch):
+    def interrupted(self, **_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(goldenrule.Call, "judge", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        with goldenrule.record(engine.step, row=row_for(engine.step)) as calls:
+            state, tensors = arguments(engine)
+            engine.step(1, state, **tensors)
+    assert not calls.passed
+
+
+def test_arguments_that_are_not_read_are_left_out_with_a_note(monkeypatch):
+    """What a function takes in its ** and never names cannot reach its mathematics."""
+    module = types.ModuleType("engine")
+    case = goldenrule.fixture(kernels.LINE)
+
+    def step(q, k, v, a, b, A_log, dt_bias, state, **others):
+        return kernels.exact(case)["o"]
+
+    def reading(q, k, v, a, b, A_log, dt_bias, state, **others):
+        return kernels.exact(case)["o"] * others.get("factor", 1)
+
+    for function in (step, reading):
+        function.__module__ = "engine"
+        setattr(module, function.__name__, function)
+    monkeypatch.setitem(sys.modules, "engine", module)
+    row = ROW.replace(parameters=("q", "k", "v", "a", "b", "A_log", "dt_bias", "state", "others"))
+    inputs = case.inputs
+    inputs["state"] = inputs.pop("initial_state")
+    for function, extended, reason, notes in (
+            (step, row, "", ("use_cache=True is not read by engine.step",)),
+            (reading, row, "use_cache=True is not in its row", ()),
+            (reading, row.replace(ignored=(*row.ignored, "use_cache")), "", ())):
+        with goldenrule.record(function, row=extended, only="o", allow_unjudged=True) as calls:
+            getattr(module, function.__name__)(**inputs, use_cache=True, mask=None)
+        assert calls[0].reason == reason and calls[0].notes == notes
+        assert calls.passed == (not reason)
 
 
 def test_what_a_function_raises_is_passed_on(engine):
@@ -85,33 +150,6 @@ def test_what_a_function_raises_is_passed_on(engine):
         with pytest.raises(TypeError):
             engine.step(1, None)
     assert not calls
-
-
-def test_a_refusal_that_the_engine_catches_is_no_pass(engine, monkeypatch):
-    def careful(mode):
-        state, tensors = arguments(engine)
-        try:
-            return engine.step(1, state, mode=mode, **tensors)
-        except ValueError:
-            return "another kernel"
-
-    with goldenrule.record(engine.step, row=row_for(engine.step), only="o", explain=False) as calls:
-        careful("plain")
-        assert calls.passed
-        assert careful("fast") == "another kernel"
-    assert [str(refusal) for refusal in calls.refusals] == [
-        "engine.step: mode='fast' is not in its row: this call cannot be judged"]
-    assert all(report.passed for report in calls.reports) and not calls.passed
-
-    def interrupted(self, **_):
-        raise KeyboardInterrupt
-
-    with goldenrule.record(engine.step, row=row_for(engine.step), only="o", explain=False) as calls:
-        careful("plain")
-        monkeypatch.setattr(goldenrule.Call, "judge", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            careful("plain")
-    assert len(calls) == 2 and len(calls.reports) == 1 and not calls.passed
 
 
 def test_a_compiled_caller_is_recorded(engine):

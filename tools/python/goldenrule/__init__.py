@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from . import trace as trace
     from ._assertion import assert_delta_rule as assert_delta_rule
     from ._calls import Call as Call
-    from ._calls import Expected as Expected
-    from ._calls import ExpectedCall as ExpectedCall
     from ._calls import capture as capture
     from ._calls import checkpoints_at as checkpoints_at
     from ._calls import checkpoints_every as checkpoints_every
@@ -37,7 +35,10 @@ if TYPE_CHECKING:
     from ._cases import cases as cases
     from ._cases import fixture as fixture
     from ._cases import suite as suite
+    from ._expected import Expected as Expected
+    from ._expected import ExpectedCall as ExpectedCall
     from ._recorded import Row as Row
+    from ._recorded import row_of as row_of
     from ._recorder import record as record
     from ._report import Report as Report
     from ._tables import contract as contract
@@ -50,11 +51,11 @@ if TYPE_CHECKING:
 
 _MODULE_OF = {
     "assert_delta_rule": "_assertion",
-    "Call": "_calls", "Expected": "_calls", "ExpectedCall": "_calls", "capture": "_calls",
+    "Call": "_calls", "Expected": "_expected", "ExpectedCall": "_expected", "capture": "_calls",
     "checkpoints_at": "_calls", "checkpoints_every": "_calls", "expected": "_calls",
     "judge": "_calls", "read": "_calls",
     "Case": "_cases", "cases": "_cases", "fixture": "_cases", "suite": "_cases",
-    "record": "_recorder", "Row": "_recorded",
+    "record": "_recorder", "Row": "_recorded", "row_of": "_recorded",
     "Report": "_report",
     "contract": "_tables", "contracts": "_tables", "families": "_tables", "mistakes": "_tables",
     "schema": "_tables", "stages": "_tables", "suites": "_tables",

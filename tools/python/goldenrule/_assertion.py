@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._calls import Call
-from ._cases import Case
+from ._cases import Case, skip_test
 from ._report import Report
 
 # Called with each call and its report before the assertion is decided; what they return is added to
@@ -37,7 +37,7 @@ def assert_delta_rule(case: Case | Call | None = None, *, outputs: Mapping[str, 
     report = call.judge(**options)
     notes = [note for note in (observe(call, report) for observe in observers) if note]
     if report.verdict == "SKIPPED":
-        _skip(report.reason)
+        skip_test(report.reason)
     allowed = report.passed or (allow_mistrusted and report.verdict == "MISTRUSTED")
     if not allowed:
         raise AssertionError("\n".join([str(report), *_replay(case), *notes]))
@@ -47,10 +47,3 @@ def assert_delta_rule(case: Case | Call | None = None, *, outputs: Mapping[str, 
 def _replay(case: Any) -> list[str]:
     """Of a case: who gives a call of his own may have changed what its line says."""
     return [f"  replay: {case!r}"] if isinstance(getattr(case, "line", None), str) else []
-
-
-def _skip(reason: str) -> None:
-    __tracebackhide__ = True
-    import pytest
-
-    pytest.skip(f"goldenrule: {reason}")

@@ -16,6 +16,7 @@ import numpy as np
 from . import _capture, _core
 from ._capture import checkpoints_at as checkpoints_at
 from ._capture import checkpoints_every as checkpoints_every
+from ._expected import Expected, ExpectedCall, told
 from ._report import Report
 
 _NAME_OF = {np.dtype(t): name for t, name in
@@ -23,28 +24,10 @@ _NAME_OF = {np.dtype(t): name for t, name in
 _TYPE_OF = {name: dtype for dtype, name in _NAME_OF.items()}
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What an output must be. An element y is right where it has no budget but its own:
-    abs(y - golden) <= radius + budget. NaN in golden: no kernel writes the element, or no input that
-    reaches it is finite. budget is None where the contract gives none."""
-
-    golden: np.ndarray
-    radius: np.ndarray
-    budget: np.ndarray | None
+_OP_OF_LINES = {"gdn": "gated_delta_rule"}  # as a case line says it
 
 
-@dataclass(frozen=True)
-class ExpectedCall:
-    contract: str
-    precision_bits: int
-    outputs: dict[str, Expected]
-
-    def __getitem__(self, name: str) -> Expected:
-        return self.outputs[name]
-
-
-@dataclass
+@dataclass(repr=False)
 class Call:
     """One call: what went in, in which conventions, and what came out."""
 
@@ -60,6 +43,17 @@ class Call:
     stages: dict[str, Any] = field(default_factory=dict)  # of the kernel, or of a fixture's file
     chunk: int = 0  # tokens of a chunk of the stages, 0: those of the contract
     stage_forms: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.op = _OP_OF_LINES.get(self.op, self.op)
+
+    def __repr__(self) -> str:
+        """A line for each group of tensors, which are told by type and shape."""
+        lines = [f"{name}: {told(tensors)}" for name, tensors in
+                 (("convention", self.convention), ("inputs", self.inputs), ("outputs", self.outputs),
+                  ("stages", self.stages)) if tensors]
+        said = ", ".join(text for text in (self.source, self.case, self.contract) if text)
+        return "\n  ".join([f"Call {self.op} {self.mode}{f' ({said})' if said else ''}", *lines])
 
     def judge(self, **options: Any) -> Report:
         """The options are those of goldenrule.judge."""

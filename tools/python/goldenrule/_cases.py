@@ -2,18 +2,29 @@
 """Generated calls: one line of text is a case, and the library makes its inputs from it, the same
 bytes everywhere. A suite is a list of such lines."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, overload
 
 from . import _core
 from ._calls import Call, ExpectedCall, text_of, unpacked
 from ._report import Report
+from ._tables import schema
 
 
 def as_torch(arrays: Mapping[str, Any], device: Any) -> dict[str, Any]:
     """Arrays as torch tensors; bfloat16 has the type of ml_dtypes, which torch does not know."""
     import numpy as np
     import torch
+
+    if str(device).startswith("cuda") and not torch.cuda.is_available():
+        reason = (f"device: expected one that torch sees, actual {str(device)!r} on a machine without a "
+                  "GPU: leave it out for tensors on the CPU")
+        if "pytest" in sys.modules and "PYTEST_CURRENT_TEST" in os.environ:
+            skip_test(reason)
+        raise RuntimeError(reason)
 
     def tensor(array: Any) -> Any:
         if array.dtype.name == "bfloat16":
@@ -23,6 +34,13 @@ def as_torch(arrays: Mapping[str, Any], device: Any) -> dict[str, Any]:
         return made if device is None else made.to(device)
 
     return {name: tensor(array) for name, array in arrays.items()}
+
+
+def skip_test(reason: str) -> NoReturn:
+    __tracebackhide__ = True
+    import pytest
+
+    pytest.skip(f"goldenrule: {reason}")
 
 
 class Case:
@@ -37,9 +55,22 @@ class Case:
         self.stem = stem  # a short name, legal in any file system
         self.golden_bytes = golden_bytes  # of its exact outputs in float64
 
-    def call(self) -> Call:
-        """The call without outputs, made anew: a kernel may write into its arrays."""
-        return unpacked(_core.make_call(self.line))
+    @overload
+    def call(self) -> Call: ...
+    @overload
+    def call(self, kernel: Callable[..., Any], device: Any = None) -> Any: ...
+    def call(self, kernel: Callable[..., Any] | None = None, device: Any = None) -> Any:
+        """The call without outputs, made anew: a kernel may write into its arrays. With a kernel: what that
+        returns, given the inputs by name as NumPy arrays, or on a device as torch tensors.
+
+        Conventions go to the kernel's parameters of their names, and all of them to one named `convention`.
+        Raises TypeError for a kernel that does not take an input, or a convention that is not the default.
+        """
+        call = unpacked(_core.make_call(self.line))
+        if kernel is None:
+            return call
+        inputs = call.inputs if device is None else as_torch(call.inputs, device)
+        return kernel(**_taken(kernel, self.line, inputs, call.convention))
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -51,7 +82,8 @@ class Case:
         return self.call().convention
 
     def tensors(self, device: Any = None) -> dict[str, Any]:
-        """The inputs as torch tensors."""
+        """The inputs as torch tensors. For "cuda" where torch sees no GPU: skips the test that pytest runs,
+        elsewhere RuntimeError."""
         return as_torch(self.inputs, device)
 
     def judge(self, outputs: Mapping[str, Any], **options: Any) -> Report:
@@ -79,11 +111,29 @@ def fixture(line: str) -> Case:
     return Case(**rows[0])
 
 
+# Inputs of a delta rule on states in the rows of its batch, without slots, buffers or drafts.
+_ORDINARY = frozenset(("q", "k", "v", "a", "b", "g", "beta", "A_log", "dt_bias", "initial_state",
+                       "cu_seqlens"))
+Supports = Mapping[str, Any] | Callable[[Case], bool]
+
+
+class Cases(list[Case]):
+    """Cases in their order; as a decorator of a test with an argument `case`, one run for each."""
+
+    def __call__(self, test: Any) -> Any:
+        import pytest
+
+        return pytest.mark.parametrize("case", [pytest.param(c, id=c.stem) for c in self])(test)
+
+
 def suite(name: str, *, op: str | None = None, mode: str | None = None, family: str | None = None,
-          max_bytes: int | None = None) -> Iterator[Case]:
+          max_bytes: int | None = None, supports: Supports | None = None) -> Cases:
     """The cases of a suite, or of a line with braces (B={1,3}), in their order.
 
     op, mode, family: only these; max_bytes: only cases whose exact outputs, in float64, need no more.
+    supports: what a kernel takes, as a function of the case, or as a mapping: a convention to its value or
+    a tuple of values, `inputs` to the names of further inputs (slots: "state_indices"). Of conventions that
+    it does not name only the default is left, and of inputs those that every delta rule has.
     """
     wanted = {"op": op, "mode": mode, "family": family}
     rows = _core.cases(text_of("name", name))
@@ -91,16 +141,74 @@ def suite(name: str, *, op: str | None = None, mode: str | None = None, family: 
         known = {row[key] for row in rows}
         if value is not None and value not in known:
             raise ValueError(f"{key}: expected one of {', '.join(sorted(known))}, actual {value!r}")
-    return (Case(**row) for row in rows
-            if all(value in (None, row[key]) for key, value in wanted.items())
-            and (max_bytes is None or row["golden_bytes"] <= max_bytes))
+    served = _served_by(supports)
+    return Cases(case for row in rows
+                 if all(value in (None, row[key]) for key, value in wanted.items())
+                 and (max_bytes is None or row["golden_bytes"] <= max_bytes)
+                 and served(case := Case(**row)))
 
 
-def cases(name: str, **filters: Any) -> Callable[[Any], Any]:
-    """For a test with an argument `case`: it runs once for every case of suite(name, **filters)."""
-    import pytest
+def cases(name: str, *, supports: Supports | None = None, **filters: Any) -> Cases:
+    """For a test with an argument `case`: it runs once for every case of suite(name, ..).
 
-    found = list(suite(name, **filters))
+    Of a suite, without `supports`: the cases that an ordinary kernel serves, of default conventions and
+    without slots. Of a line: all.
+    """
+    if supports is None and "=" not in name:
+        supports = {}
+    found = suite(name, supports=supports, **filters)
     if not found:
-        raise ValueError(f"{name}: no case is left by {filters}")
-    return pytest.mark.parametrize("case", [pytest.param(c, id=c.stem) for c in found])
+        raise ValueError(f"{name}: no case is left by {filters} and supports={supports} (of a suite by default "
+                         "what an ordinary kernel serves; supports=lambda case: True leaves all)")
+    return found
+
+
+def _served_by(supports: Supports | None) -> Callable[[Case], bool]:
+    if supports is None:
+        return lambda case: True
+    if callable(supports):
+        return supports
+    taken = dict(supports)
+    inputs = taken.pop("inputs", ())
+    further = {inputs} if isinstance(inputs, str) else set(inputs)
+    defaults = _defaults()
+    for name in taken.keys() - defaults.keys():
+        raise ValueError(f"supports: expected inputs or one of {', '.join(sorted(defaults))}, "
+                         f"actual {name!r}")
+
+    def served(case: Case) -> bool:
+        call = case.call()
+        values = {**defaults, **taken}
+        return (all(value in _several(values[name]) for name, value in call.convention.items())
+                and (case.op not in ("gated_delta_rule", "kda")
+                     or call.inputs.keys() <= _ORDINARY | further))
+
+    return served
+
+
+def _several(values: Any) -> tuple[Any, ...]:
+    return tuple(values) if isinstance(values, (tuple, list, set, frozenset)) else (values,)
+
+
+def _defaults() -> dict[str, Any]:
+    return {row["name"]: row.get("default") for row in schema()["conventions"]}
+
+
+def _taken(kernel: Callable[..., Any], line: str, inputs: Mapping[str, Any],
+           convention: Mapping[str, Any]) -> dict[str, Any]:
+    """What the kernel is given of a case."""
+    parameters = inspect.signature(kernel).parameters
+    takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    defaults = _defaults()
+    given = dict(inputs) | {name: value for name, value in convention.items() if name in parameters}
+    missing = [] if takes_all else [name for name in inputs if name not in parameters]
+    if "convention" in parameters:
+        given["convention"] = dict(convention)
+    else:
+        missing += [f"{name}={value!r}" for name, value in convention.items()
+                    if name not in parameters and value != defaults[name]]
+    if missing:
+        raise TypeError(f"{getattr(kernel, '__name__', 'the kernel')}: expected parameters for "
+                        f"{', '.join(missing)} of {line}, actual ({', '.join(parameters)}): "
+                        "goldenrule.cases(.., supports=..) leaves such cases out")
+    return given

@@ -125,6 +125,7 @@ def load() -> Library:
     try:
         return Library(path)
     except OSError as error:
-        raise ImportError(f"the GPU library of goldenrule: {error}; set GOLDENRULE_GPU_LIBRARY to "
+        none = "" if asked or beside.exists() else "this wheel holds none: "
+        raise ImportError(f"the GPU library of goldenrule: {none}{error}; set GOLDENRULE_GPU_LIBRARY to "
                           f"{_NAME}, or build the wheel with it (cmake.define.GOLDENRULE_CUDA=ON)"
                           ) from error

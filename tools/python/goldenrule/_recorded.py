@@ -2,6 +2,7 @@
 """What the arguments of public functions mean: a row of the table (_rows.py) for each function."""
 
 import ast
+import dis
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -61,6 +62,11 @@ class Row:
     contract: str = ""  # what its calls claim: honoured where it is tighter than mode and types imply
     release: str = ""
 
+    def replace(self, **changes: Any) -> "Row":
+        """This row with some of its fields changed: row.replace(ignored=(*row.ignored, "verbose")).
+        Raises TypeError for a field that there is not."""
+        return replace(self, **changes)
+
     def check(self, function: Callable[..., Any]) -> None:
         """Raises ValueError where the function's parameters are others."""
         actual = tuple(signature_of(function).parameters)
@@ -113,19 +119,20 @@ class Row:
         return {output for output, flags in self.asks.items()
                 if not any(arguments.get(flag) for flag in flags)}
 
+    def knows(self, name: str) -> bool:
+        """Whether the row says what this argument means, or that it changes nothing."""
+        return (name in (*self.inputs, *self.ignored, *self.written, *self.fixed, self.norm, self.scale)
+                or any(name in flags for flags in self.asks.values())
+                or any(name in when.arguments or name in when.inputs for when in self.when))
+
     def _refuse_others(self, arguments: Mapping[str, Any]) -> None:
-        known = {*self.inputs, *self.ignored, *self.written, self.norm, self.scale,
-                 *(flag for flags in self.asks.values() for flag in flags)}
-        for when in self.when:
-            known |= {*when.arguments, *when.inputs}
         for name, value in arguments.items():
-            if name in known or any(_same(value, one) for one in self.fixed.get(name, (None,))):
-                continue
-            raise ValueError(f"{self.function}: {name}={_shown(value)} is not in its row: this call "
-                             "cannot be judged")
+            values = self.fixed.get(name, () if self.knows(name) else (None,))
+            if values and not any(_same(value, one) for one in values):
+                raise ValueError(f"{name}={shown(value)} is not in its row")
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """In one line."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"a tensor of {value.dtype} {tuple(value.shape)}"
@@ -199,8 +206,7 @@ def _is(row: Row, function: Callable[..., Any]) -> bool:
     return name == function.__name__ and fits
 
 
-def row_of(function: Callable[..., Any]) -> Row:
-    """The row of a public function; ValueError names those that there are."""
+def _shipped_row(function: Callable[..., Any]) -> Row:
     from ._rows import ROWS
 
     for row in ROWS:
@@ -210,14 +216,30 @@ def row_of(function: Callable[..., Any]) -> Row:
                      f"your own, actual {_name(function)}")
 
 
-def known_row(function: Callable[..., Any]) -> Row:
-    """Its row. A claim is of the code that it was made of: another function's is that one's own."""
-    row, other = row_of(function), ran_instead(function)
+def row_of(function: Callable[..., Any]) -> Row:
+    """The row of a public function, which Row.replace makes another of for goldenrule.record(row=..).
+
+    A row's claim is of the code that it was made of: where another package's function runs instead, it is
+    that one's own. Raises ValueError, which names the functions that there are, for another.
+    """
+    row, other = _shipped_row(function), ran_instead(function)
     if other is None:
         return row
     name = _name(other) if inspect.isroutine(other) else type(other).__name__
     try:
-        contract = row_of(other).contract if inspect.isroutine(other) else ""
+        contract = _shipped_row(other).contract if inspect.isroutine(other) else ""
     except ValueError:
         contract = ""
-    return replace(row, contract=contract, release=f"{row.release}, which ran {name}")
+    return row.replace(contract=contract, release=f"{row.release}, which ran {name}")
+
+
+def reads_others(function: Callable[..., Any]) -> bool:
+    """Whether the code that runs can read what its ** takes: its name stands in it, or all names do."""
+    code = getattr(ran_instead(function) or inspect.unwrap(function), "__code__", None)
+    if code is None or not code.co_flags & inspect.CO_VARKEYWORDS:
+        return True
+    others = code.co_varnames[code.co_argcount + code.co_kwonlyargcount
+                              + bool(code.co_flags & inspect.CO_VARARGS)]
+    named = (each.argval for each in dis.get_instructions(code))
+    return (any(others == name or (isinstance(name, tuple) and others in name) for name in named)
+            or not {"locals", "vars", "eval", "exec"}.isdisjoint(code.co_names))

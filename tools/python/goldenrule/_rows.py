@@ -16,8 +16,15 @@ _QKV = {"query": "q", "key": "k", "value": "v", "g": "g", "beta": "beta",
 # All of them compute in fp32, whatever their tensors are.
 _RECURRENT = dict(contract="recurrent_f32")
 _CHUNKS = dict(contract="chunk64_f32", fixed={"chunk_size": (16, 32, 64)})
+# What models hand down for other layers and for their loss: with kernels of another package in the place of
+# these functions it is dropped on the way.
+_OF_OTHER_LAYERS = (
+    "use_cache", "position_ids", "cache_position", "is_causal", "return_dict", "num_items_in_batch",
+    "output_attentions", "output_hidden_states", "output_router_logits", "cu_seq_lens_q", "cu_seq_lens_k",
+    "max_length_q", "max_length_k", "seq_idx", "logits_to_keep")
 _TRANSFORMERS = dict(
-    inputs=_QKV, outputs=("o", "final_state"), norm="use_qk_l2norm_in_kernel",
+    inputs={**_QKV, "cu_seqlens": "cu_seqlens"}, ignored=_OF_OTHER_LAYERS,
+    outputs=("o", "final_state"), norm="use_qk_l2norm_in_kernel",
     convention={**_GIVEN, "qk_l2norm": "rsqrt_sum_eps", "l2_eps": 1e-6},
     asks={"final_state": ("output_final_state",)}, release="transformers 5.23")
 _FLA = dict(

@@ -18,6 +18,7 @@ NotImplementedError, RuntimeError) with one line that says expected and actual. 
 of other libraries: ops.flashinfer, ops.fla, ops.sglang.
 """
 
+import importlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -244,3 +245,10 @@ def prefill(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, 
     o = v.new_empty(v.shape) if o is None else o
     _OPS.prefill(q, k, v, gate, beta, cu_seqlens, o, **options)
     return o
+
+
+def __getattr__(name: str) -> Any:
+    """The functions with the signatures of other libraries, when they are asked for."""
+    if name in ("fla", "flashinfer", "sglang"):
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
