@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "fixtures/call/integer_inputs.hpp"
+#include "reference/chain/caches.hpp"
 #include "tests/chain/speculative_server.hpp"
 
 namespace {

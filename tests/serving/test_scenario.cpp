@@ -32,17 +32,34 @@ TEST_CASE("a scenario line has one form, and the suites are of such lines") {
       names.insert(serving::chain_name(s));
     }
   }
-  CHECK(names.size() == 7 + 36 + 8 + 2 + 2);
+  CHECK(names.size() == 8 + 36 + 8 + 2 + 2 + 1);
 }
 
 TEST_CASE("a scenario that cannot be is refused") {
   const std::string good = "op=gdn requests=2 calls=4 H=1 HV=2 K=16 V=8 ";
   CHECK_NOTHROW(static_cast<void>(parse_scenario(good)));
-  for (const char* more :
-       {"requests=2", "mode=decode", "T=0", "T=65", "rollback=1", "T=3 rollback=1 verify=replay",
-        "tree=1", "T=3 tree=2", "block=0 share=1", "block=0 preempt=snapshot", "pad_slot=0",
-        "disable_state_update=1", "family=nonsense", "prompt=0", "output=-1", "verify=maybe",
-        "graph=0", "transfer=2", "pool=-1"}) {
+  for (const char* more : {"requests=2",
+                           "mode=decode",
+                           "T=0",
+                           "T=65",
+                           "rollback=1",
+                           "T=3 rollback=1 verify=replay",
+                           "tree=1",
+                           "T=3 tree=2",
+                           "block=0 share=1",
+                           "block=0 preempt=snapshot",
+                           "pad_slot=0",
+                           "disable_state_update=1",
+                           "family=nonsense",
+                           "prompt=0",
+                           "output=-1",
+                           "verify=maybe",
+                           "graph=0",
+                           "transfer=2",
+                           "pool=-1",
+                           "cache=-1",
+                           "cache=1025",
+                           "T=3 tree=1 cache=4"}) {
     CAPTURE(more);
     CHECK_THROWS_AS(static_cast<void>(parse_scenario(good + more)), Error);
   }
