@@ -248,4 +248,21 @@ void SpeculativeServer::preempt(std::int64_t id, std::int64_t tokens) {
   prompt(id, slot, tokens);
 }
 
+SpeculativeServer begun(std::int64_t requests, const SpeculativeOptions& options) {
+  SpeculativeServer server(options);
+  SpeculativeServer::Rows rows{{1, 2}, {2, 3}, {3, 1}};
+  rows.resize(static_cast<std::size_t>(requests));
+  const std::vector<std::int64_t> lengths{10, 7, 5};
+  for (std::int64_t n = 0; n < requests; ++n) {
+    server.prompt(n + 1, n, lengths[static_cast<std::size_t>(n)]);
+  }
+  server.step(rows);
+  return server;
+}
+
+void number(std::vector<chain::Call>& calls) {
+  std::int64_t index = 0;
+  for (chain::Call& call : calls) call.index = index++;
+}
+
 }  // namespace goldenrule::testing

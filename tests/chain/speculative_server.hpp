@@ -83,4 +83,11 @@ class SpeculativeServer {
   std::int64_t drawn_ = 0;
 };
 
+/// With 1 to 3 requests, of 10, 7 and 5 tokens, after a step that keeps 2, 3 and 1.
+[[nodiscard]] SpeculativeServer begun(std::int64_t requests,
+                                      const SpeculativeOptions& options = {});
+
+/// Gives the calls that are left the indices 0, 1, ..
+void number(std::vector<chain::Call>& calls);
+
 }  // namespace goldenrule::testing

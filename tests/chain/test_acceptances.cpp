@@ -10,17 +10,10 @@ namespace {
 
 using namespace goldenrule;
 using chain::Mistake;
+using testing::begun;
 using testing::CacheUse;
+using testing::number;
 using testing::SpeculativeServer;
-
-SpeculativeServer three_begun(const testing::SpeculativeOptions& options = {}) {
-  SpeculativeServer server(options);
-  server.prompt(1, 0, 10);
-  server.prompt(2, 1, 7);
-  server.prompt(3, 2, 5);
-  server.step({{1, 2}, {2, 3}, {3, 1}});
-  return server;
-}
 
 chain::Finding first_of(const std::vector<chain::Call>& calls, std::size_t findings) {
   const testing::Judged judged = testing::judge(calls, {.only_chain = true});
@@ -31,7 +24,7 @@ chain::Finding first_of(const std::vector<chain::Call>& calls, std::size_t findi
 chain::Finding only(const std::vector<chain::Call>& calls) { return first_of(calls, 1); }
 
 TEST_CASE("counts of an MTP call are those that the verification commits") {
-  SpeculativeServer server = three_begun();
+  SpeculativeServer server = begun(3);
   server.live[2].beyond = 1;
   server.step({{1, 1}, {2, 3}, {3, 2}});
   const chain::Finding finding = only(server.calls);
@@ -43,7 +36,7 @@ TEST_CASE("counts of an MTP call are those that the verification commits") {
 }
 
 TEST_CASE("counts of another row") {
-  SpeculativeServer server = three_begun();
+  SpeculativeServer server = begun(3);
   server.live[1].beyond = 2;
   server.live[2].beyond = -1;
   server.live[3].beyond = -1;
@@ -52,7 +45,7 @@ TEST_CASE("counts of another row") {
 }
 
 TEST_CASE("the layer with states goes on from another position") {
-  SpeculativeServer server = three_begun({.counted = false});
+  SpeculativeServer server = begun(3, {.counted = false});
   server.live[2].beyond = -1;
   server.step({{1, 1}, {2, 3}, {3, 2}});
   server.live[2].beyond = 0;
@@ -67,7 +60,7 @@ TEST_CASE("the layer with states goes on from another position") {
 }
 
 TEST_CASE("caches that went on with the counts of other rows") {
-  SpeculativeServer server = three_begun();
+  SpeculativeServer server = begun(3);
   server.step({{1, 1}, {2, 3}, {3, 2}});
   const std::vector<std::int64_t> moved{2, -1, -1};
   for (std::int64_t id = 1; id <= 3; ++id) {
@@ -80,7 +73,7 @@ TEST_CASE("caches that went on with the counts of other rows") {
 TEST_CASE("a verification begins at the position of its request") {
   for (const double off : {1.0, -1.0}) {
     CAPTURE(off);
-    SpeculativeServer server = three_begun();
+    SpeculativeServer server = begun(3);
     const auto at = std::ssize(server.calls);
     server.on_verify = [&](call::Record& r) {
       r.inputs.at("start").set(2, r.inputs.at("start")[2] + off);
@@ -93,11 +86,6 @@ TEST_CASE("a verification begins at the position of its request") {
     CHECK(finding.request == 3);
     CHECK(finding.text.find("expected 6") != std::string::npos);
   }
-}
-
-void number(std::vector<chain::Call>& calls) {
-  std::int64_t index = 0;
-  for (chain::Call& call : calls) call.index = index++;
 }
 
 // One request, and two verifications that may begin elsewhere.
@@ -171,7 +159,7 @@ void strip(std::vector<chain::Call>& calls, const char* name) {
 TEST_CASE("each output alone says what is committed, and what went on without it is said once") {
   for (const char* name : {"committed", "target_len", "keep", "tokens"}) {
     CAPTURE(name);
-    SpeculativeServer server = three_begun({.counted = false});
+    SpeculativeServer server = begun(3, {.counted = false});
     server.live[1].beyond = 1;
     server.step({{1, 1}, {2, 3}, {3, 2}});
     server.live[1].length += 1;
@@ -187,7 +175,7 @@ TEST_CASE("each output alone says what is committed, and what went on without it
 }
 
 TEST_CASE("tokens whose padding is a token of the vocabulary say nothing") {
-  SpeculativeServer server = three_begun({.counted = false});
+  SpeculativeServer server = begun(3, {.counted = false});
   server.on_verify = [](call::Record& r) { r.convention.pad_token = 7; };
   server.live[1].beyond = 1;
   server.step({{1, 1}, {2, 3}, {3, 2}});
@@ -221,7 +209,7 @@ TEST_CASE("without draft_len the draft's cache ends where draft_crop says") {
 // Attention that says what stays of its call.
 SpeculativeServer counting(const testing::SpeculativeOptions& options,
                            const std::vector<std::int64_t>& counts) {
-  SpeculativeServer server = three_begun(options);
+  SpeculativeServer server = begun(3, options);
   server.step({{1, 1}, {2, 3}, {3, 2}});
   server.on_attention = [counts](call::Record& r) {
     r.inputs["accepted_counts"] = call::integer_tensor(counts);
@@ -244,7 +232,7 @@ TEST_CASE("counts of attention are those that the verification commits") {
 }
 
 TEST_CASE("without a verification the next length says what was kept") {
-  SpeculativeServer server = three_begun();
+  SpeculativeServer server = begun(3);
   server.step({{1, 1}, {2, 3}, {3, 2}});
   server.step({{1, 4}, {2, 1}, {3, 1}});
   std::erase_if(server.calls,

@@ -5,28 +5,17 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <functional>
 
 #include "fixtures/call/integer_inputs.hpp"
-#include "reference/chain/caches.hpp"
 #include "tests/chain/speculative_server.hpp"
 
 namespace {
 
 using namespace goldenrule;
 using chain::Mistake;
+using testing::begun;
 using testing::CacheUse;
 using testing::SpeculativeServer;
-
-// A server with two requests after a step, which is about to err.
-SpeculativeServer begun(const testing::SpeculativeOptions& options = {}) {
-  SpeculativeServer server(options);
-  server.prompt(1, 0, 10);
-  server.prompt(2, 1, 7);
-  server.step({{1, 2}, {2, 3}});
-  return server;
-}
 
 void expect(const std::vector<chain::Call>& calls, Mistake mistake, std::int64_t request,
             const std::string& words) {
@@ -43,7 +32,7 @@ void expect(const std::vector<chain::Call>& calls, Mistake mistake, std::int64_t
 
 TEST_CASE("a page of another request") {
   for (const CacheUse use : {CacheUse::kTarget, CacheUse::kInCache, CacheUse::kDraft}) {
-    SpeculativeServer server = begun({.use = use});
+    SpeculativeServer server = begun(2, {.use = use});
     const std::int64_t page = server.live[1].pages[0];
     server.live[1].pages[0] = server.live[2].pages[0];
     server.step({{1, 1}, {2, 1}});
@@ -58,7 +47,7 @@ TEST_CASE("a page of another request") {
 }
 
 TEST_CASE("rows that were written one place further") {
-  SpeculativeServer server = begun();
+  SpeculativeServer server = begun(2);
   server.live[1].shift = 1;
   server.step({{1, 4}, {2, 1}});
   server.live[1].shift = 0;
@@ -86,7 +75,7 @@ TEST_CASE("rows that were not written") {
     CHECK(judged.findings[1].mistake == Mistake::kRowNotWritten);
   }
   SUBCASE("into pages that another request has used") {
-    SpeculativeServer server = begun();
+    SpeculativeServer server = begun(2);
     server.release(2);
     server.live[1].writes = false;
     for (int i = 0; i < 6; ++i) server.step({{1, 4}});
@@ -100,7 +89,7 @@ TEST_CASE("rows that were not written") {
 }
 
 TEST_CASE("the row of a rejected draft stays where the next one was to be") {
-  SpeculativeServer server = begun();
+  SpeculativeServer server = begun(2);
   server.live[1].writes = false;
   server.step({{1, 2}, {2, 1}});
   server.live[1].writes = true;
@@ -113,7 +102,7 @@ TEST_CASE("a cache that is not cut to what was kept") {
     for (const CacheUse use : {CacheUse::kTarget, CacheUse::kDraft, CacheUse::kInCache}) {
       CAPTURE(off);
       CAPTURE(static_cast<int>(use));
-      SpeculativeServer server = begun({.use = use});
+      SpeculativeServer server = begun(2, {.use = use});
       server.step({{1, 1}, {2, 2}});
       server.step({{1, 2}, {2, 2}});
       const std::int64_t length = server.live[2].length + off;
@@ -150,7 +139,7 @@ TEST_CASE("the row of a draft of another request that was rejected") {
 }
 
 TEST_CASE("rows that another request of the same call writes") {
-  SpeculativeServer server = begun({.use = CacheUse::kInCache});
+  SpeculativeServer server = begun(2, {.use = CacheUse::kInCache});
   server.live[2].pages[2] = server.live[1].pages[0];  // where its rows 10 and 11 come
   server.live[2].length = 8;
   server.on_attention = [](call::Record& r) { r.inputs.erase("positions"); };
@@ -175,7 +164,7 @@ TEST_CASE("a prefix is shared one page too far") {
 }
 
 TEST_CASE("two requests are given the same page") {
-  SpeculativeServer server = begun();
+  SpeculativeServer server = begun(2);
   server.live[4].pages = {server.live[1].pages[0]};
   server.prompt(4, 3, 4);
   server.step({{1, 1}, {2, 1}});
@@ -203,7 +192,7 @@ TEST_CASE("what a prompt brings is rounded once to the type of the cache") {
 }
 
 TEST_CASE("what stands where a window ends may be anything") {
-  SpeculativeServer server = begun();
+  SpeculativeServer server = begun(2);
   server.on_attention = [&](call::Record& r) {
     r.convention.window_left = 3;
     r.inputs["valid_q"] = call::integer_tensor({3, 4});  // a padded query sees nothing
@@ -229,44 +218,6 @@ TEST_CASE("rows of zeros have no name, and those that are the same again are rig
   CHECK(testing::judge(server.calls, {.only_chain = true}).findings.empty());
 }
 
-TEST_CASE("calls of another layer of attention are left out, and nothing is missing") {
-  const auto other_heads = [](call::Record& r) {
-    r.inputs["q"] = call::Tensor(call::DType::kBF16, {8, 6, SpeculativeServer::kK});
-  };
-  const auto other_layout = [](call::Record& r) {
-    r.convention.kv_layout = call::KvLayout::kHnd;
-    for (const auto& [name, dim] :
-         {std::pair{"k_cache", SpeculativeServer::kK}, {"v_cache", SpeculativeServer::kV}}) {
-      r.inputs[name] = call::Tensor(call::DType::kBF16, {SpeculativeServer::kPages, 2, 4, dim});
-    }
-  };
-  const auto other_type = [](call::Record& r) {
-    for (const char* name : {"k_cache", "v_cache"}) {
-      r.inputs[name] = call::Tensor(call::DType::kF32, r.inputs.at(name).shape());
-    }
-  };
-  const std::vector<std::pair<std::function<void(call::Record&)>, std::string>> kinds{
-      {other_heads, "HV: expected 4, actual 6"},
-      {other_layout, "kv_layout: another than that of the first call"},
-      {other_type, "the type of the cache: another than that of the first call"}};
-  for (const auto& [change, words] : kinds) {
-    CAPTURE(words);
-    SpeculativeServer server = begun();
-    chain::Call other = server.calls[4];  // the attention of the step
-    change(other.record);
-    other.record.outputs.clear();
-    other.index = server.states.index++;
-    server.calls.push_back(std::move(other));
-    server.step({{1, 2}, {2, 3}});
-    const testing::Judged judged = testing::judge(server.calls, {.only_chain = true});
-    REQUIRE(judged.findings.size() == 1);
-    CHECK(judged.findings[0].check == chain::Check::kInput);
-    CHECK(judged.findings[0].text.find(words) != std::string::npos);
-    CHECK(judged.summary.rows_judged == judged.summary.rows);
-    CHECK(judged.summary.verified == 4);
-  }
-}
-
 TEST_CASE("a prefix is shared one page too far, where its request goes on") {
   SpeculativeServer server({});
   server.prompt(1, 0, 14);
@@ -277,62 +228,6 @@ TEST_CASE("a prefix is shared one page too far, where its request goes on") {
   server.live[3].writes = true;
   server.step({{1, 1}, {3, 1}});
   expect(server.calls, Mistake::kOtherPage, 3, "it is row 12 of request 1");
-}
-
-TEST_CASE("a request that began again where attention was not recorded has other rows") {
-  SpeculativeServer server = begun();
-  const std::size_t at = server.calls.size();
-  server.preempt(1, 13);
-  server.calls.erase(server.calls.begin() + static_cast<std::ptrdiff_t>(at));  // its attention
-  server.step({{1, 1}, {2, 1}});
-  std::int64_t index = 0;
-  for (chain::Call& call : server.calls) call.index = index++;
-  CHECK(testing::judge(server.calls, {.only_chain = true}).findings.empty());
-}
-
-TEST_CASE("a NaN of a row is a NaN, whatever its bits are") {
-  constexpr std::size_t kAt = 3 * SpeculativeServer::kH * SpeculativeServer::kK * 2;  // row 3
-  const auto set = [](call::Tensor& tensor, std::size_t at, unsigned low) {
-    tensor.bytes()[at] = std::byte(low);
-    tensor.bytes()[at + 1] = std::byte{0x7f};
-  };
-  SpeculativeServer server({});
-  unsigned bits = 0xc1;
-  server.on_attention = [&](call::Record& r) {
-    if (!r.inputs.contains("k_cache")) return set(r.inputs.at("k"), kAt, 0xc0);
-    const auto page = static_cast<std::size_t>(server.live[1].pages[0]);
-    const std::size_t size = SpeculativeServer::kP * SpeculativeServer::kH * SpeculativeServer::kK *
-                             sizeof(std::uint16_t);
-    set(r.inputs.at("k_cache"), page * size + kAt, bits++);
-  };
-  server.prompt(1, 0, 10);
-  for (int i = 0; i < 3; ++i) server.step({{1, 2}});
-  const testing::Judged judged = testing::judge(server.calls, {.only_chain = true});
-  for (const chain::Finding& finding : judged.findings) MESSAGE(finding.text);
-  CHECK(judged.findings.empty());
-}
-
-TEST_CASE("what is rejected is remembered by position, and no more than is said") {
-  chain::Cache cache;
-  for (std::int64_t t = 0; t < 5000; ++t) {
-    cache.put(t, {.digest = static_cast<std::uint64_t>(t), .place = 0, .call = 1});
-  }
-  cache.crop(10);
-  CHECK(cache.rows.size() == 10);
-  CHECK(cache.rejected.size() == chain::kMostRejected);
-  CHECK(cache.rejected.back() == std::pair<std::int64_t, std::uint64_t>{4999, 4999});
-}
-
-TEST_CASE("a call whose rows take more memory than is given is an error") {
-  SpeculativeServer server = begun();
-  std::erase_if(server.calls, [](const chain::Call& c) { return call::is_delta(c.record.op); });
-  std::int64_t index = 0;
-  for (chain::Call& call : server.calls) call.index = index++;
-  const testing::Judged judged =
-      testing::judge(server.calls, {.only_chain = true, .call_bytes = 400.0});
-  REQUIRE(judged.findings.size() == 1);
-  CHECK(judged.findings[0].verdict == verdict::Verdict::kError);
-  CHECK(judged.findings[0].text.find("--memory") != std::string::npos);
 }
 
 }  // namespace

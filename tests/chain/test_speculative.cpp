@@ -11,6 +11,7 @@ namespace {
 
 using namespace goldenrule;
 using testing::CacheUse;
+using testing::number;
 using testing::SpeculativeServer;
 
 // Prompts, steps with any count, a shared prefix, pages that are used again, a preemption.
@@ -55,11 +56,6 @@ TEST_CASE("an honest server that drafts has no finding, whatever its caches look
       CHECK(judged.summary.restarts == 1);
     }
   }
-}
-
-void number(std::vector<chain::Call>& calls) {
-  std::int64_t index = 0;
-  for (chain::Call& call : calls) call.index = index++;
 }
 
 void expect_none(const std::vector<chain::Call>& calls, std::size_t more = 0) {
