@@ -280,4 +280,11 @@ std::optional<call::Record> CacheLayer::verify(const Step& step) {
   return record;
 }
 
+void CacheLayer::add_calls(const Step& step, std::vector<call::Record>& records) {
+  records.push_back(attend(step));
+  if (step.mode != call::Mode::kMtp) return;
+  std::optional<call::Record> verification = verify(step);
+  if (verification) records.push_back(*std::move(verification));
+}
+
 }  // namespace goldenrule::serving

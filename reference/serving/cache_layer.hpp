@@ -28,16 +28,17 @@ class CacheLayer {
   /// Keeps references. scenario.cache rows a page.
   CacheLayer(const cases::Scenario& scenario, const std::vector<Request>& requests);
 
-  /// The call of attention of a step that has a row with a request; then the cache has its rows.
-  [[nodiscard]] call::Record attend(const Step& step);
-  /// The verification of a verify that accepted a token somewhere.
-  [[nodiscard]] std::optional<call::Record> verify(const Step& step);
+  /// Adds the call of attention of a step, whose rows the cache then has, and the verification of a
+  /// verify that accepted a token somewhere.
+  void add_calls(const Step& step, std::vector<call::Record>& records);
 
  private:
   struct Live {
     std::vector<std::int64_t> pages;
     std::int64_t length = 0;  ///< tokens that stay
   };
+  [[nodiscard]] call::Record attend(const Step& step);
+  [[nodiscard]] std::optional<call::Record> verify(const Step& step);
   [[nodiscard]] std::vector<double> draw(std::int64_t count);
   [[nodiscard]] call::Tensor drawn(call::DType type, call::Shape shape);
   [[nodiscard]] std::int64_t take_page();

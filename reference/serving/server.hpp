@@ -10,7 +10,6 @@
 #include <cstring>
 #include <limits>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,13 +38,8 @@ class Server {
   [[nodiscard]] Scheduler& scheduler() { return scheduler_; }
 
   [[nodiscard]] std::vector<call::Record> carry_out(const Step& step) {
-    std::vector<call::Record> records;
-    records.push_back(call_of(step));
-    if (scenario_.cache == 0) return records;
-    records.push_back(attention_.attend(step));
-    if (step.mode != call::Mode::kMtp) return records;
-    std::optional<call::Record> verification = attention_.verify(step);
-    if (verification) records.push_back(*std::move(verification));
+    std::vector<call::Record> records{call_of(step)};
+    if (scenario_.cache > 0) attention_.add_calls(step, records);
     return records;
   }
 

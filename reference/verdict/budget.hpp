@@ -88,7 +88,7 @@ class Budget {
   const Expected* expected_;
   call::DType stored_, storage_;
   double top_binade_;  // where that of the largest stored number begins
-  bool is_pool_;  // the state that goes on
+  bool is_pool_;       // the state that goes on
 };
 
 /// An error over what is granted; where nothing is, an error of 0 is no part of it.
@@ -104,9 +104,9 @@ class Budget {
 }
 
 /// Whether `y` passes for element `i`: within radius and budget, or not finite where the exact
-/// result is not (Exact::admits_nonfinite), may overflow (Expected::is_overflow) or may be rounded to
-/// an infinity (Expected::is_rounded_up). Only a failure of an element that is_bounded is one of the
-/// kernel.
+/// result is not (Exact::admits_nonfinite), may overflow (Expected::is_overflow) or may be rounded
+/// to an infinity (Expected::is_rounded_up). Only a failure of an element that is_bounded is one of
+/// the kernel.
 [[nodiscard]] inline bool passes(double y, const Expected& expected, std::size_t i, double budget) {
   const double golden = expected.exact.golden[i];
   if (!std::isfinite(golden)) return expected.exact.admits_nonfinite(i, y);

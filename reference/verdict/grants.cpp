@@ -42,8 +42,8 @@ void admit_infinities(const call::Record& record, const contract::Contract& cont
     if (!call::info(output->second.dtype()).is_float) continue;
     const Budget budget(name, output->second.dtype(), e, contract);
     for (std::size_t i = 0; i < e.exact.golden.size(); ++i) {
-      const bool kept = !e.exact.touched.empty() &&
-                        e.exact.touched[i / e.exact.block] != Touch::kComputed;
+      const bool kept =
+          !e.exact.touched.empty() && e.exact.touched[i / e.exact.block] != Touch::kComputed;
       if (kept || !budget.reaches_infinity(i)) continue;
       e.grant.infinities.resize(e.exact.golden.size());
       e.grant.infinities[i] = 1;

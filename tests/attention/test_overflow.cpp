@@ -90,7 +90,8 @@ TEST_CASE("attention: a key of no weight may have all of it where scores err by 
 
 // Weights that are rounded to 16 bits sum up to 1 +- 2^-9: a mean of values of 65504 is then beyond
 // 65520, from where a number rounds to infinity in f16.
-TEST_CASE("attention: a right number that rounds to an infinity is right, and no other infinity is") {
+TEST_CASE(
+    "attention: a right number that rounds to an infinity is right, and no other infinity is") {
   const contract::Contract& eager = contract::find_contract("eager_bf16");
   const contract::Contract& ideal = contract::find_contract("ideal");
   const auto verdict_of = [](double value, double actual, const contract::Contract& contract) {
