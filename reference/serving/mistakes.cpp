@@ -160,7 +160,7 @@ constexpr std::array kTable{
     ServerMistake{"beta_changes", "decodes double beta", "", Named::kRuleChanged,
                   [](Step& step, const Past& past) {
                     return convention_of_decode(step, past, [](call::Convention& c) {
-                      c.beta = call::BetaForm::kSigmoid2;
+                      if (c.beta == call::BetaForm::kSigmoid) c.beta = call::BetaForm::kSigmoid2;
                     });
                   }},
     ServerMistake{"softplus_beta_changes", "the softplus of decodes has twice the slope constant",
