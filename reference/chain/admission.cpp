@@ -46,16 +46,10 @@ bool is_same_kind(const Call& call, const call::Record& record, const call::Dims
     memory.dims = dims;
     memory.layout.emplace(record, dims);
   }
-  std::string differs;
-  const auto compare = [&](const char* what, std::int64_t expected, std::int64_t actual) {
-    if (expected == actual || !differs.empty()) return;
-    differs = std::string(what) + ": expected " + std::to_string(expected) + ", actual " +
-              std::to_string(actual);
-  };
-  compare("HV", memory.dims.HV, dims.HV);
-  compare("H", memory.dims.H, dims.H);
-  compare("K", memory.dims.K, dims.K);
-  compare("V", memory.dims.V, dims.V);
+  std::string differs = differing_extent({{"HV", memory.dims.HV, dims.HV},
+                                          {"H", memory.dims.H, dims.H},
+                                          {"K", memory.dims.K, dims.K},
+                                          {"V", memory.dims.V, dims.V}});
   if (record.op != memory.kind.op) differs = "op: another than that of the first call";
   if (record.convention.state_layout != memory.kind.convention.state_layout) {
     differs = "state_layout: another than that of the first call";
@@ -89,6 +83,15 @@ void shared_slots(const Call& call, const call::Record& record, const call::Dims
 }
 
 }  // namespace
+
+std::string differing_extent(std::initializer_list<LayerExtent> extents) {
+  for (const auto& [name, expected, actual] : extents) {
+    if (expected == actual) continue;
+    return std::string(name) + ": expected " + std::to_string(expected) + ", actual " +
+           std::to_string(actual);
+  }
+  return {};
+}
 
 Finding input_finding(std::int64_t index, std::string text) {
   Finding finding;

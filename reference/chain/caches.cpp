@@ -18,23 +18,14 @@ bool holds(call::DType wide, call::DType narrow) {
 
 // The first extent in which a call differs from the layer.
 std::string difference(const CacheKind& kind, const CacheKind& now) {
-  std::string differs;
-  const auto compare = [&](const char* what, std::int64_t expected, std::int64_t actual) {
-    if (expected == actual || !differs.empty()) return;
-    differs = std::string(what) + ": expected " + std::to_string(expected) + ", actual " +
-              std::to_string(actual);
-  };
-  compare("HV", kind.HV, now.HV);
-  compare("H", kind.H, now.H);
-  compare("K", kind.K, now.K);
-  compare("V", kind.V, now.V);
+  const std::string differs = differing_extent(
+      {{"HV", kind.HV, now.HV}, {"H", kind.H, now.H}, {"K", kind.K, now.K}, {"V", kind.V, now.V}});
   if (kind.page_size == 0 || now.page_size == 0 || !differs.empty()) return differs;
-  compare("P", kind.page_size, now.page_size);
   if (kind.layout != now.layout) return "kv_layout: another than that of the first call";
   if (kind.keys != now.keys || kind.values != now.values) {
     return "the type of the cache: another than that of the first call";
   }
-  return differs;
+  return differing_extent({{"P", kind.page_size, now.page_size}});
 }
 
 CacheKind kind_of(const call::Record& record, const call::Dims& d) {

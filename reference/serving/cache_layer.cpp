@@ -13,8 +13,6 @@
 namespace goldenrule::serving {
 namespace {
 
-constexpr std::uint64_t kKernelSeed = 1;
-
 std::vector<Row> live_rows(const Step& step) {
   std::vector<Row> rows;
   std::ranges::copy_if(step.rows, std::back_inserter(rows),
@@ -45,15 +43,6 @@ void compute(call::Record& record) {
                                                             : record.inputs.at("q").dtype();
     record.outputs[name] = call::Tensor(type, values.shape(), values.to_doubles());
   }
-}
-
-void add_ids(const std::vector<Row>& rows, call::Record& record) {
-  record.inputs["request_ids"] =
-      integers(1, of_rows(rows, [](const Row& r) { return said_of(r).request; }));
-  record.inputs["positions"] =
-      integers(1, of_rows(rows, [](const Row& r) { return said_of(r).position; }));
-  record.inputs["restored_from"] =
-      integers(1, of_rows(rows, [](const Row& r) { return r.restored_from; }));
 }
 
 }  // namespace

@@ -182,12 +182,7 @@ class Server {
   // What the server means, beside what the kernel is given.
   void add_chain(const Step& step, call::Record& record) const {
     const std::vector<Row>& rows = step.rows;
-    record.inputs["request_ids"] =
-        integers(1, of_rows(rows, [](const Row& r) { return said_of(r).request; }));
-    record.inputs["positions"] =
-        integers(1, of_rows(rows, [](const Row& r) { return said_of(r).position; }));
-    record.inputs["restored_from"] =
-        integers(1, of_rows(rows, [](const Row& r) { return r.restored_from; }));
+    add_ids(rows, record);
     if (step.mode == call::Mode::kMtp) {
       record.inputs["accepted_counts"] =
           integers(1, of_rows(rows, [](const Row& r) { return said_of(r).accepted; }));
@@ -282,7 +277,6 @@ class Server {
     return to;
   }
 
-  static constexpr std::uint64_t kKernelSeed = 1;
   const cases::Scenario& scenario_;
   const verdict::Slice& slice_;
   Scheduler scheduler_;

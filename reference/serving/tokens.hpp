@@ -36,6 +36,19 @@ std::vector<std::int64_t> of_rows(const std::vector<Row>& rows, F&& f) {
   return values;
 }
 
+// The kernels of a server make the same choices in all of its calls.
+inline constexpr std::uint64_t kKernelSeed = 1;
+
+// What the server says of the rows of a call.
+inline void add_ids(const std::vector<Row>& rows, call::Record& record) {
+  record.inputs["request_ids"] =
+      integers(1, of_rows(rows, [](const Row& r) { return said_of(r).request; }));
+  record.inputs["positions"] =
+      integers(1, of_rows(rows, [](const Row& r) { return said_of(r).position; }));
+  record.inputs["restored_from"] =
+      integers(1, of_rows(rows, [](const Row& r) { return r.restored_from; }));
+}
+
 // The tokens of all requests: sequence r those of request r, after them what was drafted and
 // rejected.
 class Tokens {
