@@ -168,7 +168,7 @@ void CacheLayer::spoil(const Step& step, std::int64_t request, std::int64_t toke
   std::vector<double> row(static_cast<std::size_t>(heads * dim));
   rows.read(token * heads * dim, heads * dim, row.data());
   if (errs(step, CacheFault::kHeadsMoved, request)) {
-    std::ranges::rotate(row, row.begin() + static_cast<std::ptrdiff_t>(dim));
+    std::rotate(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(dim), row.end());
   } else if (errs(step, CacheFault::kZeros, request)) {
     std::ranges::fill(row, 0.0);
   } else if (errs(step, CacheFault::kNoise, request)) {
