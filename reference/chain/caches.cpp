@@ -18,7 +18,7 @@ bool holds(call::DType wide, call::DType narrow) {
 
 // The first extent in which a call differs from the layer.
 std::string difference(const CacheKind& kind, const CacheKind& now) {
-  const std::string differs = differing_extent(
+  std::string differs = differing_extent(
       {{"HV", kind.HV, now.HV}, {"H", kind.H, now.H}, {"K", kind.K, now.K}, {"V", kind.V, now.V}});
   if (kind.page_size == 0 || now.page_size == 0 || !differs.empty()) return differs;
   if (kind.layout != now.layout) return "kv_layout: another than that of the first call";
