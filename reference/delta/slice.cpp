@@ -12,7 +12,7 @@
 #include "reference/delta/oracle/evaluate.hpp"
 #include "reference/delta/oracle/memory.hpp"
 #include "reference/delta/oracle/stages.hpp"
-#include "reference/delta/work.hpp"
+#include "reference/delta/oracle/work.hpp"
 #include "reference/verdict/work.hpp"
 
 namespace goldenrule::delta {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "reference/chain/judge.hpp"
+#include "reference/serving/chain_matrix.hpp"
 #include "reference/serving/mistakes.hpp"
 #include "reference/serving/simulate.hpp"
-#include "reference/suites/chain_matrix.hpp"
 #include "reference/suites/slices.hpp"
 
 using namespace goldenrule;
@@ -54,13 +54,13 @@ TEST_CASE("a line gives the same chain twice, and a chain can be left early") {
 }
 
 TEST_CASE("every mistake of a server is seen and named, and no honest server is refused") {
-  const suites::ChainMatrix matrix = suites::chain_matrix(
+  const serving::ChainMatrix matrix = serving::chain_matrix(
       {.scenarios = cases::load_scenarios("chains_smoke").scenarios, .mistakes = {}});
-  for (const suites::ChainAlarm& alarm : matrix.false_alarms) {
+  for (const serving::ChainAlarm& alarm : matrix.false_alarms) {
     FAIL_CHECK(alarm.line << ": call " << alarm.finding.call << ": " << alarm.finding.text);
   }
   CHECK(matrix.rows.size() == serving::server_mistakes().size());
-  for (const suites::ChainRow& row : matrix.rows) {
+  for (const serving::ChainRow& row : matrix.rows) {
     CAPTURE(row.mistake->name);
     CHECK(row.made > 0);
     CHECK(row.alone == (row.mistake->in_call ? row.made : 0));
@@ -78,11 +78,11 @@ TEST_CASE("narrow pools: what is restored in part, or from another position, has
         "share=1 seed=2 state=" +
         std::string(state)));
   }
-  const suites::ChainMatrix matrix =
-      suites::chain_matrix({.scenarios = std::move(scenarios),
-                            .mistakes = {"copy_bytes_for_elements", "snapshot_off_boundary"}});
+  const serving::ChainMatrix matrix =
+      serving::chain_matrix({.scenarios = std::move(scenarios),
+                             .mistakes = {"copy_bytes_for_elements", "snapshot_off_boundary"}});
   CHECK(matrix.false_alarms.empty());
-  for (const suites::ChainRow& row : matrix.rows) {
+  for (const serving::ChainRow& row : matrix.rows) {
     CAPTURE(row.mistake->name);
     CHECK(row.made == 2);
     for (const std::string& line : row.unseen) FAIL_CHECK("not seen: " << line);

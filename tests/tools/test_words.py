@@ -138,12 +138,12 @@ def write(tree, name, text):
 
 
 def test(root, tree):
-    for script in ("tools/check_style", *(f"tools/words/{part}.py" for part in ("check", "known", "texts"))):
+    for script in ("tools/check_style", "tools/layers.py", *(f"tools/words/{part}.py" for part in ("check", "known", "texts"))):
         write(tree, script, (root / script).read_text())
     write(tree, "tools/words/elsewhere.py", ELSEWHERE)
     for name, text in TREE.items():
         write(tree, name, text)
-    write(tree, ".gitignore", "/tools/words/\n/tools/check_style\n")
+    write(tree, ".gitignore", "/tools/words/\n/tools/check_style\n/tools/layers.py\n")
     subprocess.run(["git", "init", "--quiet", tree], check=True)
     write(tree, "reference/right.md", RIGHT_PAGE)
     write(tree, "reference/right.cpp", RIGHT_SOURCE)
@@ -163,7 +163,7 @@ def test(root, tree):
 
     # A list of tests that names none, and a row of the table that nothing names.
     write(tree, "tests/long.txt", "^cli: three$\n")
-    write(tree, ".gitignore", "/tools/check_style\n/tools/words/[ckt]*\n")
+    write(tree, ".gitignore", "/tools/check_style\n/tools/layers.py\n/tools/words/[ckt]*\n")
     write(tree, "tools/words/elsewhere.py", ELSEWHERE.replace("far_word", "near_word"))
     code, found = words(tree)
     assert code == 1 and found == [

@@ -29,7 +29,7 @@ void add_all(ordered_json& to, const ordered_json& from, const char* key) {
   for (const ordered_json& item : from.at(key)) to.at(key).push_back(item);
 }
 
-ordered_json row_json(const suites::ChainRow& row) {
+ordered_json row_json(const serving::ChainRow& row) {
   return {{"mistake", row.mistake->name},
           {"meaning", row.mistake->meaning},
           {"first_said", call::name_of(row.mistake->named)},
@@ -67,12 +67,12 @@ bool is_right(const ordered_json& row, bool whole) {
 
 }  // namespace
 
-ordered_json chain_table(const suites::ChainMatrix& matrix, const std::vector<std::string>& suites,
+ordered_json chain_table(const serving::ChainMatrix& matrix, const std::vector<std::string>& suites,
                          const std::string& contract) {
   ordered_json rows = ordered_json::array();
-  for (const suites::ChainRow& row : matrix.rows) rows.push_back(row_json(row));
+  for (const serving::ChainRow& row : matrix.rows) rows.push_back(row_json(row));
   ordered_json alarms = ordered_json::array();
-  for (const suites::ChainAlarm& alarm : matrix.false_alarms) {
+  for (const serving::ChainAlarm& alarm : matrix.false_alarms) {
     alarms.push_back(
         {{"case", alarm.line}, {"call", alarm.finding.call}, {"text", alarm.finding.text}});
   }

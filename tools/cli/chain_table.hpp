@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "reference/suites/chain_matrix.hpp"
+#include "reference/serving/chain_matrix.hpp"
 
 namespace goldenrule::tools {
 
-[[nodiscard]] nlohmann::ordered_json chain_table(const suites::ChainMatrix& matrix,
+[[nodiscard]] nlohmann::ordered_json chain_table(const serving::ChainMatrix& matrix,
                                                  const std::vector<std::string>& suites,
                                                  const std::string& contract);
 

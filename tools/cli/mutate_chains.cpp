@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "reference/contract/family.hpp"
-#include "reference/suites/chain_matrix.hpp"
+#include "reference/serving/chain_matrix.hpp"
 #include "tools/cli/chain_table.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
@@ -28,7 +28,7 @@ std::vector<cases::Scenario> admitted_scenarios(const std::vector<std::string>& 
   for (const std::string& name : suites) {
     for (cases::Scenario& scenario : scenarios_of(name)) {
       admit_scenario(cases::canonical(scenario),
-                     omp_get_max_threads() * suites::memory_needed(scenario));
+                     omp_get_max_threads() * serving::memory_to_judge(scenario));
       scenarios.push_back(std::move(scenario));
     }
   }
@@ -41,7 +41,7 @@ int mutate_chains(const MutateOptions& given) {
   refuse_overwriting({given.contract}, {.json = given.json, .junit = {}, .html = {}});
   const std::vector<std::string>& suites = given.matrix.suites;
   const Share share = parse_share(given.shard);
-  suites::ChainMatrixOptions options{.scenarios = {}, .mistakes = given.matrix.mutants};
+  serving::ChainMatrixOptions options{.scenarios = {}, .mistakes = given.matrix.mutants};
   if (!given.contract.empty()) {
     options.contract = named_contract(given.contract);
     contract::require_family(*options.contract, call::Family::kDelta);
@@ -53,7 +53,7 @@ int mutate_chains(const MutateOptions& given) {
     progress->show(i, line);
   };
   const nlohmann::ordered_json table =
-      chain_table(suites::chain_matrix(options), suites, given.contract);
+      chain_table(serving::chain_matrix(options), suites, given.contract);
   progress.reset();
   std::vector<std::string> settings{given.contract};
   settings.insert(settings.end(), options.mistakes.begin(), options.mistakes.end());

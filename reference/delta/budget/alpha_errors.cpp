@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reference/delta/budget/perturbed_lane.hpp"
+#include "reference/delta/emulation/perturbed_lane.hpp"
 #include "reference/delta/rule/gate.hpp"
 
 namespace goldenrule::delta {

@@ -8,11 +8,11 @@
 #include "fixtures/random/philox.hpp"
 #include "reference/delta/budget/lane_sizes.hpp"
 #include "reference/delta/budget/nearest_recurrence.hpp"
-#include "reference/delta/budget/noise_table.hpp"
 #include "reference/delta/budget/perturbed_recurrence.hpp"
 #include "reference/delta/budget/relative_errors.hpp"
 #include "reference/delta/budget/spread.hpp"
 #include "reference/delta/emulation/chunk_emulator.hpp"
+#include "reference/delta/emulation/noise_table.hpp"
 #include "reference/delta/emulation/segments.hpp"
 
 namespace goldenrule::delta {

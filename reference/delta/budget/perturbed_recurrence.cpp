@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fixtures/random/philox.hpp"
-#include "reference/delta/budget/noise_table.hpp"
+#include "reference/delta/emulation/noise_table.hpp"
 #include "reference/scalar/pack.hpp"
 
 namespace goldenrule::delta {

@@ -15,7 +15,7 @@
 // Errors of functions and of activations are those of perturbed_lane.hpp.
 #pragma once
 
-#include "reference/delta/budget/perturbed_lane.hpp"
+#include "reference/delta/emulation/perturbed_lane.hpp"
 #include "reference/delta/emulation/pieces.hpp"
 #include "reference/delta/rule/forms.hpp"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "reference/delta/budget/grant.hpp"
-#include "reference/delta/budget/perturbed_lane.hpp"
+#include "reference/delta/emulation/perturbed_lane.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 
 namespace goldenrule::delta {

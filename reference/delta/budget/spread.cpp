@@ -15,7 +15,7 @@
 #include "reference/delta/budget/nonfinite_inputs.hpp"
 #include "reference/delta/budget/running.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
-#include "reference/delta/work.hpp"
+#include "reference/delta/oracle/work.hpp"
 #include "reference/verdict/grants.hpp"
 
 namespace goldenrule::delta {

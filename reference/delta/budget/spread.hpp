@@ -80,7 +80,7 @@ inline constexpr int kUsualRuns = 24;
 inline constexpr int kFewestRuns = 3;
 inline constexpr double kSamples = 512.0;
 inline constexpr double kFewestSamples = 64.0;
-/// Steps (work.hpp) of all runs together that a check may cost: some seconds.
+/// Steps (oracle/work.hpp) of all runs together that a check may cost: some seconds.
 inline constexpr double kSpreadSteps = 0x1p33;
 inline constexpr double kSampleSteps = 0x1p30;
 /// As many of them take as long as to begin with a lane.

@@ -49,7 +49,7 @@
 
 #include "fixtures/random/philox.hpp"
 #include "reference/contract/contract.hpp"
-#include "reference/delta/budget/noise_table.hpp"
+#include "reference/delta/emulation/noise_table.hpp"
 #include "reference/delta/rule/forms.hpp"
 
 namespace goldenrule::delta {

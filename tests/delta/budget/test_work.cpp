@@ -8,8 +8,8 @@
 
 #include "fixtures/call/error.hpp"
 #include "reference/delta/budget/spread.hpp"
+#include "reference/delta/oracle/work.hpp"
 #include "reference/delta/slice.hpp"
-#include "reference/delta/work.hpp"
 #include "reference/verdict/verdict.hpp"
 #include "reference/verdict/work.hpp"
 #include "tests/record_of.hpp"

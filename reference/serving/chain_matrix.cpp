@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reference/suites/chain_matrix.hpp"
+#include "reference/serving/chain_matrix.hpp"
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@
 #include "reference/serving/simulate.hpp"
 #include "reference/suites/slices.hpp"
 
-namespace goldenrule::suites {
+namespace goldenrule::serving {
 namespace {
 
 // Of all that a call holds, but who made it.
@@ -31,7 +31,7 @@ std::uint64_t digest(const call::Record& record) {
 }
 
 struct Judged {
-  serving::Simulated simulated;
+  Simulated simulated;
   std::vector<std::uint64_t> digests;   // of the calls
   std::optional<chain::Finding> first;  // that is not about a call by itself
   int alone = 0;                        // calls that are refused by themselves
@@ -41,8 +41,8 @@ struct Judged {
 
 Judged judge(const cases::Scenario& scenario, const ChainMatrixOptions& options) {
   Judged judged;
-  chain::Judge judge(slice_of, {.contract = options.contract});
-  judged.simulated = serving::simulate(scenario, [&](chain::Call&& call) {
+  chain::Judge judge(suites::slice_of, {.contract = options.contract});
+  judged.simulated = simulate(scenario, [&](chain::Call&& call) {
     judged.digests.push_back(digest(call.record));
     bool refused = false;  // by itself
     for (chain::Finding& found : judge.add(call)) {
@@ -106,7 +106,7 @@ bool ChainMatrix::holds() const {
          });
 }
 
-double memory_needed(const cases::Scenario& s) {
+double memory_to_judge(const cases::Scenario& s) {
   const auto count = [](std::int64_t n) { return static_cast<double>(n); };
   const double state = count(s.HV) * count(s.K) * count(s.V) * 8.0;
   const double runs = std::ceil(64.0 / count(s.V));
@@ -119,20 +119,19 @@ double memory_needed(const cases::Scenario& s) {
   const double rows = count(cases::resident_requests(s));
   // Expectations of every state of one call, its noise, and what is compared.
   const double one_call = rows * (count(s.T) + count(s.chunk)) * (8.0 + 2.0 * runs) * state;
-  return serving::memory_needed(s) + std::min(limit, count(s.requests) * at_rest * state) +
-         one_call;
+  return memory_needed(s) + std::min(limit, count(s.requests) * at_rest * state) + one_call;
 }
 
 ChainMatrix chain_matrix(const ChainMatrixOptions& options) {
   ChainMatrix matrix;
-  for (const serving::ServerMistake& mistake : serving::server_mistakes()) {
+  for (const ServerMistake& mistake : server_mistakes()) {
     const auto& asked = options.mistakes;
     if (asked.empty() || std::ranges::find(asked, mistake.name) != asked.end()) {
       matrix.rows.push_back({.mistake = &mistake, .unseen = {}, .unnamed = {}});
     }
   }
   for (const std::string& name : options.mistakes) {
-    static_cast<void>(serving::find_server_mistake(name));  // refuses what there is not
+    static_cast<void>(find_server_mistake(name));  // refuses what there is not
   }
   const std::size_t chains = options.scenarios.size() * (matrix.rows.size() + 1);
   std::size_t number = 0;
@@ -152,7 +151,7 @@ ChainMatrix chain_matrix(const ChainMatrixOptions& options) {
     parallel::for_each_index(std::ssize(servers), [&](std::int64_t index) {
       const auto i = static_cast<std::size_t>(index);
       if (i > 0) servers[i].mistake = matrix.rows[i - 1].mistake->name;
-      if (i == 0 || serving::occasions(servers[i]) > 0) judgements[i] = judged(servers[i]);
+      if (i == 0 || occasions(servers[i]) > 0) judgements[i] = judged(servers[i]);
     });
     const Judged& right = *judgements.front();
     ++matrix.chains;
@@ -171,4 +170,4 @@ ChainMatrix chain_matrix(const ChainMatrixOptions& options) {
   return matrix;
 }
 
-}  // namespace goldenrule::suites
+}  // namespace goldenrule::serving

@@ -16,11 +16,11 @@
 #include "reference/chain/finding.hpp"
 #include "reference/serving/mistakes.hpp"
 
-namespace goldenrule::suites {
+namespace goldenrule::serving {
 
 /// One mistake over all scenarios.
 struct ChainRow {
-  const serving::ServerMistake* mistake = nullptr;
+  const ServerMistake* mistake = nullptr;
   int made = 0;                      ///< scenarios in which it changes what is recorded
   int seen = 0;                      ///< ... and the judge says so
   int named = 0;                     ///< ... and what it says first has the name of the mistake
@@ -55,8 +55,8 @@ struct ChainMatrixOptions {
 };
 
 /// Bytes that simulating and judging one of them needs at most; a thread has one.
-[[nodiscard]] double memory_needed(const cases::Scenario& scenario);
+[[nodiscard]] double memory_to_judge(const cases::Scenario& scenario);
 
 [[nodiscard]] ChainMatrix chain_matrix(const ChainMatrixOptions& options);
 
-}  // namespace goldenrule::suites
+}  // namespace goldenrule::serving

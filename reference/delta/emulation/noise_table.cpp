@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reference/delta/budget/noise_table.hpp"
+#include "reference/delta/emulation/noise_table.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reference/delta/budget/perturbed_lane.hpp"
+#include "reference/delta/emulation/perturbed_lane.hpp"
 #include "reference/delta/rule/gate.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reference/delta/work.hpp"
+#include "reference/delta/oracle/work.hpp"
 
 #include <algorithm>
 
