@@ -185,10 +185,12 @@ void CacheWalk::compare(CacheRequest& request) {
   if (request.taken) ++memory_.summary.taken;
 }
 
-// The request goes on from what is there.
+// The request goes on from what is there. Of a row that was wrong nobody knows: a table may have
+// been, or the row is lost.
 void CacheWalk::leave(CacheRequest& request) {
   Cache& cache = caches_.of_requests_.at(request.id.request);
   for (const auto& [t, row] : request.stands) cache.put(t, row);
+  for (const WrongRow& wrong : request.wrong) cache.put(wrong.t, CacheRow());
   // Positions without a cache are what the call says: rows that follow none have no place.
   const bool has_cache = attention::has_cache(plan_.dims);
   for (const auto& [t, row] : request.brought) {

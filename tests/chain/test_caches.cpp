@@ -46,6 +46,28 @@ TEST_CASE("a page of another request") {
   }
 }
 
+TEST_CASE("a table that is wrong once is said once, and a row that is lost is said once") {
+  SUBCASE("a table") {
+    SpeculativeServer server = begun(2);
+    std::swap(server.live[1].pages[0], server.live[2].pages[0]);
+    server.step({{1, 1}, {2, 1}});
+    std::swap(server.live[1].pages[0], server.live[2].pages[0]);
+    for (int i = 0; i < 2; ++i) server.step({{1, 1}, {2, 1}});
+    const testing::Judged judged = testing::judge(server.calls, {.only_chain = true});
+    REQUIRE(judged.findings.size() == 2);
+    for (const chain::Finding& finding : judged.findings) {
+      CHECK(finding.mistake == Mistake::kOtherPage);
+      CHECK(finding.call == judged.findings[0].call);
+    }
+  }
+  SUBCASE("a row") {
+    SpeculativeServer server = begun(2);
+    server.live[1].pages[0] = server.live[2].pages[0];
+    for (int i = 0; i < 3; ++i) server.step({{1, 1}, {2, 1}});
+    expect(server.calls, Mistake::kOtherPage, 1, "(4 of");
+  }
+}
+
 TEST_CASE("rows that were written one place further") {
   SpeculativeServer server = begun(2);
   server.live[1].shift = 1;
