@@ -90,10 +90,10 @@ struct Options {
 };
 
 /// Tries one relation that applies. `kernel` is called with the record and with transformed ones:
-/// other modes, other numbers of rows, NaN among the inputs; its outputs are taken as a kernel
-/// under `contract` stores them (calls::stored). Throws Error as call::make_plan does,
-/// Error(kSchema) and Error(kShape) for outputs that are missing or of another shape, and what the
-/// kernel throws.
+/// other modes, other numbers of rows, NaN among the inputs; an output in f64 is taken as a kernel
+/// under `contract` stores it (calls::stored), one of another type as it is. Throws Error as
+/// call::make_plan does, Error(kSchema) and Error(kShape) for outputs that are missing or of
+/// another shape, and what the kernel throws.
 [[nodiscard]] Outcome check(const Relation& relation, const call::Record& record,
                             const Kernel& kernel, const contract::Contract& contract,
                             Options options = {});

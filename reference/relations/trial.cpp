@@ -20,9 +20,23 @@
 namespace goldenrule::relations {
 namespace {
 
+// Only numbers that are in no storage type yet are rounded: bits that a kernel has stored are its
+// own.
+call::TensorMap stored_once(const call::Record& record, const contract::Contract& contract,
+                            call::TensorMap outputs) {
+  call::TensorMap computed;
+  for (const auto& [name, tensor] : outputs) {
+    if (tensor.dtype() == call::DType::kF64) computed.emplace(name, tensor);
+  }
+  for (auto& [name, tensor] : calls::stored(record, contract, computed)) {
+    outputs.insert_or_assign(name, std::move(tensor));
+  }
+  return outputs;
+}
+
 Run make_run(call::Record record, const Kernel& kernel, const contract::Contract& contract) {
   Run run{.record = std::move(record), .plan = {}, .outputs = {}};
-  run.outputs = calls::stored(run.record, contract, kernel(run.record));
+  run.outputs = stored_once(run.record, contract, kernel(run.record));
   run.plan = call::make_plan(run.record, call::has_kept_states(run.outputs));
   for (const char* name : {"o", "final_state"}) {
     if (!run.outputs.contains(name)) {

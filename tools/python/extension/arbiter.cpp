@@ -9,6 +9,7 @@
 #include "reference/calls/kernel.hpp"
 #include "reference/contract/contract_json.hpp"
 #include "reference/contract/family.hpp"
+#include "reference/relations/relation.hpp"
 #include "reference/suites/slices.hpp"
 #include "reference/verdict/budget.hpp"
 #include "tools/cli/files.hpp"
@@ -79,6 +80,48 @@ ExpectedCall expected(const call::Record& record, const Asked& asked) {
     result.outputs.emplace(name, output_of(e, budget));
   }
   return result;
+}
+
+std::vector<RelationRow> relations_of(const call::Record& record, const calls::Kernel& kernel,
+                                      const AskedRelations& asked) {
+  if (!call::is_delta(record.op)) {
+    throw Error(ErrorKind::kArgument, "op", "gated_delta_rule or kda: relations follow these alone",
+                std::string(call::name_of(record.op)));
+  }
+  (void)call::validate(record);
+  const contract::Contract contract = asked.contract.empty()
+                                          ? suites::slice_of(record.op).default_contract(record)
+                                          : contract_of(asked.contract);
+  contract::require_family(contract, call::family_of(record.op));
+  std::vector<RelationRow> rows;
+  for (const std::string& name : asked.names) {
+    const auto relation = std::ranges::find(relations::table(), name, &relations::Relation::name);
+    if (relation == relations::table().end()) {
+      throw Error(ErrorKind::kArgument, "relations", "a relation", name);
+    }
+    const bool bits =
+        relation->demand == relations::Demand::kSameBits ||
+        (relation->demand == relations::Demand::kSameBitsIfInvariant && asked.same_bits);
+    RelationRow& row = rows.emplace_back();
+    row.name = name;
+    row.meaning = relation->meaning;
+    row.bits = bits;
+    row.applies = relation->applies(record, contract);
+    if (!row.applies) continue;
+    const relations::Outcome outcome =
+        relations::check(*relation, record, kernel, contract,
+                         {.batch_invariant = asked.same_bits, .repeats = asked.repeats});
+    row.compared = outcome.compared;
+    row.bound_to_signal = outcome.bound_to_signal;
+    for (const relations::Finding& found : outcome.findings) {
+      row.departures.push_back({.tensor = found.tensor,
+                                .violations = found.violations,
+                                .first = verdict::coordinates(record, found.tensor, found.first),
+                                .worst = found.worst,
+                                .coordinates = found.coordinates});
+    }
+  }
+  return rows;
 }
 
 void admit(const verdict::Declared& call, bool explained) {

@@ -13,8 +13,11 @@
 #include <vector>
 
 #include "fixtures/call/record.hpp"
+#include "reference/calls/kernel.hpp"
+#include "reference/verdict/coordinates.hpp"
 #include "reference/verdict/memory.hpp"
 #include "reference/verdict/stages.hpp"
+#include "reference/verdict/verdict.hpp"
 #include "tools/cli/judging.hpp"
 
 namespace goldenrule::python {
@@ -61,6 +64,37 @@ struct ExpectedCall {
 /// What every output of the call must be, in the types that an honest kernel stores; outputs of the
 /// record say in which types this one does. Throws Error.
 [[nodiscard]] ExpectedCall expected(const call::Record& record, const Asked& asked);
+
+/// Relations between two calls of one kernel, and how they are asked.
+struct AskedRelations {
+  std::vector<std::string> names;
+  std::string contract;   ///< as in Asked
+  bool same_bits = true;  ///< of a row wherever it stands in the batch; else within both budgets
+  int repeats = 1;        ///< of calls that are made again
+};
+
+/// An element of the original call that a relation does not hold for, or the first of several.
+struct Departure {
+  std::string tensor;
+  std::int64_t violations = 0;  ///< elements of the tensor
+  verdict::Coordinates first;
+  verdict::Worst worst;              ///< value: in the call, golden: in the other one
+  verdict::Coordinates coordinates;  ///< of worst
+};
+
+struct RelationRow {
+  std::string name, meaning;
+  bool applies = false, bits = false;  ///< bits: they had to be the same
+  std::int64_t compared = 0;
+  double bound_to_signal = 0.0;
+  std::vector<Departure> departures;
+};
+
+/// Tries the relations in their order; those that say nothing of the call are not made. Throws
+/// Error, for other operations than the delta rule too, and what the kernel throws.
+[[nodiscard]] std::vector<RelationRow> relations_of(const call::Record& record,
+                                                    const calls::Kernel& kernel,
+                                                    const AskedRelations& asked);
 
 /// Refuses a call that would need more memory than there is, before its tensors are copied. Throws
 /// TooLarge.

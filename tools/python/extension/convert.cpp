@@ -143,6 +143,19 @@ nb::object vector_array(std::vector<T> values) {
   return owned(data, count, std::move(owner));
 }
 
+nb::dict departure_dict(const Departure& departure) {
+  nb::dict fields;
+  fields["tensor"] = departure.tensor;
+  fields["violations"] = departure.violations;
+  fields["first"] = to_dict(departure.first);
+  fields["worst"] = to_dict(departure.coordinates);
+  fields["value"] = departure.worst.value;
+  fields["other"] = departure.worst.golden;
+  fields["error"] = departure.worst.error;
+  fields["bound"] = departure.worst.budget;
+  return fields;
+}
+
 }  // namespace
 
 call::Record to_record(const nb::dict& call, bool explained) {
@@ -214,6 +227,30 @@ nb::tuple to_tuple(call::Tensor tensor) {
 
 nb::object to_array(std::vector<double> values) { return vector_array(std::move(values)); }
 nb::object to_array(std::vector<float> values) { return vector_array(std::move(values)); }
+
+nb::dict to_dict(const verdict::Coordinates& coordinates) {
+  nb::dict indices;
+  for (const auto& [name, index] : coordinates) indices[name.c_str()] = index;
+  return indices;
+}
+
+nb::list to_list(const std::vector<RelationRow>& rows) {
+  nb::list result;
+  for (const RelationRow& row : rows) {
+    nb::dict fields;
+    fields["name"] = row.name;
+    fields["meaning"] = row.meaning;
+    fields["applies"] = row.applies;
+    fields["bits"] = row.bits;
+    fields["compared"] = row.compared;
+    fields["bound_to_signal"] = row.bound_to_signal;
+    nb::list departures;
+    for (const Departure& departure : row.departures) departures.append(departure_dict(departure));
+    fields["departures"] = departures;
+    result.append(fields);
+  }
+  return result;
+}
 
 nb::tuple to_tuple(const call::Shape& shape) {
   nb::list extents;

@@ -8,9 +8,11 @@
 #include <nanobind/nanobind.h>
 
 #include <optional>
+#include <vector>
 
 #include "fixtures/call/record.hpp"
 #include "reference/verdict/stages.hpp"
+#include "tools/python/extension/arbiter.hpp"
 
 namespace goldenrule::python {
 
@@ -38,5 +40,11 @@ void put_stages(call::TensorMap stages, std::int64_t chunk,
 [[nodiscard]] nanobind::object to_array(std::vector<float> values);
 
 [[nodiscard]] nanobind::tuple to_tuple(const call::Shape& shape);
+
+/// {"token": 3, ..}
+[[nodiscard]] nanobind::dict to_dict(const verdict::Coordinates& coordinates);
+
+/// What relations say, a dict for each, with dicts of "departures".
+[[nodiscard]] nanobind::list to_list(const std::vector<RelationRow>& rows);
 
 }  // namespace goldenrule::python

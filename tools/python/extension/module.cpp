@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -28,6 +29,7 @@
 #include "tools/python/extension/arbiter.hpp"
 #include "tools/python/extension/convert.hpp"
 #include "tools/python/extension/interruptible.hpp"
+#include "tools/python/extension/turns.hpp"
 
 namespace goldenrule::python {
 namespace {
@@ -67,14 +69,14 @@ bool signal_raised() {
   return PyErr_CheckSignals() != 0 || must_end();
 }
 
-// job(), without the lock; throws what a signal handler has raised instead.
+// job(), without the lock; throws what a signal handler has raised instead, or `interrupted`.
 template <class F>
-auto computed(F&& job) {
+auto computed(F&& job, const std::function<bool()>& interrupted = signal_raised) {
   if (must_end()) throw nb::python_error();
   const Running counted;  // until the lock is held again
   auto result = [&] {
     const nb::gil_scoped_release unlocked;
-    return result_of(job, signal_raised);
+    return result_of(job, interrupted);
   }();
   if (!result) throw nb::python_error();
   return std::move(*result);
@@ -106,6 +108,17 @@ void translate(const std::exception_ptr& exception, void*) {
   }
 }
 
+// What is being thrown becomes the interpreter's error: it may not leave through other threads.
+void set_error() {
+  try {
+    translate(std::current_exception(), nullptr);
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+}
+
 nb::tuple judge_call(const nb::dict& call, const Asked& asked) {
   call::Record record = to_record(call, asked.explain);
   std::optional<verdict::KernelStages> stages = to_stages(call);
@@ -126,6 +139,42 @@ nb::tuple expected_of(const nb::dict& call, const Asked& asked) {
                        to_array(std::move(output.radius)), budget);
   }
   return nb::make_tuple(answer.contract, answer.precision_bits, outputs);
+}
+
+// `kernel` takes a call as judge_call does and returns it with the outputs; it is called on this
+// thread.
+nb::list check_relations(const nb::dict& call, const nb::callable& kernel,
+                         const AskedRelations& asked) {
+  const call::Record record = to_record(call, false);
+  Turns turns;
+  const auto interrupted = [&] {
+    const nb::gil_scoped_acquire lock;
+    bool ends = PyErr_CheckSignals() != 0 || must_end();
+    if (!ends) {
+      try {
+        turns.answer([&](const call::Record& made) {
+          return to_record(nb::cast<nb::dict>(kernel(to_dict(made))), false).outputs;
+        });
+      } catch (...) {
+        set_error();
+        ends = true;
+      }
+    }
+    if (ends) turns.end();
+    return ends;
+  };
+  const std::vector<RelationRow> rows = computed(
+      [&] {
+        return relations_of(
+            record, [&](const call::Record& made) { return turns.ask(made); }, asked);
+      },
+      interrupted);
+  return to_list(rows);
+}
+
+nb::dict coordinates_of(const nb::dict& call, const std::string& output,
+                        const std::vector<std::int64_t>& index) {
+  return to_dict(verdict::coordinates(to_record(call, false), output, index));
 }
 
 nb::list case_rows(const std::string& what) {
@@ -205,6 +254,14 @@ NB_MODULE(_core, m) {
       .def_rw("explain", &Asked::explain)
       .def_rw("blind", &Asked::blind)
       .def_rw("explain_seconds", &Asked::explain_seconds, nb::arg().none());
+  nb::class_<AskedRelations>(m, "AskedRelations")
+      .def(nb::init<>())
+      .def_rw("names", &AskedRelations::names)
+      .def_rw("contract", &AskedRelations::contract)
+      .def_rw("same_bits", &AskedRelations::same_bits)
+      .def_rw("repeats", &AskedRelations::repeats);
+  m.def("relations", check_relations);
+  m.def("coordinates", coordinates_of);
   m.def("admit_tensors", admit_tensors);
   m.def("judge", judge_call);
   m.def("page",

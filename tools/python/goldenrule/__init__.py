@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from ._cases import suite as suite
     from ._expected import Expected as Expected
     from ._expected import ExpectedCall as ExpectedCall
+    from ._invariance import Invariance as Invariance
+    from ._invariance import invariant as invariant
+    from ._invariance import over as over
     from ._recorded import Row as Row
     from ._recorded import row_of as row_of
     from ._recorder import record as record
@@ -55,6 +58,7 @@ _MODULE_OF = {
     "checkpoints_at": "_calls", "checkpoints_every": "_calls", "expected": "_calls",
     "judge": "_calls", "read": "_calls",
     "Case": "_cases", "cases": "_cases", "fixture": "_cases", "suite": "_cases",
+    "Invariance": "_invariance", "invariant": "_invariance", "over": "_invariance",
     "record": "_recorder", "Row": "_recorded", "row_of": "_recorded",
     "Report": "_report",
     "contract": "_tables", "contracts": "_tables", "families": "_tables", "mistakes": "_tables",

@@ -70,7 +70,7 @@ class Case:
         if kernel is None:
             return call
         inputs = call.inputs if device is None else as_torch(call.inputs, device)
-        return kernel(**_taken(kernel, self.line, inputs, call.convention))
+        return kernel(**taken(kernel, self.line, inputs, call.convention))
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _defaults() -> dict[str, Any]:
     return {row["name"]: row.get("default") for row in schema()["conventions"]}
 
 
-def _taken(kernel: Callable[..., Any], line: str, inputs: Mapping[str, Any],
+def taken(kernel: Callable[..., Any], line: str, inputs: Mapping[str, Any],
            convention: Mapping[str, Any]) -> dict[str, Any]:
     """What the kernel is given of a case."""
     parameters = inspect.signature(kernel).parameters

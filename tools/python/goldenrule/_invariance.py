@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same call made in another way. What must be the same bits then, or differ by no more than the budgets
+of both calls, needs no exact result: it is the relations of the library over a kernel of the caller."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._calls import Call, _contract, packed, unpacked
+from ._cases import Case, as_torch, taken
+
+# What may be asked, and the relations of the library that it is.
+RELATIONS = {
+    "batch": ("rows_alone",),
+    "order": ("rows_reversed", "slots_permuted"),
+    "split": ("split", "restart"),
+    "repeat": ("repeated",),
+    "neighbours": ("neighbour_nan",),
+    "cuda_graph": ("repeated", "rows_reversed", "slots_permuted", "counts_changed"),
+}
+# Of cuda_graph they make the calls alone: each is made with the graph and without. A graph of a prefill need not
+# take other lengths.
+OF_PREFILL = ("repeated",)
+GRAPH = "replays of one CUDA graph, with other values, rows, slots and counts, beside the same calls without it"
+Kernel = Callable[..., Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Departure:
+    """An output for which a relation does not hold: how many elements, the first of them, and the worst."""
+
+    tensor: str
+    violations: int
+    first: dict[str, int]
+    worst: dict[str, int]
+    value: float  # the worst: in the call as it was given
+    other: float  # and in the other one
+    error: float
+    bound: float  # 0: the same bits
+
+    def __str__(self) -> str:
+        return (f"{self.tensor}: {self.violations} elements differ, the first at {_place(self.first)}; the "
+                f"worst at {_place(self.worst)}: {self.value:.9g}, in the other call {self.other:.9g}"
+                + (f", {self.error:.3g} apart where {self.bound:.3g} is granted" if self.bound > 0 else ""))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One relation: what was asked for, what was done, and what it found."""
+
+    over: str
+    relation: str
+    meaning: str
+    applies: bool  # False: it says nothing of this call
+    bits: bool  # True: the same bits were demanded, False: the budgets of both calls
+    compared: int  # elements
+    bound_to_signal: float  # from 1 on the budgets are as large as the values, and the relation says nothing
+    departures: tuple[Departure, ...]
+
+    @property
+    def verdict(self) -> str:
+        """HOLDS, BROKEN, or SAYS NOTHING."""
+        if self.departures:
+            return "BROKEN"
+        return "HOLDS" if self.compared > 0 and self.bound_to_signal < 1.0 else "SAYS NOTHING"
+
+    def __str__(self) -> str:
+        if not self.applies:
+            return f"{self.over}: {self.verdict}: the call has nothing of which it speaks ({self.meaning})"
+        demand = "the same bits" if self.bits else "within the budgets of both calls"
+        return "\n".join([f"{self.over}: {self.verdict}: {self.meaning}: {demand}, {self.compared} elements",
+                          *(f"    {departure}" for departure in self.departures)])
+
+
+@dataclass(frozen=True)
+class Invariance:
+    """What all relations say of one kernel and call. It is true where none is broken and one holds."""
+
+    call: str
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def passed(self) -> bool:
+        verdicts = [outcome.verdict for outcome in self.outcomes]
+        return "BROKEN" not in verdicts and "HOLDS" in verdicts
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __str__(self) -> str:
+        return "\n".join([f"invariance of {self.call}: {'holds' if self.passed else 'does not hold'}",
+                          *(f"  {line}" for outcome in self.outcomes for line in str(outcome).split("\n"))])
+
+
+def invariant(kernel: Kernel, case: Case | Call, over: str | Iterable[str] | None = None, *,
+              device: Any = None, same_bits: bool = True, contract: str | Mapping[str, Any] | None = None,
+              repeats: int = 1) -> Invariance:
+    """Makes a call of a kernel again in other ways, and compares every element of what it returns.
+
+    kernel: as in case.call(kernel): it takes the inputs by name and returns {"o": .., "final_state": ..}. It is
+    called on the thread of the caller with arrays of its own each time, NumPy or, on a device, torch.
+    over, by default all but cuda_graph:
+      batch       every row (sequence) in a call of its own
+      order       the rows in reverse order; the slots of a pool renamed
+      split       a prefill cut in two calls, or begun again at a checkpoint
+      repeat      the same call again, after one with other values
+      neighbours  NaN in the other rows, their states, padding and slots that nobody reads
+      cuda_graph  the call captured into a CUDA graph and replayed, beside the call without; device="cuda"
+    same_bits=False: a row may be summed in another order where it stands elsewhere in the batch (batch, order):
+    it then differs by no more than the budgets of both calls, under `contract` (default: by mode and types).
+    split always does; repeat, neighbours, cuda_graph and renamed slots demand the same bits of every kernel.
+    repeats: how often the call is made again for repeat and cuda_graph.
+
+    Raises ValueError for another operation than the delta rule, what the library refuses, and what the kernel raises.
+    """
+    call = case.call() if isinstance(case, Case) else case
+    line = case.line if isinstance(case, Case) else call.case or f"{call.op} {call.mode}"
+    asked = _core.AskedRelations()
+    asked.contract, asked.same_bits, asked.repeats = _contract(contract), bool(same_bits), _count(repeats)
+    outcomes = []
+    for name in _asked(over):
+        asked.names = [relation for relation in RELATIONS[name]
+                       if relation != "slots_permuted" or "state_indices" in call.inputs]
+        if name == "cuda_graph":
+            outcomes.append(_graphed(kernel, line, call, device, asked))
+            continue
+        made = _Made(kernel, line, call, device)
+        for row in _core.relations(packed(call, wants_outputs=False), made, asked):
+            departures = tuple(Departure(**departure) for departure in row.pop("departures"))
+            outcomes.append(Outcome(over=name, relation=row.pop("name"), departures=departures, **row))
+    return Invariance(line, tuple(outcomes))
+
+
+def over(*names: str) -> Any:
+    """For a test with an argument `over`: it runs once for each of these, by default all but cuda_graph."""
+    import pytest
+
+    return pytest.mark.parametrize("over", _asked(names or None))
+
+
+def _asked(over: str | Iterable[str] | None) -> list[str]:
+    names = [name for name in RELATIONS if name != "cuda_graph"] if over is None \
+        else [over] if isinstance(over, str) else list(over)
+    for name in names:
+        if name not in RELATIONS:
+            raise ValueError(f"over: expected some of {', '.join(RELATIONS)}, actual {name!r}")
+    return names
+
+
+def _count(repeats: Any) -> int:
+    if not isinstance(repeats, int) or repeats < 1:
+        raise ValueError(f"repeats: expected a whole number that is at least 1, actual {repeats!r}")
+    return repeats
+
+
+class _Made:
+    """A call that the library makes, as its kernel takes it, with what that returns."""
+
+    def __init__(self, kernel: Kernel, line: str, original: Call, device: Any) -> None:
+        self.kernel, self.line, self.device = kernel, line, device
+        self.names = original.inputs.keys()
+
+    def outputs(self, call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(self.kernel(**given))
+
+    def __call__(self, made: Mapping[str, Any]) -> dict[str, Any]:
+        call = unpacked(made)
+        inputs = dict(call.inputs)
+        # A kernel without a pool is given the states of its rows.
+        slots = None if "state_indices" in self.names else inputs.pop("state_indices", None)
+        pool = inputs.get("initial_state")
+        if slots is not None and pool is not None:
+            inputs["initial_state"] = pool[slots]
+        given = inputs if self.device is None else as_torch(inputs, self.device)
+        outputs = self.outputs(call, taken(self.kernel, self.line, given, call.convention))
+        if slots is not None and pool is not None:
+            states = outputs["final_state"]
+            outputs["final_state"] = _scattered(pool, slots, states)
+        call.outputs = outputs
+        return packed(call, wants_outputs=False)  # the library says which are missing
+
+
+def _scattered(pool: Any, slots: Any, states: Any) -> Any:
+    """The pool with the states of the rows, in the type in which the kernel returns them."""
+    if hasattr(states, "detach"):
+        import torch
+
+        whole = as_torch({"pool": pool}, states.device)["pool"].to(states.dtype)
+        whole[torch.as_tensor(slots.astype(np.int64), device=states.device)] = states.detach()
+        return whole
+    whole = pool.astype(states.dtype)
+    whole[slots] = states
+    return whole
+
+
+def _graphed(kernel: Kernel, line: str, call: Call, device: Any, asked: Any) -> Outcome:
+    if device is None or not str(device).startswith("cuda"):
+        raise ValueError(f'cuda_graph: expected device="cuda", actual {device!r}')
+    if call.mode == "prefill":
+        asked.names = [name for name in asked.names if name in OF_PREFILL]
+    made = _Graphed(kernel, line, call, device)
+    _core.relations(packed(call, wants_outputs=False), made, asked)
+    return Outcome(over="cuda_graph", relation="cuda_graph", meaning=GRAPH, applies=True, bits=True,
+                   compared=made.compared, bound_to_signal=0.0, departures=tuple(made.departures.values()))
+
+
+class _Graphed(_Made):
+    """Each call is made without a graph and by a replay of that of the first call."""
+
+    def __init__(self, kernel: Kernel, line: str, original: Call, device: Any) -> None:
+        super().__init__(kernel, line, original, device)
+        self.graph: Any = None
+        self.inputs: dict[str, Any] = {}
+        self.replayed: dict[str, Any] = {}
+        self.compared = 0
+        self.departures: dict[str, Departure] = {}  # by output: of the first call that differs
+
+    def outputs(self, call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
+        import torch
+
+        alone = _copied(self.kernel(**_copied(given)))
+        if self.graph is None:
+            self._capture(given)
+        for name, value in given.items():
+            if torch.is_tensor(value):
+                self.inputs[name].copy_(value)
+        self.graph.replay()
+        torch.cuda.synchronize()
+        for name, value in alone.items():
+            self._compare(call, name, value, self.replayed[name])
+        return alone
+
+    def _capture(self, given: Mapping[str, Any]) -> None:
+        import torch
+
+        self.inputs = _copied(given)
+        beside = torch.cuda.Stream()
+        beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(beside):  # what is compiled or allocated by a first call is so here
+            self.kernel(**_copied(given))
+        torch.cuda.current_stream().wait_stream(beside)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.replayed = dict(self.kernel(**self.inputs))
+
+    def _compare(self, call: Call, name: str, alone: Any, replayed: Any) -> None:
+        a, b = alone.double(), replayed.double()
+        differ = (a != b) & ~(a.isnan() & b.isnan())
+        self.compared += a.numel()
+        count = int(differ.sum())
+        if count == 0 or name in self.departures:
+            return
+        error = (a - b).abs().where(differ, a.new_zeros(()) - 1).nan_to_num(nan=float("inf"))
+        worst = int(error.argmax())
+        places = [_core.coordinates(packed(call, wants_outputs=False), name, _index(at, a.shape))
+                  for at in (int(differ.flatten().nonzero()[0]), worst)]
+        self.departures[name] = Departure(
+            tensor=name, violations=count, first=places[0], worst=places[1], value=float(a.flatten()[worst]),
+            other=float(b.flatten()[worst]), error=float(error.flatten()[worst]), bound=0.0)
+
+
+def _index(at: int, shape: Any) -> list[int]:
+    return [int(i) for i in np.unravel_index(at, tuple(shape))]
+
+
+def _copied(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.clone() if hasattr(value, "clone") else value for name, value in inputs.items()}
+
+
+def _place(coordinates: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {index}" for name, index in coordinates.items())
