@@ -65,13 +65,24 @@ def environment(folder):
     return python
 
 
-def install(python, build):
-    """The wheel, with the Python files of the source."""
+def wheel_of(build):
+    """The wheel of these sources."""
     wheels = sorted((build / "python" / "wheels").glob("*.whl"))
     if not wheels:
         sys.exit(f"run_real.py: expected a wheel in {build}/python/wheels, actual none: run tools/test first")
+    sources = [path for folder in ("fixtures", "reference", "tools/cli", "tools/python/extension")
+               for path in (ROOT / folder).rglob("*.[ch]pp")]
+    newest = max(sources, key=lambda path: path.stat().st_mtime)
+    if newest.stat().st_mtime > wheels[-1].stat().st_mtime:
+        sys.exit(f"run_real.py: expected a wheel newer than {newest.relative_to(ROOT)}, actual an older one: "
+                 f"ctest --preset ci -R 'python: wheel' makes it")
+    return wheels[-1]
+
+
+def install(python, wheel):
+    """The wheel, with the Python files of the source."""
     run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
-        "--force-reinstall", wheels[-1])
+        "--force-reinstall", wheel)
     (package,) = (python.parents[1] / "lib").glob("python3*/site-packages/goldenrule")
     shutil.copytree(ROOT / "tools" / "python" / "goldenrule", package, dirs_exist_ok=True)
 
@@ -118,8 +129,9 @@ def main():
     began = time.monotonic()
     # Two tests at a time, each with threads of its own: those that wait must not spin.
     os.environ.update(OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="1")
+    wheel = wheel_of(build)
     python = environment(folder)
-    install(python, build)
+    install(python, wheel)
     print(f"environment: {time.monotonic() - began:.0f} s", flush=True)
     host = build / "tests" / "gpu_host" / "libgpu_host_shared.so"
     if host.is_file():
