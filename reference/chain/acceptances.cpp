@@ -123,7 +123,7 @@ void Acceptances::check_start(const Call& call, const call::ChainRow& row, const
   const auto found = memory_.requests.find(row.request);
   const Request* request = found == memory_.requests.end() ? nullptr : &found->second;
   std::vector<std::int64_t> starts = expected_starts(before, request);
-  if (row.position) starts = {*row.position};
+  if (row.position && *row.position != now.start) starts = {*row.position};
   const Number end = before == nullptr ? Number() : before->target_len();
   if (starts.empty() && end && now.start < *end) starts = {*end};
   if (starts.empty() || std::ranges::find(starts, now.start) != starts.end()) return;
@@ -181,6 +181,10 @@ void Acceptances::add(const verdict::Slice& slice, const Call& call, const call:
     ++memory_.summary.verifications;
     now.counts = all;
     check_start(call, row, now, findings);
+    if (row.accepted && now.committed && *row.accepted != *now.committed) {
+      findings.push_back(departure(call, row, now.row, Mistake::kNotCommitted, now.start,
+                                   words_of_counts(id, *now.committed, *row.accepted)));
+    }
     meet_states(slice, call, id, now, followed, findings);
     of_requests_.insert_or_assign(id, std::move(now));
   }

@@ -60,10 +60,12 @@ bool is_same_kind(const Call& call, const call::Record& record, const call::Dims
   return false;
 }
 
-// Two requests in one slot, each with its row; the plan would only name the slot.
+// Two requests that write one slot, each with its row; the plan would only name the slot. Several
+// may start from one: a prefix that they share.
 void shared_slots(const Call& call, const call::Record& record, const call::Dims& dims,
                   std::vector<Finding>& findings) {
-  const call::Tensor* slots = record.find_input("state_indices");
+  const call::Tensor* slots = record.find_input("output_state_indices");
+  if (slots == nullptr) slots = record.find_input("state_indices");
   if (slots == nullptr) return;
   const std::vector<call::ChainRow> rows = call::chain_rows(record, dims);
   std::map<std::int64_t, std::size_t> users;

@@ -55,8 +55,9 @@ std::vector<std::int64_t> CacheWalk::lengths(const CacheRequest& request, const 
   return {std::clamp(request.base, cache.base, cache.base + cache.given)};
 }
 
-void CacheWalk::report_length(const CacheRequest& request, std::int64_t expected,
+void CacheWalk::report_length(CacheRequest& request, std::int64_t expected,
                               const Acceptance* said) {
+  request.miscounted = true;
   std::string text = "the cache of request " + tokens(request.id.request) + " has " +
                      tokens(request.base) + " tokens, expected " + tokens(expected);
   if (said != nullptr) text += ", which the verification in call " + tokens(said->call) + " says";
@@ -64,7 +65,7 @@ void CacheWalk::report_length(const CacheRequest& request, std::int64_t expected
   report(request, Mistake::kWrongLength, std::move(text));
 }
 
-void CacheWalk::check_length(const CacheRequest& request, std::vector<Followed>& followed) {
+void CacheWalk::check_length(CacheRequest& request, std::vector<Followed>& followed) {
   const bool counted = attention::has_cache(plan_.dims) && request.id.position.has_value();
   const auto found = caches_.of_requests_.find(request.id.request);
   const bool known = found != caches_.of_requests_.end() && !found->second.loose;
@@ -101,7 +102,7 @@ void CacheWalk::check_length(const CacheRequest& request, std::vector<Followed>&
 
 void CacheWalk::check_lengths() {
   std::map<std::shared_ptr<const std::vector<std::int64_t>>, std::vector<Followed>> by_call;
-  for (const CacheRequest& request : requests_) {
+  for (CacheRequest& request : requests_) {
     const Acceptance* said = caches_.acceptances_.find(request.id.request);
     std::vector<Followed> none;
     check_length(request, said == nullptr ? none : by_call[said->counts]);

@@ -131,19 +131,28 @@ void CacheWalk::read_rows() {
   });
 }
 
-// The rows of the request that it was restored from; those of its own earlier position.
+// The rows of the request that it was restored from, which may be itself at an earlier position,
+// where its present life has none those of the last one that has.
 void CacheWalk::restore(const CacheRequest& request, Cache& cache) const {
-  const auto length = static_cast<std::size_t>(request.base);
-  if (*request.id.restored_from != request.id.request) {
-    const auto source = caches_.of_requests_.find(*request.id.restored_from);
-    if (source == caches_.of_requests_.end()) {
-      cache.rows.clear();
-    } else {
-      cache.rows = source->second.rows;
+  cache.begin_again(request.base);
+  const bool own = *request.id.restored_from == request.id.request;
+  if (!own) cache.rows.clear();
+  const auto found = caches_.of_requests_.find(*request.id.restored_from);
+  std::vector<FormerRows> lives;
+  if (found != caches_.of_requests_.end()) {
+    const Cache& source = found->second;
+    lives.assign(source.former.begin(), source.former.end());
+    lives.insert(lives.end(), source.inherited.begin(), source.inherited.end());
+    for (std::int64_t t = 0; t < request.base; ++t) {
+      CacheRow row = source.at(t);
+      for (auto life = lives.begin(); life != lives.end() && !row.known(); ++life) {
+        if (t < std::ssize(**life)) row = (**life)[static_cast<std::size_t>(t)];
+      }
+      if (row.known()) cache.put(t, row);
     }
   }
-  if (cache.rows.size() > length) cache.rows.resize(length);
-  cache.rejected.clear();
+  if (lives.size() > 2 * kMostLives) lives.resize(2 * kMostLives);
+  cache.inherited = std::move(lives);
 }
 
 void CacheWalk::enter(CacheRequest& request) {
@@ -158,8 +167,8 @@ void CacheWalk::enter(CacheRequest& request) {
     const bool had = cache.base > 0 || cache.kept.value_or(cache.given) > 0;
     // Where there is a layer with states, it counts them.
     if (known && had && !memory_.layout) ++memory_.summary.restarts;
-    cache.rows.clear();
-    cache.rejected.clear();
+    cache.begin_again(0);
+    cache.inherited.clear();
     cache.turned = call_.index;
   } else {
     cache.crop(request.base);
@@ -177,7 +186,7 @@ void CacheWalk::compare(CacheRequest& request) {
       continue;
     }
     ++memory_.summary.rows_judged;
-    if (expected.digest != row.digest) {
+    if (expected.digest != row.digest && !cache.once_had(t, row.digest)) {
       request.wrong.push_back(
           {.t = t, .place = row.place, .expected = expected, .digest = row.digest});
     }
@@ -201,7 +210,7 @@ void CacheWalk::leave(CacheRequest& request) {
   cache.base = request.base;
   cache.given = request.given;
   cache.kept = request.id.accepted;
-  cache.loose = false;
+  cache.loose = request.miscounted;
 }
 
 void CacheWalk::hold() {

@@ -40,6 +40,7 @@ struct CacheRequest {
   std::vector<std::pair<std::int64_t, CacheRow>> brought = {};  ///< the same, of k and v
   std::vector<WrongRow> wrong = {};
   bool taken = false;
+  bool miscounted = false;  ///< its length is wrong: what the next one is to be nobody knows
 
   /// Whether the request begins, maybe anew.
   [[nodiscard]] bool begins() const { return id.position.value_or(base) == 0; }
@@ -66,10 +67,10 @@ class CacheWalk {
   // cache_lengths.cpp
   void find_role();
   void check_lengths();
-  void check_length(const CacheRequest& request, std::vector<Followed>& followed);
+  void check_length(CacheRequest& request, std::vector<Followed>& followed);
   [[nodiscard]] std::vector<std::int64_t> lengths(const CacheRequest& request, const Cache& cache,
                                                   const Acceptance* said) const;
-  void report_length(const CacheRequest& request, std::int64_t expected, const Acceptance* said);
+  void report_length(CacheRequest& request, std::int64_t expected, const Acceptance* said);
   // cache_names.cpp
   void report_rows();
   [[nodiscard]] RowName name_of(const CacheRequest& request, const WrongRow& wrong) const;

@@ -52,6 +52,28 @@ void Cache::crop(std::int64_t length) {
   if (length < std::ssize(rows)) rows.resize(static_cast<std::size_t>(length));
 }
 
+void Cache::begin_again(std::int64_t length) {
+  if (!rows.empty()) former.push_front(std::make_shared<const std::vector<CacheRow>>(rows));
+  if (former.size() > kMostLives) former.pop_back();
+  if (length < std::ssize(rows)) rows.resize(static_cast<std::size_t>(length));
+  rejected.clear();
+}
+
+bool Cache::once_had(std::int64_t t, std::uint64_t digest) const {
+  return std::ranges::any_of(inherited, [&](const FormerRows& life) {
+    if (t >= std::ssize(*life)) return false;
+    const CacheRow& row = (*life)[static_cast<std::size_t>(t)];
+    return row.known() && row.digest == digest;
+  });
+}
+
+std::uint64_t Cache::bytes() const {
+  std::uint64_t count = rows.size();
+  for (const FormerRows& life : former) count += life->size();
+  for (const FormerRows& life : inherited) count += life->size();
+  return count * sizeof(CacheRow);
+}
+
 bool Caches::admit(const Call& call, const call::Record& record, const call::Dims& dims,
                    std::vector<Finding>& findings) {
   const CacheKind now = kind_of(record, dims);
@@ -79,7 +101,11 @@ bool Caches::admit(const Call& call, const call::Record& record, const call::Dim
   // What was brought before the type of the cache was known is as it was before rounding.
   if (kind_ && now.page_size > 0 && brought_ &&
       (!holds(now.keys, brought_->first) || !holds(now.values, brought_->second))) {
-    for (auto& [id, cache] : of_requests_) cache.rows.clear();
+    for (auto& [id, cache] : of_requests_) {
+      cache.rows.clear();
+      cache.former.clear();
+      cache.inherited.clear();
+    }
   }
   kind_ = now;
   return true;
@@ -122,8 +148,7 @@ void Caches::turn(std::int64_t request, std::int64_t since, std::int64_t positio
   const auto found = of_requests_.find(request);
   if (found == of_requests_.end() || found->second.turned > since) return;
   Cache& cache = found->second;
-  if (position < std::ssize(cache.rows)) cache.rows.resize(static_cast<std::size_t>(position));
-  cache.rejected.clear();
+  cache.begin_again(position);
   cache.loose = true;
 }
 
@@ -136,13 +161,13 @@ void Caches::trim(std::int64_t index) {
   std::uint64_t bytes = 0;
   std::vector<std::pair<std::int64_t, std::int64_t>> resting;  // last call, request
   for (const auto& [id, cache] : of_requests_) {
-    bytes += cache.rows.size() * sizeof(CacheRow);
+    bytes += cache.bytes();
     if (cache.call < index) resting.emplace_back(cache.call, id);
   }
   std::ranges::sort(resting);
   for (const auto& [last, id] : resting) {
     if (bytes <= memory_.options.most_bytes) return;
-    bytes -= of_requests_.at(id).rows.size() * sizeof(CacheRow);
+    bytes -= of_requests_.at(id).bytes();
     of_requests_.erase(id);
     ++memory_.summary.forgotten;
   }

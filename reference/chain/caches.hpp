@@ -22,7 +22,8 @@
 // Requests with a common prefix may share pages. A request at position 0 again, or restored from
 // its own earlier position, has other rows from there on, since what is computed again may round
 // otherwise; so it is where the layer with states says that. Restored from another request, it has
-// the rows of that one.
+// the rows of that one: of its present life, or of one before it began again, whose pages a cache
+// of prefixes may have kept.
 //
 // Memory: 16 bytes a row and 16 for each place of the pool, no values. Requests beyond
 // Options::most_bytes are forgotten, the longest unused first.
@@ -31,6 +32,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -57,6 +59,10 @@ struct HeldRow {
 
 inline constexpr std::size_t kMostRejected = 4096;
 
+/// Rows that a request had before it began again.
+using FormerRows = std::shared_ptr<const std::vector<CacheRow>>;
+inline constexpr std::size_t kMostLives = 4;
+
 struct Cache {
   std::int64_t call = -1;            ///< that it was last in
   std::int64_t base = 0;             ///< its length before that call
@@ -66,6 +72,8 @@ struct Cache {
   std::int64_t turned = -1;          ///< the call in which it began again
   std::vector<CacheRow> rows;        ///< by position
   std::deque<std::pair<std::int64_t, std::uint64_t>> rejected;  ///< position, digest
+  std::deque<FormerRows> former;                                ///< its own, the latest first
+  std::vector<FormerRows> inherited;  ///< of the request that it was restored from
 
   /// Row `t`, which may be unknown.
   [[nodiscard]] CacheRow at(std::int64_t t) const {
@@ -74,6 +82,11 @@ struct Cache {
   void put(std::int64_t t, const CacheRow& row);
   /// Drops rows from `length` on; what is known of them is rejected.
   void crop(std::int64_t length);
+  /// The request begins again from `length`: the rows it had are those of a former life.
+  void begin_again(std::int64_t length);
+  /// Whether the request that this one was restored from once had such a row there.
+  [[nodiscard]] bool once_had(std::int64_t t, std::uint64_t digest) const;
+  [[nodiscard]] std::uint64_t bytes() const;
 };
 
 /// What all calls of the layer have in common.

@@ -92,19 +92,25 @@ std::uint64_t bytes_of_trail(const Layout& layout, const Request& request) {
          static_cast<std::uint64_t>(ledgers) * each * sizeof(double);
 }
 
-Known ledger_at(const verdict::Slice& slice, const Layout& layout, const Requests& requests,
-                std::int64_t id, std::int64_t position, std::int64_t until) {
+std::vector<Known> ledgers_at(const verdict::Slice& slice, const Layout& layout,
+                              const Requests& requests, std::int64_t id, std::int64_t position,
+                              std::int64_t until) {
+  std::vector<Known> ledgers;
   const auto found = requests.find(id);
-  if (found == requests.end()) return nullptr;
+  if (found == requests.end()) return ledgers;
   const std::vector<Leg> legs = legs_of(found->second);
-  for (std::size_t i = legs.size(); i-- > 0;) {
+  for (std::size_t i = legs.size(); i-- > 0 && ledgers.size() < kMostLedgers;) {
     if (legs[i].call >= until || !covers(legs[i], position)) continue;
-    return along(slice, layout, std::span(legs).first(i + 1), position);
+    Known ledger = along(slice, layout, std::span(legs).first(i + 1), position);
+    if (ledger == nullptr) return ledgers;
+    ledgers.push_back(std::move(ledger));
+    while (!legs[i].anew && i > 0) --i;  // the rest of this life leads to the same
   }
+  if (!ledgers.empty()) return ledgers;
   // Before it was taken from another request, it was that one.
   const std::optional<Origin>& origin = found->second.origin;
-  if (!origin || origin->call >= until || position > origin->position) return nullptr;
-  return ledger_at(slice, layout, requests, origin->request, position, origin->call);
+  if (!origin || origin->call >= until || position > origin->position) return ledgers;
+  return ledgers_at(slice, layout, requests, origin->request, position, origin->call);
 }
 
 }  // namespace goldenrule::chain

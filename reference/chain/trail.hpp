@@ -19,10 +19,13 @@ void extend_trail(Request& request, Request& next);
 /// What the trail of a request holds, but for tokens.
 [[nodiscard]] std::uint64_t bytes_of_trail(const Layout& layout, const Request& request);
 
-/// The ledger of request `id` at `position`, on the way that it had gone before call `until`.
-/// nullptr: the tokens are not in the dump, or were given up, or follow from what is not known.
-[[nodiscard]] Known ledger_at(const verdict::Slice& slice, const Layout& layout,
-                              const Requests& requests, std::int64_t id, std::int64_t position,
-                              std::int64_t until);
+/// The ledgers of request `id` at `position`, on the ways that it had gone before call `until`: of
+/// its present life, and of those before it began again, the latest first. Where the first one
+/// cannot be made (the tokens are not in the dump, or were given up, or follow from what is not
+/// known) there is none.
+[[nodiscard]] std::vector<Known> ledgers_at(const verdict::Slice& slice, const Layout& layout,
+                                            const Requests& requests, std::int64_t id,
+                                            std::int64_t position, std::int64_t until);
+inline constexpr std::size_t kMostLedgers = 4;
 
 }  // namespace goldenrule::chain

@@ -64,6 +64,7 @@ class CallWalk {
   void enter(RowWalk& row);
   void enter_again(RowWalk& row, Request& request);
   [[nodiscard]] bool take_state_of(std::int64_t id, RowWalk& row);
+  void take_former(std::int64_t id, RowWalk& row) const;
   [[nodiscard]] bool take_stored(const Request& source, RowWalk& row) const;
   [[nodiscard]] std::optional<std::int64_t> reached(std::int64_t id) const;
   void restore(RowWalk& row);

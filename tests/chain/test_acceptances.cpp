@@ -146,6 +146,37 @@ TEST_CASE("the position of a verification is the token at which it begins") {
   CHECK(only(calls).mistake == Mistake::kWrongStart);
 }
 
+TEST_CASE("a verification whose start and position are wrong alike begins at the wrong token") {
+  SpeculativeServer server = begun(3);
+  server.on_verify = [&](call::Record& r) {
+    r.inputs.at("start").set(2, r.inputs.at("start")[2] + 1.0);
+    r.inputs["positions"] = r.inputs.at("start");
+  };
+  server.step({{1, 1}, {2, 3}, {3, 2}});
+  const chain::Finding finding = only(server.calls);
+  CAPTURE(finding.text);
+  CHECK(finding.mistake == Mistake::kWrongStart);
+  CHECK(finding.request == 3);
+}
+
+TEST_CASE("accepted counts of a verification are those that it commits") {
+  SpeculativeServer server = begun(3);
+  call::Integers said{1, 3, 2};
+  server.on_verify = [&](call::Record& r) {
+    r.inputs["accepted_counts"] = call::integer_tensor(said);
+  };
+  server.step({{1, 1}, {2, 3}, {3, 2}});
+  CHECK(testing::judge(server.calls, {.only_chain = true}).findings.empty());
+  said[1] = 2;
+  server.step({{1, 1}, {2, 3}, {3, 2}});
+  const chain::Finding finding = only(server.calls);
+  CAPTURE(finding.text);
+  CHECK(finding.mistake == Mistake::kNotCommitted);
+  CHECK(finding.request == 2);
+  CHECK(finding.text ==
+        "the verification commits 3 tokens of request 2, the server goes on with 2");
+}
+
 // Keeps one output of each verification.
 void strip(std::vector<chain::Call>& calls, const char* name) {
   for (chain::Call& call : calls) {

@@ -7,12 +7,9 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string>
 
 #include "fixtures/call/integer_inputs.hpp"
-#include "fixtures/random/philox.hpp"
-#include "reference/chain/request.hpp"
 #include "reference/delta/slice.hpp"
 #include "tests/chain/expect_input.hpp"
 #include "tests/chain/server.hpp"
@@ -141,6 +138,46 @@ TEST_CASE("a state of a request of the dump is judged at every position") {
   }
 }
 
+TEST_CASE("a request that began again has had the states of its former life") {
+  Served served({.seed = 9});
+  const State before = served.states.at(kBetween);
+  served.calls.push_back(served.server.serve(
+      Mode::kPrefill, {{.request = 1, .slot = 3, .tokens = kPrompt, .fresh = true}}));
+  SUBCASE("which no call has stored") {
+    served.restore(7, 1, kBetween, before);
+    CHECK(judge(served.calls).findings.empty());
+  }
+  SUBCASE("and of its present one") {
+    served.restore(7, 1, 8, served.server.left("checkpoints", 0));
+    CHECK(judge(served.calls).findings.empty());
+  }
+  SUBCASE("and no other") {
+    served.restore(7, 1, kBetween, served.garbage());
+    expect_refused(judge(served.calls), kDecodes + 2);
+  }
+  SUBCASE("and nobody knows which of them a start is that is not stored") {
+    served.restore(7, 1, kBetween, before);
+    chain::Call& restored = served.calls[served.calls.size() - 2];
+    restored = testing::without_states(restored);
+    const testing::Judged judged = judge(served.calls);
+    CHECK(judged.findings.empty());
+    CHECK(judged.summary.taken == 1);
+  }
+}
+
+TEST_CASE("two requests start from one slot and write two others") {
+  Served served({.seed = 10});
+  for (const std::int64_t slot : {1L, 2L, 4L}) served.server.put(slot, served.states.at(8));
+  for (const std::int64_t request : {7L, 8L}) served.server.positions[request] = 8;
+  served.decode({{.request = 7, .slot = 1, .restored_from = 1},
+                 {.request = 8, .slot = 2, .restored_from = 1}});
+  call::Record& forked = served.calls.back().record;
+  forked.inputs["output_state_indices"] = forked.inputs.at("state_indices");
+  forked.inputs["state_indices"] = call::integer_tensor({4, 4});
+  served.decode({{.request = 8, .slot = 2}, {.request = 7, .slot = 1}});
+  CHECK(judge(served.calls).findings.empty());
+}
+
 TEST_CASE("a state of the request itself at another position is none of this one") {
   Served served({.seed = 4});
   served.restore(7, 1, kPrompt + 2, served.states.at(kPrompt + 1));
@@ -220,20 +257,6 @@ TEST_CASE("what nobody can know is said, and not taken for right") {
 }
 
 // Doubles of a narrow type end in zeros.
-TEST_CASE("digests of blocks in bf16 are as many as the blocks") {
-  const random::Stream stream(17, "digests");
-  std::set<std::uint64_t> digests;
-  chain::Block block(64);
-  for (std::int64_t n = 0; n < 20000; ++n) {
-    for (std::int64_t i = 0; i < 64; ++i) {
-      block[static_cast<std::size_t>(i)] =
-          call::round_to(call::DType::kBF16, stream.uniform(64 * n + i) - 0.5);
-    }
-    digests.insert(chain::digest_of(block));
-  }
-  CHECK(digests.size() == 20000);
-}
-
 TEST_CASE("a start that is taken for right is counted, and refused where that is asked for") {
   const auto verdict_of = [](const std::vector<chain::Call>& calls, auto count) {
     const testing::Judged judged = judge(calls);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which calls are of one layer of attention, which rows are the same, and how many are remembered.
+// Which calls are of one layer of attention, which rows are the same, over lives of a request too,
+// and how many are remembered.
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -15,6 +16,12 @@ using namespace goldenrule;
 using testing::begun;
 using testing::number;
 using testing::SpeculativeServer;
+
+chain::Finding single_finding(const std::vector<chain::Call>& calls) {
+  const testing::Judged judged = testing::judge(calls, {.only_chain = true});
+  REQUIRE(judged.findings.size() == 1);
+  return judged.findings[0];
+}
 
 TEST_CASE("calls of another layer of attention are left out, and nothing is missing") {
   const auto other_heads = [](call::Record& r) {
@@ -106,6 +113,61 @@ TEST_CASE("a call whose rows take more memory than is given is an error") {
   REQUIRE(judged.findings.size() == 1);
   CHECK(judged.findings[0].verdict == verdict::Verdict::kError);
   CHECK(judged.findings[0].text.find("--memory") != std::string::npos);
+}
+
+TEST_CASE("a prefix that a request had before it began again is one of its prefixes") {
+  SpeculativeServer server({});
+  server.prompt(1, 0, 10);
+  const std::vector<std::int64_t> kept{server.live[1].pages.begin(),
+                                       server.live[1].pages.begin() + 2};
+  server.live[9].pages = kept;  // by a cache of prefixes
+  SUBCASE("of another request") {
+    server.preempt(1, 10);
+    server.live[3].pages = kept;
+    server.share(3, 2, 1);
+    server.step({{1, 1}, {3, 1}});
+    CHECK(testing::judge(server.calls, {.only_chain = true}).findings.empty());
+    std::swap(server.live[3].pages[0], server.live[3].pages[1]);
+    server.step({{1, 1}, {3, 1}});
+    const chain::Finding finding = single_finding(server.calls);
+    CHECK(finding.mistake == chain::Mistake::kOtherPosition);
+    CHECK(finding.request == 3);
+    CHECK(finding.text.find("(8 of 13 rows are not): it is row 4 of") != std::string::npos);
+  }
+  SUBCASE("of the request itself, which has not gone back to it") {
+    server.preempt(1, 10);
+    server.live[1].pages[0] = kept[0];
+    server.step({{1, 1}});
+    const chain::Finding finding = single_finding(server.calls);
+    CHECK(finding.mistake == chain::Mistake::kNone);
+    CHECK(finding.request == 1);
+  }
+  SUBCASE("where no call has shown rows of its present life") {
+    const auto at = std::ssize(server.calls);
+    server.preempt(1, 10);
+    server.calls.erase(server.calls.begin() + at);  // its attention
+    server.live[3].pages = kept;
+    server.share(3, 2, 1);
+    server.step({{3, 1}});
+    testing::number(server.calls);
+    const testing::Judged judged = testing::judge(server.calls, {.only_chain = true});
+    CHECK(judged.findings.empty());
+    CHECK(judged.summary.rows_judged == judged.summary.rows);
+  }
+}
+
+TEST_CASE("a length that is wrong once is said once") {
+  SpeculativeServer server = begun(2);
+  server.step({{1, 1}, {2, 2}});
+  server.on_attention = [](call::Record& r) {
+    r.inputs.at("positions").set(1, r.inputs.at("positions")[1] + 1.0);
+  };
+  server.step({{1, 3}, {2, 2}});
+  server.on_attention = {};
+  for (int i = 0; i < 2; ++i) server.step({{1, 1}, {2, 2}});
+  const chain::Finding finding = single_finding(server.calls);
+  CHECK(finding.mistake == chain::Mistake::kWrongLength);
+  CHECK(finding.request == 2);
 }
 
 }  // namespace
