@@ -41,6 +41,7 @@ const verdict::Slice& slice() {
                                     .emulate = emulate,
                                     .mistakes = mistakes,
                                     .capture_mistakes = nullptr,
+                                    .likely_cause = nullptr,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed,
                                     .stages = nullptr};

@@ -8,6 +8,7 @@
 #include "reference/delta/budget/stage_grant.hpp"
 #include "reference/delta/capture_mistakes.hpp"
 #include "reference/delta/emulation/emulate.hpp"
+#include "reference/delta/long_keys.hpp"
 #include "reference/delta/mistakes/table.hpp"
 #include "reference/delta/oracle/evaluate.hpp"
 #include "reference/delta/oracle/memory.hpp"
@@ -77,6 +78,7 @@ const verdict::Slice& slice() {
                                     .emulate = emulate_unstored,
                                     .mistakes = mistakes,
                                     .capture_mistakes = capture_mistakes,
+                                    .likely_cause = long_keys,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed,
                                     .stages = &stages};

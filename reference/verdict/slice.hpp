@@ -44,6 +44,8 @@ struct Slice {
   /// What the person who captured a failing record may have done wrong, what accounts for its
   /// failures first. Costs a few verdicts at most.
   std::vector<calls::CaptureMistake> (*capture_mistakes)(const Judgement& judgement);
+  /// Why nothing may be said of a call, where its inputs tell; else empty. nullptr: they never do.
+  std::string (*likely_cause)(const call::Record& record);
   /// The contract that a call implies by its mode and the types of its tensors.
   const contract::Contract& (*default_contract)(const call::Record& record);
   /// Memory that judging takes, from the shapes alone.

@@ -198,8 +198,8 @@ bool applies_rule(const Expectations& expected) {
 
 // What the call says of the whole, and the file's reason: that of its first tensor with the file's
 // verdict.
-void conclude(CaseReport& report, const call::Record& record, const Expectations& expected,
-              const std::vector<std::string>& wanted) {
+void conclude(const Slice& slice, CaseReport& report, const call::Record& record,
+              const Expectations& expected, const std::vector<std::string>& wanted) {
   report.nonfinite_inputs = count_nonfinite(record);
   for (TensorReport& tensor : report.tensors) name_places(record, tensor);
   for (const std::string& name :
@@ -222,6 +222,13 @@ void conclude(CaseReport& report, const call::Record& record, const Expectations
       report.reason = t.name + ": " + t.reason;
     }
   }
+  const bool is_blind = std::ranges::any_of(
+      report.tensors, [](const TensorReport& t) { return t.unbounded > 0 || t.vacuous > 0; });
+  const bool says_nothing =
+      report.verdict == Verdict::kError || report.verdict == Verdict::kMistrusted;
+  if (!is_blind || !says_nothing || slice.likely_cause == nullptr) return;
+  const std::string cause = slice.likely_cause(record);
+  if (!cause.empty()) report.reason += (report.reason.empty() ? "" : "; likely cause: ") + cause;
 }
 
 }  // namespace
@@ -289,7 +296,7 @@ Judgement judgement(const Slice& slice, call::Record record, const Question& que
     });
     if (decided) break;
   }
-  conclude(result.report, result.record, result.expected,
+  conclude(slice, result.report, result.record, result.expected,
            question.only.empty() ? question.wanted : question.only);
   return result;
 }

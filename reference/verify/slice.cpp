@@ -47,6 +47,7 @@ const verdict::Slice& slice() {
                                     .emulate = emulate_call,
                                     .mistakes = mistakes,
                                     .capture_mistakes = nullptr,
+                                    .likely_cause = nullptr,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed,
                                     .stages = nullptr};

@@ -122,6 +122,7 @@ const Slice kToy{.evaluate = evaluate,
                  .emulate = emulate,
                  .mistakes = mistakes,
                  .capture_mistakes = nullptr,
+                 .likely_cause = nullptr,
                  .default_contract = default_contract,
                  .memory_needed = nullptr,
                  .stages = nullptr};

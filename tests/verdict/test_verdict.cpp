@@ -6,6 +6,8 @@
 
 #include <array>
 
+#include "reference/calls/kernel.hpp"
+#include "reference/calls/rows.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/budget.hpp"
 #include "tests/verdict/support.hpp"
@@ -71,6 +73,24 @@ TEST_CASE("verdict: a budget as large as the signal") {
   CHECK(o.vacuous == 72);
   CHECK(o.first_unjudged == call::Shape{0, 0, 0, 0});
   CHECK(call.judge("o").verdict == Verdict::kExact);
+}
+
+TEST_CASE("verdict: keys that nobody normalised are the likely cause of growing states") {
+  const auto reason_of = [](const char* norm, double factor) {
+    call::Record record = record_of(std::string("op=gdn mode=prefill lens=120 H=1 HV=1 K=16 V=8 "
+                                                "gate=log beta=direct qk_l2norm=") +
+                                    norm);
+    calls::change(record.inputs.at("k"), [&](std::int64_t, double x) { return factor * x; });
+    const contract::Contract& contract = delta::slice().default_contract(record);
+    record.outputs = calls::stored(record, contract, delta::slice().emulate(record, contract, 3));
+    return judge_record(delta::slice(), record, {}).reason;
+  };
+  const std::string reason = reason_of("none", 8.0);
+  CAPTURE(reason);
+  CHECK(reason.find("likely cause: keys are not normalised (|k|^2 = ") != std::string::npos);
+  CHECK(reason.find("at k[") != std::string::npos);
+  CHECK(reason_of("none", 1.0).find("likely cause") == std::string::npos);
+  CHECK(reason_of("rsqrt_sum_eps", 8.0).find("likely cause") == std::string::npos);
 }
 
 // What a kernel may flush behind the largest number of a call must not vouch for other requests.
