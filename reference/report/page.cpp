@@ -37,17 +37,28 @@ std::size_t fill(std::string& html, std::size_t n, std::size_t most, const Piece
 using Items = std::vector<const ordered_json*>;
 
 std::string cell(const ordered_json& tensor) {
-  return fmt::format("{}<br><span class=\"soft\">{} of budget</span>",
-                     badge(tensor.at("verdict").get<std::string>()), shown(tensor.at("max_ratio")));
+  return fmt::format("{}<br><span class=\"soft\">{}</span>",
+                     badge(tensor.at("verdict").get<std::string>()),
+                     in_budgets(tensor.at("max_ratio")));
+}
+
+// The first mistake that explains what is wrong.
+std::string named(const ordered_json& item) {
+  if (!item.contains("explanation")) return "";
+  for (const ordered_json& e : item.at("explanation")) {
+    if (!e.at("explains").get<bool>()) continue;
+    return "<br><b>" + escaped(e.at("mistake").get<std::string>()) + "</b>";
+  }
+  return "";
 }
 
 std::string row(const ordered_json& item, const std::string& link,
                 const std::vector<std::string>& names) {
   const std::string file = escaped(item.at("file").get<std::string>());
   std::string html =
-      fmt::format("<tr><td>{}</td><td>{}</td>",
+      fmt::format("<tr><td>{}</td><td>{}{}</td>",
                   link.empty() ? file : fmt::format("<a href=\"{}\">{}</a>", link, file),
-                  badge(item.at("verdict").get<std::string>()));
+                  badge(item.at("verdict").get<std::string>()), named(item));
   std::map<std::string, const ordered_json*> tensors;
   for (const ordered_json& t : item.at("tensors")) tensors[t.at("name").get<std::string>()] = &t;
   for (const std::string& name : names) {
@@ -177,8 +188,10 @@ std::string page_of(const ordered_json& report) {
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
       "'unsafe-inline'\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
       "<title>goldenrule: {}</title><style>{}</style></head>\n<body id=\"top\"><h1>goldenrule</h1>"
-      "{}{}{}\n{}\n<p class=\"soft\">goldenrule {}. An element passes when its error is at most "
-      "its budget: what the roundings that its contract declares can do to it.</p></body></html>\n",
+      "{}<p class=\"soft\">An element passes when its error is at most its budget: what the "
+      "roundings "
+      "that its contract declares can do to it.</p>{}{}\n{}\n<p class=\"soft\">goldenrule {}</p>"
+      "</body></html>\n",
       one ? escaped(items.front()->at("file").get<std::string>()) : files_in_words(items.size()),
       kPageStyle, head, table.html, left_out(items, sections, table.rows), sections.html,
       escaped(version));

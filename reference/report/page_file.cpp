@@ -16,12 +16,10 @@ constexpr int kValueDigits = 9;  // a value and the exact one may differ in the 
 std::string worst_line(const ordered_json& tensor) {
   const ordered_json& worst = tensor.at("worst");
   if (worst.is_null()) return "";
-  return fmt::format(
-      "worst element: <b>{}</b>: value {}, exact {}, error {}, budget {}: <b>{}</b> times the "
-      "budget",
-      place(worst.at("coordinates")), shown(worst.at("value"), kValueDigits),
-      shown(worst.at("golden"), kValueDigits), shown(worst.at("error")), shown(worst.at("budget")),
-      shown(tensor.at("max_ratio")));
+  return fmt::format("worst element: <b>{}</b>: value {}, exact {}, error {}, budget {}: <b>{}</b>",
+                     place(worst.at("coordinates")), shown(worst.at("value"), kValueDigits),
+                     shown(worst.at("golden"), kValueDigits), shown(worst.at("error")),
+                     shown(worst.at("budget")), in_budgets(tensor.at("max_ratio")));
 }
 
 std::string failing_rows(const ordered_json& tensor) {
@@ -147,7 +145,8 @@ std::string permit(const ordered_json& item) {
   const std::string name = escaped(p.at("contract").get<std::string>());
   std::string html =
       rank(item) == 0
-          ? fmt::format("Contract <b>{}</b> permits it: {}", name, escaped(text_of(p, "meaning")))
+          ? fmt::format("A right kernel of another contract, <b>{}</b>, could return this: {}",
+                        name, escaped(text_of(p, "meaning")))
           : fmt::format(
                 "Contract {} grants more than 100 times the error everywhere: the tightest "
                 "that is kept is <b>{}</b>",

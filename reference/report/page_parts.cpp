@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "fixtures/call/text.hpp"
 
@@ -51,6 +52,23 @@ std::string shown(const ordered_json& value, int digits) {
   if (value.is_number()) return fmt::format("{:.{}g}", value.get<double>(), digits);
   if (!value.is_string() || value == "nan") return "-";
   return escaped(value.get<std::string>());
+}
+
+std::string in_budgets(const ordered_json& ratio) {
+  if (!ratio.is_number()) return ratio == "nan" ? "no budget" : shown(ratio) + " times its budget";
+  const double times = ratio.get<double>();
+  if (times <= 1.0) return shown(ratio) + " of its budget";
+  struct Unit {
+    double size;
+    const char* word;
+  };
+  constexpr std::array<Unit, 3> kUnits{{{1e12, " trillion"}, {1e9, " billion"}, {1e6, " million"}}};
+  for (const Unit& unit : kUnits) {
+    if (times < unit.size || times >= 1e3 * unit.size) continue;
+    return fmt::format("{:.3g}{} times its budget", times / unit.size, unit.word);
+  }
+  if (times < 1e3 || times >= 1e6) return shown(ratio) + " times its budget";
+  return counted(std::llround(times)) + " times its budget";
 }
 
 std::int64_t whole(const ordered_json& value) {

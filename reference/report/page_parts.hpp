@@ -20,6 +20,9 @@ extern const std::string_view kPageStyle;
 [[nodiscard]] std::string escaped(const std::string& text);
 /// A number with so many digits; a word ("inf") as it stands, "-" for none.
 [[nodiscard]] std::string shown(const ordered_json& value, int digits = 3);
+/// An error over its budget in words: ".31 of its budget", "7,150 times its budget", "70 million
+/// times ..".
+[[nodiscard]] std::string in_budgets(const ordered_json& ratio);
 /// A whole number of a report, no further from 0 than 2^53; of another value what nlohmann throws.
 [[nodiscard]] std::int64_t whole(const ordered_json& value);
 /// A whole number with its thousands set apart.

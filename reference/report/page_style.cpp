@@ -25,7 +25,11 @@ a{color:inherit}section{border-top:2px solid var(--line);margin-top:26px;padding
 .badge{display:inline-block;padding:0 7px;border:1px solid;border-radius:9px;font-size:12px;
 font-weight:600;white-space:nowrap}
 .good{color:var(--good)}.bad{color:var(--bad)}.weak{color:var(--weak)}
-.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px}
+.scroll{overflow-x:auto;background:linear-gradient(90deg,var(--bg) 40%,transparent) 0 0/50px 100%,
+linear-gradient(-90deg,var(--bg) 40%,transparent) 100% 0/50px 100%,
+linear-gradient(90deg,var(--line),transparent) 0 0/16px 100%,
+linear-gradient(-90deg,var(--line),transparent) 100% 0/16px 100%;background-repeat:no-repeat;
+background-attachment:local,local,scroll,scroll}table{border-collapse:collapse;width:100%;font-size:14px}
 th,td{text-align:left;padding:4px 8px 4px 0;border-bottom:1px solid var(--line);vertical-align:top}
 td:first-child{min-width:10em}td a{text-decoration:underline}
 .card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:10px 12px;

@@ -149,7 +149,8 @@ std::string permit_lines(const FileReport& file) {
   const explain::Permit& p = *file.permit;
   const bool refused = file.report.verdict == Verdict::kOutOfBudget;
   std::string text =
-      refused ? fmt::format("  contract {} permits it: {}\n", p.contract, p.meaning)
+      refused ? fmt::format("  a right kernel of another contract, {}, could return this: {}\n",
+                            p.contract, p.meaning)
               : fmt::format(
                     "  contract {} grants more than 100 times the error everywhere: the tightest "
                     "that is kept is {}\n",

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import unittest
 
+import h5py
 import numpy as np
 
 from page import HOSTILE, PageCase, count, pixels, spoil
@@ -27,6 +28,19 @@ class PageTest(PageCase):
                       "None of", "Pattern:", f"goldenrule check {capture}"):
             self.assertIn(words, shown)
         self.assertLess(len(text), 200_000)
+
+    def test_the_matrix_names_the_mistake_and_says_ratios_in_words(self):
+        def tiled(file):
+            with h5py.File(self.fixture(f"{DECODE} head_map=tiled")) as other:
+                for name in ("o", "final_state"):
+                    put(file, f"outputs/{name}", other[f"golden/{name}"][()])
+        captures = [self.capture(DECODE, name="right.h5"), self.capture(DECODE, tiled, "wrong.h5")]
+        _, text = self.page(1, "check", *captures)
+        matrix = text[:text.index("<section")]
+        self.assertRegex(matrix, r"OUT_OF_BUDGET</span><br><b>\w+</b></td>")
+        self.assertRegex(matrix, r">\d+(\.\d+)? million times its budget<")
+        self.assertRegex(matrix, r">0\.\d+ of its budget<")
+        self.assertIn("An element passes when its error is at most its budget", matrix)
 
     def test_maps_show_the_place_and_the_json_holds_them(self):
         report = self.folder / "report.json"
