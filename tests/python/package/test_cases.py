@@ -75,6 +75,9 @@ def test_a_kernel_is_told_what_it_does_not_take():
     assert given == ("kv", "softplus", sorted(case.inputs))
     assert case.call(lambda convention, **inputs: convention) == case.convention
     assert isinstance(case.call(), goldenrule.Call)
+    for taking in (goldenrule.assert_delta_rule, goldenrule.Case.judge):
+        with pytest.raises(TypeError, match="outputs: expected {name: value}, actual tuple"):
+            taking(case, outputs=(1, 2))
 
 
 def test_what_is_printed_of_calls_and_expectations_is_short():

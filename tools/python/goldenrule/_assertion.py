@@ -5,7 +5,7 @@ has judged (pytest_plugin.py)."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ._calls import Call
+from ._calls import Call, mapping
 from ._cases import Case, skip_test
 from ._report import Report
 
@@ -23,7 +23,8 @@ def assert_delta_rule(case: Case | Call | None = None, *, outputs: Mapping[str, 
     in goldenrule.judge, whose other options it takes.
 
     A call that is out of budget, or that the oracle cannot bound, is an AssertionError; so is a pass
-    that says nothing (MISTRUSTED) unless that is allowed. One that cannot be judged (SKIPPED) skips
+    that says nothing (MISTRUSTED) unless that is allowed, and one that an output is missing of, which
+    only=("o",) says that nobody wants. One that cannot be judged otherwise (SKIPPED) skips
     the test with the reason.
     """
     __tracebackhide__ = True
@@ -33,11 +34,14 @@ def assert_delta_rule(case: Case | Call | None = None, *, outputs: Mapping[str, 
         raise TypeError("expected a case or op, mode, inputs and convention, actual both")
     else:
         call = case.call() if hasattr(case, "call") else case
-    call.outputs, call.source = dict(outputs), source or call.source
+    call.outputs, call.source = mapping("outputs", outputs), source or call.source
     report = call.judge(**options)
     notes = [note for note in (observe(call, report) for observe in observers) if note]
-    if report.verdict == "SKIPPED":
+    missing = report.data.get("absent") or []
+    if report.verdict == "SKIPPED" and not missing:
         skip_test(report.reason)
+    if report.verdict == "SKIPPED":
+        notes.insert(0, f"  expected the outputs {', '.join(missing)} as well, or only=({', '.join(map(repr, outputs))},)")
     allowed = report.passed or (allow_mistrusted and report.verdict == "MISTRUSTED")
     if not allowed:
         raise AssertionError("\n".join([str(report), *_replay(case), *notes]))

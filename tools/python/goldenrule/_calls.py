@@ -90,8 +90,8 @@ def judge(*, op: str, mode: str, inputs: Mapping[str, Any], outputs: Mapping[str
     Raises ValueError, TypeError, MemoryError (the verdict needs more than there is) with one line
     that names the tensor, what was expected and what is there. Other threads run meanwhile.
     """
-    call = Call(op=op, mode=mode, convention=_mapping("convention", convention or {}),
-                inputs=_mapping("inputs", inputs), outputs=_mapping("outputs", outputs),
+    call = Call(op=op, mode=mode, convention=mapping("convention", convention or {}),
+                inputs=mapping("inputs", inputs), outputs=mapping("outputs", outputs),
                 source=source, case=case)
     return _judged(call, contract=contract, only=only, precision=precision, explain=explain,
                    explain_seconds=explain_seconds, blind=blind, terms=terms, bf16=bf16, name=name,
@@ -107,8 +107,8 @@ def expected(*, op: str, mode: str, inputs: Mapping[str, Any],
     Budgets are of the types in which an honest kernel stores, or of those of `outputs`. precision:
     the arithmetic of the exact values, "double" by default.
     """
-    call = Call(op=op, mode=mode, convention=_mapping("convention", convention or {}),
-                inputs=_mapping("inputs", inputs), outputs=_mapping("outputs", outputs or {}))
+    call = Call(op=op, mode=mode, convention=mapping("convention", convention or {}),
+                inputs=mapping("inputs", inputs), outputs=mapping("outputs", outputs or {}))
     return _expected(call, contract=contract, precision=precision, bf16=bf16)
 
 
@@ -119,10 +119,10 @@ def capture(path: str | os.PathLike[str], *, op: str, mode: str, inputs: Mapping
             stage_forms: Mapping[str, str] | None = None) -> None:
     """Writes one call into a file for `goldenrule check`; replaces it completely or not at all. Stages
     are those of goldenrule.judge."""
-    call = Call(op=op, mode=mode, convention=_mapping("convention", convention or {}),
-                inputs=_mapping("inputs", inputs), outputs=_mapping("outputs", outputs),
-                source=source, contract=contract, case=case, stages=_mapping("stages", stages or {}),
-                chunk=chunk, stage_forms=_mapping("stage_forms", stage_forms or {}))
+    call = Call(op=op, mode=mode, convention=mapping("convention", convention or {}),
+                inputs=mapping("inputs", inputs), outputs=mapping("outputs", outputs),
+                source=source, contract=contract, case=case, stages=mapping("stages", stages or {}),
+                chunk=chunk, stage_forms=mapping("stage_forms", stage_forms or {}))
     _core.write(_replaceable(path), packed(call, bf16=bf16))
 
 
@@ -199,8 +199,8 @@ def _judged(call: Call, *, contract: str | Mapping[str, Any] | None = None,
             name: str = "", bf16: str | Iterable[str] = (), stages: Mapping[str, Any] | None = None,
             chunk: int = 0, stage_forms: Mapping[str, str] | None = None) -> Report:
     if stages is not None or chunk or stage_forms:
-        call = replace(call, golden={}, stages=_mapping("stages", stages or {}), chunk=chunk,
-                       stage_forms=_mapping("stage_forms", stage_forms or {}))
+        call = replace(call, golden={}, stages=mapping("stages", stages or {}), chunk=chunk,
+                       stage_forms=mapping("stage_forms", stage_forms or {}))
     taken = packed(call, bf16)
     asked = _core.Asked()
     asked.name = text_of("name", name) or call.case or call.source or f"{call.op} {call.mode}"
@@ -235,7 +235,7 @@ def _contract(contract: str | Mapping[str, Any] | None) -> str:
     return text_of("contract", contract) if contract else ""
 
 
-def _mapping(what: str, values: Any) -> dict[str, Any]:
+def mapping(what: str, values: Any) -> dict[str, Any]:
     if not isinstance(values, Mapping):
         raise TypeError(f"{what}: expected {{name: value}}, actual {type(values).__name__}")
     return dict(values)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, overload
 
 from . import _core
-from ._calls import Call, ExpectedCall, text_of, unpacked
+from ._calls import Call, ExpectedCall, mapping, text_of, unpacked
 from ._report import Report
 from ._tables import schema
 
@@ -89,7 +89,7 @@ class Case:
     def judge(self, outputs: Mapping[str, Any], **options: Any) -> Report:
         """Judges a kernel's outputs; the options are those of goldenrule.judge."""
         call = self.call()
-        call.outputs = dict(outputs)
+        call.outputs = mapping("outputs", outputs)
         return call.judge(**options)
 
     def expected(self, **options: Any) -> ExpectedCall:
