@@ -43,7 +43,8 @@ TEST_CASE("calls of another layer of attention are left out, and nothing is miss
       {other_heads, "HV: expected 4, actual 6"},
       {other_layout, "kv_layout: another than that of the first call"},
       {other_type, "the type of the cache: another than that of the first call"}};
-  for (const auto& [change, words] : kinds) {
+  for (const auto& [change, said] : kinds) {
+    const std::string words = said;  // clang 14 captures no structured binding
     CAPTURE(words);
     SpeculativeServer server = begun(2);
     chain::Call other = server.calls[4];  // the attention of the step
