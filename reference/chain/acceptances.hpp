@@ -5,7 +5,9 @@
 //
 //   start      is the position of the request: where the MTP call of the same block stood, and
 //              where the verification before it has ended
-//   committed  is the accepted count of that MTP call, and where this has none, its count. The next
+//   committed  is the accepted count that the verification itself says (accepted_counts), that of
+//   the
+//              MTP call, and where this has none, its count. The next
 //              call of the layer with states stands at start + committed
 //   lengths    of caches are asked in caches.hpp
 //

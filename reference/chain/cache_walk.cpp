@@ -145,8 +145,8 @@ void CacheWalk::restore(const CacheRequest& request, Cache& cache) const {
     lives.insert(lives.end(), source.inherited.begin(), source.inherited.end());
     for (std::int64_t t = 0; t < request.base; ++t) {
       CacheRow row = source.at(t);
-      for (auto life = lives.begin(); life != lives.end() && !row.known(); ++life) {
-        if (t < std::ssize(**life)) row = (**life)[static_cast<std::size_t>(t)];
+      for (const FormerRows& life : lives) {
+        if (!row.known()) row = row_at(*life, t);
       }
       if (row.known()) cache.put(t, row);
     }

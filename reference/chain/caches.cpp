@@ -61,8 +61,7 @@ void Cache::begin_again(std::int64_t length) {
 
 bool Cache::once_had(std::int64_t t, std::uint64_t digest) const {
   return std::ranges::any_of(inherited, [&](const FormerRows& life) {
-    if (t >= std::ssize(*life)) return false;
-    const CacheRow& row = (*life)[static_cast<std::size_t>(t)];
+    const CacheRow row = row_at(*life, t);
     return row.known() && row.digest == digest;
   });
 }

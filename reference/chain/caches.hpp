@@ -51,6 +51,11 @@ struct CacheRow {
   [[nodiscard]] bool known() const { return call >= 0; }
 };
 
+/// Row `t` of those that are known by position, which may be unknown.
+[[nodiscard]] inline CacheRow row_at(const std::vector<CacheRow>& rows, std::int64_t t) {
+  return t >= 0 && t < std::ssize(rows) ? rows[static_cast<std::size_t>(t)] : CacheRow();
+}
+
 /// What a place of the pool holds.
 struct HeldRow {
   std::uint64_t digest = 0;
@@ -75,10 +80,7 @@ struct Cache {
   std::deque<FormerRows> former;                                ///< its own, the latest first
   std::vector<FormerRows> inherited;  ///< of the request that it was restored from
 
-  /// Row `t`, which may be unknown.
-  [[nodiscard]] CacheRow at(std::int64_t t) const {
-    return t >= 0 && t < std::ssize(rows) ? rows[static_cast<std::size_t>(t)] : CacheRow();
-  }
+  [[nodiscard]] CacheRow at(std::int64_t t) const { return row_at(rows, t); }
   void put(std::int64_t t, const CacheRow& row);
   /// Drops rows from `length` on; what is known of them is rejected.
   void crop(std::int64_t length);

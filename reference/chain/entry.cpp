@@ -122,10 +122,8 @@ bool CallWalk::take_state_of(std::int64_t id, RowWalk& row) {
   }
   if (take_stored(source, row)) return true;
   if (!row.ledger) {
-    const std::vector<Known> ledgers =
-        ledgers_at(slice_, layout_, memory_.requests, id, row.position, call_.index);
-    if (ledgers.empty()) return false;
-    row.ledger = ledgers.front();
+    row.ledger = ledger_at(slice_, layout_, memory_.requests, id, row.position, call_.index);
+    if (!row.ledger) return false;
     source.anchors.insert_or_assign(row.position, Anchor{row.ledger, std::nullopt});
     memory_.anchors.emplace_back(id, row.position);
   }
@@ -138,27 +136,23 @@ bool CallWalk::take_state_of(std::int64_t id, RowWalk& row) {
 // they differ, nobody knows which it is.
 void CallWalk::take_former(std::int64_t id, RowWalk& row) const {
   if (row.start && row.expected && continues(*row.expected, *row.start)) return;
-  const auto fits = [&](const Ledger& ledger) {
-    return judged(row.start->values, allowed_now(layout_, contract_, ledger)).fit.passes();
-  };
-  if (row.start && !row.expected && fits(*row.ledger)) return;
   const std::vector<Known> ledgers =
-      ledgers_at(slice_, layout_, memory_.requests, id, row.position, call_.index);
-  for (std::size_t i = 1; i < ledgers.size(); ++i) {
-    const Known& former = ledgers[i];
-    if (former->state == ledgers.front()->state) continue;  // of the same tokens
-    if (!row.start) {
-      row.taken = true;
-      row.ledger.reset();
-      row.expected.reset();
-      return;
-    }
-    if (fits(*former)) {
-      row.ledger = former;
-      row.expected.reset();
-      return;
-    }
+      former_ledgers_at(slice_, layout_, memory_.requests, id, row.position, call_.index);
+  if (ledgers.empty()) return;
+  if (!row.start) {
+    row.taken = true;
+    row.ledger.reset();
+    row.expected.reset();
+    return;
   }
+  const auto fits = [&](const Known& ledger) {
+    return judged(row.start->values, allowed_now(layout_, contract_, *ledger)).fit.passes();
+  };
+  if (!row.expected && fits(row.ledger)) return;
+  const auto former = std::ranges::find_if(ledgers, fits);
+  if (former == ledgers.end()) return;
+  row.ledger = *former;
+  row.expected.reset();
 }
 
 // How far a request of the dump has come before this call; absent: the dump does not know it.

@@ -67,6 +67,36 @@ Known along(const verdict::Slice& slice, const Layout& layout, std::span<const L
   return ledger;
 }
 
+// The calls of a request, and of each of its lives the one that has led to a position, the latest
+// first.
+struct Lives {
+  std::vector<Leg> legs = {};
+  std::vector<std::size_t> ends = {};
+
+  [[nodiscard]] Known ledger(const verdict::Slice& slice, const Layout& layout, std::size_t life,
+                             std::int64_t position) const {
+    return along(slice, layout, std::span(legs).first(ends[life] + 1), position);
+  }
+};
+
+Lives lives_at(const Requests& requests, std::int64_t id, std::int64_t position,
+               std::int64_t until) {
+  Lives lives;
+  const auto found = requests.find(id);
+  if (found == requests.end()) return lives;
+  lives.legs = legs_of(found->second);
+  for (std::size_t i = lives.legs.size(); i-- > 0 && lives.ends.size() < kMostLedgers;) {
+    if (lives.legs[i].call >= until || !covers(lives.legs[i], position)) continue;
+    lives.ends.push_back(i);
+    while (!lives.legs[i].anew && i > 0) --i;  // the rest of this life leads to the same
+  }
+  if (!lives.ends.empty()) return lives;
+  // Before it was taken from another request, it was that one.
+  const std::optional<Origin>& origin = found->second.origin;
+  if (!origin || origin->call >= until || position > origin->position) return lives;
+  return lives_at(requests, origin->request, position, origin->call);
+}
+
 }  // namespace
 
 std::vector<Leg> legs_of(const Request& request) {
@@ -92,25 +122,25 @@ std::uint64_t bytes_of_trail(const Layout& layout, const Request& request) {
          static_cast<std::uint64_t>(ledgers) * each * sizeof(double);
 }
 
-std::vector<Known> ledgers_at(const verdict::Slice& slice, const Layout& layout,
-                              const Requests& requests, std::int64_t id, std::int64_t position,
-                              std::int64_t until) {
-  std::vector<Known> ledgers;
-  const auto found = requests.find(id);
-  if (found == requests.end()) return ledgers;
-  const std::vector<Leg> legs = legs_of(found->second);
-  for (std::size_t i = legs.size(); i-- > 0 && ledgers.size() < kMostLedgers;) {
-    if (legs[i].call >= until || !covers(legs[i], position)) continue;
-    Known ledger = along(slice, layout, std::span(legs).first(i + 1), position);
-    if (ledger == nullptr) return ledgers;
-    ledgers.push_back(std::move(ledger));
-    while (!legs[i].anew && i > 0) --i;  // the rest of this life leads to the same
+Known ledger_at(const verdict::Slice& slice, const Layout& layout, const Requests& requests,
+                std::int64_t id, std::int64_t position, std::int64_t until) {
+  const Lives lives = lives_at(requests, id, position, until);
+  return lives.ends.empty() ? nullptr : lives.ledger(slice, layout, 0, position);
+}
+
+std::vector<Known> former_ledgers_at(const verdict::Slice& slice, const Layout& layout,
+                                     const Requests& requests, std::int64_t id,
+                                     std::int64_t position, std::int64_t until) {
+  std::vector<Known> former;
+  const Lives lives = lives_at(requests, id, position, until);
+  if (lives.ends.size() < 2) return former;
+  const Known present = lives.ledger(slice, layout, 0, position);
+  for (std::size_t i = 1; present && i < lives.ends.size(); ++i) {
+    Known ledger = lives.ledger(slice, layout, i, position);
+    if (!ledger) break;
+    if (ledger->state != present->state) former.push_back(std::move(ledger));
   }
-  if (!ledgers.empty()) return ledgers;
-  // Before it was taken from another request, it was that one.
-  const std::optional<Origin>& origin = found->second.origin;
-  if (!origin || origin->call >= until || position > origin->position) return ledgers;
-  return ledgers_at(slice, layout, requests, origin->request, position, origin->call);
+  return former;
 }
 
 }  // namespace goldenrule::chain

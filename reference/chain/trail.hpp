@@ -19,13 +19,18 @@ void extend_trail(Request& request, Request& next);
 /// What the trail of a request holds, but for tokens.
 [[nodiscard]] std::uint64_t bytes_of_trail(const Layout& layout, const Request& request);
 
-/// The ledgers of request `id` at `position`, on the ways that it had gone before call `until`: of
-/// its present life, and of those before it began again, the latest first. Where the first one
-/// cannot be made (the tokens are not in the dump, or were given up, or follow from what is not
-/// known) there is none.
-[[nodiscard]] std::vector<Known> ledgers_at(const verdict::Slice& slice, const Layout& layout,
-                                            const Requests& requests, std::int64_t id,
-                                            std::int64_t position, std::int64_t until);
-inline constexpr std::size_t kMostLedgers = 4;
+/// The ledger of request `id` at `position`, on the way that it had gone before call `until`.
+/// nullptr: the tokens are not in the dump, or were given up, or follow from what is not known.
+[[nodiscard]] Known ledger_at(const verdict::Slice& slice, const Layout& layout,
+                              const Requests& requests, std::int64_t id, std::int64_t position,
+                              std::int64_t until);
+
+/// The ledgers that it had there before it began again, the latest first, where they are not those
+/// of its present life. Nothing is computed for a request that has been there once.
+[[nodiscard]] std::vector<Known> former_ledgers_at(const verdict::Slice& slice,
+                                                   const Layout& layout, const Requests& requests,
+                                                   std::int64_t id, std::int64_t position,
+                                                   std::int64_t until);
+inline constexpr std::size_t kMostLedgers = 4;  ///< of which lives
 
 }  // namespace goldenrule::chain

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/chain/speculative_server.hpp"
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 
 #include "fixtures/call/integer_inputs.hpp"
@@ -259,6 +261,14 @@ SpeculativeServer begun(std::int64_t requests, const SpeculativeOptions& options
   server.step(rows);
   return server;
 }
+
+chain::Finding first_of(const std::vector<chain::Call>& calls, std::size_t findings) {
+  const Judged judged = judge(calls, {.only_chain = true});
+  REQUIRE(judged.findings.size() == findings);
+  CHECK(judged.findings[0].check == chain::Check::kContinuity);
+  return judged.findings[0];
+}
+chain::Finding only(const std::vector<chain::Call>& calls) { return first_of(calls, 1); }
 
 void number(std::vector<chain::Call>& calls) {
   std::int64_t index = 0;

@@ -87,6 +87,10 @@ class SpeculativeServer {
 [[nodiscard]] SpeculativeServer begun(std::int64_t requests,
                                       const SpeculativeOptions& options = {});
 
+/// The first of so many findings, which is about the continuity of a request; or the only one.
+[[nodiscard]] chain::Finding first_of(const std::vector<chain::Call>& calls, std::size_t findings);
+[[nodiscard]] chain::Finding only(const std::vector<chain::Call>& calls);
+
 /// Gives the calls that are left the indices 0, 1, ..
 void number(std::vector<chain::Call>& calls);
 

@@ -12,27 +12,27 @@ using namespace goldenrule;
 using chain::Mistake;
 using testing::begun;
 using testing::CacheUse;
+using testing::first_of;
 using testing::number;
+using testing::only;
 using testing::SpeculativeServer;
 
-chain::Finding first_of(const std::vector<chain::Call>& calls, std::size_t findings) {
-  const testing::Judged judged = testing::judge(calls, {.only_chain = true});
-  REQUIRE(judged.findings.size() == findings);
-  CHECK(judged.findings[0].check == chain::Check::kContinuity);
-  return judged.findings[0];
+// The only finding: request 2 goes on with `went` tokens of the 3 that its verification commits.
+chain::Finding expect_not_committed(const std::vector<chain::Call>& calls, std::int64_t went) {
+  chain::Finding finding = only(calls);
+  CAPTURE(finding.text);
+  CHECK(finding.mistake == Mistake::kNotCommitted);
+  CHECK(finding.request == 2);
+  CHECK(finding.text == "the verification commits 3 tokens of request 2, the server goes on with " +
+                            std::to_string(went));
+  return finding;
 }
-chain::Finding only(const std::vector<chain::Call>& calls) { return first_of(calls, 1); }
 
 TEST_CASE("counts of an MTP call are those that the verification commits") {
   SpeculativeServer server = begun(3);
   server.live[2].beyond = 1;
   server.step({{1, 1}, {2, 3}, {3, 2}});
-  const chain::Finding finding = only(server.calls);
-  CAPTURE(finding.text);
-  CHECK(finding.mistake == Mistake::kNotCommitted);
-  CHECK(finding.request == 2);
-  CHECK(finding.text ==
-        "the verification commits 3 tokens of request 2, the server goes on with 4");
+  expect_not_committed(server.calls, 4);
 }
 
 TEST_CASE("counts of another row") {
@@ -51,12 +51,7 @@ TEST_CASE("the layer with states goes on from another position") {
   server.live[2].beyond = 0;
   const auto at = std::ssize(server.calls);
   server.step({{1, 1}, {2, 2}, {3, 2}});
-  const chain::Finding finding = only(server.calls);
-  CHECK(finding.mistake == Mistake::kNotCommitted);
-  CHECK(finding.call == at + 1);
-  CHECK(finding.request == 2);
-  CHECK(finding.text ==
-        "the verification commits 3 tokens of request 2, the server goes on with 2");
+  CHECK(expect_not_committed(server.calls, 2).call == at + 1);
 }
 
 TEST_CASE("caches that went on with the counts of other rows") {
@@ -169,12 +164,7 @@ TEST_CASE("accepted counts of a verification are those that it commits") {
   CHECK(testing::judge(server.calls, {.only_chain = true}).findings.empty());
   said[1] = 2;
   server.step({{1, 1}, {2, 3}, {3, 2}});
-  const chain::Finding finding = only(server.calls);
-  CAPTURE(finding.text);
-  CHECK(finding.mistake == Mistake::kNotCommitted);
-  CHECK(finding.request == 2);
-  CHECK(finding.text ==
-        "the verification commits 3 tokens of request 2, the server goes on with 2");
+  expect_not_committed(server.calls, 2);
 }
 
 // Keeps one output of each verification.

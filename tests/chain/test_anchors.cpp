@@ -256,7 +256,6 @@ TEST_CASE("what nobody can know is said, and not taken for right") {
   CHECK(judged.summary.verdict == verdict::Verdict::kMistrusted);
 }
 
-// Doubles of a narrow type end in zeros.
 TEST_CASE("a start that is taken for right is counted, and refused where that is asked for") {
   const auto verdict_of = [](const std::vector<chain::Call>& calls, auto count) {
     const testing::Judged judged = judge(calls);

@@ -15,13 +15,8 @@ namespace {
 using namespace goldenrule;
 using testing::begun;
 using testing::number;
+using testing::only;
 using testing::SpeculativeServer;
-
-chain::Finding single_finding(const std::vector<chain::Call>& calls) {
-  const testing::Judged judged = testing::judge(calls, {.only_chain = true});
-  REQUIRE(judged.findings.size() == 1);
-  return judged.findings[0];
-}
 
 TEST_CASE("calls of another layer of attention are left out, and nothing is missing") {
   const auto other_heads = [](call::Record& r) {
@@ -130,7 +125,7 @@ TEST_CASE("a prefix that a request had before it began again is one of its prefi
     CHECK(testing::judge(server.calls, {.only_chain = true}).findings.empty());
     std::swap(server.live[3].pages[0], server.live[3].pages[1]);
     server.step({{1, 1}, {3, 1}});
-    const chain::Finding finding = single_finding(server.calls);
+    const chain::Finding finding = only(server.calls);
     CHECK(finding.mistake == chain::Mistake::kOtherPosition);
     CHECK(finding.request == 3);
     CHECK(finding.text.find("(8 of 13 rows are not): it is row 4 of") != std::string::npos);
@@ -139,7 +134,7 @@ TEST_CASE("a prefix that a request had before it began again is one of its prefi
     server.preempt(1, 10);
     server.live[1].pages[0] = kept[0];
     server.step({{1, 1}});
-    const chain::Finding finding = single_finding(server.calls);
+    const chain::Finding finding = only(server.calls);
     CHECK(finding.mistake == chain::Mistake::kNone);
     CHECK(finding.request == 1);
   }
@@ -166,7 +161,7 @@ TEST_CASE("a length that is wrong once is said once") {
   server.step({{1, 3}, {2, 2}});
   server.on_attention = {};
   for (int i = 0; i < 2; ++i) server.step({{1, 1}, {2, 2}});
-  const chain::Finding finding = single_finding(server.calls);
+  const chain::Finding finding = only(server.calls);
   CHECK(finding.mistake == chain::Mistake::kWrongLength);
   CHECK(finding.request == 2);
 }

@@ -36,6 +36,20 @@ TEST_CASE("digests of rows in a narrow type differ in all their bits") {
   CHECK(low.size() > 99'500);
 }
 
+TEST_CASE("digests of blocks in bf16 are as many as the blocks") {
+  const random::Stream stream(17, "digests");
+  std::set<std::uint64_t> digests;
+  chain::Block block(64);
+  for (std::int64_t n = 0; n < 20000; ++n) {
+    for (std::int64_t i = 0; i < 64; ++i) {
+      block[static_cast<std::size_t>(i)] =
+          call::round_to(call::DType::kBF16, stream.uniform(64 * n + i) - 0.5);
+    }
+    digests.insert(chain::digest_of(block));
+  }
+  CHECK(digests.size() == 20000);
+}
+
 TEST_CASE("rows that differ in one element by its last bit have other digests") {
   for (const std::size_t at : {0U, 14U, 15U}) {
     std::set<std::uint64_t> digests;
