@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "fixtures/call/plan.hpp"
-#include "reference/verdict/coordinates.hpp"
 
 namespace goldenrule::delta {
 
@@ -32,12 +31,10 @@ std::string long_keys(const call::Record& record) {
   index.pop_back();
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.3g", longest);
-  std::string place;
-  for (const std::int64_t i : index) place += (place.empty() ? "" : ", ") + std::to_string(i);
-  return "keys are not normalised (|k|^2 = " + std::string(text.data()) + " at k[" + place +
-         "], qk_l2norm is none), so that a token multiplies states by up to 1 - beta |k|^2 and "
-         "they grow: "
-         "normalise the keys, or say which norm the kernel applies";
+  return "keys are not normalised (|k|^2 = " + std::string(text.data()) + " at k" +
+         call::to_string(index) +
+         ", qk_l2norm is none), so that a token multiplies states by up to 1 - beta |k|^2 and they "
+         "grow: normalise the keys, or say which norm the kernel applies";
 }
 
 }  // namespace goldenrule::delta

@@ -89,6 +89,12 @@ struct Options {
   int streams = 1;
 };
 
+/// Whether the same bits are demanded, of a kernel with these options.
+[[nodiscard]] constexpr bool demands_bits(const Relation& relation, const Options& options) {
+  return relation.demand == Demand::kSameBits ||
+         (relation.demand == Demand::kSameBitsIfInvariant && options.batch_invariant);
+}
+
 /// Tries one relation that applies. `kernel` is called with the record and with transformed ones:
 /// other modes, other numbers of rows, NaN among the inputs; an output in f64 is taken as a kernel
 /// under `contract` stores it (calls::stored), one of another type as it is. Throws Error as

@@ -134,9 +134,7 @@ void Trial::claim(const std::string& tensor, std::size_t at, double expected, do
 }
 
 void Trial::claim_pairs(const Run& other, const Pairs& pairs) {
-  const bool same_bits =
-      relation_->demand == Demand::kSameBits ||
-      (relation_->demand == Demand::kSameBitsIfInvariant && options_.batch_invariant);
+  const bool same_bits = demands_bits(*relation_, options_);
   const Grants other_granted = same_bits ? Grants() : granted(other);
   for (const auto& [name, list] : pairs) {
     const auto from = other.outputs.find(name);

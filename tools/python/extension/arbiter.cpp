@@ -93,24 +93,21 @@ std::vector<RelationRow> relations_of(const call::Record& record, const calls::K
                                           ? suites::slice_of(record.op).default_contract(record)
                                           : contract_of(asked.contract);
   contract::require_family(contract, call::family_of(record.op));
+  const relations::Options options{.batch_invariant = asked.same_bits, .repeats = asked.repeats};
   std::vector<RelationRow> rows;
   for (const std::string& name : asked.names) {
     const auto relation = std::ranges::find(relations::table(), name, &relations::Relation::name);
     if (relation == relations::table().end()) {
       throw Error(ErrorKind::kArgument, "relations", "a relation", name);
     }
-    const bool bits =
-        relation->demand == relations::Demand::kSameBits ||
-        (relation->demand == relations::Demand::kSameBitsIfInvariant && asked.same_bits);
     RelationRow& row = rows.emplace_back();
     row.name = name;
     row.meaning = relation->meaning;
-    row.bits = bits;
+    row.bits = relations::demands_bits(*relation, options);
     row.applies = relation->applies(record, contract);
     if (!row.applies) continue;
     const relations::Outcome outcome =
-        relations::check(*relation, record, kernel, contract,
-                         {.batch_invariant = asked.same_bits, .repeats = asked.repeats});
+        relations::check(*relation, record, kernel, contract, options);
     row.compared = outcome.compared;
     row.bound_to_signal = outcome.bound_to_signal;
     for (const relations::Finding& found : outcome.findings) {

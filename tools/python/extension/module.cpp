@@ -149,7 +149,7 @@ nb::list check_relations(const nb::dict& call, const nb::callable& kernel,
   Turns turns;
   const auto interrupted = [&] {
     const nb::gil_scoped_acquire lock;
-    bool ends = PyErr_CheckSignals() != 0 || must_end();
+    bool ends = signal_raised();
     if (!ends) {
       try {
         turns.answer([&](const call::Record& made) {

@@ -120,15 +120,15 @@ def invariant(kernel: Kernel, case: Case | Call, over: str | Iterable[str] | Non
     line = case.line if isinstance(case, Case) else call.case or f"{call.op} {call.mode}"
     asked = _core.AskedRelations()
     asked.contract, asked.same_bits, asked.repeats = _contract(contract), bool(same_bits), _count(repeats)
-    outcomes = []
+    original, outcomes = packed(call, wants_outputs=False), []
     for name in _asked(over):
         asked.names = [relation for relation in RELATIONS[name]
                        if relation != "slots_permuted" or "state_indices" in call.inputs]
         if name == "cuda_graph":
-            outcomes.append(_graphed(kernel, line, call, device, asked))
+            outcomes.append(_graphed(kernel, line, call, original, device, asked))
             continue
         made = _Made(kernel, line, call, device)
-        for row in _core.relations(packed(call, wants_outputs=False), made, asked):
+        for row in _core.relations(original, made, asked):
             departures = tuple(Departure(**departure) for departure in row.pop("departures"))
             outcomes.append(Outcome(over=name, relation=row.pop("name"), departures=departures, **row))
     return Invariance(line, tuple(outcomes))
@@ -196,13 +196,14 @@ def _scattered(pool: Any, slots: Any, states: Any) -> Any:
     return whole
 
 
-def _graphed(kernel: Kernel, line: str, call: Call, device: Any, asked: Any) -> Outcome:
+def _graphed(kernel: Kernel, line: str, call: Call, original: Mapping[str, Any], device: Any,
+             asked: Any) -> Outcome:
     if device is None or not str(device).startswith("cuda"):
         raise ValueError(f'cuda_graph: expected device="cuda", actual {device!r}')
     if call.mode == "prefill":
         asked.names = [name for name in asked.names if name in OF_PREFILL]
     made = _Graphed(kernel, line, call, device)
-    _core.relations(packed(call, wants_outputs=False), made, asked)
+    _core.relations(original, made, asked)
     return Outcome(over="cuda_graph", relation="cuda_graph", meaning=GRAPH, applies=True, bits=True,
                    compared=made.compared, bound_to_signal=0.0, departures=tuple(made.departures.values()))
 
@@ -255,7 +256,8 @@ class _Graphed(_Made):
             return
         error = (a - b).abs().where(differ, a.new_zeros(()) - 1).nan_to_num(nan=float("inf"))
         worst = int(error.argmax())
-        places = [_core.coordinates(packed(call, wants_outputs=False), name, _index(at, a.shape))
+        made = packed(call, wants_outputs=False)
+        places = [_core.coordinates(made, name, _index(at, a.shape))
                   for at in (int(differ.flatten().nonzero()[0]), worst)]
         self.departures[name] = Departure(
             tensor=name, violations=count, first=places[0], worst=places[1], value=float(a.flatten()[worst]),
