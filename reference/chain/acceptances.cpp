@@ -7,7 +7,7 @@
 
 #include "fixtures/call/chain_rows.hpp"
 #include "reference/chain/walk.hpp"
-#include "reference/verify/plan/plan.hpp"
+#include "reference/drafts/plan/plan.hpp"
 
 namespace goldenrule::chain {
 namespace {
@@ -61,7 +61,7 @@ Finding departure(const Call& call, const call::ChainRow& id, std::int64_t row, 
 }  // namespace
 
 std::string words_of_counts(std::int64_t request, std::int64_t committed, std::int64_t count) {
-  return "the verification commits " + std::to_string(committed) + " tokens of request " +
+  return "the draft acceptance commits " + std::to_string(committed) + " tokens of request " +
          std::to_string(request) + ", the server goes on with " + std::to_string(count);
 }
 
@@ -92,12 +92,12 @@ Acceptance* Acceptances::find(std::int64_t request) {
 }
 
 void Acceptances::count(Acceptance& now) const {
-  if (!now.counted) ++memory_.summary.verified;
+  if (!now.counted) ++memory_.summary.acceptances_followed;
   now.counted = true;
 }
 
 // The tokens at which a request may stand; empty: nobody says. The MTP call of the block comes
-// before the verification in most servers, and behind it in those that replay what was kept.
+// before the draft acceptance in most servers, and behind it in those that replay what was kept.
 std::vector<std::int64_t> Acceptances::expected_starts(const Acceptance* before,
                                                        const Request* request) const {
   const Number end = before == nullptr ? Number() : before->target_len();
@@ -105,13 +105,13 @@ std::vector<std::int64_t> Acceptances::expected_starts(const Acceptance* before,
   if (before != nullptr && request->call < before->call) {
     return end ? std::vector{*end} : std::vector<std::int64_t>();
   }
-  // The MTP call replays the block of the verification before, or is of this one.
-  const bool replayed = request->verify && before != nullptr && request->base == before->start;
-  if (replayed || (request->verify && end && request->base == *end)) {
+  // The MTP call replays the block of the draft acceptance before, or is of this one.
+  const bool replayed = request->mtp && before != nullptr && request->base == before->start;
+  if (replayed || (request->mtp && end && request->base == *end)) {
     return end ? std::vector{*end} : std::vector<std::int64_t>();
   }
   std::vector<std::int64_t> starts;
-  if (request->verify) starts.push_back(request->base);
+  if (request->mtp) starts.push_back(request->base);
   if (request->kept) starts.push_back(request->position());
   return starts;
 }
@@ -128,7 +128,7 @@ void Acceptances::check_start(const Call& call, const call::ChainRow& row, const
   if (starts.empty() && end && now.start < *end) starts = {*end};
   if (starts.empty() || std::ranges::find(starts, now.start) != starts.end()) return;
   findings.push_back(departure(call, row, now.row, Mistake::kWrongStart, now.start,
-                               "the verification of request " + std::to_string(row.request) +
+                               "the draft acceptance of request " + std::to_string(row.request) +
                                    " begins at token " + std::to_string(now.start) + ", expected " +
                                    std::to_string(starts.front())));
 }
@@ -142,7 +142,7 @@ void Acceptances::meet_states(const verdict::Slice& slice, const Call& call, std
   Request& request = found->second;
   const Acceptance* before = find(id);
   if (before != nullptr && request.call < before->call) return;
-  if (!request.verify || request.base != now.start || !request.parents.empty()) return;
+  if (!request.mtp || request.base != now.start || !request.parents.empty()) return;
   if (!request.kept && *now.committed >= 0 && *now.committed <= request.given) {
     close_count(slice, *memory_.layout, *now.committed, request);
     now.closed = true;
@@ -160,7 +160,7 @@ void Acceptances::meet_states(const verdict::Slice& slice, const Call& call, std
 
 void Acceptances::add(const verdict::Slice& slice, const Call& call, const call::Record& record,
                       std::vector<Finding>& findings) {
-  const verify::Plan plan = verify::make_plan(record);
+  const drafts::Plan plan = drafts::make_plan(record);
   const std::vector<call::ChainRow> rows = call::chain_rows(record, plan.dims);
   std::vector<std::int64_t> counts(rows.size(), -1);
   std::vector<std::pair<std::int64_t, Acceptance>> said;
@@ -178,7 +178,7 @@ void Acceptances::add(const verdict::Slice& slice, const Call& call, const call:
   for (auto& [id, now] : said) {
     const call::ChainRow& row = rows[static_cast<std::size_t>(now.row)];
     if (memory_.reached.try_emplace(id, -1).second) ++memory_.summary.requests;
-    ++memory_.summary.verifications;
+    ++memory_.summary.acceptances;
     now.counts = all;
     check_start(call, row, now, findings);
     if (row.accepted && now.committed && *row.accepted != *now.committed) {
@@ -208,7 +208,7 @@ void Acceptances::follow(const Call& call, const call::Record& record, const cal
     count(*now);
     std::vector<Followed>& followed = by_call[now->counts];
     followed.push_back({Followed::kRight, now->row, went});
-    // The position says how many tokens its states have kept, not the verification.
+    // The position says how many tokens its states have kept, not the draft acceptance.
     if (now->closed && old != memory_.requests.end() && old->second.kept != went) {
       old->second.kept.reset();
     }

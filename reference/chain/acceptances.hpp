@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Verifications in a chain. A verification says how many tokens of its block a request has from
-// then on, and what a server does afterwards says the same a second time:
+// Draft acceptances in a chain. A draft acceptance says how many tokens of its block a request has
+// from then on, and what a server does afterwards says the same a second time:
 //
 //   start      is the position of the request: where the MTP call of the same block stood, and
-//              where the verification before it has ended
-//   committed  is the accepted count that the verification itself says (accepted_counts), that of
-//   the
+//              where the draft acceptance before it has ended
+//   committed  is the accepted count that the draft acceptance itself says (accepted_counts), that
+//   of the
 //              MTP call, and where this has none, its count. The next
 //              call of the layer with states stands at start + committed
 //   lengths    of caches are asked in caches.hpp
 //
 // What is compared are the outputs as they are stored: whether they are right, the verdict on the
 // call alone says. A departure is said once: the request goes on from what the server did. A
-// request that begins again (position 0, restored_from) has no verification behind it, nor has any
-// behind a call that is missing. Tokens of a tree have no count.
+// request that begins again (position 0, restored_from) has no draft acceptance behind it, nor has
+// any behind a call that is missing. Tokens of a tree have no count.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@
 
 namespace goldenrule::chain {
 
-/// What the last verification of a request says.
+/// What the last draft acceptance of a request says.
 struct Acceptance {
   std::int64_t call = 0, row = 0, start = 0;
   std::optional<std::int64_t> committed = {};  ///< absent: nothing that is stored says it
@@ -38,28 +38,28 @@ struct Acceptance {
   bool closed = false;     ///< it said what an MTP call had left open
   bool by_states = false;  ///< the layer with states has gone on
   bool by_cache = false;   ///< the cache has gone on
-  bool counted = false;    ///< in Summary::verified
+  bool counted = false;    ///< in Summary::acceptances_followed
 
   [[nodiscard]] std::optional<std::int64_t> target_len() const {
     return committed ? std::optional(start + *committed) : std::nullopt;
   }
 };
 
-/// How many tokens of a verification a server went on with.
+/// How many tokens of a draft acceptance a server went on with.
 struct Followed {
   std::size_t finding;  ///< of a departure; kRight: none
-  std::int64_t row;     ///< of the verification
+  std::int64_t row;     ///< of the draft acceptance
   std::int64_t count;
 
   static constexpr std::size_t kRight = static_cast<std::size_t>(-1);
 };
 
-/// Says of departures whether their counts are those of the rows of the verification moved by some
-/// places.
+/// Says of departures whether their counts are those of the rows of the draft acceptance moved by
+/// some places.
 void name_counts(const std::vector<std::int64_t>& counts, const std::vector<Followed>& followed,
                  std::vector<Finding>& findings);
 
-/// "the verification commits 2 tokens of request 4, the server goes on with 3"
+/// "the draft acceptance commits 2 tokens of request 4, the server goes on with 3"
 [[nodiscard]] std::string words_of_counts(std::int64_t request, std::int64_t committed,
                                           std::int64_t count);
 
@@ -67,8 +67,8 @@ class Acceptances {
  public:
   explicit Acceptances(Memory& memory) : memory_(memory) {}
 
-  /// A verification; slice: of the layer with states, whose open counts it says. Throws Error for
-  /// one that makes no sense.
+  /// A draft acceptance; slice: of the layer with states, whose open counts it says. Throws Error
+  /// for one that makes no sense.
   void add(const verdict::Slice& slice, const Call& call, const call::Record& record,
            std::vector<Finding>& findings);
   /// A call of the layer with states, before it is walked through.

@@ -59,7 +59,7 @@ void CallWalk::judge_states(std::vector<LeftState> states, RowWalk& row, Request
 // What its row makes of each request; its ledgers follow.
 std::vector<Request> CallWalk::begin_requests() {
   const call::Tensor* told = record_.find_input("accepted_tokens");
-  const bool verify = record_.mode == call::Mode::kMtp;
+  const bool mtp = record_.mode == call::Mode::kMtp;
   auto counts =
       std::make_shared<std::vector<std::int64_t>>(static_cast<std::size_t>(dims_.rows), -1);
   std::vector<Request> requests(rows_.size());
@@ -69,7 +69,7 @@ std::vector<Request> CallWalk::begin_requests() {
     const auto old = memory_.requests.find(row.id.request);
     if (old != memory_.requests.end()) {
       request.anchors = std::move(old->second.anchors);
-      request.planes = old->second.verify ? old->second.way() : std::move(old->second.planes);
+      request.planes = old->second.mtp ? old->second.way() : std::move(old->second.planes);
       request.overflowed = old->second.overflowed && row.position > 0;
       request.strayed = old->second.strayed && !row.start && row.position > 0;
       request.been = std::move(old->second.been);
@@ -88,13 +88,13 @@ std::vector<Request> CallWalk::begin_requests() {
     request.base = row.position;
     request.given = row.tokens;
     request.parents = row.id.parents;
-    request.verify = verify;
+    request.mtp = mtp;
     request.tokens = tokens_;
     request.contract = &contract_;
     request.counts = counts;
-    if (!verify) request.kept = row.tokens;
-    if (verify && row.id.accepted) request.kept = row.id.accepted;
-    if (verify && !request.kept && told != nullptr && request.parents.empty()) {
+    if (!mtp) request.kept = row.tokens;
+    if (mtp && row.id.accepted) request.kept = row.id.accepted;
+    if (mtp && !request.kept && told != nullptr && request.parents.empty()) {
       request.kept = static_cast<std::int64_t>((*told)[row.row]);
     }
     if (request.kept) (*counts)[static_cast<std::size_t>(row.row)] = *request.kept;

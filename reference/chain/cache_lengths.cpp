@@ -9,7 +9,7 @@
 namespace goldenrule::chain {
 namespace {
 
-// The verification behind the last call of the cache.
+// The draft acceptance behind the last call of the cache.
 Acceptance* behind(Acceptances& acceptances, std::int64_t request, const Cache& cache) {
   Acceptance* said = acceptances.find(request);
   return said != nullptr && !said->by_cache && said->call > cache.call ? said : nullptr;
@@ -60,7 +60,8 @@ void CacheWalk::report_length(CacheRequest& request, std::int64_t expected,
   request.miscounted = true;
   std::string text = "the cache of request " + tokens(request.id.request) + " has " +
                      tokens(request.base) + " tokens, expected " + tokens(expected);
-  if (said != nullptr) text += ", which the verification in call " + tokens(said->call) + " says";
+  if (said != nullptr)
+    text += ", which the draft acceptance in call " + tokens(said->call) + " says";
   text += request.base > expected ? ": a rejected draft stays" : ": tokens that were kept are gone";
   report(request, Mistake::kWrongLength, std::move(text));
 }

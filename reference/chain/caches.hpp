@@ -11,12 +11,13 @@
 //
 // Only rows that a query sees are compared: a table may name anything where a window ends. A row
 // of which no call has said anything is taken for right. Which tokens of a call stay is said by
-// accepted_counts, else by the verification of the request, else by the length in its next call;
-// those behind are rejected, and remembered as such, so that they can be told where they turn up.
+// accepted_counts, else by the draft acceptance of the request, else by the length in its next
+// call; those behind are rejected, and remembered as such, so that they can be told where they turn
+// up.
 //
 // The length of a cache is where the rows of a call begin: kv_lens with block_kv separate, else the
 // position of the first query. It is what the call says (positions), and what was kept. A
-// verification knows two lengths, the target's (start + committed) and the draft's (draft_len).
+// draft acceptance knows two lengths, the target's (start + committed) and the draft's (draft_len).
 // Where they differ, the first call behind one tells whose cache this is, and it stays that one's.
 //
 // Requests with a common prefix may share pages. A request at position 0 again, or restored from
@@ -99,7 +100,7 @@ struct CacheKind {
   call::DType keys = call::DType::kF32, values = call::DType::kF32;  ///< of the cache
 };
 
-/// Whose cache the layer has, as verifications tell lengths.
+/// Whose cache the layer has, as draft acceptances tell lengths.
 enum class Role : std::uint8_t { kUnknown, kTarget, kDraft };
 
 class Caches {
@@ -111,7 +112,7 @@ class Caches {
                            std::vector<Finding>& findings);
   /// A call of the layer. Throws Error for one that makes no sense.
   void add(const Call& call, const call::Record& record, std::vector<Finding>& findings);
-  /// The verification `call` beside the counts of the target's attention.
+  /// The draft acceptance `call` beside the counts of the target's attention.
   void agree(const Call& call, std::vector<Finding>& findings);
   /// The layer with states says that a request begins again, or goes back to `position`; `since`:
   /// its last call there. A turn that the cache has shown after that is the same one.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows that start from the state after a wrong number of tokens of their last verify: whose number
-// it is. One wrong count seen in several rows says more than in one.
+// Rows that start from the state after a wrong number of tokens of their last MTP call: whose
+// number it is. One wrong count seen in several rows says more than in one.
 #include <algorithm>
 #include <map>
 
@@ -11,7 +11,7 @@ namespace goldenrule::chain {
 namespace {
 
 // Whether each has the count of the row that stands so many places behind it among `places`, the
-// rows of the verify whose counts were moved.
+// rows of the MTP call whose counts were moved.
 bool is_shifted(const std::vector<Rolled>& rows, const std::vector<std::int64_t>& counts,
                 const std::vector<std::int64_t>& places) {
   const std::int64_t size = std::ssize(places);
@@ -41,8 +41,8 @@ Mistake name_of(const std::vector<Rolled>& rows, const std::vector<std::int64_t>
   if (std::ranges::all_of(rows, [](const Rolled& r) { return r.found == r.by_count; })) {
     return Mistake::kTokenByCount;
   }
-  // The counts of the verify stand by its rows; read by those of this call, or by a shifted one of
-  // all rows or of those that kept anything.
+  // The counts of the MTP call stand by its rows; read by those of this call, or by a shifted one
+  // of all rows or of those that kept anything.
   const bool by_new_row = std::ranges::all_of(rows, [&](const Rolled& r) {
     return r.row == kAtRest ? r.found == r.kept : count_of(r.row) == r.found;
   });
@@ -73,13 +73,13 @@ Mistake name_of(const std::vector<Rolled>& rows, const std::vector<std::int64_t>
   return all_borrowed && !one_step ? Mistake::kOtherRowsCount : Mistake::kWrongRollback;
 }
 
-// After how many tokens of its last verify a row starts; nothing where it follows none, or nobody
+// After how many tokens of its last MTP call a row starts; nothing where it follows none, or nobody
 // knows.
 std::optional<Rolled> CallWalk::rolled(const RowWalk& row) const {
   const auto found = memory_.requests.find(row.id.request);
   if (found == memory_.requests.end() || row.fresh || row.id.restored_from) return std::nullopt;
   const Request& request = found->second;
-  if (!request.verify || !request.kept || !row.start) return std::nullopt;
+  if (!request.mtp || !request.kept || !row.start) return std::nullopt;
   Rolled rolled{row.row, request.row, *request.kept, *request.kept, request.depth()};
   const auto departure = std::ranges::find(
       departures_, static_cast<std::size_t>(&row - rows_.data()), &Departure::row);
@@ -89,14 +89,14 @@ std::optional<Rolled> CallWalk::rolled(const RowWalk& row) const {
   return rolled;
 }
 
-// Requests that wait with their states in their slots have followed the verify as well.
-std::vector<Rolled> CallWalk::rolled_at_rest(std::int64_t verify) const {
+// Requests that wait with their states in their slots have followed the MTP call as well.
+std::vector<Rolled> CallWalk::rolled_at_rest(std::int64_t mtp) const {
   std::vector<Rolled> rolled;
   const call::Tensor* pool = record_.find_input("initial_state");
   for (const auto& [id, request] : memory_.requests) {
     const bool here =
         std::ranges::any_of(rows_, [id = id](const RowWalk& row) { return row.id.request == id; });
-    if (here || request.call != verify || !request.kept || request.slot < 0 || pool == nullptr ||
+    if (here || request.call != mtp || !request.kept || request.slot < 0 || pool == nullptr ||
         request.slot >= pool->shape().front()) {
       continue;
     }
@@ -110,16 +110,16 @@ std::vector<Rolled> CallWalk::rolled_at_rest(std::int64_t verify) const {
   return rolled;
 }
 
-// Whether every row that follows a verify starts from as many tokens of it as the row behind it was
-// to start from, the last one from those of the first.
+// Whether every row that follows an MTP call starts from as many tokens of it as the row behind it
+// was to start from, the last one from those of the first.
 bool CallWalk::counts_of_next_row() const {
   std::int64_t rows = 0;
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     const std::optional<Rolled> here = rolled(rows_[i]);
     if (!here) continue;
     const auto next = memory_.requests.find(rows_[(i + 1) % rows_.size()].id.request);
-    const bool verify = next != memory_.requests.end() && next->second.verify;
-    if (here->found != (verify ? next->second.kept.value_or(-1) : 1)) return false;
+    const bool mtp = next != memory_.requests.end() && next->second.mtp;
+    if (here->found != (mtp ? next->second.kept.value_or(-1) : 1)) return false;
     ++rows;
   }
   return rows > 1;
@@ -137,7 +137,7 @@ void CallWalk::name_departures() {
     const Request& request = memory_.requests.at(rows_[departure.row].id.request);
     std::vector<Rolled> rows = by_call[request.call];
     const auto is_this = [&](const Rolled& r) { return r.row == rows_[departure.row].row; };
-    if (std::ranges::none_of(rows, is_this)) continue;  // it does not follow the verify
+    if (std::ranges::none_of(rows, is_this)) continue;  // it does not follow the MTP call
     for (const Rolled& r : rolled_at_rest(request.call)) rows.push_back(r);
     Mistake& name = findings_[departure.finding].mistake;
     name = name_of(rows, *request.counts, record_.mode == call::Mode::kDecode);

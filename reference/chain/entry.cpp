@@ -33,7 +33,7 @@ void close_count(const verdict::Slice& slice, const Layout& layout, std::int64_t
   }
 }
 
-// After a verify whose counts nobody said: the position of this call says how many tokens were
+// After an MTP call whose counts nobody said: the position of this call says how many tokens were
 // kept, in a tree only where it was none. False where nothing says it.
 bool CallWalk::settle(RowWalk& row, Request& request) {
   if (request.kept) return true;
@@ -77,7 +77,7 @@ void CallWalk::enter_again(RowWalk& row, Request& request) {
   // to none.
   const bool whole = !memory_.gap || *memory_.gap <= request.call;
   const std::int64_t after = row.position - request.base;
-  if (whole && request.verify && request.kept && request.parents.empty() && after >= 0 &&
+  if (whole && request.mtp && request.kept && request.parents.empty() && after >= 0 &&
       after <= request.given) {
     finding.mistake = Mistake::kCountsContradicted;
   } else if (whole &&

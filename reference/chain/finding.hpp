@@ -29,27 +29,27 @@ enum class Check : std::uint8_t {
 
 /// What was done to a state, each found by comparing it with the state that the mistake gives.
 enum class Mistake : std::uint8_t {
-  kNone,                ///< no candidate within its budget
-  kStaleSlot,           ///< a new request starts from what its slot held
-  kWrongColumn,         ///< after a verify: row 0 of it, whatever was accepted
-  kOtherRowsCount,      ///< after a verify: the state after the accepted count of another row
-  kWrongRollback,       ///< after a verify: the state after another number of tokens, or of another
-                        ///< token of the tree
-  kOffBoundary,         ///< the state of the same request at another position
-  kReplayedTwice,       ///< the tokens of a call are applied twice
-  kNotWritten,          ///< the state from before the call, or zero
-  kOtherRequest,        ///< the state of another request
-  kNarrowed,            ///< the right state, rounded once more than its pool rounds
-  kHeadsMoved,          ///< value heads of the right state, in another order
-  kCopiedInPart,        ///< the right state at first, then what the slot held
-  kOverwritten,         ///< the slot was written by a call that does not own it
+  kNone,            ///< no candidate within its budget
+  kStaleSlot,       ///< a new request starts from what its slot held
+  kWrongColumn,     ///< after an MTP call: row 0 of it, whatever was accepted
+  kOtherRowsCount,  ///< after an MTP call: the state after the accepted count of another row
+  kWrongRollback,   ///< after an MTP call: the state after another number of tokens, or of another
+                    ///< token of the tree
+  kOffBoundary,     ///< the state of the same request at another position
+  kReplayedTwice,   ///< the tokens of a call are applied twice
+  kNotWritten,      ///< the state from before the call, or zero
+  kOtherRequest,    ///< the state of another request
+  kNarrowed,        ///< the right state, rounded once more than its pool rounds
+  kHeadsMoved,      ///< value heads of the right state, in another order
+  kCopiedInPart,    ///< the right state at first, then what the slot held
+  kOverwritten,     ///< the slot was written by a call that does not own it
   kParametersNarrowed,  ///< a parameter of the layer, rounded in some calls
   kOverflowed,          ///< a right result beyond the range of the type in which it is stored
   kOtherKeys,           ///< the tokens of the call with the keys of the call before
   kTokensMissing,       ///< positions that no call has the tokens of
-  kTokenByCount,        ///< after a verify of a tree: the state of token count - 1
+  kTokenByCount,        ///< after an MTP call of a tree: the state of token count - 1
   kRuleChanged,         ///< a call has another rule than one before it
-  kCountsContradicted,  ///< after a verify: the position is that of another accepted count
+  kCountsContradicted,  ///< after an MTP call: the position is that of another accepted count
   kAxesExchanged,       ///< the right state with its axes of keys and values exchanged
   kScaled,              ///< the right state, multiplied by one number
   kDecayedAgain,        ///< the right state, decayed by tokens that write nothing
@@ -58,8 +58,8 @@ enum class Mistake : std::uint8_t {
   kRowNotWritten,       ///< of a cache: what its place held before
   kRejectedRow,         ///< of a cache: a row of a draft that was rejected
   kWrongLength,         ///< the cache of a request has more tokens than it kept, or fewer
-  kWrongStart,          ///< a verification begins at another token than its request
-  kNotCommitted,        ///< a verification commits another number of tokens than the server
+  kWrongStart,          ///< a draft acceptance begins at another token than its request
+  kNotCommitted,        ///< a draft acceptance commits another number of tokens than the server
 };
 
 }  // namespace goldenrule::chain

@@ -21,10 +21,10 @@ std::string unjudged(const Summary& s) {
   if (s.rows > 0 && s.rows_judged == 0) {
     return "no row of a cache is one that an earlier call of the dump has shown";
   }
-  if (s.verifications > 0 && s.verified == 0) {
-    return "of no verification is known what the server then did";
+  if (s.acceptances > 0 && s.acceptances_followed == 0) {
+    return "of no draft acceptance is known what the server then did";
   }
-  if (s.judged > 0 || (s.states == 0 && s.rows + s.verifications > 0)) return {};
+  if (s.judged > 0 || (s.states == 0 && s.rows + s.acceptances > 0)) return {};
   return "no state of a request whose history is known is stored";
 }
 
@@ -110,7 +110,7 @@ struct Judge::State {
     }
   }
 
-  // Requests that begin again, or from another state, are not what their last verification and
+  // Requests that begin again, or from another state, are not what their last draft acceptance and
   // their caches say.
   void turn(const call::Record& record, const call::Dims& dims) {
     for (const call::ChainRow& row : call::chain_rows(record, dims)) {

@@ -4,7 +4,8 @@
 // own trajectory. What is judged (call.hpp says what a chain is):
 //
 //   call        each call by itself, as `check` does (left out by Options::only_chain)
-//   continuity  a request starts a call from what its last call left, after a verify from the state
+//   continuity  a request starts a call from what its last call left, after an MTP call from the
+//   state
 //               after the tokens that were kept: bit for bit, or rounded once more where the pool
 //               is narrower than what it was left in
 //   ledger      every stored state (start, final, after a token, checkpoint) is the rule applied to
@@ -62,8 +63,8 @@ struct Summary {
   std::int64_t slots_compared = 0;  ///< slots that calls did not name
   std::int64_t rows = 0;            ///< of caches that attention reads and the call does not bring
   std::int64_t rows_judged = 0;     ///< of these: an earlier call of the dump says what they are
-  std::int64_t verifications = 0;   ///< rows of verifications
-  std::int64_t verified = 0;        ///< of these: what the server then did is known
+  std::int64_t acceptances = 0;     ///< rows of draft acceptances
+  std::int64_t acceptances_followed = 0;  ///< of these: what the server then did is known
   std::int64_t taken = 0;     ///< start states taken for right: of a request that began before
                               ///< the chain, or is restored from one that it does not know
   std::int64_t restarts = 0;  ///< requests at position 0 again, taken to be preempted

@@ -94,7 +94,7 @@ void CallWalk::judge_range(const Step& step, const RowWalk& row, Request& reques
   finding.mistake = Mistake::kOverflowed;
 }
 
-// By itself a call without states says nothing of its o. All tokens of a verify are judged: each
+// By itself a call without states says nothing of its o. All tokens of an MTP call are judged: each
 // has a right value, whichever of them are kept.
 void CallWalk::judge_outputs(const Step& step, std::vector<Request>& requests) {
   const call::Tensor* o = output("o");

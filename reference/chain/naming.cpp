@@ -81,7 +81,7 @@ class Search {
   }
 
   [[nodiscard]] Name rolled(std::int64_t count) const {
-    if (!own_->verify) {
+    if (!own_->mtp) {
       return {Mistake::kOffBoundary, state_text(*own_, count), {}};
     }
     return {Mistake::kWrongRollback, state_text(*own_, count), count};
@@ -91,7 +91,7 @@ class Search {
     if (own_ == nullptr || s_.after) return std::nullopt;
     for (const auto& [count, stored] : own_->left) {
       if (own_->kept == count || stored.values != *s_.x) continue;
-      if (count == 0 && !own_->verify) return before_call();
+      if (count == 0 && !own_->mtp) return before_call();
       return rolled(count);
     }
     return std::nullopt;
@@ -112,7 +112,7 @@ class Search {
     const std::int64_t first = std::max<std::int64_t>(1, own_->given - kSearched);
     for (std::int64_t t = first; t <= own_->given; ++t) offsets.push_back(t);
     if (matches(*s_.x, allowed_now(layout_, *own_->contract, *own_->before))) {
-      if (own_->verify) return rolled(0);
+      if (own_->mtp) return rolled(0);
       return before_call();
     }
     if (own_->given <= 1) return std::nullopt;
@@ -125,7 +125,7 @@ class Search {
     return std::nullopt;
   }
 
-  // Of the verify before its last call, to which a server may go back.
+  // Of the MTP call before its last call, to which a server may go back.
   std::optional<Name> planes() {
     if (own_ == nullptr || !own_->planes) return std::nullopt;
     const Way& way = *own_->planes;
@@ -137,7 +137,7 @@ class Search {
       if (right || !matches(*s_.x, step.allowed(0, count))) continue;
       return Name{Mistake::kWrongRollback,
                   "it is the state of this request at position " +
-                      std::to_string(way.position(count)) + ", in its last verify",
+                      std::to_string(way.position(count)) + ", in its last MTP call",
                   {}};
     }
     return std::nullopt;
@@ -262,7 +262,7 @@ class Search {
                 {}};
   }
 
-  // The tokens of its last call, or those of its last verify before that.
+  // The tokens of its last call, or those of its last MTP call before that.
   std::optional<Name> twice() {
     if (own_ == nullptr || !own_->now) return std::nullopt;
     for (const std::optional<Way>& way : {own_->way(), own_->planes}) {

@@ -35,21 +35,21 @@ struct Suspect {
 struct Name {
   Mistake mistake = Mistake::kNone;
   std::string text;                       ///< "it is the state after 1 of the 3 tokens ..."
-  std::optional<std::int64_t> rolled_to;  ///< after a verify: which of its states it is
+  std::optional<std::int64_t> rolled_to;  ///< after an MTP call: which of its states it is
 };
 
 [[nodiscard]] Name name_of(const verdict::Slice& slice, const Layout& layout,
                            const Requests& requests, const Suspect& suspect);
 
-/// A row that starts from state `found` of its last verify, where `kept` is right; a count of
+/// A row that starts from state `found` of its last MTP call, where `kept` is right; a count of
 /// tokens that is taken for a place names `by_count`, which in a tree is another one.
 inline constexpr std::int64_t kAtRest = -1;
 struct Rolled {
   std::int64_t row = 0;       ///< of this call; kAtRest: its state lies in its slot
-  std::int64_t last_row = 0;  ///< of the verify
+  std::int64_t last_row = 0;  ///< of the MTP call
   std::int64_t kept = 0, found = 0, by_count = 0;
 };
-/// One name for the requests that follow the same verify, those that are right included.
+/// One name for the requests that follow the same MTP call, those that are right included.
 [[nodiscard]] Mistake name_of(const std::vector<Rolled>& rows,
                               const std::vector<std::int64_t>& counts, bool plain_decode);
 

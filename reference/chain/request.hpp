@@ -77,7 +77,7 @@ struct Request {
   /// The state of that call that goes on, named as in Snapshot::after: after so many tokens of it,
   /// or in a tree of token kept - 1. Absent: the next position says, in a tree nobody.
   std::optional<std::int64_t> kept;
-  bool verify = false;  ///< that call was an MTP call
+  bool mtp = false;  ///< that call was an MTP call
   Known before, now;
   std::shared_ptr<const call::Record> tokens;    ///< of that call
   const contract::Contract* contract = nullptr;  ///< of that call
@@ -85,7 +85,7 @@ struct Request {
   std::shared_ptr<const std::vector<std::int64_t>> counts;
   std::map<std::int64_t, Stored> left;     ///< what that call stored, named as `kept`
   std::map<std::int64_t, Anchor> anchors;  ///< by position
-  std::optional<Way> planes;               ///< of its last verify before that call
+  std::optional<Way> planes;               ///< of its last MTP call before that call
   std::deque<Leg> trail;         ///< its calls before that one, as far as they are remembered
   std::optional<Origin> origin;  ///< absent: it never took over the state of another
   bool anew = false;             ///< that call does not begin with what the one before it left

@@ -78,7 +78,7 @@ class CallWalk {
   [[nodiscard]] std::optional<Stored> held_in(std::int64_t slot) const;
   [[nodiscard]] std::optional<Writer> other_writer(const RowWalk& row) const;
   void name_departures();
-  [[nodiscard]] std::vector<Rolled> rolled_at_rest(std::int64_t verify) const;
+  [[nodiscard]] std::vector<Rolled> rolled_at_rest(std::int64_t mtp) const;
   [[nodiscard]] bool counts_of_next_row() const;
   [[nodiscard]] std::optional<Rolled> rolled(const RowWalk& row) const;
   // advance.cpp

@@ -337,7 +337,7 @@ const std::vector<Contract>& contracts_of(call::Family family) {
     return chosen;
   };
   static const std::array kOf{select(call::Family::kDelta), select(call::Family::kAttention),
-                              select(call::Family::kVerify)};
+                              select(call::Family::kDrafts)};
   return kOf[static_cast<std::size_t>(family)];
 }
 

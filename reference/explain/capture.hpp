@@ -7,7 +7,7 @@
 // token not the ones before it: the expectation of the remaining elements stays as it was, and
 // nothing is computed anew. That is a property of the right function. A mistake may join what is
 // apart (a state transposed at K = V, a stale row of the next sequence), so that a cut hides it or
-// changes what it does: what a cut suggests is verified on the whole capture.
+// changes what it does: what a cut suggests is confirmed on the whole capture.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@
 // time; without it, or where it is not reached, the result is deterministic. All hypotheses run on
 // the whole capture where that takes at most kScreeningSteps visits of state elements. A larger
 // capture is screened on two cuts (capture.hpp): some value channels of all tokens, and all
-// channels of the first tokens; what looks right on either is verified on the whole.
+// channels of the first tokens; what looks right on either is confirmed on the whole.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,8 @@ namespace {
 // Core-seconds of one prediction with the spread of a contract, which runs the call many times.
 constexpr double kSpreadSeconds = 60.0;
 // Candidates whose spread is worked out, and mistakes of which pairs are made.
-constexpr std::size_t kVerified = 12;
-constexpr std::size_t kVerifiedOfLarge = 3;
+constexpr std::size_t kConfirmed = 12;
+constexpr std::size_t kConfirmedOfLarge = 3;
 constexpr std::size_t kPaired = 6;
 
 // Explanations by what they leave, those that take nothing for granted first; then by what they
@@ -62,7 +62,7 @@ class Search {
       return stopped_;
     };
     const std::vector<Candidate> promising = screen(singles, "single mistakes", late);
-    found_ = verify(promising);
+    found_ = confirm(promising);
     const auto explained = [this] { return std::ranges::any_of(found_, &Candidate::explains); };
     if (!explained()) rearranged(singles);
     if (!explained()) scatter();
@@ -71,7 +71,7 @@ class Search {
         pairs_ += time_is_over() ? 0 : 1;
         return stopped_;
       };
-      for (Candidate& pair : verify(screen(pairs_of(promising), "pairs of mistakes", stop))) {
+      for (Candidate& pair : confirm(screen(pairs_of(promising), "pairs of mistakes", stop))) {
         if (pair.explains()) found_.push_back(std::move(pair));
       }
     }
@@ -183,7 +183,7 @@ class Search {
 
   // The first of them on the whole capture, with the spread of the mistaken call. What a hypothesis
   // accounts for does not depend on the spread: those that cannot explain stay as they are.
-  std::vector<Candidate> verify(const std::vector<Candidate>& promising) {
+  std::vector<Candidate> confirm(const std::vector<Candidate>& promising) {
     const Capture& capture = *whole_.capture;
     const double spread = capture.slice->grant_seconds == nullptr
                               ? 0.0
@@ -192,24 +192,24 @@ class Search {
       const bool affordable = spread <= std::min(kSpreadSeconds, deadline_.left());
       return affordable ? SpreadBy::kKernel : SpreadBy::kScaling;
     };
-    const std::size_t most = screened_ ? kVerifiedOfLarge : kVerified;
-    std::vector<Candidate> verified;
+    const std::size_t most = screened_ ? kConfirmedOfLarge : kConfirmed;
+    std::vector<Candidate> confirmed;
     for (std::size_t i = 0; i < promising.size() && i < most; ++i) {
       if (i > 0 && is_overdue()) break;
       const Candidate& candidate = promising[i];
       if (!screened_ && candidate.match.accounted < kAccounted) {
-        verified.push_back(candidate);
+        confirmed.push_back(candidate);
       } else if (auto c = evaluate(whole_, candidate.hypothesis, spread_by())) {
         const bool near = !c->explains() && c->match.accounted >= kAccounted;
         c->only_ties_left =
             near && only_ties_left(*whole_.capture, c->hypothesis, *c->prediction, c->match);
         if (!c->explains()) c->prediction.reset();
-        verified.push_back(std::move(*c));
+        confirmed.push_back(std::move(*c));
         // Of a large capture one explanation is enough: each costs a run of the whole call.
-        if (screened_ && verified.back().explains()) break;
+        if (screened_ && confirmed.back().explains()) break;
       }
     }
-    return verified;
+    return confirmed;
   }
 
   // Ordered pairs of one promising mistake and any other.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A verify with other accepted counts. What a kernel computes of the tokens does not depend on how
-// many of them are accepted, and the state after a of them is the same whether it is kept on the
-// way or is the final one. A graph that replays the counts with which it was captured breaks this.
+// An MTP call with other accepted counts. What a kernel computes of the tokens does not depend on
+// how many of them are accepted, and the state after a of them is the same whether it is kept on
+// the way or is the final one. A graph that replays the counts with which it was captured breaks
+// this.
 #include <array>
 #include <optional>
 

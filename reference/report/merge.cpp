@@ -44,13 +44,19 @@ constexpr std::array kKinds{
          {"meaning_sha256", "case", "file"},
          {"written", "there"},
          ""},
-    Kind{"verify", "files", "outcome", {"outcome", "said", "file"}, {"right", "right"}, "differs"},
+    Kind{"recompute",
+         "files",
+         "outcome",
+         {"outcome", "said", "file"},
+         {"right", "right"},
+         "differs"},
 };
 
 const Kind& kind_of(const std::string& command) {
   const auto kind = std::ranges::find(kKinds, command, &Kind::command);
   if (kind != kKinds.end()) return *kind;
-  throw Error(ErrorKind::kArgument, "merge", "reports of check, diff, generate, verify or mutate",
+  throw Error(ErrorKind::kArgument, "merge",
+              "reports of check, diff, generate, recompute or mutate",
               "reports of '" + command + "'");
 }
 

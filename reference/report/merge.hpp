@@ -21,7 +21,7 @@ struct ReportText {
 };
 
 struct Merged {
-  std::string command;  ///< "check", "diff", "generate" or "verify"
+  std::string command;  ///< "check", "diff", "generate" or "recompute"
   std::string json;     ///< a report as each of them, with "problems" and "notes"
   std::vector<std::string> problems, notes;
   std::string summary;  ///< "12 items: 11 EXACT, 1 OUT_OF_BUDGET"

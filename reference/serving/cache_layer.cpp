@@ -38,9 +38,9 @@ void compute(call::Record& record) {
   const verdict::Slice& slice = suites::slice_of(record.op);
   for (const auto& [name, values] :
        slice.emulate(record, slice.default_contract(record), kKernelSeed)) {
-    const call::DType type = record.op == call::Op::kVerify ? call::DType::kI64
-                             : name == "lse"                ? call::DType::kF32
-                                                            : record.inputs.at("q").dtype();
+    const call::DType type = record.op == call::Op::kDraftAcceptance ? call::DType::kI64
+                             : name == "lse"                         ? call::DType::kF32
+                                             : record.inputs.at("q").dtype();
     record.outputs[name] = call::Tensor(type, values.shape(), values.to_doubles());
   }
 }
@@ -236,7 +236,7 @@ call::Record CacheLayer::attend(const Step& step) {
   return record;
 }
 
-std::optional<call::Record> CacheLayer::verify(const Step& step) {
+std::optional<call::Record> CacheLayer::mtp(const Step& step) {
   std::vector<Row> rows = live_rows(step);
   std::erase_if(rows, [](const Row& row) { return row.accepted == 0; });
   if (rows.empty()) return std::nullopt;
@@ -256,7 +256,7 @@ std::optional<call::Record> CacheLayer::verify(const Step& step) {
   }
   const std::int64_t width = rows.front().count;
   call::Record record;
-  record.op = call::Op::kVerify;
+  record.op = call::Op::kDraftAcceptance;
   record.mode = call::Mode::kGreedy;
   record.convention.page_size = scenario_.cache;
   record.source = "simulated server: " + cases::canonical(scenario_);
@@ -272,8 +272,8 @@ std::optional<call::Record> CacheLayer::verify(const Step& step) {
 void CacheLayer::add_calls(const Step& step, std::vector<call::Record>& records) {
   records.push_back(attend(step));
   if (step.mode != call::Mode::kMtp) return;
-  std::optional<call::Record> verification = verify(step);
-  if (verification) records.push_back(*std::move(verification));
+  std::optional<call::Record> acceptance = mtp(step);
+  if (acceptance) records.push_back(*std::move(acceptance));
 }
 
 }  // namespace goldenrule::serving

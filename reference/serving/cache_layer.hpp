@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The layer of attention of a simulated server: a paged cache, and the greedy verification of what
-// was drafted. It follows the schedule of the layer with states. Each call of that layer has a call
-// of attention behind it, over the same tokens: their rows are k and v of the call, beside the
-// cache as it was, and come into the cache behind it. A verify has a verification behind that.
+// The layer of attention of a simulated server: a paged cache, and the greedy draft acceptance of
+// what was drafted. It follows the schedule of the layer with states. Each call of that layer has a
+// call of attention behind it, over the same tokens: their rows are k and v of the call, beside the
+// cache as it was, and come into the cache behind it. An MTP call has a draft acceptance behind
+// that.
 //
 // A request that goes back to an earlier token keeps its pages; one that begins again gives them
 // up, and so does one that is done. One that begins with the prefix of another shares the pages
@@ -28,8 +29,8 @@ class CacheLayer {
   /// Keeps references. scenario.cache rows a page.
   CacheLayer(const cases::Scenario& scenario, const std::vector<Request>& requests);
 
-  /// Adds the call of attention of a step, whose rows the cache then has, and the verification of a
-  /// verify that accepted a token somewhere.
+  /// Adds the call of attention of a step, whose rows the cache then has, and the draft acceptance
+  /// of an MTP call that accepted a token somewhere.
   void add_calls(const Step& step, std::vector<call::Record>& records);
 
  private:
@@ -38,7 +39,7 @@ class CacheLayer {
     std::int64_t length = 0;  ///< tokens that stay
   };
   [[nodiscard]] call::Record attend(const Step& step);
-  [[nodiscard]] std::optional<call::Record> verify(const Step& step);
+  [[nodiscard]] std::optional<call::Record> mtp(const Step& step);
   [[nodiscard]] std::vector<double> draw(std::int64_t count);
   [[nodiscard]] call::Tensor drawn(call::DType type, call::Shape shape);
   [[nodiscard]] std::int64_t take_page();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mistakes that were reported in public, but for those of verifies and of numbers.
+// Mistakes that were reported in public, but for those of MTP calls and of numbers.
 #include "reference/serving/changes.hpp"
 
 #include <set>
@@ -25,7 +25,7 @@ bool column_zero(Step& step, const Past&) {
 bool counts_of_other_row(Step& step, const Past& past) {
   if (!step.compacted) return false;
   const std::int64_t T = past.scenario->T;
-  if (past.scenario->verify == cases::VerifyForm::kScatter) {
+  if (past.scenario->mtp == cases::MtpForm::kScatter) {
     if (step.mode != Mode::kMtp) return false;
     const std::vector<Row> meant = step.rows;
     const auto live = static_cast<std::size_t>(

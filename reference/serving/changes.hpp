@@ -55,11 +55,11 @@ bool graph_slots_of_capture(Step& step, const Past& past);
 bool transfer_heads_swapped(Step& step, const Past& past);
 bool bounds_divided(Step& step, const Past& past);
 
-// changes_of_verifies.cpp: which token's state goes on
+// changes_of_counts.cpp: which token's state goes on
 bool rollback_one_short(Step& step, const Past& past);
 bool tree_token_by_count(Step& step, const Past& past);
 bool rollback_one_long(Step& step, const Past& past);
-bool counts_of_verify_before(Step& step, const Past& past);
+bool counts_of_mtp_before(Step& step, const Past& past);
 bool tree_sibling(Step& step, const Past& past);
 bool tree_deepest(Step& step, const Past& past);
 
@@ -87,7 +87,7 @@ bool counts_said_one_less(Step& step, const Past& past);
 bool restored_ahead(Step& step, const Past& past);
 bool restored_beyond(Step& step, const Past& past);
 
-// changes_of_caches.cpp: what lies in a cache, how long it is, what a verification says
+// changes_of_caches.cpp: what lies in a cache, how long it is, what a draft acceptance says
 bool cache_page_of_next(Step& step, const Past& past);
 bool cache_table_of_last(Step& step, const Past& past);
 bool cache_page_given_twice(Step& step, const Past& past);
@@ -99,10 +99,10 @@ bool cache_noise(Step& step, const Past& past);
 bool cache_heads_moved(Step& step, const Past& past);
 bool cache_not_cropped(Step& step, const Past& past);
 bool cache_cropped_too_far(Step& step, const Past& past);
-bool verification_starts_late(Step& step, const Past& past);
-bool verification_commits_more(Step& step, const Past& past);
-bool verification_commits_less(Step& step, const Past& past);
-bool verification_counts_moved(Step& step, const Past& past);
+bool acceptance_starts_late(Step& step, const Past& past);
+bool acceptance_commits_more(Step& step, const Past& past);
+bool acceptance_commits_less(Step& step, const Past& past);
+bool acceptance_counts_moved(Step& step, const Past& past);
 
 // changes_of_slots.cpp: which state lies in a slot
 bool slots_exchanged(Step& step, const Past& past);

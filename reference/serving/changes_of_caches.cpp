@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mistakes of the caches of attention and of verifications.
+// Mistakes of the caches of attention and of draft acceptances.
 #include "reference/serving/changes.hpp"
 
 namespace goldenrule::serving {
@@ -34,15 +34,15 @@ static bool has_page(const Row& row, const Past& past) {
   return row.position >= past.scenario->cache;
 }
 
-// Whether the call before was a verify, and the request goes on behind it.
-static bool follows_verify(const Row& row, const Past& past) {
-  const auto verified = past.verified.find(row.request);
-  return verified != past.verified.end() && row.restored_from < 0 &&
-         row.position == verified->second.position + verified->second.accepted;
+// Whether the call before was an MTP call, and the request goes on behind it.
+static bool follows_mtp(const Row& row, const Past& past) {
+  const auto last = past.mtp_rows.find(row.request);
+  return last != past.mtp_rows.end() && row.restored_from < 0 &&
+         row.position == last->second.position + last->second.accepted;
 }
 static bool follows_rejection(const Row& row, const Past& past) {
-  return follows_verify(row, past) &&
-         past.verified.at(row.request).accepted < past.verified.at(row.request).count;
+  return follows_mtp(row, past) &&
+         past.mtp_rows.at(row.request).accepted < past.mtp_rows.at(row.request).count;
 }
 
 bool cache_page_of_next(Step& step, const Past& past) {
@@ -77,7 +77,7 @@ bool cache_prompt_not_written(Step& step, const Past& past) {
   return first_errs(step, past, {CacheFault::kNotWritten}, [](const Row&) { return true; });
 }
 
-// The row behind those that a verify kept is left as it is: the draft that was rejected.
+// The row behind those that an MTP call kept is left as it is: the draft that was rejected.
 bool cache_draft_stays(Step& step, const Past& past) {
   return first_errs(step, past, {CacheFault::kNotWritten},
                     [&](const Row& row) { return follows_rejection(row, past); });
@@ -92,7 +92,7 @@ bool cache_heads_moved(Step& step, const Past& past) {
   return past.scenario->H > 1 && stores(step, past, CacheFault::kHeadsMoved);
 }
 
-// Behind a verify that rejected something, the first rejected row counts as a token.
+// Behind an MTP call that rejected something, the first rejected row counts as a token.
 bool cache_not_cropped(Step& step, const Past& past) {
   return first_errs(step, past, {CacheFault::kLengthOff, -1, 1},
                     [&](const Row& row) { return follows_rejection(row, past); });
@@ -100,10 +100,11 @@ bool cache_not_cropped(Step& step, const Past& past) {
 
 bool cache_cropped_too_far(Step& step, const Past& past) {
   return first_errs(step, past, {CacheFault::kLengthOff, -1, -1},
-                    [&](const Row& row) { return follows_verify(row, past); });
+                    [&](const Row& row) { return follows_mtp(row, past); });
 }
 
-static bool verifies(Step& step, const Past& past, CacheChange change, std::int64_t least) {
+static bool changes_acceptance(Step& step, const Past& past, CacheChange change,
+                               std::int64_t least) {
   if (step.mode != Mode::kMtp) return false;
   return first_errs(step, past, change, [&](const Row& row) {
     const bool commits = change.fault == CacheFault::kCommitsOff;
@@ -111,17 +112,17 @@ static bool verifies(Step& step, const Past& past, CacheChange change, std::int6
   });
 }
 // Where one token was accepted, the next block begins there.
-bool verification_starts_late(Step& step, const Past& past) {
-  return verifies(step, past, {CacheFault::kStartOff, -1, 1}, 2);
+bool acceptance_starts_late(Step& step, const Past& past) {
+  return changes_acceptance(step, past, {CacheFault::kStartOff, -1, 1}, 2);
 }
-bool verification_commits_more(Step& step, const Past& past) {
-  return verifies(step, past, {CacheFault::kCommitsOff, -1, 1}, 1);
+bool acceptance_commits_more(Step& step, const Past& past) {
+  return changes_acceptance(step, past, {CacheFault::kCommitsOff, -1, 1}, 1);
 }
-bool verification_commits_less(Step& step, const Past& past) {
-  return verifies(step, past, {CacheFault::kCommitsOff, -1, -1}, 2);
+bool acceptance_commits_less(Step& step, const Past& past) {
+  return changes_acceptance(step, past, {CacheFault::kCommitsOff, -1, -1}, 2);
 }
 
-bool verification_counts_moved(Step& step, const Past& past) {
+bool acceptance_counts_moved(Step& step, const Past& past) {
   if (past.scenario->cache == 0 || step.mode != Mode::kMtp) return false;
   std::vector<std::int64_t> counts;
   for (const Row& row : step.rows) {

@@ -58,7 +58,7 @@ bool position_zero_again(Step& step, const Past& past) {
                            [](Said& said, std::int64_t prompt) { said.position -= prompt; });
 }
 
-// f(row) of the rows of a verify of chains, within what it can be.
+// f(row) of the rows of an MTP call of chains, within what it can be.
 template <class F>
 static bool say_accepted(Step& step, F&& f) {
   if (step.mode != Mode::kMtp) return false;

@@ -16,17 +16,19 @@ using call::Mode;
 using Named = chain::Mistake;
 
 constexpr std::array kTable{
-    ServerMistake{"verify_column_zero",
-                  "after a verify that accepted two tokens or more, a plain decode starts from the "
-                  "state of the first token",
-                  "vLLM #39273, #40738, #52942, #55504", Named::kWrongColumn, column_zero},
-    ServerMistake{"accepted_of_other_row",
-                  "after rows have moved up in the batch, a verify goes on from as many tokens as "
-                  "another row has accepted",
-                  "vLLM #45100, #51571, #53919, vllm-ascend #13863",
-                  Named::kOtherRowsCount,
-                  counts_of_other_row,
-                  {Named::kWrongColumn}},
+    ServerMistake{
+        "mtp_column_zero",
+        "after an MTP call that accepted two tokens or more, a plain decode starts from the "
+        "state of the first token",
+        "vLLM #39273, #40738, #52942, #55504", Named::kWrongColumn, column_zero},
+    ServerMistake{
+        "accepted_of_other_row",
+        "after rows have moved up in the batch, an MTP call goes on from as many tokens as "
+        "another row has accepted",
+        "vLLM #45100, #51571, #53919, vllm-ascend #13863",
+        Named::kOtherRowsCount,
+        counts_of_other_row,
+        {Named::kWrongColumn}},
     ServerMistake{"boundary_copy_backwards",
                   "the copy of the state at a block boundary runs from the older snapshot into the "
                   "slot",
@@ -47,29 +49,31 @@ constexpr std::array kTable{
                   "a new request starts from the state that a former request left in its slot",
                   "llama.cpp #29092", Named::kStaleSlot, slot_not_reset},
     ServerMistake{"rollback_plane_stale",
-                  "going back d tokens takes the state d before the end of the verify, though m "
+                  "going back d tokens takes the state d before the end of the MTP call, though m "
                   "tokens have been decoded since: d - m is right",
                   "llama.cpp #22746, #29117", Named::kWrongRollback, rollback_plane_stale},
     ServerMistake{"copy_bytes_for_elements",
                   "a kept state is copied back with a count of elements where bytes are wanted",
                   "llama.cpp #20700", Named::kCopiedInPart, copy_bytes_for_elements},
     ServerMistake{"rollback_one_short",
-                  "a verify goes on from the state one token before the last accepted one",
+                  "an MTP call goes on from the state one token before the last accepted one",
                   "mlx-swift-lm #143",
                   Named::kWrongRollback,
                   rollback_one_short,
                   {Named::kWrongColumn}},
-    ServerMistake{"tree_token_by_count",
-                  "a verify of a tree goes on from the state of token count - 1, not of the last "
-                  "token that was accepted",
-                  "SGLang #27463",
-                  Named::kTokenByCount,
-                  tree_token_by_count,
-                  {Named::kWrongColumn}},
-    ServerMistake{"replay_applied_again",
-                  "the tokens that a verify accepted are applied to the state again before every "
-                  "decode",
-                  "turboquant llama.cpp #352", Named::kReplayedTwice, replay_applied_again},
+    ServerMistake{
+        "tree_token_by_count",
+        "an MTP call of a tree goes on from the state of token count - 1, not of the last "
+        "token that was accepted",
+        "SGLang #27463",
+        Named::kTokenByCount,
+        tree_token_by_count,
+        {Named::kWrongColumn}},
+    ServerMistake{
+        "replay_applied_again",
+        "the tokens that an MTP call accepted are applied to the state again before every "
+        "decode",
+        "turboquant llama.cpp #352", Named::kReplayedTwice, replay_applied_again},
     ServerMistake{"snapshot_not_written", "snapshots are never written", "SGLang #31474, #30862",
                   Named::kNotWritten, snapshot_not_written},
     ServerMistake{"snapshot_grid_doubled",
@@ -77,10 +81,11 @@ constexpr std::array kTable{
                   "SGLang #35086", Named::kOffBoundary, snapshot_grid_doubled},
     ServerMistake{"snapshot_bf16", "snapshots are rounded to bf16, the pool is wider",
                   "SGLang #34820", Named::kNarrowed, snapshot_bf16},
-    ServerMistake{"short_prompt_not_written",
-                  "a prompt of as many tokens as a verify has is taken for one: its state is not "
-                  "written",
-                  "vLLM #47123, #49918, #53051", Named::kNotWritten, short_prompt_not_written},
+    ServerMistake{
+        "short_prompt_not_written",
+        "a prompt of as many tokens as an MTP call has is taken for one: its state is not "
+        "written",
+        "vLLM #47123, #49918, #53051", Named::kNotWritten, short_prompt_not_written},
     ServerMistake{"graph_slots_of_capture",
                   "a replayed decode graph has the slots with which it was captured",
                   "vllm-ascend #13277", Named::kOtherRequest, graph_slots_of_capture},
@@ -276,27 +281,28 @@ constexpr std::array kTable{
     ServerMistake{"restored_one_off",
                   "a request goes back two tokens, and is given the state of one", "",
                   Named::kOffBoundary, restored_one_off},
-    // Which token of a verify goes on.
+    // Which token of an MTP call goes on.
     ServerMistake{"rollback_one_long",
-                  "a verify goes on from the state one token behind the last accepted one",
+                  "an MTP call goes on from the state one token behind the last accepted one",
                   "",
                   Named::kWrongRollback,
                   rollback_one_long,
                   {Named::kOtherRowsCount, Named::kWrongColumn}},
-    ServerMistake{"counts_of_verify_before",
-                  "a verify goes on from as many tokens as the verify before has accepted",
+    ServerMistake{"counts_of_mtp_before",
+                  "an MTP call goes on from as many tokens as the MTP call before has accepted",
                   "",
                   Named::kWrongRollback,
-                  counts_of_verify_before,
+                  counts_of_mtp_before,
                   {Named::kOtherRowsCount, Named::kWrongColumn, Named::kTokenByCount}},
-    ServerMistake{"tree_sibling",
-                  "a verify of a tree goes on from a sibling of the last token that was accepted",
-                  "",
-                  Named::kWrongRollback,
-                  tree_sibling,
-                  {Named::kOtherRowsCount, Named::kWrongColumn, Named::kTokenByCount}},
+    ServerMistake{
+        "tree_sibling",
+        "an MTP call of a tree goes on from a sibling of the last token that was accepted",
+        "",
+        Named::kWrongRollback,
+        tree_sibling,
+        {Named::kOtherRowsCount, Named::kWrongColumn, Named::kTokenByCount}},
     ServerMistake{"tree_deepest",
-                  "a verify of a tree goes on from its deepest token",
+                  "an MTP call of a tree goes on from its deepest token",
                   "",
                   Named::kWrongRollback,
                   tree_deepest,
@@ -325,7 +331,7 @@ constexpr std::array kTable{
                   Named::kNone,
                   missing_tokens_decay,
                   {Named::kOffBoundary}},
-    // Caches of attention, and verifications.
+    // Caches of attention, and draft acceptances.
     ServerMistake{"cache_page_of_next",
                   "a page table names a page of the next row",
                   "",
@@ -345,7 +351,7 @@ constexpr std::array kTable{
     ServerMistake{"cache_prompt_not_written", "the rows of a prompt do not come into the cache", "",
                   Named::kRowNotWritten, cache_prompt_not_written},
     ServerMistake{"cache_draft_stays",
-                  "behind a verify the row of a rejected draft is not written over",
+                  "behind an MTP call the row of a rejected draft is not written over",
                   "",
                   Named::kRejectedRow,
                   cache_draft_stays,
@@ -356,17 +362,17 @@ constexpr std::array kTable{
                   cache_heads_moved},
     ServerMistake{"cache_not_cropped", "a rejected draft counts as a token of the cache", "",
                   Named::kWrongLength, cache_not_cropped},
-    ServerMistake{"cache_cropped_too_far", "behind a verify the cache is one token too short", "",
-                  Named::kWrongLength, cache_cropped_too_far},
-    ServerMistake{"verification_starts_late", "a verification begins one token too late", "",
-                  Named::kWrongStart, verification_starts_late},
-    ServerMistake{"verification_commits_more", "the server keeps one token less than is committed",
-                  "", Named::kNotCommitted, verification_commits_more},
-    ServerMistake{"verification_commits_less", "the server keeps one token more than is committed",
-                  "", Named::kNotCommitted, verification_commits_less},
-    ServerMistake{"verification_counts_moved",
-                  "the server keeps as many tokens as the verification commits of another row", "",
-                  Named::kOtherRowsCount, verification_counts_moved},
+    ServerMistake{"cache_cropped_too_far", "behind an MTP call the cache is one token too short",
+                  "", Named::kWrongLength, cache_cropped_too_far},
+    ServerMistake{"acceptance_starts_late", "a draft acceptance begins one token too late", "",
+                  Named::kWrongStart, acceptance_starts_late},
+    ServerMistake{"acceptance_commits_more", "the server keeps one token less than is committed",
+                  "", Named::kNotCommitted, acceptance_commits_more},
+    ServerMistake{"acceptance_commits_less", "the server keeps one token more than is committed",
+                  "", Named::kNotCommitted, acceptance_commits_less},
+    ServerMistake{"acceptance_counts_moved",
+                  "the server keeps as many tokens as the draft acceptance commits of another row",
+                  "", Named::kOtherRowsCount, acceptance_counts_moved},
 };
 
 }  // namespace
@@ -387,8 +393,8 @@ void Past::add(const Step& meant) {
       }
       kept[row.request] = row.kept;
     }
-    verified.erase(row.request);
-    if (meant.mode == Mode::kMtp) verified.emplace(row.request, row);
+    mtp_rows.erase(row.request);
+    if (meant.mode == Mode::kMtp) mtp_rows.emplace(row.request, row);
     if (meant.mode == Mode::kPrefill) replayed.erase(row.request);
     for (const std::int64_t slot : row.columns) owner[slot] = row.request;
     if (row.out >= 0) owner[row.out] = row.request;

@@ -24,14 +24,15 @@ struct Past {
   std::map<std::size_t, Step> first_decode = {};
   std::map<std::int64_t, std::int64_t> owner =
       {};  ///< by slot: the request that it was last meant for
-  std::map<std::int64_t, Stretch> replayed = {};  ///< by request: what was applied after its verify
+  std::map<std::int64_t, Stretch> replayed =
+      {};  ///< by request: what was applied after its MTP call
 
-  /// By request: its row in its last call, where that was a verify.
-  std::map<std::int64_t, Row> verified = {};
+  /// By request: its row in its last call, where that was an MTP call.
+  std::map<std::int64_t, Row> mtp_rows = {};
 
   std::map<std::int64_t, std::int64_t> reached = {};  ///< by request: its furthest position
 
-  /// By request: which state its last verify kept, and the one before that.
+  /// By request: which state its last MTP call kept, and the one before that.
   std::map<std::int64_t, std::int64_t> kept = {}, kept_before = {};
 
   /// What the step means to do, before any mistake; after the mistake of the step was made.

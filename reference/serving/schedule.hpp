@@ -25,10 +25,10 @@ struct Place {
   enum class Where : std::uint8_t {
     kNothing,       ///< a state of zeros
     kSlot,          ///< slot `index` of the pool
-    kIntermediate,  ///< block `index` of intermediate_states of the last verify
+    kIntermediate,  ///< block `index` of intermediate_states of the last MTP call
     kCheckpoint,    ///< row `index` of checkpoints of the last prefill call
     kSnapshot,      ///< kept for `request`: its state after `index` tokens
-    kPlane,   ///< kept for `request`: its state after token `index` of its last verify, from 1
+    kPlane,   ///< kept for `request`: its state after token `index` of its last MTP call, from 1
     kSwap,    ///< kept for `request` while it has no slot
     kFormer,  ///< slot `index` of the pool as the last call found it
     kNoise,   ///< memory that nobody has written: noise of the size of a state
@@ -61,7 +61,7 @@ struct Move {
   bool first_half = false;                  ///< value head j takes that of head j % (HV/2)
   bool transposed = false;                  ///< its axes of keys and values are exchanged
   double factor = 1.0;                      ///< its numbers are multiplied by this
-  std::int64_t singles = 0;  ///< of a plane: decode steps since the verify that left it
+  std::int64_t singles = 0;  ///< of a plane: decode steps since the MTP call that left it
 };
 
 /// What is recorded of a row where that is not what the server did.
@@ -97,7 +97,7 @@ enum class Spoiled : std::uint8_t {
   kNextRows,  ///< the result of the next row that has a request
 };
 
-/// What a server does wrong with the caches of its attention, or with a verification.
+/// What a server does wrong with the caches of its attention, or with a draft acceptance.
 enum class CacheFault : std::uint8_t {
   kNothing,
   kPageOfNext,    ///< the table names a page of the next row
@@ -109,7 +109,7 @@ enum class CacheFault : std::uint8_t {
   kNoise,         ///< other numbers do
   kHeadsMoved,    ///< each head has the row of the next
   kLengthOff,     ///< the cache has CacheChange::off more rows than the request has tokens
-  kStartOff,      ///< the verification begins CacheChange::off tokens further
+  kStartOff,      ///< the draft acceptance begins CacheChange::off tokens further
   kCommitsOff,    ///< it commits CacheChange::off tokens more
   kCommitsMoved,  ///< it commits what each next row has accepted
 };

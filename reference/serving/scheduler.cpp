@@ -11,8 +11,8 @@
 namespace goldenrule::serving {
 namespace {
 
+using cases::MtpForm;
 using cases::Preemption;
-using cases::VerifyForm;
 using Where = Place::Where;
 
 // Once in so many rounds, and how often a request of the batch is in a call.
@@ -26,7 +26,7 @@ Scheduler::Scheduler(const cases::Scenario& scenario)
   const cases::Scenario& s = scenario_;
   for (std::int64_t r = 0; r < s.requests; ++r) {
     Request request;
-    // Prompts of every length, and now and then as many tokens as a verify has.
+    // Prompts of every length, and now and then as many tokens as an MTP call has.
     request.prompt = s.T > 1 && draw(0, 3) == 0 ? std::min(s.T, s.prompt) : draw(1, s.prompt);
     request.total = request.prompt + draw((s.output + 1) / 2, s.output);
     if (s.share != 0 && r % 2 == 1) {
@@ -36,7 +36,7 @@ Scheduler::Scheduler(const cases::Scenario& scenario)
     requests_.push_back(std::move(request));
     waiting_.push_back(r);
   }
-  const std::int64_t columns = s.verify == VerifyForm::kScatter ? s.T : 1;
+  const std::int64_t columns = s.mtp == MtpForm::kScatter ? s.T : 1;
   const std::int64_t groups = cases::resident_requests(s);
   for (std::int64_t g = groups; g-- > 0;) free_.push_back(g);
   slot_count_ = groups * columns;
@@ -69,21 +69,21 @@ void Scheduler::iterate() {
   admit();
   std::vector<std::int64_t> prefill;
   std::vector<std::int64_t> decode;
-  std::vector<std::int64_t> verify;
+  std::vector<std::int64_t> mtp;
   for (const std::int64_t request : batch_) {
     if (draw(1, 4) > kRowsInFour) continue;  // it waits, with its state in its slot
     const Request& r = at(request);
     if (r.position < r.prompt) {
       prefill.push_back(request);
     } else if (scenario_.T > 1 && r.position + scenario_.T <= r.total && draw(0, 1) == 1) {
-      verify.push_back(request);
+      mtp.push_back(request);
     } else {
       decode.push_back(request);
     }
   }
   if (!prefill.empty()) add_prefill(prefill);
   if (!decode.empty()) add_decode(decode);
-  if (!verify.empty()) add_verify(verify);
+  if (!mtp.empty()) add_mtp(mtp);
 }
 
 // The last row of the batch moves into the place of the one that leaves.
@@ -130,7 +130,7 @@ void Scheduler::preempt() {
   waiting_.push_front(request);
 }
 
-// The state of an earlier token is one that the last verify left, d tokens back of which m have
+// The state of an earlier token is one that the last MTP call left, d tokens back of which m have
 // been decoded since: d - m of the accepted ones are taken back.
 void Scheduler::roll_back() {
   if (scenario_.rollback == 0) return;
@@ -272,8 +272,8 @@ void Scheduler::add_decode(const std::vector<std::int64_t>& requests) {
   }
 }
 
-void Scheduler::add_verify(const std::vector<std::int64_t>& requests) {
-  const bool scatter = scenario_.verify == VerifyForm::kScatter;
+void Scheduler::add_mtp(const std::vector<std::int64_t>& requests) {
+  const bool scatter = scenario_.mtp == MtpForm::kScatter;
   std::vector<Row> rows;
   for (const std::int64_t request : requests) {
     Row row = row_of(request);
@@ -302,11 +302,11 @@ void Scheduler::accept(std::int64_t place, const Row& row) {
     return Place{Where::kIntermediate, -1, place * scenario_.T + token};
   };
   const std::vector<std::int64_t> path = call::path_to(row.parents, row.kept);
-  switch (scenario_.verify) {
-    case VerifyForm::kScatter:
+  switch (scenario_.mtp) {
+    case MtpForm::kScatter:
       r.column = row.kept;
       break;
-    case VerifyForm::kCommit:
+    case MtpForm::kCommit:
       for (std::int64_t t = 0; scenario_.rollback != 0 && t < accepted; ++t) {
         pending_.push_back({.from = left(path[static_cast<std::size_t>(t)]),
                             .to = {Where::kPlane, request, t + 1}});
@@ -315,7 +315,7 @@ void Scheduler::accept(std::int64_t place, const Row& row) {
         pending_.push_back({.from = left(path.back()), .to = state_of(request)});
       }
       break;
-    case VerifyForm::kReplay:
+    case MtpForm::kReplay:
       if (accepted > 0) {
         pending_.push_back(
             {.from = state_of(request), .to = state_of(request), .replay = r.replayed});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Continuous batching, as bookkeeping alone: which request is admitted when and into which slot,
-// how its prompt is cut, when it decodes, verifies, is preempted and comes back. Everything is
+// how its prompt is cut, when it decodes, drafts, is preempted and comes back. Everything is
 // drawn from the seed of the scenario, and nothing depends on a number that a kernel computes, so a
 // server with a mistake makes the same schedule as an honest one.
 #pragma once
@@ -29,7 +29,7 @@ struct Request {
   bool started = false;                ///< it has been admitted before
   bool swapped = false;                ///< its state is kept elsewhere
   std::set<std::int64_t> snapshots;    ///< positions of which a state is kept
-  Stretch replayed;                    ///< what its last verify accepted
+  Stretch replayed;                    ///< what its last MTP call accepted
   std::int64_t singles = 0;            ///< decode steps since then
   std::int64_t restored_from = -1;     ///< whose snapshot its next row starts from; -1: none
 };
@@ -58,7 +58,7 @@ class Scheduler {
   void keep_snapshot(std::int64_t request, const Place& from);
   void add_prefill(const std::vector<std::int64_t>& requests);
   void add_decode(const std::vector<std::int64_t>& requests);
-  void add_verify(const std::vector<std::int64_t>& requests);
+  void add_mtp(const std::vector<std::int64_t>& requests);
   void accept(std::int64_t place, const Row& row);
   Row row_of(std::int64_t request);
   void push(call::Mode mode, std::vector<Row> rows);

@@ -2,7 +2,7 @@
 //
 // The pool of a simulated server and what else it keeps: carries out the steps of its schedule,
 // whatever a mistake has made of them. A step is a call of the layer with states; with a cache one
-// of attention follows it, and behind a verify a verification.
+// of attention follows it, and behind an MTP call a draft acceptance.
 #pragma once
 
 #include <cmath>
@@ -63,7 +63,7 @@ class Server {
       if (states != record.outputs.end()) kept_[kept] = states->second;
     }
     // Servers of the other forms have no such output.
-    if (scenario_.verify != cases::VerifyForm::kCommit) record.outputs.erase("intermediate_states");
+    if (scenario_.mtp != cases::MtpForm::kCommit) record.outputs.erase("intermediate_states");
     spoil_outputs(step, record);
     if (!step.stored) leave_states_out(step, record);
     return record;

@@ -123,8 +123,8 @@ double memory_needed(const cases::Scenario& s) {
   const double state = count(s.HV) * count(s.K) * count(s.V);
   const double bytes = count(static_cast<std::int64_t>(call::info(s.state).bytes));
   constexpr double kPathsOfTree = 16.0;  // kMostPathTokens of the oracle
-  const double slots = resident * (s.verify == cases::VerifyForm::kScatter ? count(s.T) : 1.0);
-  // The states that a call leaves on the way: after each token of a verify, at each boundary.
+  const double slots = resident * (s.mtp == cases::MtpForm::kScatter ? count(s.T) : 1.0);
+  // The states that a call leaves on the way: after each token of an MTP call, at each boundary.
   const double on_the_way = resident * (count(s.T) * (s.tree == 0 ? 1.0 : kPathsOfTree) +
                                         (s.block == 0 ? 0.0 : count(s.chunk / s.block + 1)));
   const double kept =

@@ -6,7 +6,7 @@
 // memory than its pool, its snapshots and one call.
 //
 // The tokens of a request are one sequence of a case (fixtures/cases): token t of request r has the
-// same numbers in whatever call it comes. Rejected tokens of a verify are of another sequence.
+// same numbers in whatever call it comes. Rejected tokens of an MTP call are of another sequence.
 #pragma once
 
 #include <cstdint>

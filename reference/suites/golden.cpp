@@ -81,7 +81,7 @@ schema::Fixture make_fixture(const cases::Case& c, scalar::Precision precision,
   schema::Fixture fixture;
   fixture.record = cases::make_record(c);
   fixture.generator = generator_name();
-  fixture.family = c.family;
+  fixture.pattern = c.pattern;
   fixture.seed = static_cast<std::int64_t>(c.seed);
   compute_golden(fixture, precision);
   if (extras.stages > 0 && slice_of(c.op).stages == nullptr) {

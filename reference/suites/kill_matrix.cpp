@@ -38,7 +38,7 @@ std::vector<Entry> load_cases(const std::vector<std::string>& names) {
 }
 
 // Cheapest first, but one case of every kind before the second of any: most mistakes are seen in
-// any case where they apply, and the others need a family or a gate of their own.
+// any case where they apply, and the others need a pattern or a gate of their own.
 std::vector<Entry> in_visiting_order(std::vector<Entry> all) {
   std::ranges::stable_sort(all, {}, [](const Entry& e) { return cases::step_count(e.c); });
   std::map<std::string, int> seen;
@@ -46,7 +46,7 @@ std::vector<Entry> in_visiting_order(std::vector<Entry> all) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     const cases::Case& c = all[i].c;
     const std::string kind = std::to_string(all[i].suite) + ' ' + std::string(call::name_of(c.op)) +
-                             ' ' + std::string(call::name_of(c.mode)) + ' ' + c.family + ' ' +
+                             ' ' + std::string(call::name_of(c.mode)) + ' ' + c.pattern + ' ' +
                              std::string(call::name_of(c.convention.gate)) + ' ' +
                              std::string(call::info(c.state).name);
     order.emplace_back(seen[kind]++, i);

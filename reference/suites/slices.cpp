@@ -6,14 +6,14 @@
 
 #include "reference/attention/slice.hpp"
 #include "reference/delta/slice.hpp"
-#include "reference/verify/slice.hpp"
+#include "reference/drafts/slice.hpp"
 
 namespace goldenrule::suites {
 namespace {
 
 // In the order of call::Family.
 const std::array<const verdict::Slice*, call::kFamilies.size()>& slices() {
-  static const std::array kAll{&delta::slice(), &attention::slice(), &verify::slice()};
+  static const std::array kAll{&delta::slice(), &attention::slice(), &drafts::slice()};
   return kAll;
 }
 

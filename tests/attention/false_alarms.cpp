@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // goldenrule_attention_alarms PROBLEMS KERNELS [SUITE ...]: are the budgets of attention right? For
-// each family of tests/attention/problems.hpp and each of bf16 and fp16, PROBLEMS random calls, a
+// each pattern of tests/attention/problems.hpp and each of bf16 and fp16, PROBLEMS random calls, a
 // third of them with contexts of 60 to 960 keys, and all cases of the suites; in each KERNELS
 // emulated honest kernels of every contract, judged as `check` judges. Exit 1 on any false alarm.
 //
@@ -35,8 +35,8 @@ using namespace goldenrule;
 
 // One call, by what recreates it.
 struct Problem {
-  std::string line = {}, family = {};
-  attention::Family kind{};
+  std::string line = {}, pattern = {};
+  attention::Pattern kind{};
   call::DType type{};
   std::uint64_t seed = 0;
   attention::Size size{};
@@ -59,11 +59,11 @@ struct Judged {
 
 std::vector<Problem> choose(std::uint64_t problems, const std::vector<std::string>& suites) {
   std::vector<Problem> all;
-  for (int f = 0; f < attention::kFamilies; ++f) {
+  for (int f = 0; f < attention::kPatterns; ++f) {
     for (const call::DType type : {call::DType::kBF16, call::DType::kF16}) {
       for (std::uint64_t seed = 0; seed < problems; ++seed) {
-        Problem p{.family = attention::name_of(static_cast<attention::Family>(f)),
-                  .kind = static_cast<attention::Family>(f),
+        Problem p{.pattern = attention::name_of(static_cast<attention::Pattern>(f)),
+                  .kind = static_cast<attention::Pattern>(f),
                   .type = type,
                   .seed = seed};
         p.line = attention::line_of(p.kind, type, seed);
@@ -79,7 +79,8 @@ std::vector<Problem> choose(std::uint64_t problems, const std::vector<std::strin
   }
   for (const std::string& suite : suites) {
     for (const cases::Case& c : cases::load_suite(suite).cases) {
-      all.push_back({.line = cases::canonical(c), .family = "suite " + c.family, .is_case = true});
+      all.push_back(
+          {.line = cases::canonical(c), .pattern = "suite " + c.pattern, .is_case = true});
     }
   }
   return all;
@@ -185,13 +186,13 @@ int main(int argc, char** argv) {
     judged[at] = run(problems[at], kernels);
   });
 
-  std::map<std::string, Cell> by_family;
+  std::map<std::string, Cell> by_pattern;
   std::map<std::string, Cell> by_contract;
   std::int64_t runs = 0;
   std::int64_t alarms = 0;
   for (std::size_t i = 0; i < problems.size(); ++i) {
     for (const Judged& j : judged[i]) {
-      by_family[fmt::format("{} {} {}", j.contract, j.output, problems[i].family)].add(j);
+      by_pattern[fmt::format("{} {} {}", j.contract, j.output, problems[i].pattern)].add(j);
       by_contract[fmt::format("{} {}", j.contract, j.output)].add(j);
       runs += j.output == "o" ? 1 : 0;
       if (j.out == 0) continue;
@@ -200,7 +201,7 @@ int main(int argc, char** argv) {
                  j.stored, problems[i].line, j.kernel);
     }
   }
-  print(by_family, "contract, output, family");
+  print(by_pattern, "contract, output, pattern");
   print(by_contract, "contract, output");
   fmt::print("{} kernel runs on {} calls, {} false alarms\n", runs, problems.size(), alarms);
   return alarms == 0 && runs > 0 ? 0 : 1;

@@ -14,7 +14,7 @@ namespace goldenrule::attention {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr std::array<const char*, kFamilies> kNames{"random", "peaked",  "near_one", "sparse",
+constexpr std::array<const char*, kPatterns> kNames{"random", "peaked",  "near_one", "sparse",
                                                     "rising", "falling", "ties",     "huge",
                                                     "low",    "centred"};
 
@@ -48,21 +48,21 @@ struct Shape {
 // k and v of the key at position t of request n, for all key heads.
 class Numbers {
  public:
-  Numbers(Family family, std::uint64_t seed, const Shape& shape, const Size& size)
-      : family_(family), seed_(seed), shape_(shape), size_(size) {}
+  Numbers(Pattern pattern, std::uint64_t seed, const Shape& shape, const Size& size)
+      : pattern_(pattern), seed_(seed), shape_(shape), size_(size) {}
 
   [[nodiscard]] double key(std::int64_t n, std::int64_t t, std::int64_t h, std::int64_t d) const {
     const double x = normal("k", place(n, t, h, d, shape_.K));
     const double direction = normal("direction", h * shape_.K + d);
     const double along = static_cast<double>(t) / static_cast<double>(2 * size_.context);
-    switch (family_) {
-      case Family::kTies:
+    switch (pattern_) {
+      case Pattern::kTies:
         return normal("k", place(n, t % 3, h, d, shape_.K));
-      case Family::kRising:
+      case Pattern::kRising:
         return 0.2 * x + direction * along;
-      case Family::kFalling:
+      case Pattern::kFalling:
         return 0.2 * x - direction * along;
-      case Family::kLow:
+      case Pattern::kLow:
         return direction + 0.05 * x;
       default:
         return x;
@@ -71,7 +71,7 @@ class Numbers {
   [[nodiscard]] double query(std::int64_t row, std::int64_t j, std::int64_t d) const {
     const double x = normal("q", (row * shape_.HV + j) * shape_.K + d);
     // The head of the keys by the grouped map; by the other one the scores are those of the random
-    // family, which is as good.
+    // pattern, which is as good.
     const std::int64_t h = j / (shape_.HV / shape_.H);
     const double direction = normal("direction", h * shape_.K + d);
     double square = 0.0;
@@ -79,17 +79,17 @@ class Numbers {
       square += std::pow(normal("direction", h * shape_.K + i), 2);
     }
     const double unit = std::sqrt(static_cast<double>(shape_.K)) / std::max(square, 0.1);
-    switch (family_) {
-      case Family::kPeaked:
+    switch (pattern_) {
+      case Pattern::kPeaked:
         return 4.0 * x;
-      case Family::kSparse:
+      case Pattern::kSparse:
         return seed_ % 2 == 0 ? 0.0 : x;
-      case Family::kRising:
-      case Family::kFalling:
+      case Pattern::kRising:
+      case Pattern::kFalling:
         return 0.2 * x + 60.0 * unit * direction;
-      case Family::kLow:
+      case Pattern::kLow:
         return 0.1 * x - 25.0 * unit * direction;
-      case Family::kHuge:
+      case Pattern::kHuge:
         return 1e4 * x;
       default:
         return x;
@@ -97,12 +97,12 @@ class Numbers {
   }
   [[nodiscard]] double value(std::int64_t n, std::int64_t t, std::int64_t h, std::int64_t d) const {
     const double x = normal("v", place(n, t, h, d, shape_.V));
-    switch (family_) {
-      case Family::kNearOne:
+    switch (pattern_) {
+      case Pattern::kNearOne:
         return 1.0 + 0.02 * x;
-      case Family::kSparse:
+      case Pattern::kSparse:
         return (t + d) % (4 * shape_.V) == 0 ? 1.0 : 0.0;
-      case Family::kCentred:
+      case Pattern::kCentred:
         return t / 48 % 2 == 0 ? 1.0 + 0.1 * x : -1.0 + 0.1 * x;
       default:
         return x;
@@ -118,7 +118,7 @@ class Numbers {
     return random::Stream(seed_, name).normal(index);
   }
 
-  Family family_;
+  Pattern pattern_;
   std::uint64_t seed_;
   const Shape& shape_;
   const Size& size_;
@@ -258,21 +258,22 @@ void fill_fresh(const Numbers& numbers, const Shape& s, call::DType type, call::
 
 }  // namespace
 
-const char* name_of(Family family) { return kNames[static_cast<std::size_t>(family)]; }
+const char* name_of(Pattern pattern) { return kNames[static_cast<std::size_t>(pattern)]; }
 
-std::string line_of(Family family, call::DType type, std::uint64_t seed) {
-  return std::string("family=") + name_of(family) + " type=" + std::string(call::info(type).name) +
-         " seed=" + std::to_string(seed);
+std::string line_of(Pattern pattern, call::DType type, std::uint64_t seed) {
+  return std::string("pattern=") + name_of(pattern) +
+         " type=" + std::string(call::info(type).name) + " seed=" + std::to_string(seed);
 }
 
-call::Record random_problem(Family family, call::DType type, std::uint64_t seed, const Size& size) {
+call::Record random_problem(Pattern pattern, call::DType type, std::uint64_t seed,
+                            const Size& size) {
   Choices choose(seed);
   call::Record call;
   call.op = call::Op::kAttention;
   const Shape s = choose_shape(choose, size, call.convention);
   call.mode = s.cache ? call::Mode::kDecode : call::Mode::kPrefill;
   choose_attributes(choose, size, s.K, call.convention);
-  const Numbers numbers(family, seed, s, size);
+  const Numbers numbers(pattern, seed, s, size);
   std::vector<double> q;
   for (std::int64_t row = 0; row < s.q.back(); ++row) {
     for (std::int64_t j = 0; j < s.HV; ++j) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small random attention calls, each recreated by its family, type and seed: tables of both forms
+// Small random attention calls, each recreated by its pattern, type and seed: tables of both forms
 // with shared, permuted and missing pages, both layouts, fresh keys, masks, windows, padded tails,
 // empty requests. Whatever no query may see is NaN.
 #pragma once
@@ -13,7 +13,7 @@
 namespace goldenrule::attention {
 
 /// What the numbers of a problem are like; the letters of the specification of suites.
-enum class Family {
+enum class Pattern {
   kRandom,   ///< A
   kPeaked,   ///< B: q is 4 times as long
   kNearOne,  ///< C: v = 1 + 0.02 normal
@@ -25,8 +25,8 @@ enum class Family {
   kLow,      ///< X: all scores are about -25
   kCentred,  ///< long sums whose partial sums cancel: v alternates in runs
 };
-inline constexpr int kFamilies = 10;
-[[nodiscard]] const char* name_of(Family family);
+inline constexpr int kPatterns = 10;
+[[nodiscard]] const char* name_of(Pattern pattern);
 
 struct Size {
   std::int64_t context = 40;  ///< the largest
@@ -37,10 +37,10 @@ struct Size {
 };
 
 /// Inputs of type `type`.
-[[nodiscard]] call::Record random_problem(Family family, call::DType type, std::uint64_t seed,
+[[nodiscard]] call::Record random_problem(Pattern pattern, call::DType type, std::uint64_t seed,
                                           const Size& size = {});
 
-/// "family=rising type=bf16 seed=17"
-[[nodiscard]] std::string line_of(Family family, call::DType type, std::uint64_t seed);
+/// "pattern=rising type=bf16 seed=17"
+[[nodiscard]] std::string line_of(Pattern pattern, call::DType type, std::uint64_t seed);
 
 }  // namespace goldenrule::attention

@@ -45,9 +45,9 @@ double worst_ratio(const call::Tensor& y, const verdict::Expected& expected) {
   return worst;
 }
 
-void judge(Family family, call::DType type, std::uint64_t seed, const Size& size,
+void judge(Pattern pattern, call::DType type, std::uint64_t seed, const Size& size,
            std::map<std::string_view, Worst>& worst) {
-  const call::Record call = random_problem(family, type, seed, size);
+  const call::Record call = random_problem(pattern, type, seed, size);
   const Plan plan = make_plan(call);
   verdict::Expectations expected = evaluate(call, plan, scalar::Precision::kDouble, true);
   for (const contract::Contract& contract : contract::contracts_of(call::Family::kAttention)) {
@@ -58,7 +58,7 @@ void judge(Family family, call::DType type, std::uint64_t seed, const Size& size
       const call::TensorMap outputs = emulate(call, contract, choice);
       const double o = worst_ratio(outputs.at("o"), expected.outputs.at("o"));
       const double lse = worst_ratio(outputs.at("lse"), expected.outputs.at("lse"));
-      CAPTURE(line_of(family, type, seed));
+      CAPTURE(line_of(pattern, type, seed));
       CAPTURE(contract.name);
       CAPTURE(KernelChoices(choice).words());
       if (o > 1.0 || lse > 1.0) {
@@ -77,19 +77,20 @@ void judge(Family family, call::DType type, std::uint64_t seed, const Size& size
 
 TEST_CASE("attention: honest kernels stay within the budget of their contract") {
   std::int64_t runs = 0;
-  for (int f = 0; f < kFamilies; ++f) {
-    const auto family = static_cast<Family>(f);
+  for (int f = 0; f < kPatterns; ++f) {
+    const auto pattern = static_cast<Pattern>(f);
     std::map<std::string_view, Worst> worst;
     for (const call::DType type : {call::DType::kBF16, call::DType::kF16}) {
-      for (std::uint64_t seed = 0; seed < 16 * kTimes; ++seed) judge(family, type, seed, {}, worst);
+      for (std::uint64_t seed = 0; seed < 16 * kTimes; ++seed)
+        judge(pattern, type, seed, {}, worst);
       for (std::uint64_t seed = 100; seed < 100 + 6 * kTimes; ++seed) {
         const auto context = static_cast<std::int64_t>(60 << seed % 5);
-        judge(family, type, seed, {.context = context, .queries = 2, .key_dim = 80, .plain = true},
+        judge(pattern, type, seed, {.context = context, .queries = 2, .key_dim = 80, .plain = true},
               worst);
       }
     }
     for (const auto& [name, w] : worst) {
-      MESSAGE(std::string(name_of(family))
+      MESSAGE(std::string(name_of(pattern))
               << ", " << std::string(name) << ": largest error / grant " << w.o << " of o, "
               << w.lse << " of lse");
       runs += w.runs;

@@ -62,18 +62,18 @@ void compare(const call::Record& call, WorstBound& worst) {
 }  // namespace
 
 TEST_CASE("attention: the certificate of double encloses the widest tier") {
-  for (int f = 0; f < kFamilies; ++f) {
-    const auto family = static_cast<Family>(f);
+  for (int f = 0; f < kPatterns; ++f) {
+    const auto pattern = static_cast<Pattern>(f);
     WorstBound worst;
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
       for (const call::DType type : {call::DType::kBF16, call::DType::kF32}) {
-        CAPTURE(line_of(family, type, seed));
+        CAPTURE(line_of(pattern, type, seed));
         const double before = std::max(worst.o, worst.lse);
-        compare(random_problem(family, type, seed, {.context = 32, .key_dim = 16}), worst);
+        compare(random_problem(pattern, type, seed, {.context = 32, .key_dim = 16}), worst);
         if (std::max(worst.o, worst.lse) > before) CHECK(std::max(worst.o, worst.lse) <= 1.0);
       }
     }
-    MESSAGE(std::string(name_of(family))
+    MESSAGE(std::string(name_of(pattern))
             << ": largest error / radius " << worst.o << " of o, " << worst.lse << " of lse, "
             << worst.elements << " elements, " << worst.unbounded << " unbounded");
     CHECK(worst.unbounded == 0);
@@ -83,7 +83,7 @@ TEST_CASE("attention: the certificate of double encloses the widest tier") {
 
 TEST_CASE(
     "attention: a radius is infinite where scores are too uncertain, and a wider tier's is not") {
-  call::Record call = random_problem(Family::kRandom, call::DType::kF64, 3, {.plain = true});
+  call::Record call = random_problem(Pattern::kRandom, call::DType::kF64, 3, {.plain = true});
   call.convention.scale = 1e13;  // scores of 1e13 and more: their error is above 2^-8
   const auto narrow = evaluate(call, scalar::Precision::kDouble);
   const auto wide = evaluate(call, scalar::Precision::kMulti);

@@ -115,7 +115,7 @@ TEST_CASE(
 
 TEST_CASE("attention: a verdict follows a contract of one's own") {
   const call::Record call = cases::make_record(
-      cases::parse("op=attention mode=decode lens=4,4 ctx=100,31 H=1 HV=2 K=32 V=16 family=C"));
+      cases::parse("op=attention mode=decode lens=4,4 ctx=100,31 H=1 HV=2 K=32 V=16 pattern=C"));
   const auto verdict_of = [&](const contract::Contract& kernel,
                               const contract::Contract& declared) {
     call::Record record = call;

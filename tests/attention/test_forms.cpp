@@ -30,17 +30,17 @@ double distance(const RowValue<Multi>& a, const RowValue<Multi>& b, double size,
 }  // namespace
 
 TEST_CASE("attention: two passes, random merge trees and reciprocals agree in the widest tier") {
-  for (int f = 0; f < kFamilies; ++f) {
-    const auto family = static_cast<Family>(f);
+  for (int f = 0; f < kPatterns; ++f) {
+    const auto pattern = static_cast<Pattern>(f);
     double trees = 0.0;
     double reciprocals = 0.0;
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
-      const call::Record call = random_problem(family, call::DType::kBF16, seed, {.key_dim = 16});
-      CAPTURE(line_of(family, call::DType::kBF16, seed));
+      const call::Record call = random_problem(pattern, call::DType::kBF16, seed, {.key_dim = 16});
+      CAPTURE(line_of(pattern, call::DType::kBF16, seed));
       const Plan plan = make_plan(call);
       const Tensors tensors(call);
       // Scores err by units of their size.
-      const double scores = family == Family::kHuge ? 1e5 : 100.0;
+      const double scores = pattern == Pattern::kHuge ? 1e5 : 100.0;
       for (const RowJob& job : row_jobs(plan)) {
         const auto values = two_pass<Multi>(tensors, plan, *job.request, job.rows, false);
         for (std::size_t r = 0; r < values.size(); ++r) {
@@ -52,8 +52,8 @@ TEST_CASE("attention: two passes, random merge trees and reciprocals agree in th
         }
       }
     }
-    MESSAGE(std::string(name_of(family)) << ": trees " << trees << ", reciprocals " << reciprocals
-                                         << " units of 2^-168 of the scores");
+    MESSAGE(std::string(name_of(pattern)) << ": trees " << trees << ", reciprocals " << reciprocals
+                                          << " units of 2^-168 of the scores");
     // An exponential may err by 256 units, and a comb multiplies up to 46 of them for each key: 2 x
     // 46 x 256 units against scores of 100 are 236, other operations some more.
     CHECK(trees <= 300.0);

@@ -76,22 +76,22 @@ call::Record many_pages() {
 
 std::vector<Judged> problems() {
   std::vector<Judged> all;
-  for (const Family family : {Family::kRandom, Family::kSparse, Family::kLow}) {
+  for (const Pattern pattern : {Pattern::kRandom, Pattern::kSparse, Pattern::kLow}) {
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
-      all.emplace_back(random_problem(family, call::DType::kBF16, seed, {.queries = 20}));
+      all.emplace_back(random_problem(pattern, call::DType::kBF16, seed, {.queries = 20}));
     }
   }
   // Long rows, many queries, wide keys.
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
-    all.emplace_back(random_problem(Family::kSparse, call::DType::kBF16, seed,
+    all.emplace_back(random_problem(Pattern::kSparse, call::DType::kBF16, seed,
                                     {.context = 150, .queries = 80, .requests = 2}));
   }
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
-    all.emplace_back(random_problem(Family::kRandom, call::DType::kBF16, seed, {.key_dim = 190}));
+    all.emplace_back(random_problem(Pattern::kRandom, call::DType::kBF16, seed, {.key_dim = 190}));
   }
   // Later tokens within a window, which no other mask hides.
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
-    call::Record call = random_problem(Family::kSparse, call::DType::kBF16, seed, {.queries = 20});
+    call::Record call = random_problem(Pattern::kSparse, call::DType::kBF16, seed, {.queries = 20});
     call.convention.mask = Mask::kFull;
     call.convention.window_right = static_cast<std::int64_t>(seed) / 2;
     all.emplace_back(std::move(call));
@@ -128,7 +128,7 @@ TEST_CASE("attention: every mistake can be made, and is refused where it is") {
 }
 
 TEST_CASE("attention: a mistake around an emulated kernel is refused as around the oracle") {
-  const Judged problem(random_problem(Family::kRandom, call::DType::kBF16, 4, {.queries = 12}));
+  const Judged problem(random_problem(Pattern::kRandom, call::DType::kBF16, 4, {.queries = 12}));
   const calls::Kernel kernel = [](const call::Record& record) {
     return emulate(record, flash(), 5);
   };
@@ -164,7 +164,7 @@ Plan changed_plan(const call::Record& call, std::uint64_t seed) {
 TEST_CASE("attention: the plain call of a changed plan gives its bits") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
-    const call::Record call = random_problem(Family::kRandom, call::DType::kBF16, seed);
+    const call::Record call = random_problem(Pattern::kRandom, call::DType::kBF16, seed);
     const Plan plan = changed_plan(call, seed);
     const call::TensorMap by_plan = outputs_of(call, plan);
     const call::TensorMap by_call = exact(call_of(call, plan));

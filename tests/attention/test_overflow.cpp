@@ -17,7 +17,7 @@ using verdict::Verdict;
 // Inf, and with those of 1e39 they are themselves. A kernel that is finite there is judged as ever.
 TEST_CASE("attention: huge scores have a budget, and NaN is honest where fp32 overflows") {
   const call::Record plain =
-      record_of("op=attention mode=prefill lens=4 H=1 HV=1 K=16 V=8 io=f32 family=A");
+      record_of("op=attention mode=prefill lens=4 H=1 HV=1 K=16 V=8 io=f32 pattern=A");
   for (const double size : {1e3, 1e4, 1e5, 1e8, 1e19}) {
     CAPTURE(size);
     call::Record record = plain;
@@ -56,7 +56,7 @@ TEST_CASE("attention: huge scores have a budget, and NaN is honest where fp32 ov
 
 TEST_CASE("attention: a sum of values that may overflow is one of its own column") {
   call::Record record =
-      record_of("op=attention mode=prefill lens=6 H=1 HV=1 K=16 V=8 io=f32 family=A");
+      record_of("op=attention mode=prefill lens=6 H=1 HV=1 K=16 V=8 io=f32 pattern=A");
   call::Tensor& q = record.inputs.at("q");
   for (std::int64_t i = 0; i < q.size(); ++i) q.set(i, 0.0);
   call::Tensor& v = record.inputs.at("v");
@@ -96,7 +96,7 @@ TEST_CASE(
   const contract::Contract& ideal = contract::find_contract("ideal");
   const auto verdict_of = [](double value, double actual, const contract::Contract& contract) {
     call::Record record =
-        record_of("op=attention mode=prefill lens=5 H=1 HV=1 K=16 V=8 io=f16 family=A");
+        record_of("op=attention mode=prefill lens=5 H=1 HV=1 K=16 V=8 io=f16 pattern=A");
     call::Tensor& v = record.inputs.at("v");
     for (std::int64_t i = 0; i < v.size(); ++i) v.set(i, i % 8 == 2 ? value : 1.0);
     record.outputs = exact_outputs(record);

@@ -92,7 +92,7 @@ TEST_CASE("attention: ranges and runs are the visible sets of the definition") {
   std::int64_t empty = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     CAPTURE(seed);
-    const call::Record call = random_problem(Family::kRandom, call::DType::kBF16, seed);
+    const call::Record call = random_problem(Pattern::kRandom, call::DType::kBF16, seed);
     const Plan plan = make_plan(call);
     const auto& a = call.convention;
     const auto kv = call::integers(call, "kv_lens");

@@ -110,7 +110,7 @@ TEST_CASE("attention: a tier that overflows has an infinite radius, and the next
 
 TEST_CASE("attention: the bits do not depend on the number of threads") {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const call::Record call = random_problem(Family::kRandom, call::DType::kBF16, seed);
+    const call::Record call = random_problem(Pattern::kRandom, call::DType::kBF16, seed);
     const test::RestoreThreads restore;
     omp_set_num_threads(1);
     const std::vector<std::uint64_t> one = bits_of(evaluate(call, Precision::kDouble));
@@ -123,7 +123,7 @@ TEST_CASE("attention: the bits do not depend on the number of threads") {
 TEST_CASE("attention: what is invisible has no way to the result") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     // All problems hold NaN in what no table names; rows of a full mask see everything else.
-    const call::Record call = random_problem(Family::kRandom, call::DType::kBF16, seed);
+    const call::Record call = random_problem(Pattern::kRandom, call::DType::kBF16, seed);
     const auto expected = evaluate(call, Precision::kDouble);
     for (const double x : expected.outputs.at("o").exact.golden) CHECK(std::isfinite(x));
     for (const double x : expected.outputs.at("lse").exact.golden) CHECK(!std::isnan(x));

@@ -33,7 +33,7 @@ constexpr const char* kLines[] = {
     "op=attention mode=decode lens=8,3 ctx=61,40 H=1 HV=3 K=32 V=32 page=4 table=csr_last "
     "mask=block_causal block=4 lse_layout=ht kv_layout=hnd",
     "op=attention mode=decode lens=6,6 ctx=40,7 H=2 HV=4 K=32 V=16 block_kv=in_cache "
-    "mask=causal valid=mixed family=P",
+    "mask=causal valid=mixed pattern=P",
     "op=attention mode=prefill lens=40,9 H=1 HV=2 K=32 V=16 mask=causal window_left=8 io=f16",
 };
 
@@ -64,7 +64,7 @@ TEST_CASE("attention: emulated kernels pass under their contract, one wrong elem
 
 TEST_CASE("attention: the lse of a row that sees no key is -inf and nothing else") {
   call::Record record =
-      record_of("op=attention mode=decode lens=4,4 keys=0,0 ctx=40,0 H=1 HV=2 K=16 V=16 family=A");
+      record_of("op=attention mode=decode lens=4,4 keys=0,0 ctx=40,0 H=1 HV=2 K=16 V=16 pattern=A");
   record.outputs = outputs_of(record, flash_contract(), 3);
   CHECK(is_pass(judged(record, flash_contract()).verdict));
   call::Tensor& lse = record.outputs.at("lse");
@@ -81,7 +81,7 @@ TEST_CASE("attention: the lse of a row that sees no key is -inf and nothing else
 // A weight that is flushed costs its own column what its own row holds there.
 TEST_CASE("attention: one huge value is no budget for other requests and columns") {
   call::Record record =
-      record_of("op=attention mode=prefill lens=3,3 H=1 HV=2 K=16 V=8 io=f32 family=A");
+      record_of("op=attention mode=prefill lens=3,3 H=1 HV=2 K=16 V=8 io=f32 pattern=A");
   call::Tensor& v = record.inputs.at("v");
   for (const double huge : {3e38, HUGE_VAL}) {
     v.set(0, huge);  // of the first request, column 0
@@ -136,7 +136,7 @@ TEST_CASE("attention: the mean of equal values is that value, whatever the weigh
 
 TEST_CASE("attention: a lse of 0 is a value like any other") {
   call::Record record =
-      record_of("op=attention mode=prefill lens=6 H=1 HV=1 K=16 V=8 mask=causal family=A");
+      record_of("op=attention mode=prefill lens=6 H=1 HV=1 K=16 V=8 mask=causal pattern=A");
   call::Tensor& q = record.inputs.at("q");
   for (std::int64_t i = 0; i < q.size(); ++i) q.set(i, 0.0);
   record.outputs = outputs_of(record, flash_contract(), 3);

@@ -46,7 +46,7 @@ TEST_CASE("convention: names, and the refusal of others") {
   check_names<QkNorm>("none, rsqrt_sum_eps, max_norm_eps, norm_plus_eps");
   check_names<HeadMap>("grouped, tiled");
   check_names<GateHead>("v, qk");
-  check_names<Op>("gated_delta_rule, kda, attention, verify");
+  check_names<Op>("gated_delta_rule, kda, attention, draft_acceptance");
   check_names<Mode>("decode, mtp, prefill, greedy, rejection");
   check_names<Mask>("full, causal, block_causal");
   check_names<BlockBase>("absolute, segment");
@@ -78,7 +78,7 @@ TEST_CASE("convention: names belong to their values") {
   CHECK(parse_name<Mask>("block_causal") == Mask::kBlockCausal);
   CHECK(parse_name<BlockKv>("in_cache") == BlockKv::kInCache);
   CHECK(parse_name<LseBase>("2") == LseBase::k2);
-  CHECK(parse_name<Op>("verify") == Op::kVerify);
+  CHECK(parse_name<Op>("draft_acceptance") == Op::kDraftAcceptance);
   CHECK(parse_name<DraftKind>("one_hot") == DraftKind::kOneHot);
   CHECK(parse_name<AcceptRule>("lt") == AcceptRule::kLt);
   CHECK(parse_name<ZeroDraft>("accept") == ZeroDraft::kAccept);
@@ -164,12 +164,12 @@ TEST_CASE("convention: a family reads its own fields and the common ones") {
   }
   CHECK(read[Family::kDelta].size() == 13);
   CHECK(read[Family::kAttention].size() == 13);
-  CHECK(read[Family::kVerify].size() == 6);
+  CHECK(read[Family::kDrafts].size() == 6);
   std::vector<std::string> common;
   std::ranges::set_intersection(read[Family::kDelta], read[Family::kAttention],
                                 std::back_inserter(common));
   CHECK(common == std::vector<std::string>{"head_map", "scale"});
-  for (const std::string& name : read[Family::kVerify]) {
+  for (const std::string& name : read[Family::kDrafts]) {
     CHECK_FALSE(read[Family::kDelta].contains(name));
     CHECK_FALSE(read[Family::kAttention].contains(name));
   }

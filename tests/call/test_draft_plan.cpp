@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plans of the forms in which engines verify drafts: rows of unequal length, buffers of
+// Plans of the forms in which engines call MTP: rows of unequal length, buffers of
 // intermediate states, second slots, trees. What they refuse stands beside what they mean.
 #include <doctest/doctest.h>
 

@@ -152,7 +152,7 @@ TEST_CASE("validate: extents that disagree") {
          r.mode = Mode::kDecode;
          return r;
        }(),
-       shape("q", "T=1 in decode", "T=4; mtp is a verify of few tokens, prefill a prompt")},
+       shape("q", "T=1 in decode", "T=4; mtp is for few tokens, prefill a prompt")},
       {"K = 0",
        with(mtp(), "q", floats({3, 4, 2, 0})),
        {ErrorKind::kShape, "/inputs/q, /inputs/v", "H, HV, K, V >= 1", "[2,6,0,7]"}},
@@ -322,9 +322,8 @@ TEST_CASE("validate: cu_seqlens that are lengths are named before the states tha
 TEST_CASE("validate: several tokens in decode are told before the state that is missing") {
   Record r = with(mtp(), "initial_state", std::nullopt);
   r.mode = Mode::kDecode;
-  check_refused([&] { (void)validate(r); },
-                {ErrorKind::kShape, "/inputs/q", "T=1 in decode",
-                 "T=4; mtp is a verify of few tokens, prefill a prompt"});
+  check_refused([&] { (void)validate(r); }, {ErrorKind::kShape, "/inputs/q", "T=1 in decode",
+                                             "T=4; mtp is for few tokens, prefill a prompt"});
 }
 
 TEST_CASE("validate: inputs that the call would not read") {

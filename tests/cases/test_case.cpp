@@ -48,7 +48,7 @@ TEST_CASE("the canonical line has a fixed order and no defaults") {
   CHECK(canonical(parse(kDecode)) == kDecode);
   CHECK(canonical(parse("V=32  K=64\tHV=2 H=1 B=2 mode=decode op=gdn")) == kDecode);
   CHECK(canonical(parse(with(kDecode,
-                             "io=bf16 state=f32 gate=softplus scale=0.5 family=A seed=0 "
+                             "io=bf16 state=f32 gate=softplus scale=0.5 pattern=A seed=0 "
                              "l2_eps=1e-6 pad_slot=-1 slots=none"))) == with(kDecode, "scale=0.5"));
   CHECK(canonical(parse(with(kMtp,
                              "seed=18446744073709551615 slots=permuted accepted=mixed "
@@ -63,7 +63,7 @@ TEST_CASE("every key reaches its field") {
       "op=kda mode=mtp B=3 T=5 H=2 HV=6 K=96 V=33 io=f16 state=bf16 index=i32 state_layout=kv "
       "gate=bounded softplus_beta=2 softplus_threshold=10 lower_bound=-3 beta=sigmoid2 "
       "qk_l2norm=max_norm_eps l2_eps=0.25 scale=0 head_map=tiled gate_head=qk pad_slot=0 "
-      "disable_state_update=1 P=11 slots=padded accepted=mixed family=E seed=9");
+      "disable_state_update=1 P=11 slots=padded accepted=mixed pattern=E seed=9");
   using namespace goldenrule::call;
   CHECK(c.op == Op::kKda);
   CHECK(c.mode == Mode::kMtp);
@@ -84,7 +84,7 @@ TEST_CASE("every key reaches its field") {
                             .disable_state_update = 1};
   CHECK(c.convention == expected);
   CHECK((c.P == 11 && c.slots == SlotPattern::kPadded && c.accepted == AcceptedPattern::kMixed));
-  CHECK((c.family == "E" && c.seed == 9));
+  CHECK((c.pattern == "E" && c.seed == 9));
   CHECK(canonical(parse(canonical(c))) == canonical(c));
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("a value that cannot be is refused") {
   check_refused(with(kDecode, "io=fp16"), ErrorKind::kValue, "'fp16'");
   check_refused(with(kDecode, "index=f32"), ErrorKind::kValue, "index");
   check_refused(with(kDecode, "gate=sigmoid"), ErrorKind::kValue, "softplus, bounded");
-  check_refused(with(kDecode, "family=Z"), ErrorKind::kValue, "B999");
+  check_refused(with(kDecode, "pattern=Z"), ErrorKind::kValue, "B999");
   check_refused("op=rwkv mode=decode B=2 H=1 HV=2 K=64 V=32", ErrorKind::kValue, "gdn, kda");
   check_refused("op=gdn mode=decode B=0 H=1 HV=2 K=64 V=32", ErrorKind::kValue, "B: ");
   check_refused("op=gdn mode=mtp B=1 T=0 H=1 HV=2 K=64 V=32", ErrorKind::kValue, "T: ");
@@ -194,27 +194,27 @@ TEST_CASE("slots that do not fit are refused") {
   check_refused(with(kMtp, "slots=scatter P=7"), ErrorKind::kValue, "at least 8");
 }
 
-TEST_CASE("a family that the conventions cannot express is refused") {
-  check_refused(with(kDecode, "family=C190"), ErrorKind::kValue, "sigmoid2 or direct");
-  check_refused(with(kDecode, "family=B95"), ErrorKind::kValue, "mtp or prefill");
-  check_refused(with(kDecode, "family=F"), ErrorKind::kValue, "mtp or prefill");
-  check_refused(with(kDecode, "family=Dprod gate=none"), ErrorKind::kValue, "about its decay");
-  check_refused(with(kDecode, "family=J17 gate=none"), ErrorKind::kValue, "about its decay");
-  check_refused(with(kDecode, "family=Derase gate=bounded"), ErrorKind::kValue, "alpha = 0");
-  check_refused(with(kDecode, "family=I qk_l2norm=none"), ErrorKind::kValue, "eps");
-  check_refused(with(kPrefill, "family=E"), ErrorKind::kValue, "h0=1");
-  const char* exact = "gate=linear beta=direct qk_l2norm=none scale=1 family=K";
+TEST_CASE("a pattern that the conventions cannot express is refused") {
+  check_refused(with(kDecode, "pattern=C190"), ErrorKind::kValue, "sigmoid2 or direct");
+  check_refused(with(kDecode, "pattern=B95"), ErrorKind::kValue, "mtp or prefill");
+  check_refused(with(kDecode, "pattern=F"), ErrorKind::kValue, "mtp or prefill");
+  check_refused(with(kDecode, "pattern=Dprod gate=none"), ErrorKind::kValue, "about its decay");
+  check_refused(with(kDecode, "pattern=J17 gate=none"), ErrorKind::kValue, "about its decay");
+  check_refused(with(kDecode, "pattern=Derase gate=bounded"), ErrorKind::kValue, "alpha = 0");
+  check_refused(with(kDecode, "pattern=I qk_l2norm=none"), ErrorKind::kValue, "eps");
+  check_refused(with(kPrefill, "pattern=E"), ErrorKind::kValue, "h0=1");
+  const char* exact = "gate=linear beta=direct qk_l2norm=none scale=1 pattern=K";
   CHECK_NOTHROW((void)parse(with(kDecode, exact)));
   check_refused("op=gdn mode=decode B=2 H=1 HV=2 K=63 V=32 " + std::string(exact),
                 ErrorKind::kValue, "K >= 64");
-  check_refused(with(kDecode, "gate=log beta=direct qk_l2norm=none scale=1 family=K"),
+  check_refused(with(kDecode, "gate=log beta=direct qk_l2norm=none scale=1 pattern=K"),
                 ErrorKind::kValue, "gate=linear");
-  check_refused(with(kDecode, "gate=linear qk_l2norm=none scale=1 family=K"), ErrorKind::kValue,
+  check_refused(with(kDecode, "gate=linear qk_l2norm=none scale=1 pattern=K"), ErrorKind::kValue,
                 "beta=direct");
-  check_refused(with(kDecode, "gate=linear beta=direct scale=1 family=K"), ErrorKind::kValue,
+  check_refused(with(kDecode, "gate=linear beta=direct scale=1 pattern=K"), ErrorKind::kValue,
                 "qk_l2norm=none");
-  check_refused(with(kDecode, "gate=linear beta=direct qk_l2norm=none family=K"), ErrorKind::kValue,
-                "scale=1");
+  check_refused(with(kDecode, "gate=linear beta=direct qk_l2norm=none pattern=K"),
+                ErrorKind::kValue, "scale=1");
 }
 
 TEST_CASE("a pad slot beyond the 32 bits of a kernel's index is refused, the lowest integer too") {

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <string>
 
-#include "fixtures/cases/families.hpp"
+#include "fixtures/cases/delta_patterns.hpp"
 #include "tests/cases/measure.hpp"
 
 namespace call = goldenrule::call;
@@ -52,16 +52,16 @@ void check_realised(const call::Record& record, const std::vector<double>& targe
 
 }  // namespace
 
-TEST_CASE("every gate realises the decay that its family asks for") {
+TEST_CASE("every gate realises the decay that its pattern asks for") {
   for (const char* op : {"gdn", "kda"}) {
     for (const char* name : {"A", "Dslow", "Dprod", "Dbound", "Dzero", "Dmixed", "Derase", "E"}) {
-      const std::string family = " family=" + std::string(name);
-      const std::vector<double> targets = input(record_of(line(op, "gate=log" + family)), "g");
+      const std::string pattern = " pattern=" + std::string(name);
+      const std::vector<double> targets = input(record_of(line(op, "gate=log" + pattern)), "g");
       for (const char* gate : {"gate=softplus", "gate=bounded", "gate=log2", "gate=linear"}) {
         if (std::string(name) == "Derase" && std::string(gate) == "gate=bounded") continue;
         for (const char* io : {" io=bf16", " io=f16", " io=f32"}) {
           for (const char* more : {"", " gate_head=qk head_map=tiled", " softplus_beta=2"}) {
-            const std::string text = line(op, gate + std::string(io) + more + family);
+            const std::string text = line(op, gate + std::string(io) + more + pattern);
             CAPTURE(text);
             check_realised(record_of(text), targets);
           }
@@ -71,12 +71,12 @@ TEST_CASE("every gate realises the decay that its family asks for") {
   }
 }
 
-TEST_CASE("decay families have the decays that they are named after") {
+TEST_CASE("decay patterns have the decays that they are named after") {
   for (const char* op : {"gdn", "kda"}) {
     CAPTURE(op);
     const auto targets = [&](const char* name) {
       return input(record_of("op=" + std::string(op) +
-                             " mode=mtp B=8 T=16 H=2 HV=4 K=6 V=2 gate=log family=" + name),
+                             " mode=mtp B=8 T=16 H=2 HV=4 K=6 V=2 gate=log pattern=" + name),
                    "g");
     };
     for (const double g : targets("Dslow")) REQUIRE(g == call::round_to(call::DType::kF32, -0.01));
@@ -105,34 +105,34 @@ TEST_CASE("decay families have the decays that they are named after") {
   }
   // KDA mixes within one token and head.
   const std::vector<double> channels =
-      input(record_of("op=kda mode=decode B=1 H=1 HV=1 K=5 V=1 gate=log family=Dmixed"), "g");
+      input(record_of("op=kda mode=decode B=1 H=1 HV=1 K=5 V=1 gate=log pattern=Dmixed"), "g");
   CHECK(std::ranges::count(channels, 0.0) == 1);
   CHECK(std::ranges::count(channels, -5.0) == 1);
 }
 
 TEST_CASE("Derase erases exactly where the gate is linear, and beyond every exponent elsewhere") {
   for (const char* op : {"gdn", "kda"}) {
-    const auto alphas = input(record_of(line(op, "gate=linear family=Derase")), "g");
+    const auto alphas = input(record_of(line(op, "gate=linear pattern=Derase")), "g");
     const auto zeros = std::ranges::count(alphas, 0.0);
     CHECK(zeros > 0);
     CHECK(zeros < std::ssize(alphas) / 2);
-    const auto logs = input(record_of(line(op, "gate=log family=Derase")), "g");
+    const auto logs = input(record_of(line(op, "gate=log pattern=Derase")), "g");
     CHECK(std::ranges::count(logs, -1e4) == zeros);
-    const auto softplus = log_alphas(record_of(line(op, "family=Derase")));
+    const auto softplus = log_alphas(record_of(line(op, "pattern=Derase")));
     CHECK(std::ranges::count_if(softplus, [](double g) { return g < -9.9e3; }) == zeros);
   }
   // A single token of a single head is erased, so that no Derase case is empty.
-  CHECK(input(record_of("op=gdn mode=decode B=1 H=1 HV=1 K=4 V=4 gate=linear family=Derase"),
+  CHECK(input(record_of("op=gdn mode=decode B=1 H=1 HV=1 K=4 V=4 gate=linear pattern=Derase"),
               "g")[0] == 0);
 }
 
-TEST_CASE("J families put the logit exactly where they say, and it is visible") {
-  const std::pair<const char*, double> families[] = {
+TEST_CASE("J patterns put the logit exactly where they say, and it is visible") {
+  const std::pair<const char*, double> patterns[] = {
       {"J17", -17}, {"J20p", 20}, {"J20m", -20}, {"J100", 100}};
-  for (const auto& [name, logit] : families) {
+  for (const auto& [name, logit] : patterns) {
     for (const char* op : {"gdn", "kda"}) {
       for (const char* io : {"bf16", "f16", "f32"}) {
-        const std::string options = "io=" + std::string(io) + " family=" + name;
+        const std::string options = "io=" + std::string(io) + " pattern=" + name;
         CAPTURE(options);
         for (const char* gate : {" gate=softplus", " gate=bounded"}) {
           const call::Record record = record_of(line(op, options + gate));
@@ -159,7 +159,7 @@ TEST_CASE("J families put the logit exactly where they say, and it is visible") 
 
 TEST_CASE("production gates come from A_log, dt_bias and a as they are trained") {
   const call::Record record =
-      record_of("op=kda mode=mtp B=8 T=16 H=8 HV=64 K=8 V=1 io=f32 family=production");
+      record_of("op=kda mode=mtp B=8 T=16 H=8 HV=64 K=8 V=1 io=f32 pattern=production");
   for (const double a_log : input(record, "A_log")) {
     REQUIRE(std::exp(a_log) >= 1);
     REQUIRE(std::exp(a_log) <= 16);
@@ -181,7 +181,7 @@ TEST_CASE("production gates come from A_log, dt_bias and a as they are trained")
   // The other gates imitate what softplus would make of the same projections.
   const std::vector<double> softplus = log_alphas(record);
   const std::vector<double> direct = input(
-      record_of("op=kda mode=mtp B=8 T=16 H=8 HV=64 K=8 V=1 io=f32 gate=log family=production"),
+      record_of("op=kda mode=mtp B=8 T=16 H=8 HV=64 K=8 V=1 io=f32 gate=log pattern=production"),
       "g");
   for (std::size_t i = 0; i < direct.size(); i += 101) {
     REQUIRE(direct[i] == doctest::Approx(softplus[i]).epsilon(1e-5));

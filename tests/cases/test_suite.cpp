@@ -7,7 +7,7 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/plan.hpp"
-#include "fixtures/cases/families.hpp"
+#include "fixtures/cases/delta_patterns.hpp"
 #include "fixtures/cases/suite.hpp"
 
 using goldenrule::Error;
@@ -84,10 +84,9 @@ TEST_CASE("a suite text gives description and cases, and names the line of a mis
 }
 
 TEST_CASE("the library carries its suites") {
-  CHECK(list_suites() == std::vector<std::string>{"smoke", "boundary", "stress", "drafts",
-                                                  "production", "attention_smoke",
-                                                  "attention_boundary", "attention_stress",
-                                                  "verify"});
+  CHECK(list_suites() == std::vector<std::string>{
+                             "smoke", "boundary", "stress", "mtp", "production", "attention_smoke",
+                             "attention_boundary", "attention_stress", "draft_acceptance"});
   CHECK_THROWS_AS((void)load_suite("nonsense"), Error);
   for (const std::string& name : list_suites()) {
     CAPTURE(name);
@@ -113,7 +112,7 @@ TEST_CASE("canonical lines are fixed points, and stems are distinct over all sui
 }
 
 TEST_CASE("every case makes a record that a plan accepts") {
-  for (const char* name : {"smoke", "boundary", "stress", "drafts"}) {
+  for (const char* name : {"smoke", "boundary", "stress", "mtp"}) {
     for (const Case& c : load_suite(name).cases) {
       CAPTURE(canonical(c));
       const call::Record record = make_record(c);
@@ -145,13 +144,13 @@ TEST_CASE("the suites stay within their means") {
   }
 }
 
-TEST_CASE("stress has every family for both operations, in every mode that can express it") {
+TEST_CASE("stress has every pattern for both operations, in every mode that can express it") {
   std::set<std::string> found;
   for (const Case& c : load_suite("stress").cases) {
-    found.insert(c.family + (c.op == call::Op::kKda ? " kda " : " gdn ") +
+    found.insert(c.pattern + (c.op == call::Op::kKda ? " kda " : " gdn ") +
                  std::string(call::name_of(c.mode)));
   }
-  for (const goldenrule::cases::Family& f : goldenrule::cases::families()) {
+  for (const goldenrule::cases::DeltaPattern& f : goldenrule::cases::delta_patterns()) {
     const std::string name(f.name);
     for (const char* op : {" gdn ", " kda "}) {
       CAPTURE(name + op);

@@ -60,8 +60,8 @@ void Server::draw_tokens(const call::Shape& tokens, call::Record& r) {
 
 chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
   const bool prefill = mode == call::Mode::kPrefill;
-  const bool verify = mode == call::Mode::kMtp;
-  const bool packed = prefill || (verify && options_.packed);
+  const bool mtp = mode == call::Mode::kMtp;
+  const bool packed = prefill || (mtp && options_.packed);
   std::vector<std::int64_t> ids, slots, flags, at, restored, bounds{0}, kept, cu_kept{0};
   std::vector<std::int64_t> accepted, last, told, parents;
   bool is_tree = false;
@@ -74,7 +74,7 @@ chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
     restored.push_back(row.restored_from);
     is_tree = is_tree || !row.parents.empty();
     const std::int64_t drafts = options_.packed ? row.tokens : kDrafts;
-    for (std::int64_t t = 0; verify && t < drafts; ++t) {
+    for (std::int64_t t = 0; mtp && t < drafts; ++t) {
       parents.push_back(row.parents.empty() ? t - 1 : row.parents[static_cast<std::size_t>(t)]);
     }
     last.push_back(row.parents.empty() ? row.accepted - 1 : row.last);
@@ -84,12 +84,12 @@ chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
     for (std::int64_t t = 8; t <= row.tokens; t += 8) kept.push_back(t);
     cu_kept.push_back(std::ssize(kept));
     if (row.request >= 0) {
-      positions[row.request] += prefill ? row.tokens : verify ? accepted.back() : 1;
+      positions[row.request] += prefill ? row.tokens : mtp ? accepted.back() : 1;
     }
   }
   const std::int64_t B = std::ssize(rows);
   const call::Shape tokens =
-      packed ? call::Shape{bounds.back()} : call::Shape{B, verify ? kDrafts : 1};
+      packed ? call::Shape{bounds.back()} : call::Shape{B, mtp ? kDrafts : 1};
   chain::Call call{.chain = "test", .index = index, .record = {}};
   call::Record& r = call.record;
   r.op = options_.op;
@@ -100,8 +100,8 @@ chain::Call Server::serve(call::Mode mode, const std::vector<ServedRow>& rows) {
   r.inputs["request_ids"] = integers(ids);
   r.inputs["positions"] = integers(at);
   r.inputs["restored_from"] = integers(restored);
-  if (!verify) r.inputs["has_initial_state"] = integers(flags);
-  if (verify) {
+  if (!mtp) r.inputs["has_initial_state"] = integers(flags);
+  if (mtp) {
     r.inputs["accepted_tokens"] = integers(told);
     r.inputs["accepted_counts"] = integers(accepted);
   }

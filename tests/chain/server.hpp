@@ -16,9 +16,9 @@ namespace goldenrule::testing {
 
 struct ServedRow {
   std::int64_t request = 0, slot = 0;
-  std::int64_t tokens = 1;    ///< prefill, packed verify
-  std::int64_t accepted = 0;  ///< verify: tokens that are kept
-  /// Verify: each token continues which one of the row, and which one is kept (-1: none); empty:
+  std::int64_t tokens = 1;    ///< prefill, packed MTP call
+  std::int64_t accepted = 0;  ///< MTP call: tokens that are kept
+  /// MTP: each token continues which one of the row, and which one is kept (-1: none); empty:
   /// each the one before it.
   std::vector<std::int64_t> parents = {};
   std::int64_t last = -1;
@@ -32,7 +32,7 @@ struct ServerOptions {
   std::uint64_t seed = 1;
   double fastest_decay = -0.1, slowest_decay = -0.01;
   bool repeats = false;  ///< every call has the tokens of the first of its kind
-  bool packed = false;   ///< the rows of a verify are packed, each of its own length
+  bool packed = false;   ///< the rows of an MTP call are packed, each of its own length
   /// What becomes of element i of v; empty: nothing.
   std::function<double(std::int64_t, double)> v = {};
 };
@@ -43,8 +43,8 @@ class Server {
 
   explicit Server(const ServerOptions& options);
 
-  /// Serves one call; prefill keeps a checkpoint every 8 tokens. The kernel of a verify leaves the
-  /// state that is kept in the slot.
+  /// Serves one call; prefill keeps a checkpoint every 8 tokens. The kernel of an MTP call leaves
+  /// the state that is kept in the slot.
   chain::Call serve(call::Mode mode, const std::vector<ServedRow>& rows);
 
   /// The prompts of requests 1 and 2, of 9 and 5 tokens, in slots 3 and 0.

@@ -19,9 +19,9 @@ using Integers = std::vector<std::int64_t>;
 void compute(call::Record& record, std::uint64_t seed) {
   const verdict::Slice& slice = suites::slice_of(record.op);
   for (const auto& [name, values] : slice.emulate(record, slice.default_contract(record), seed)) {
-    const call::DType type = record.op == call::Op::kVerify ? call::DType::kI64
-                             : name == "lse"                ? call::DType::kF32
-                                                            : call::DType::kBF16;
+    const call::DType type = record.op == call::Op::kDraftAcceptance ? call::DType::kI64
+                             : name == "lse"                         ? call::DType::kF32
+                                                                     : call::DType::kBF16;
     record.outputs[name] = call::Tensor(type, values.shape(), values.to_doubles());
   }
 }
@@ -155,7 +155,7 @@ void SpeculativeServer::attend(const std::vector<Fresh>& rows, bool is_prompt,
   hand_over(std::move(unwritten));
 }
 
-void SpeculativeServer::verify(const Rows& rows, const Integers& starts) {
+void SpeculativeServer::mtp(const Rows& rows, const Integers& starts) {
   Integers ids, drafts, targets;
   const random::Stream stream(options_.seed, "tokens " + std::to_string(drawn_++));
   for (const auto& [id, committed] : rows) {
@@ -168,14 +168,14 @@ void SpeculativeServer::verify(const Rows& rows, const Integers& starts) {
     }
   }
   call::Record r;
-  r.op = call::Op::kVerify;
+  r.op = call::Op::kDraftAcceptance;
   r.mode = call::Mode::kGreedy;
   r.convention.page_size = kP;
   r.inputs["start"] = call::integer_tensor(starts);
   r.inputs["draft_tokens"] = call::integer_tensor(drafts, {std::ssize(rows), kBlock - 1});
   r.inputs["target_tokens"] = call::integer_tensor(targets, {std::ssize(rows), kBlock});
   r.inputs["request_ids"] = call::integer_tensor(ids);
-  if (on_verify) on_verify(r);
+  if (on_acceptance) on_acceptance(r);
   compute(r, options_.seed);
   hand_over(std::move(r));
 }
@@ -227,7 +227,7 @@ void SpeculativeServer::step(const Rows& rows) {
     call.record.convention.disable_state_update = 1;
   }
   calls.push_back(std::move(call));
-  verify(rows, starts);
+  mtp(rows, starts);
   for (std::size_t n = 0; n < rows.size(); ++n) {
     const auto& [id, committed] = rows[n];
     live[id].length = options_.use == CacheUse::kDraft ? starts[n] : live[id].length + committed;

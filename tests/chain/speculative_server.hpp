@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A small server that drafts and verifies, for the tests of caches in chains: one layer with states
-// (server.hpp), one layer of attention over a paged cache, and greedy verification. A test makes it
-// err by what it changes between two steps.
+// (server.hpp), one layer of attention over a paged cache, and greedy draft acceptance. A test
+// makes it err by what it changes between two steps.
 #pragma once
 
 #include <functional>
@@ -43,7 +43,7 @@ class SpeculativeServer {
     bool writes = true;
     std::int64_t beyond = 0;  ///< tokens that the states keep beyond those that are committed
   };
-  /// A request of a step, and how many tokens its verification commits.
+  /// A request of a step, and how many tokens its draft acceptance commits.
   using Rows = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
   explicit SpeculativeServer(const SpeculativeOptions& options);
@@ -52,7 +52,7 @@ class SpeculativeServer {
   /// A new request with the first 8 tokens of another, whose prompt came last and whose pages it
   /// shares, and four more.
   void share(std::int64_t id, std::int64_t slot, std::int64_t from);
-  /// Attention, MTP and verification; then caches are cut to what was kept.
+  /// Attention, MTP and draft acceptance; then caches are cut to what was kept.
   void step(const Rows& rows);
   /// Its pages are free.
   void release(std::int64_t id);
@@ -63,7 +63,7 @@ class SpeculativeServer {
   std::map<std::int64_t, Live> live;
   std::vector<chain::Call> calls;
   /// Change a call that is about to be handed over; empty: nothing.
-  std::function<void(call::Record&)> on_attention, on_verify;
+  std::function<void(call::Record&)> on_attention, on_acceptance;
 
  private:
   struct Fresh {
@@ -74,7 +74,7 @@ class SpeculativeServer {
   void write(const Live& request, std::int64_t t, const call::Record& record, std::int64_t row);
   void attend(const std::vector<Fresh>& rows, bool is_prompt, std::int64_t restored_from = -1);
   void add_table(const std::vector<Fresh>& rows, call::Record& record) const;
-  void verify(const Rows& rows, const std::vector<std::int64_t>& starts);
+  void mtp(const Rows& rows, const std::vector<std::int64_t>& starts);
   void hand_over(call::Record record);
 
   SpeculativeOptions options_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a verification commits beside what the server then does.
+// What a draft acceptance commits beside what the server then does.
 #include <doctest/doctest.h>
 
 #include "fixtures/call/integer_inputs.hpp"
@@ -17,18 +17,20 @@ using testing::number;
 using testing::only;
 using testing::SpeculativeServer;
 
-// The only finding: request 2 goes on with `went` tokens of the 3 that its verification commits.
+// The only finding: request 2 goes on with `went` tokens of the 3 that its draft acceptance
+// commits.
 chain::Finding expect_not_committed(const std::vector<chain::Call>& calls, std::int64_t went) {
   chain::Finding finding = only(calls);
   CAPTURE(finding.text);
   CHECK(finding.mistake == Mistake::kNotCommitted);
   CHECK(finding.request == 2);
-  CHECK(finding.text == "the verification commits 3 tokens of request 2, the server goes on with " +
-                            std::to_string(went));
+  CHECK(finding.text ==
+        "the draft acceptance commits 3 tokens of request 2, the server goes on with " +
+            std::to_string(went));
   return finding;
 }
 
-TEST_CASE("counts of an MTP call are those that the verification commits") {
+TEST_CASE("counts of an MTP call are those that the draft acceptance commits") {
   SpeculativeServer server = begun(3);
   server.live[2].beyond = 1;
   server.step({{1, 1}, {2, 3}, {3, 2}});
@@ -65,12 +67,12 @@ TEST_CASE("caches that went on with the counts of other rows") {
   CHECK(first_of(server.calls, 3).mistake == Mistake::kOtherRowsCount);
 }
 
-TEST_CASE("a verification begins at the position of its request") {
+TEST_CASE("a draft acceptance begins at the position of its request") {
   for (const double off : {1.0, -1.0}) {
     CAPTURE(off);
     SpeculativeServer server = begun(3);
     const auto at = std::ssize(server.calls);
-    server.on_verify = [&](call::Record& r) {
+    server.on_acceptance = [&](call::Record& r) {
       r.inputs.at("start").set(2, r.inputs.at("start")[2] + off);
     };
     server.step({{1, 1}, {2, 3}, {3, 2}});
@@ -83,11 +85,11 @@ TEST_CASE("a verification begins at the position of its request") {
   }
 }
 
-// One request, and two verifications that may begin elsewhere.
+// One request, and two draft acceptances that may begin elsewhere.
 std::vector<chain::Call> two_blocks(double first_off, double second_off) {
   SpeculativeServer server({});
   std::int64_t block = 0;
-  server.on_verify = [&](call::Record& r) {
+  server.on_acceptance = [&](call::Record& r) {
     const double off = block++ == 0 ? first_off : second_off;
     r.inputs.at("start").set(0, r.inputs.at("start")[0] + off);
   };
@@ -98,7 +100,7 @@ std::vector<chain::Call> two_blocks(double first_off, double second_off) {
 }
 
 TEST_CASE(
-    "without MTP calls a verification begins where the prompt or the one before it has ended") {
+    "without MTP calls a draft acceptance begins where the prompt or the one before it has ended") {
   const auto calls_of = [](double first_off, double second_off) {
     std::vector<chain::Call> calls = two_blocks(first_off, second_off);
     std::erase_if(calls, [](const chain::Call& c) { return c.record.mode == call::Mode::kMtp; });
@@ -114,9 +116,10 @@ TEST_CASE(
   CHECK(second.text.find("begins at token 13, expected 12") != std::string::npos);
 }
 
-TEST_CASE("without a layer with states a verification does not go back") {
+TEST_CASE("without a layer with states a draft acceptance does not go back") {
   std::vector<chain::Call> calls = two_blocks(0, -1);
-  std::erase_if(calls, [](const chain::Call& c) { return c.record.op != call::Op::kVerify; });
+  std::erase_if(calls,
+                [](const chain::Call& c) { return c.record.op != call::Op::kDraftAcceptance; });
   number(calls);
   const chain::Finding finding = only(calls);
   CHECK(finding.mistake == Mistake::kWrongStart);
@@ -124,7 +127,7 @@ TEST_CASE("without a layer with states a verification does not go back") {
   CHECK(testing::judge(calls, {.only_chain = true}).summary.requests == 1);
 }
 
-TEST_CASE("a verification that is made again, with other tokens, begins at the wrong one") {
+TEST_CASE("a draft acceptance that is made again, with other tokens, begins at the wrong one") {
   std::vector<chain::Call> calls = two_blocks(0, 0);
   chain::Call again = calls.back();
   again.index += 1;
@@ -133,7 +136,7 @@ TEST_CASE("a verification that is made again, with other tokens, begins at the w
   CHECK(only(calls).mistake == Mistake::kWrongStart);
 }
 
-TEST_CASE("the position of a verification is the token at which it begins") {
+TEST_CASE("the position of a draft acceptance is the token at which it begins") {
   std::vector<chain::Call> calls = two_blocks(0, 0);
   calls.back().record.inputs["positions"] = call::integer_tensor({12});
   CHECK(testing::judge(calls, {.only_chain = true}).findings.empty());
@@ -141,9 +144,9 @@ TEST_CASE("the position of a verification is the token at which it begins") {
   CHECK(only(calls).mistake == Mistake::kWrongStart);
 }
 
-TEST_CASE("a verification whose start and position are wrong alike begins at the wrong token") {
+TEST_CASE("a draft acceptance whose start and position are wrong alike begins at the wrong token") {
   SpeculativeServer server = begun(3);
-  server.on_verify = [&](call::Record& r) {
+  server.on_acceptance = [&](call::Record& r) {
     r.inputs.at("start").set(2, r.inputs.at("start")[2] + 1.0);
     r.inputs["positions"] = r.inputs.at("start");
   };
@@ -154,10 +157,10 @@ TEST_CASE("a verification whose start and position are wrong alike begins at the
   CHECK(finding.request == 3);
 }
 
-TEST_CASE("accepted counts of a verification are those that it commits") {
+TEST_CASE("accepted counts of a draft acceptance are those that it commits") {
   SpeculativeServer server = begun(3);
   call::Integers said{1, 3, 2};
-  server.on_verify = [&](call::Record& r) {
+  server.on_acceptance = [&](call::Record& r) {
     r.inputs["accepted_counts"] = call::integer_tensor(said);
   };
   server.step({{1, 1}, {2, 3}, {3, 2}});
@@ -167,10 +170,10 @@ TEST_CASE("accepted counts of a verification are those that it commits") {
   expect_not_committed(server.calls, 2);
 }
 
-// Keeps one output of each verification.
+// Keeps one output of each draft acceptance.
 void strip(std::vector<chain::Call>& calls, const char* name) {
   for (chain::Call& call : calls) {
-    if (call.record.op != call::Op::kVerify) continue;
+    if (call.record.op != call::Op::kDraftAcceptance) continue;
     const call::Tensor output = call.record.outputs.at(name);
     call.record.outputs.clear();
     call.record.outputs[name] = output;
@@ -197,7 +200,7 @@ TEST_CASE("each output alone says what is committed, and what went on without it
 
 TEST_CASE("tokens whose padding is a token of the vocabulary say nothing") {
   SpeculativeServer server = begun(3, {.counted = false});
-  server.on_verify = [](call::Record& r) { r.convention.pad_token = 7; };
+  server.on_acceptance = [](call::Record& r) { r.convention.pad_token = 7; };
   server.live[1].beyond = 1;
   server.step({{1, 1}, {2, 3}, {3, 2}});
   server.live[1].length += 1;
@@ -211,7 +214,9 @@ TEST_CASE("without draft_len the draft's cache ends where draft_crop says") {
   for (const std::int64_t off : {0, 1}) {
     CAPTURE(off);
     SpeculativeServer server({.use = CacheUse::kDraft});
-    server.on_verify = [](call::Record& r) { r.convention.draft_crop = call::DraftCrop::kStart; };
+    server.on_acceptance = [](call::Record& r) {
+      r.convention.draft_crop = call::DraftCrop::kStart;
+    };
     server.prompt(1, 0, 10);
     server.prompt(2, 1, 7);
     server.step({{1, 2}, {2, 3}});
@@ -240,7 +245,7 @@ SpeculativeServer counting(const testing::SpeculativeOptions& options,
   return server;
 }
 
-TEST_CASE("counts of attention are those that the verification commits") {
+TEST_CASE("counts of attention are those that the draft acceptance commits") {
   const testing::Judged right = testing::judge(counting({}, {1, 3, 2}).calls, {.only_chain = true});
   CHECK(right.findings.empty());
   // The draft's cache is cut to the start of the block.
@@ -252,12 +257,12 @@ TEST_CASE("counts of attention are those that the verification commits") {
   CHECK(first_of(counting({}, {3, 2, 1}).calls, 3).mistake == Mistake::kOtherRowsCount);
 }
 
-TEST_CASE("without a verification the next length says what was kept") {
+TEST_CASE("without a draft acceptance the next length says what was kept") {
   SpeculativeServer server = begun(3);
   server.step({{1, 1}, {2, 3}, {3, 2}});
   server.step({{1, 4}, {2, 1}, {3, 1}});
   std::erase_if(server.calls,
-                [](const chain::Call& c) { return c.record.op == call::Op::kVerify; });
+                [](const chain::Call& c) { return c.record.op == call::Op::kDraftAcceptance; });
   number(server.calls);
   const testing::Judged judged = testing::judge(server.calls, {.only_chain = true});
   for (const chain::Finding& finding : judged.findings) MESSAGE(finding.text);

@@ -196,7 +196,7 @@ TEST_CASE("a request has no state beyond its last position") {
   }
 }
 
-TEST_CASE("the second slot of a decode and of a verify is a state of its request") {
+TEST_CASE("the second slot of a decode and of an MTP call is a state of its request") {
   for (const Mode mode : {Mode::kDecode, Mode::kMtp}) {
     for (const bool is_honest : {true, false}) {
       CAPTURE(is_honest);

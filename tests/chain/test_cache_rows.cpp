@@ -53,7 +53,7 @@ TEST_CASE("calls of another layer of attention are left out, and nothing is miss
     CHECK(judged.findings[0].check == chain::Check::kInput);
     CHECK(judged.findings[0].text.find(words) != std::string::npos);
     CHECK(judged.summary.rows_judged == judged.summary.rows);
-    CHECK(judged.summary.verified == 4);
+    CHECK(judged.summary.acceptances_followed == 4);
   }
 }
 

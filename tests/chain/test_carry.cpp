@@ -78,10 +78,10 @@ TEST_CASE("without stored states a call leaves the same ledgers") {
       CAPTURE(name);
       Server server({.op = op, .seed = 21});
       const call::Record decode = call_of(server, Mode::kDecode);
-      const call::Record verify = call_of(server, Mode::kMtp);
+      const call::Record mtp = call_of(server, Mode::kMtp);
       const contract::Contract& contract = contract::find_contract(name);
-      check_calls(decode, verify, contract);
-      check_calls(verify, decode, contract);
+      check_calls(decode, mtp, contract);
+      check_calls(mtp, decode, contract);
     }
   }
 }

@@ -14,7 +14,7 @@ using namespace goldenrule;
 using call::Mode;
 using testing::Server;
 
-// Prefill in chunks, decode, verify with 0 to T accepted, a pad row, a slot that is used again,
+// Prefill in chunks, decode, MTP call with 0 to T accepted, a pad row, a slot that is used again,
 // preemption with a second prefill into another slot, a prefix that a new request takes over.
 std::vector<chain::Call> conversation(Server& server) {
   std::vector<chain::Call> calls;
@@ -153,7 +153,7 @@ TEST_CASE("without any stored state nothing is judged, and nothing passes") {
   CHECK(testing::judge({}).summary.verdict == verdict::Verdict::kSkipped);
 }
 
-TEST_CASE("rows of a packed verify have their own numbers of tokens") {
+TEST_CASE("rows of a packed MTP call have their own numbers of tokens") {
   Server server({.seed = 21, .packed = true});
   std::vector<chain::Call> calls;
   calls.push_back(server.serve_prompts());

@@ -30,8 +30,8 @@ struct Planted {
 
 const std::vector<Planted>& planted() {
   static const std::vector<Planted> all{
-      {"a plain decode starts from row 0 of the verify", Mistake::kWrongColumn, Check::kContinuity,
-       Mode::kMtp, Mode::kDecode,
+      {"a plain decode starts from row 0 of the MTP call", Mistake::kWrongColumn,
+       Check::kContinuity, Mode::kMtp, Mode::kDecode,
        [](Server& s, const auto&) {
          s.put(1, s.left("intermediate_states", 0));
          s.put(2, s.left("intermediate_states", Server::kDrafts));

@@ -79,7 +79,7 @@ TEST_CASE("one wrong element of an o without states is said of its request, once
     std::int64_t token, request;
   };
   for (const call::DType pool : {call::DType::kF32, call::DType::kBF16}) {
-    // Decodes, tokens of verifies that are kept and that are not, of a tree, of a prompt.
+    // Decodes, tokens of MTP calls that are kept and that are not, of a tree, of a prompt.
     for (const WrongElement& c :
          {WrongElement{2, 0, 2}, WrongElement{4, 2, 1}, WrongElement{5, 1, 1},
           WrongElement{5, 3, 1}, WrongElement{6, 0, 1}, WrongElement{8, 7, 2},

@@ -49,9 +49,9 @@ TEST_CASE("an honest server that drafts has no finding, whatever its caches look
       CHECK(judged.summary.verdict == verdict::Verdict::kWithinBudget);
       CHECK(judged.summary.rows > 100);
       CHECK(judged.summary.rows_judged == judged.summary.rows);
-      CHECK(judged.summary.verifications == 16);
+      CHECK(judged.summary.acceptances == 16);
       // In the end nothing follows 3 of them, nor those of 2 and 3 before they are given up.
-      CHECK(judged.summary.verified == (counted ? 16 : 11));
+      CHECK(judged.summary.acceptances_followed == (counted ? 16 : 11));
       CHECK(judged.summary.requests == 4);
       CHECK(judged.summary.restarts == 1);
     }
@@ -75,7 +75,7 @@ TEST_CASE("the calls of a step come in any order that a server has") {
         CAPTURE(later);
         std::vector<chain::Call> calls = conversation({.use = use, .counted = counted});
         for (std::size_t i = 0; i + 2 < calls.size(); ++i) {
-          if (calls[i + 2].record.op != call::Op::kVerify) continue;
+          if (calls[i + 2].record.op != call::Op::kDraftAcceptance) continue;
           std::swap(calls[i + later].record, calls[i + later + 1].record);
           i += 2;
         }
@@ -85,7 +85,7 @@ TEST_CASE("the calls of a step come in any order that a server has") {
   }
 }
 
-TEST_CASE("caches and verifications without a layer with states") {
+TEST_CASE("caches and draft acceptances without a layer with states") {
   std::vector<chain::Call> calls = conversation({});
   std::erase_if(calls, [](const chain::Call& c) { return call::is_delta(c.record.op); });
   number(calls);
@@ -94,7 +94,7 @@ TEST_CASE("caches and verifications without a layer with states") {
   CHECK(summary.verdict == verdict::Verdict::kWithinBudget);
   CHECK(summary.restarts == 1);
   CHECK(summary.rows_judged == summary.rows);
-  CHECK(summary.verified == 11);
+  CHECK(summary.acceptances_followed == 11);
 }
 
 TEST_CASE("requests that began before the dump, and calls that are missing") {
@@ -140,11 +140,11 @@ TEST_CASE("rows of padding are nobody's") {
     for (const std::int64_t row : {1, 2}) r.inputs.at("request_ids").set(row, -1.0);
   };
   server.on_attention = pad;
-  server.on_verify = pad;
+  server.on_acceptance = pad;
   server.step({{1, 2}, {2, 4}, {3, 1}});
   server.step({{1, 1}, {3, 2}, {2, 1}});
   expect_none(server.calls);
-  CHECK(testing::judge(server.calls, {.only_chain = true}).summary.verifications == 2);
+  CHECK(testing::judge(server.calls, {.only_chain = true}).summary.acceptances == 2);
 }
 
 TEST_CASE("caches that take more memory than is given are forgotten") {

@@ -26,9 +26,9 @@ using testing::Server;
 
 // Token 4 is three deep and token 6 two: neither is the one that its depth counts to.
 const std::vector<std::int64_t> kParents{-1, 0, 0, -1, 2, 1, 3};
-constexpr std::int64_t kSize = 7, kVerify = 2, kNext = 3;  // calls
+constexpr std::int64_t kSize = 7, kMtp = 2, kNext = 3;  // calls
 
-void verify(Server& server, std::vector<chain::Call>& calls, std::int64_t last) {
+void mtp(Server& server, std::vector<chain::Call>& calls, std::int64_t last) {
   calls.push_back(server.serve(
       Mode::kMtp, {{.request = 1, .slot = 3, .tokens = kSize, .parents = kParents, .last = last},
                    {.request = 2, .slot = 0, .tokens = 3, .parents = {-1, -1, 1}, .last = 2}}));
@@ -38,14 +38,14 @@ void decode(Server& server, std::vector<chain::Call>& calls) {
       server.serve(Mode::kDecode, {{.request = 1, .slot = 3}, {.request = 2, .slot = 0}}));
 }
 
-// Prompts, a decode, a verify of trees; `between`; two decodes.
+// Prompts, a decode, an MTP call of trees; `between`; two decodes.
 template <class F>
 std::vector<chain::Call> chain_of(testing::ServerOptions options, std::int64_t last, F&& between) {
   options.packed = true;
   Server server(options);
   std::vector<chain::Call> calls{server.serve_prompts()};
   decode(server, calls);
-  verify(server, calls, last);
+  mtp(server, calls, last);
   between(server);
   decode(server, calls);
   decode(server, calls);
@@ -57,7 +57,7 @@ std::vector<chain::Call> honest_chain(const testing::ServerOptions& options, std
 
 std::vector<chain::Call> without_middle(std::vector<chain::Call> calls) {
   calls[1] = testing::without_states(std::move(calls[1]));
-  calls[kVerify] = testing::without_states(std::move(calls[kVerify]));
+  calls[kMtp] = testing::without_states(std::move(calls[kMtp]));
   return calls;
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("an honest server of trees passes, whichever token is kept") {
         std::vector<chain::Call> calls = honest_chain({.op = op, .pool = pool, .seed = 3}, last);
         expect_pass(calls);
         expect_pass(without_middle(calls));
-        calls[kVerify].record.inputs.erase("accepted_counts");
+        calls[kMtp].record.inputs.erase("accepted_counts");
         for (chain::Call& call : calls) call.record.inputs.erase("positions");
         expect_pass(calls);
       }
@@ -95,7 +95,7 @@ TEST_CASE("an honest server of trees passes, whichever token is kept") {
   }
 }
 
-TEST_CASE("rows of equal length, of which some are trees, and verifies in a row") {
+TEST_CASE("rows of equal length, of which some are trees, and MTP calls in a row") {
   Server server({.seed = 4});
   std::vector<chain::Call> calls{server.serve_prompts()};
   for (const std::int64_t last : {3, 1, -1, 2, 3}) {
@@ -162,7 +162,7 @@ TEST_CASE("ledger and transport of a token run over its ancestors, bit for bit")
   const verdict::Slice& slice = delta::slice();
   for (const call::DType pool : {call::DType::kF32, call::DType::kBF16}) {
     const std::vector<chain::Call> calls = honest_chain({.pool = pool, .seed = 7}, 4);
-    const call::Record& record = calls[kVerify].record;
+    const call::Record& record = calls[kMtp].record;
     const chain::Layout layout(record, call::validate(record));
     const call::Record tree = chain::one_row(chain::tokens_of(record), 0);
     const call::Record decoded = chain::one_row(chain::tokens_of(calls[1].record), 0);
@@ -198,7 +198,7 @@ TEST_CASE("a request goes back to an ancestor of the token that was kept, and to
     CAPTURE(token);
     Server server({.seed = 8, .packed = true});
     std::vector<chain::Call> calls{server.serve_prompts()};
-    verify(server, calls, kLast);
+    mtp(server, calls, kLast);
     const std::vector<double> state = server.left("intermediate_states", token);
     decode(server, calls);
     server.put(3, state);
@@ -217,14 +217,14 @@ TEST_CASE("a request goes back to an ancestor of the token that was kept, and to
 
 TEST_CASE("a tree that goes on without accepted_last is an error of input") {
   std::vector<chain::Call> calls = honest_chain({.seed = 9}, 4);
-  calls[kVerify].record.inputs.erase("accepted_last");
+  calls[kMtp].record.inputs.erase("accepted_last");
   expect_error(calls, kNext, "the tree (parent_tokens) of call 2 goes on: expected accepted_last");
   CHECK(testing::judge(calls).findings.size() == 2);
   // It does not go on: the dump ends, the request begins anew, or nothing was kept.
   CHECK(testing::judge({calls[0], calls[1], calls[2]}).findings.empty());
   Server server({.seed = 9, .packed = true});
   std::vector<chain::Call> more{server.serve_prompts()};
-  verify(server, more, 4);
+  mtp(server, more, 4);
   more.back().record.inputs.erase("accepted_last");
   more.push_back(
       server.serve(Mode::kPrefill, {{.request = 1, .slot = 3, .tokens = 4, .fresh = true}}));
@@ -232,7 +232,7 @@ TEST_CASE("a tree that goes on without accepted_last is an error of input") {
   // A request that begins as another one, in the midst of its tree.
   std::vector<chain::Call> fork = honest_chain({.seed = 9}, 4);
   fork.resize(3);
-  fork[kVerify].record.inputs.erase("accepted_last");
+  fork[kMtp].record.inputs.erase("accepted_last");
   Server other({.seed = 10, .packed = true});
   other.index = 3;
   other.positions[7] = 12;
@@ -269,18 +269,18 @@ TEST_CASE("numbers of accepted_last that cannot be are refused") {
            {"accepted_last", -1.0, "expected 0, the tokens that lead to accepted_last -1"}}) {
     CAPTURE(bad.words);
     std::vector<chain::Call> calls = honest_chain({.seed = 12}, 4);
-    calls[kVerify].record.inputs.at(bad.input).set(0, bad.value);
-    expect_error(calls, kVerify, bad.words);
-    calls[kVerify] = testing::without_states(std::move(calls[kVerify]));
-    expect_error(calls, kVerify, bad.words);
+    calls[kMtp].record.inputs.at(bad.input).set(0, bad.value);
+    expect_error(calls, kMtp, bad.words);
+    calls[kMtp] = testing::without_states(std::move(calls[kMtp]));
+    expect_error(calls, kMtp, bad.words);
   }
   std::vector<chain::Call> calls = honest_chain({.seed = 12}, 4);
-  calls[kVerify] = testing::without_states(std::move(calls[kVerify]));
-  calls[kVerify].record.inputs.at("parent_tokens").set(2, 2.0);
-  expect_error(calls, kVerify, "/inputs/parent_tokens[2]: expected -1 to 1, actual 2");
+  calls[kMtp] = testing::without_states(std::move(calls[kMtp]));
+  calls[kMtp].record.inputs.at("parent_tokens").set(2, 2.0);
+  expect_error(calls, kMtp, "/inputs/parent_tokens[2]: expected -1 to 1, actual 2");
   // Either type of integer; beside no other call.
   calls = honest_chain({.seed = 12}, 4);
-  call::Tensor& last = calls[kVerify].record.inputs.at("accepted_last");
+  call::Tensor& last = calls[kMtp].record.inputs.at("accepted_last");
   last = call::Tensor(call::DType::kI32, last.shape(), last.to_doubles());
   expect_pass(calls);
   calls[kNext].record.inputs["accepted_last"] = last;

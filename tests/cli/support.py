@@ -33,7 +33,7 @@ SKIPPED = 77  # SKIP_RETURN_CODE of the CTest entries
 
 # Small, and with everything that a mode can have: a padded row, slots that nobody touches, a
 # sequence of no tokens.
-DECODE = "op=gdn mode=decode B=3 H=2 HV=4 K=64 V=32 slots=padded family=production"
+DECODE = "op=gdn mode=decode B=3 H=2 HV=4 K=64 V=32 slots=padded pattern=production"
 DECODE_BF16_STATE = "op=gdn mode=decode B=3 H=2 HV=4 K=16 V=8 state=bf16"
 MTP = "op=gdn mode=mtp B=3 T=3 H=1 HV=2 K=16 V=8 slots=permuted"
 MTP_PADDED = "op=gdn mode=mtp B=3 T=3 H=1 HV=2 K=16 V=8 slots=padded"
@@ -112,7 +112,7 @@ def put(file, name, values, type_id=None):
 
 def output_type(file, name):
     """Kernels write o as they read v (attention: q), states and rings as they read them, counts as i64."""
-    if file.attrs["op"] == "verify":
+    if file.attrs["op"] == "draft_acceptance":
         return h5py.h5t.STD_I64LE
     values = "inputs/q" if file.attrs["op"] == "attention" else "inputs/v"
     like = values if name == "o" else "inputs/initial_state"
@@ -188,7 +188,7 @@ def meaning(file):
                 f"{hashlib.sha256(data.tobytes()).hexdigest()}")
 
     found = {f"/@{name}": shown(file.attrs[name])
-             for name in ("schema", "op", "mode", "source", "contract", "case", "family", "seed",
+             for name in ("schema", "op", "mode", "source", "contract", "case", "pattern", "seed",
                           "precision_bits", "generator") if name in file.attrs}
     K = file["inputs/q"].shape[-1]
     with decimal.localcontext(decimal.Context(prec=60)):

@@ -13,7 +13,7 @@ from support import PREFILL as DELTA
 from support import REPOSITORY, CommandLineTest, main, put, run
 
 DECODE = ("op=attention mode=decode lens=4,4 ctx=33,70 H=2 HV=4 K=32 V=16 page=16 table=padded "
-          "family=K")
+          "pattern=K")
 CSR = "op=attention mode=decode lens=4,4 ctx=33,70 H=2 HV=4 K=32 V=16 page=16 table=csr_last"
 IN_CACHE = "op=attention mode=decode lens=4,4 ctx=33,70 H=1 HV=2 K=16 V=16 block_kv=in_cache"
 PREFILL = "op=attention mode=prefill lens=30,0,7 H=1 HV=2 K=16 V=16 mask=causal lse_layout=ht"
@@ -94,7 +94,7 @@ class AttentionTest(CommandLineTest):
     def test_fixtures_are_recomputed_and_byte_identical(self):
         for case in (DECODE, CSR, IN_CACHE, PREFILL):
             with self.subTest(case):
-                self.assertEqual(run("verify", self.fixture(case)).code, 0)
+                self.assertEqual(run("recompute", self.fixture(case)).code, 0)
                 again = self.folder / "again"
                 self.assertEqual(run("generate", case, "-o", again).code, 0)
                 [made] = [p for p in again.glob("*.h5") if p.name == self.fixture(case).name]
@@ -205,7 +205,7 @@ class AttentionTest(CommandLineTest):
                 (PREFILL + " ctx=1,2,3", ["ctx", "no such key"]),
                 (DECODE + " gate=log", ["gate", "no such key"]),
                 (DECODE.replace("ctx=33,70", "ctx=33"), ["ctx", "2 requests"]),
-                (DECODE.replace("family=K", "family=Q"), ["family", "one of A, B"]),
+                (DECODE.replace("pattern=K", "pattern=Q"), ["pattern", "one of A, B"]),
                 (DECODE.replace("table=padded", "table=holes"), ["table", "missing_page=skip"]),
                 ("op=gdn mode=decode B=1 H=1 HV=1 K=4 V=4 mask=causal", ["mask", "no such key"])):
             with self.subTest(line):

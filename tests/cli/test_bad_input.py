@@ -211,7 +211,7 @@ class BadInputTest(CommandLineTest):
         self.assert_one_line(result.err, path, "/inputs/v", "expected", "external link")
         result = self.assert_run(2, "diff", self.fixture(DECODE), path)
         self.assert_one_line(result.err, path, "/inputs/v", "expected", "external link")
-        result = self.assert_run(2, "verify", self.folder)
+        result = self.assert_run(2, "recompute", self.folder)
         self.assertRegex(result.out, r"(?m)^ERROR .*capture\.h5: /inputs/v: expected .*, actual ")
 
 

@@ -237,7 +237,7 @@ class CheckTest(CommandLineTest):
                 self.assertNotEqual(self.assert_run(2, *arguments).err, "")
         self.assertIn("goldenrule 0.1.0", self.assert_run(0, "--version").out)
         help_text = self.assert_run(0, "--help").out
-        for command in ("check", "generate", "verify", "diff", "info", "list"):
+        for command in ("check", "generate", "recompute", "diff", "info", "list"):
             self.assertIn(command, help_text)
 
 

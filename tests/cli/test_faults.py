@@ -108,7 +108,7 @@ class NamesTest(CommandLineTest):
         paths.append(broken)
         report, junit = self.folder / "report.json", self.folder / "report.xml"
         for command in (["check", *paths, "--json", report, "--junit", junit],
-                        ["verify", self.folder], *(["info", p] for p in paths)):
+                        ["recompute", self.folder], *(["info", p] for p in paths)):
             done = subprocess.run([PROGRAM, *command], capture_output=True, check=False)
             self.assertIn(done.returncode, (0, 2))
             for text in (done.stdout, done.stderr):

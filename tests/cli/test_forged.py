@@ -2,7 +2,7 @@
 # Length: one test per lie, over the same forged files.
 """Files that lie: fixtures whose digests all fit, and candidates and contracts that help themselves.
 
-`verify` says that a fixture is not what its case line says, `diff` that its golden values are not
+`recompute` says that a fixture is not what its case line says, `diff` that its golden values are not
 those of its inputs, `generate` writes it again. No verdict follows from what a file says of itself.
 """
 
@@ -48,7 +48,7 @@ def every(*edits):
     return edit
 
 
-# What is forged, how, and where `verify` finds it when every digest has been made to fit.
+# What is forged, how, and where `recompute` finds it when every digest has been made to fit.
 FORGERIES = (
     ("head map", attribute("head_map", "tiled", "convention"), "/convention@head_map"),
     ("scale", attribute("scale", 3.0, "convention"), "/convention@scale"),
@@ -57,7 +57,7 @@ FORGERIES = (
     ("gate head", attribute("gate_head", "qk", "convention"), "/convention@gate_head"),
     ("contract", attribute("contract", "chunk16_bf16_state"), "/@contract"),
     ("source", attribute("source", "a kernel"), "/@source"),
-    ("family", attribute("family", "B"), "/@family"),
+    ("pattern", attribute("pattern", "B"), "/@pattern"),
     ("seed", attribute("seed", 7), "/@seed"),
     ("no seed", remove("seed", "/"), "/@seed"),
     ("generator", attribute("generator", "goldenrule 9.9.9"), "/@generator"),
@@ -83,22 +83,22 @@ class ForgedFixtureTest(CommandLineTest):
             self.assertIn("/budget/ideal/o", meaning(file))
             self.assertEqual(file.attrs["meaning_sha256"], meaning_digest(file))
 
-    def test_verify(self):
+    def test_recompute(self):
         for name, edit, where in FORGERIES:
             with self.subTest(name):
                 path = self.copy_of_fixture(PREFILL)
                 with h5py.File(path, "r+") as file:
                     edit(file)
-                result = self.assert_run(2, "verify", path)
+                result = self.assert_run(2, "recompute", path)
                 self.assertRegex(result.out, r"ERROR .*(/@meaning_sha256|SHA-256)")
-                result = self.assert_run(1, "verify", forge(path, lambda file: None))
+                result = self.assert_run(1, "recompute", forge(path, lambda file: None))
                 self.assertRegex(result.out, f"DIFFERS from its case line in .*({where})")
                 self.assertIn("0 right, 1 differ", result.out)
 
     def test_a_default_that_is_written_out_is_the_same_call(self):
         scale = attribute("scale", 0.25, "convention")  # 16^-0.5
         path = forge(self.copy_of_fixture(PREFILL), scale)
-        self.assertIn(": right", self.assert_run(0, "verify", path).out)
+        self.assertIn(": right", self.assert_run(0, "recompute", path).out)
         self.assert_run(0, "diff", self.fixture(PREFILL), self.capture(PREFILL, scale),
                         "--contract", "ideal")
 
@@ -107,7 +107,7 @@ class ForgedFixtureTest(CommandLineTest):
             folder = self.folder / tier
             self.assert_run(0, "generate", PREFILL, "-o", folder, "--precision", tier)
             (path,) = folder.iterdir()
-            self.assert_run(0, "verify", path)
+            self.assert_run(0, "recompute", path)
             self.assert_run(0, "diff", path, self.capture(PREFILL), "--contract", "ideal")
             with h5py.File(path, "r") as file:
                 honest = meaning(file)
@@ -116,27 +116,27 @@ class ForgedFixtureTest(CommandLineTest):
             other = forge(self.copy_of_fixture(PREFILL), attribute("precision_bits", bits))
             with h5py.File(other, "r") as file:
                 code = int(meaning(file) != honest)
-            self.assert_run(code, "verify", other)
-        self.assert_run(2, "verify", forge(self.copy_of_fixture(PREFILL),
+            self.assert_run(code, "recompute", other)
+        self.assert_run(2, "recompute", forge(self.copy_of_fixture(PREFILL),
                                            attribute("precision_bits", 64)))
 
     def test_what_cannot_be_recomputed_is_not_right(self):
         path = forge(self.copy_of_fixture(PREFILL), remove("case", "/"))
-        result = self.assert_run(2, "verify", path)
+        result = self.assert_run(2, "recompute", path)
         self.assertIn("NOT RECOMPUTED: no case line", result.out)
         self.assertIn("0 right, 0 differ, 1 not recomputed, 0 errors", result.out)
         path = self.copy_of_fixture(PREFILL)
         with h5py.File(path, "r+") as file:
             del file.attrs["meaning_sha256"]
-        self.assertIn("/@meaning_sha256: expected", self.assert_run(2, "verify", path).out)
+        self.assertIn("/@meaning_sha256: expected", self.assert_run(2, "recompute", path).out)
         path = forge(self.copy_of_fixture(PREFILL), attribute("case", "op=gdn mode=prefill"))
-        self.assertIn("/@case: expected a case line", self.assert_run(2, "verify", path).out)
+        self.assertIn("/@case: expected a case line", self.assert_run(2, "recompute", path).out)
         # A kernel may write its outputs into a fixture: no digest speaks of them, nobody can
         # recompute them.
         path = self.copy_of_fixture(PREFILL)
         with h5py.File(path, "r+") as file:
             put(file, "outputs/o", np.zeros((12, 2, 8)), h5py.h5t.IEEE_F32LE)
-        self.assertIn("NOT RECOMPUTED: /outputs/o;", self.assert_run(2, "verify", path).out)
+        self.assertIn("NOT RECOMPUTED: /outputs/o;", self.assert_run(2, "recompute", path).out)
 
     def test_generate_keeps_none_of_them(self):
         right = self.fixture(PREFILL).read_bytes()

@@ -46,7 +46,7 @@ class SuiteTest(CommandLineTest):
 class GenerateTest(SuiteTest):
     def test_list(self):
         suites = self.assert_run(0, "list").out
-        for name in ("smoke", "boundary", "stress", "drafts", "production"):
+        for name in ("smoke", "boundary", "stress", "mtp", "production"):
             count = int(re.search(rf"(?m)^{name} +([0-9]+) cases ", suites)[1])
             lines = self.assert_run(0, "list", name).out.splitlines()
             self.assertEqual(len(lines), count)
@@ -210,7 +210,7 @@ class GenerateTest(SuiteTest):
         for roundoff, count in (("1e-7", 1), ("1e-7", 0), ("2e-7", 1)):
             contract.write_text('{"name":"mine","kind":"recurrent","state":"f32","unit_roundoff":%s}' % roundoff)
             self.assertIn(f"{count} written", self.assert_run(0, *command).out)
-        result = self.assert_run(2, "verify", folder)
+        result = self.assert_run(2, "recompute", folder)
         self.assertIn("NOT RECOMPUTED: /budget/mine;", result.out)
         contract.write_text('{"name":"ideal"}')
         self.assert_one_line(self.assert_run(2, *command).err, contract, "name", "no built-in",
@@ -232,7 +232,7 @@ class GenerateTest(SuiteTest):
                             (DECODE.replace(" V=32", ""), ("V",)),
                             (DECODE + " K=32", ("K",)),
                             (DECODE + " seed=1 seed=2", ("second 'seed'",)),
-                            (DECODE.replace("=production", "=Q"), ("family", "'Q'")),
+                            (DECODE.replace("=production", "=Q"), ("pattern", "'Q'")),
                             (DECODE + " l2_eps=-1", ("l2_eps", "at least 0", "-1")),
                             (DECODE + " pad_slot=-9223372036854775808",
                              ("pad_slot", "2^31-1", "-9223372036854775808")),

@@ -6,7 +6,7 @@ import re
 
 from support import REPOSITORY, CommandLineTest, main
 
-NAMES = [name for folder in ("delta/mistakes", "attention", "verify")
+NAMES = [name for folder in ("delta/mistakes", "attention", "drafts")
          for name in (REPOSITORY / f"tests/{folder}/names.txt").read_text().split()]
 MODES = {"decode", "mtp", "prefill"}
 OF_DRAFTS = {"greedy", "rejection"}
@@ -33,8 +33,8 @@ class ListTest(CommandLineTest):
                 self.assertIn(f"      {row['meaning']}\n", text)
                 self.assertTrue(row["where"], "it can be made in no call of the suites")
                 for operation, modes in row["where"].items():
-                    self.assertIn(operation, ("gated_delta_rule", "kda", "attention", "verify"))
-                    self.assertLessEqual(set(modes), OF_DRAFTS if operation == "verify" else MODES)
+                    self.assertIn(operation, ("gated_delta_rule", "kda", "attention", "draft_acceptance"))
+                    self.assertLessEqual(set(modes), OF_DRAFTS if operation == "draft_acceptance" else MODES)
 
     def test_where_a_mistake_can_be_made_is_what_it_says_itself(self):
         where = {}
@@ -50,11 +50,11 @@ class ListTest(CommandLineTest):
         self.assertEqual([row["name"] for row in self.rows("suites")],
                          [row["name"] for row in self.rows()])
         self.assertIn("recurrent_f32", {row["name"] for row in self.rows("contracts")})
-        self.assertIn("B95", {row["name"] for row in self.rows("families")})
-        for table in ("suites", "families", "attention_families", "verify_families", "contracts"):
+        self.assertIn("B95", {row["name"] for row in self.rows("patterns")})
+        for table in ("suites", "patterns", "contracts"):
             text = self.assert_run(0, "list", table).out
             for row in self.rows(table):
-                self.assertRegex(text, rf"(?m)^{row['name']} +.*{re.escape(row['meaning'])}$")
+                self.assertRegex(text, rf"(?m)^ *{row['name']} +.*{re.escape(row['meaning'])}$")
 
     def test_a_suite_is_its_case_lines(self):
         self.assertEqual(self.rows("smoke"),

@@ -12,7 +12,7 @@ from support import (DECODE, KDA, MTP, PREFILL, PROGRAM, REPOSITORY, CommandLine
                      put)
 
 SUITE = "op=gdn mode=decode B={1,2,3} H=1 HV=2 K=16 V={4,8}"
-CHAINS = "op=gdn requests=4 calls=24 H=1 HV=2 K=4 V={4,8} T=3 verify=scatter preempt=zero seed=2"
+CHAINS = "op=gdn requests=4 calls=24 H=1 HV=2 K=4 V={4,8} T=3 mtp=scatter preempt=zero seed=2"
 
 # The recipe of the documentation: each test judges its captures, each worker leaves its reports.
 WORKERS = """
@@ -103,7 +103,7 @@ class MergeTest(CommandLineTest):
         self.assertIn(f"conflict: {capture}: EXACT in {first}", result.out)
         self.assertEqual(len(merged["cases"]), 2)
 
-    def test_generate_and_verify(self):
+    def test_generate_and_recompute(self):
         folder = self.folder / "fixtures"
         shares = self.shares(2, lambda i: 0, "generate", SUITE, "-o", folder)
         _, merged = self.merged(0, *shares)
@@ -111,7 +111,7 @@ class MergeTest(CommandLineTest):
         self.assertEqual(sorted(p.name for p in folder.glob("*.h5")),
                          sorted(f["file"] for f in merged["fixtures"]))
         forge(min(folder.glob("*.h5")), lambda f: put(f, "inputs/q", f["inputs/q"][()] * 2))
-        shares = self.shares(2, lambda i: 1 if i == 1 else 0, "verify", folder)
+        shares = self.shares(2, lambda i: 1 if i == 1 else 0, "recompute", folder)
         result, merged = self.merged(1, *shares)
         self.assertIn("6 files: 1 differs, 5 right", result.out)
         self.merged(2, shares[1])
@@ -136,7 +136,7 @@ class MergeTest(CommandLineTest):
         self.assertIn("missing: 1 of 3 shares", self.merged(2, shares[0], shares[2])[0].out)
 
     def test_mutate_chains(self):
-        command = ("mutate", "--chains", "--suite", CHAINS, "--mutant", "verify_column_zero",
+        command = ("mutate", "--chains", "--suite", CHAINS, "--mutant", "mtp_column_zero",
                    "--mutant", "replay_applied_again")
         whole = self.folder / "whole.json"
         text = self.assert_run(1, *command, "--json", whole).out

@@ -11,7 +11,7 @@ import numpy as np
 
 from support import CommandLineTest, bfloat16_type, main, make_capture, put, rounded
 
-LINE = "op=gdn mode=prefill lens=70,5 H=1 HV=2 K=16 V=8 io=f32 gate=softplus h0=1 family=E"
+LINE = "op=gdn mode=prefill lens=70,5 H=1 HV=2 K=16 V=8 io=f32 gate=softplus h0=1 pattern=E"
 SEED = int(os.environ.get("GOLDENRULE_FUZZ_SEED", "7"))
 
 

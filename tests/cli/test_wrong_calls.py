@@ -458,7 +458,7 @@ UNREADABLE = (
     ("cu_seqlens are lengths", PREFILL, lengths,
      ("/inputs/cu_seqlens", "begin and end, [0,5,5,12]", "their lengths, [5,0,7]")),
     ("several tokens in decode", MTP, mode("decode"),
-     ("/inputs/q", "T=1 in decode", "T=3; mtp is a verify of few tokens, prefill a prompt")),
+     ("/inputs/q", "T=1 in decode", "T=3; mtp is for few tokens, prefill a prompt")),
     ("[B,H,1,K]", DECODE, head_first,
      ("/inputs/q", "[B,T,H,K]", "[3,2,1,64]; this is [B,H,T,K]: transpose axes 1 and 2")),
     ("[B,H,T,K]", MTP, head_first,

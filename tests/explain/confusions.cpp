@@ -10,7 +10,7 @@
 #include <map>
 
 #include "fixtures/call/error.hpp"
-#include "fixtures/cases/families.hpp"
+#include "fixtures/cases/delta_patterns.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/explain/match.hpp"
 #include "reference/verdict/kernels.hpp"
@@ -102,27 +102,27 @@ std::string name_of(const Hypothesis& made) {
 const std::vector<std::string>& various_calls() {
   static const std::vector<std::string> lines{
       "op=gdn mode=decode B=3 H=2 HV=4 K=64 V=64 slots=permuted",
-      "op=gdn mode=decode B=5 H=2 HV=4 K=128 V=136 slots=padded family=production",
+      "op=gdn mode=decode B=5 H=2 HV=4 K=128 V=136 slots=padded pattern=production",
       "op=kda mode=decode B=3 H=2 HV=4 K=64 V=32 gate=bounded slots=separate_padded",
       "op=kda mode=decode B=4 H=2 HV=6 K=136 V=128 gate=log slots=permuted state_layout=kv",
-      "op=gdn mode=decode B=4 H=1 HV=2 K=64 V=64 slots=padded pad_slot=0 family=J20p",
-      "op=gdn mode=decode B=3 H=1 HV=2 K=64 V=64 beta=sigmoid2 gate=log2 io=f16 family=E",
+      "op=gdn mode=decode B=4 H=1 HV=2 K=64 V=64 slots=padded pad_slot=0 pattern=J20p",
+      "op=gdn mode=decode B=3 H=1 HV=2 K=64 V=64 beta=sigmoid2 gate=log2 io=f16 pattern=E",
       "op=gdn mode=mtp B=2 T=4 H=2 HV=4 K=64 V=64 slots=permuted P=7",
       "op=gdn mode=mtp B=3 T=5 H=2 HV=4 K=32 V=48 slots=padded accepted=mixed",
       "op=kda mode=mtp B=3 T=3 H=2 HV=4 K=32 V=32 gate=linear beta=direct slots=separate",
       "op=gdn mode=mtp B=3 T=4 H=1 HV=2 K=64 V=32 slots=permuted disable_state_update=1",
       "op=gdn mode=mtp B=4 T=4 H=1 HV=2 K=64 V=32 slots=scatter",
       "op=gdn mode=prefill lens=70,33,1 H=2 HV=4 K=64 V=64 gate=log h0=1",
-      "op=kda mode=prefill lens=70,0,130 H=2 HV=4 K=64 V=64 gate=bounded h0=1 family=Dslow",
-      "op=gdn mode=prefill lens=137,63 H=2 HV=4 K=64 V=136 gate=softplus h0=1 family=production",
-      "op=kda mode=prefill lens=137,63 H=1 HV=2 K=136 V=64 gate=log h0=1 family=B95",
-      "op=gdn mode=prefill lens=137,63 H=1 HV=2 K=64 V=64 gate=linear beta=direct family=B999",
-      "op=gdn mode=prefill lens=137,63 H=1 HV=2 K=64 V=64 gate=log io=f16 h0=1 family=F",
+      "op=kda mode=prefill lens=70,0,130 H=2 HV=4 K=64 V=64 gate=bounded h0=1 pattern=Dslow",
+      "op=gdn mode=prefill lens=137,63 H=2 HV=4 K=64 V=136 gate=softplus h0=1 pattern=production",
+      "op=kda mode=prefill lens=137,63 H=1 HV=2 K=136 V=64 gate=log h0=1 pattern=B95",
+      "op=gdn mode=prefill lens=137,63 H=1 HV=2 K=64 V=64 gate=linear beta=direct pattern=B999",
+      "op=gdn mode=prefill lens=137,63 H=1 HV=2 K=64 V=64 gate=log io=f16 h0=1 pattern=F",
   };
   return lines;
 }
 
-std::vector<std::string> calls_of_families() {
+std::vector<std::string> calls_of_patterns() {
   const std::vector<std::string> forms{
       "op=gdn mode=decode B=3 H=2 HV=4 K=64 V=32 slots=permuted gate=log",
       "op=kda mode=mtp B=2 T=4 H=2 HV=4 K=32 V=48 slots=permuted gate=bounded",
@@ -131,15 +131,15 @@ std::vector<std::string> calls_of_families() {
       "scale=1 h0=1",
   };
   std::vector<std::string> lines;
-  for (const cases::Family& family : cases::families()) {
+  for (const cases::DeltaPattern& pattern : cases::delta_patterns()) {
     for (const std::string& form : forms) {
       const bool plain = form.find("scale=1") != std::string::npos;
-      if (plain != (family.name == "K")) continue;
-      const std::string line = fmt::format("{} family={}", form, family.name);
+      if (plain != (pattern.name == "K")) continue;
+      const std::string line = fmt::format("{} pattern={}", form, pattern.name);
       try {
-        cases::check_family(cases::parse(line));
+        cases::check_pattern(cases::parse(line));
         lines.push_back(line);
-      } catch (const Error&) {  // a family that this form of the call cannot express
+      } catch (const Error&) {  // a pattern that this form of the call cannot express
       }
     }
   }

@@ -23,8 +23,8 @@ namespace goldenrule::explain::test {
 /// tails in K, V and T, both operations, all three modes.
 [[nodiscard]] const std::vector<std::string>& various_calls();
 
-/// One call of each mode under every input family that it can express.
-[[nodiscard]] std::vector<std::string> calls_of_families();
+/// One call of each mode under every input pattern that it can express.
+[[nodiscard]] std::vector<std::string> calls_of_patterns();
 
 /// A call and what is expected of it, under the contract that it implies.
 struct Call {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The whole table against itself, on calls of every mode and family; and pairs of mistakes.
+// The whole table against itself, on calls of every mode and pattern; and pairs of mistakes.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -63,8 +63,8 @@ TEST_CASE("single mistakes in various calls") {
   CHECK(score.share() >= 0.98);
 }
 
-TEST_CASE("single mistakes under every family") {
-  const Calls calls(calls_of_families());
+TEST_CASE("single mistakes under every pattern") {
+  const Calls calls(calls_of_patterns());
   const auto attempts = singles(calls, 16);
   const Score score = print_confusions(calls, attempts, diagnose_all(calls, attempts));
   CHECK(score.shown >= 250);

@@ -165,7 +165,7 @@ TEST_CASE("a mistake that may be a convention says which") {
 
 TEST_CASE("an eps that is ignored is named, not a form of the norm") {
   const std::string line =
-      "op=gdn mode=decode B=3 H=2 HV=4 K=64 V=32 slots=permuted l2_eps=0.001 family=I";
+      "op=gdn mode=decode B=3 H=2 HV=4 K=64 V=32 slots=permuted l2_eps=0.001 pattern=I";
   const Mistake& mistake = *std::ranges::find(delta::mistakes(), "l2_eps_ignored", &Mistake::name);
   const Diagnosis d = diagnosis_of(capture_of(line, {&mistake}), delta::mistakes());
   REQUIRE(!d.explanations.empty());

@@ -113,7 +113,7 @@ std::vector<std::string> lines_for(const std::string& name, call::Mode mode) {
   std::vector<Drawn> drawn;
   const random::Stream stream(kSeed, name);
   std::int64_t draw = 0;
-  for (const char* suite : {"boundary", "stress", "drafts"}) {
+  for (const char* suite : {"boundary", "stress", "mtp"}) {
     for (const cases::Case& c : cases::load_suite(suite).cases) {
       const double at = stream.uniform(draw++, 0.0, 1.0);
       if (c.mode != mode || cases::step_count(c) > kLargest) continue;

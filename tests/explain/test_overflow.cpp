@@ -39,7 +39,7 @@ TEST_CASE("overflow: the mistake is named though much of what it wrote is not fi
   std::vector<Mistake> table = local_table();
   table.push_back(kNormIgnored);
   const contract::Contract& contract = contract::find_contract("recurrent_f32");
-  Record capture = make_call(kPrefill + " family=B95");
+  Record capture = make_call(kPrefill + " pattern=B95");
   const TensorMap outputs =
       kNormIgnored.commit(capture, verdict::emulated_kernel(delta::slice(), contract, 7));
   capture.outputs = calls::stored(capture, contract, outputs);

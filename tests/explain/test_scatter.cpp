@@ -18,7 +18,7 @@ namespace goldenrule::explain::test {
 namespace {
 
 // Keys of cosine .999, of which the fp16 powers of the inverse make errors of the size of o.
-const std::string kRest = "mode=prefill lens=80,33 H=2 HV=4 K=64 V=32 gate=log h0=1 family=B999";
+const std::string kRest = "mode=prefill lens=80,33 H=2 HV=4 K=64 V=32 gate=log h0=1 pattern=B999";
 const std::string kCollinear = "op=kda " + kRest;
 // beta up to 1.9: heavier tails.
 const std::string kNegative = "op=gdn " + kRest + " beta=sigmoid2";

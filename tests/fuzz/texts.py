@@ -32,7 +32,7 @@ RIGHT = {
     "slots": ("none", "identity", "permuted", "padded", "separate", "separate_padded", "scatter",
               "scatter_padded"),
     "accepted": ("none", "mixed"), "h0": ("0", "1"),
-    "family": ("A", "A", "B75", "B999", "B16", "C000", "C190", "Dslow", "Dbound", "Dzero", "Dgrow",
+    "pattern": ("A", "A", "B75", "B999", "B16", "C000", "C190", "Dslow", "Dbound", "Dzero", "Dgrow",
                "Derase", "E", "F", "G", "H", "I", "J17", "J20m", "K", "production"),
     "seed": ("0", "1", "18446744073709551615"),
 }

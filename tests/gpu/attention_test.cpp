@@ -116,7 +116,7 @@ TEST_CASE("attention: refused are soft caps and f32, before anything is written"
   }
 }
 
-TEST_CASE("attention: tuned shapes, every family of values") { check_list("attention tuned"); }
+TEST_CASE("attention: tuned shapes, every pattern of values") { check_list("attention tuned"); }
 TEST_CASE("attention: masks, tables and layouts") { check_list("attention calls"); }
 TEST_CASE("attention: strides and alignments") { check_list("attention strides"); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Verification of drafts in the forms of serving engines: rows of unequal length, trees, buffers of
+// Acceptance of drafts in the forms of serving engines: rows of unequal length, trees, buffers of
 // states, second slots. Against the oracle, element by element; that a tree in which each token
 // follows the one before it, a packed call of equal rows and a buffer are the calls that they look
 // like; that branches do not see each other; and lists of any value.
@@ -16,9 +16,9 @@ namespace goldenrule::test {
 namespace {
 
 TEST_CASE("drafts: every shape, type and form") { check_list("drafts"); }
-TEST_CASE("drafts: every family of values") { check_list("drafts, families"); }
+TEST_CASE("drafts: every pattern of values") { check_list("drafts, patterns"); }
 TEST_CASE("drafts: every element of the suite within its budget") {
-  check_suite("drafts", [](call::Mode mode) { return mode != call::Mode::kPrefill; });
+  check_suite("mtp", [](call::Mode mode) { return mode != call::Mode::kPrefill; });
 }
 
 /// The outputs that both have, in the shapes of `to`.

@@ -96,7 +96,7 @@ std::string run_case(const LiveCase& c, Tallies& tallies, Memory memory, const K
     record.contract = live.contract();
     record.outputs = outputs_of(live, record.case_line, kernel);
     // Only the recurrent kernels round nothing in an exact world.
-    const bool exact = c.call.family == "K" && !call::is_attention(record.op) &&
+    const bool exact = c.call.pattern == "K" && !call::is_attention(record.op) &&
                        record.contract == gpu::contract_of(record);
     return judge(record, exact, tallies[record.contract]);
   } catch (const Error& e) {

@@ -25,8 +25,8 @@ struct Tally {
 using Tallies = std::map<std::string, Tally>;
 
 /// "" or what is wrong with record.outputs under record.contract, or that of the recurrent kernels.
-/// `exact`: every element has to be the exact result rounded once, as in an exact world (family K),
-/// where no operation of an fp32 kernel rounds.
+/// `exact`: every element has to be the exact result rounded once, as in an exact world (pattern
+/// K), where no operation of an fp32 kernel rounds.
 [[nodiscard]] std::string judge(const call::Record& record, bool exact, Tally& tally);
 
 /// Runs and judges a case; "" or what is wrong, whatever it is.

@@ -21,7 +21,7 @@ TEST_CASE("prefill long sequences of few heads") {
   check_cases("segments", parse_list(R"(
 op={gdn,kda} mode=prefill lens=70,4100,0,5 H=1 HV=2 K=128 V=128 slots=separate_padded index=i32
 op={gdn,kda} mode=prefill lens=4608,33 H=1 HV=1 K=128 V=256 state=bf16 state_layout=kv h0=0
-op={gdn,kda} mode=prefill lens=4500 H=1 HV=1 K=128 V=128 h0=1 gate=none family=C000
+op={gdn,kda} mode=prefill lens=4500 H=1 HV=1 K=128 V=128 h0=1 gate=none pattern=C000
 )"));
 }
 TEST_CASE("prefill every gate, beta and norm") { check_list("prefill: every gate, beta and norm"); }

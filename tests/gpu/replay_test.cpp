@@ -18,7 +18,7 @@ namespace goldenrule::test {
 namespace {
 
 TEST_CASE("replay: every shape, type and cursor") { check_list("replay"); }
-TEST_CASE("replay: tuned shapes, every family of values") { check_list("replay, tuned shapes"); }
+TEST_CASE("replay: tuned shapes, every pattern of values") { check_list("replay, tuned shapes"); }
 
 // Beside an f32 ring the states are nearly those that are kept; in bf16 what is kept is rounded.
 TEST_CASE("replay: a folded state is the kept one within the budgets of both") {

@@ -37,17 +37,17 @@ constexpr const char* kPrefill = R"(
 op=gdn mode=prefill lens=70,0,129,1 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} h0=1
 op=gdn mode=prefill lens=9,64,63,65 H=2 HV=4 K=128 V={64,192} slots=separate_padded index=i32
 op=gdn mode=prefill lens=70,0,129 H=1 HV=2 K=128 V=128 state={f32,bf16} checkpoints={after,before,continued} every=48
-op=gdn mode=prefill lens=130 H=1 HV=2 K=128 V=64 h0=1 family={B999,Dmixed,Derase,J100,I,production}
+op=gdn mode=prefill lens=130 H=1 HV=2 K=128 V=64 h0=1 pattern={B999,Dmixed,Derase,J100,I,production}
 op=gdn mode=prefill lens=9,70 H=1 HV=2 K=128 V=64 gate={softplus,bounded,log,log2,linear,none} h0=1
 op=gdn mode=prefill lens=9,70 H=1 HV=2 K=128 V=64 qk_l2norm={none,max_norm_eps,norm_plus_eps} scale=0.25 h0=1 gap=8
 op=kda mode=prefill lens=70,0,129,1 H=1 HV=2 K=128 V=128 state_layout={vk,kv} state={f32,bf16} h0=1
 op=kda mode=prefill lens=9,64,63,65 H=2 HV=4 K=128 V={64,192} slots=separate_padded gate={softplus,bounded}
 op=kda mode=prefill lens=70,0,40 H=1 HV=2 K=128 V=64 gate={softplus,bounded} checkpoints={after,before} every=48
-op=kda mode=prefill lens=70 H=1 HV=2 K=128 V=64 h0=1 family={B95,Dmixed,Derase} gate=softplus
+op=kda mode=prefill lens=70 H=1 HV=2 K=128 V=64 h0=1 pattern={B95,Dmixed,Derase} gate=softplus
 op={gdn,kda} mode=prefill lens=300 H=1 HV=1 K=128 V=128 state_layout={vk,kv} state={f32,bf16} h0=1
 op=gdn mode=prefill lens=70,258,0,400,5 H=1 HV=2 K=128 V=128 slots=separate_padded index=i32
 op=kda mode=prefill lens=258,9,300 H=1 HV=1 K=128 V=256 h0=0 gate={softplus,bounded}
-op={gdn,kda} mode=prefill lens=600 H=1 HV=1 K=128 V=128 h0=1 gate=none family=C000
+op={gdn,kda} mode=prefill lens=600 H=1 HV=1 K=128 V=128 h0=1 gate=none pattern=C000
 op=gdn mode=prefill lens=520 H=1 HV=9 K=128 V=128 h0=1
 op={gdn,kda} mode=prefill lens=9,0,1,20 H=1 HV=2 K={128,60,136} V=37 state_layout={vk,kv} state={f32,bf16} h0=1
 op={gdn,kda} mode=prefill lens=20,0,9 H=1 HV=2 K=100 V=37 slots=separate_padded checkpoints=listed gap=3 shift=1
@@ -56,26 +56,26 @@ op={gdn,kda} mode=prefill lens=20,0,70,1,8 H=1 HV=2 K=128 V=64 precise=1 h0=1 st
 op={gdn,kda} mode=prefill lens=20,0,70,1,8 H=1 HV=2 K=128 V=64 precise=1 state_layout={vk,kv} state={f32,bf16} slots=separate_padded index=i32
 op={gdn,kda} mode=prefill lens=20,0,70 H=2 HV=4 K=128 V=64 precise=1 checkpoints=listed head_map={grouped,tiled}
 op={gdn,kda} mode=prefill lens=20,0,70 H=2 HV=4 K=128 V=64 precise=1 checkpoints={after,before} every=3
-op={gdn,kda} mode=prefill lens=130 H=1 HV=1 K=128 V=32 h0=1 precise=1 family={B95,B999,C050,C100,Dslow,Dmixed,Derase,J17,J100,I,production}
+op={gdn,kda} mode=prefill lens=130 H=1 HV=1 K=128 V=32 h0=1 precise=1 pattern={B95,B999,C050,C100,Dslow,Dmixed,Derase,J17,J100,I,production}
 op=kda mode=prefill lens=9,20 H=1 HV=2 K=128 V={16,80,208} precise=1 io={bf16,f16} gap={3,8} shift=1 state_layout={vk,kv}
 )";
 
 constexpr const char* kAttention = R"(
-op=attention mode=decode lens=4,3,0 ctx=70,0,300 H=2 HV=4 K=64 V=64 io={bf16,f16} splits={1,2,4,8,16} family={A,K}
-op=attention mode=decode lens=16,9 ctx=200,33 H=1 HV=4 K=128 V=128 io={bf16,f16} splits={1,2,4,8,16} family={A,L} index=i32
+op=attention mode=decode lens=4,3,0 ctx=70,0,300 H=2 HV=4 K=64 V=64 io={bf16,f16} splits={1,2,4,8,16} pattern={A,K}
+op=attention mode=decode lens=16,9 ctx=200,33 H=1 HV=4 K=128 V=128 io={bf16,f16} splits={1,2,4,8,16} pattern={A,L} index=i32
 op=attention mode=decode lens=4,1 ctx=130,64 H=1 HV=4 K=128 V=96 io={bf16,f16} splits={1,2,4,8,16} table=csr kv_layout=hnd
 op=attention mode=decode lens=20,16 ctx=65,300 H=1 HV=4 K=64 V=64 io={bf16,f16} splits={1,2,4,8,16} lse_base=2 lse_layout=ht
-op=attention mode=decode lens=20,9 ctx=61,140 H=1 HV=2 K={32,128} V=64 mask=block_causal block=8 block_base={absolute,segment} family={K,L}
-op=attention mode=decode lens=20,5 ctx=100,150 H=1 HV=2 K=64 V=64 mask={full,causal} window_left={0,63,64,65} family={K,P}
-op=attention mode=decode lens=9 ctx=100 H=1 HV=3 K=64 V=64 window_left=16 window_right={0,3} family=L
-op=attention mode=decode lens=6,6,6 ctx=40,7,16 H=2 HV=4 K=64 V=64 valid=mixed block_kv={separate,in_cache} family={K,P}
-op=attention mode=decode lens=16,4,5 ctx=64,4,32 H=2 HV=4 K=64 V=64 block_kv=in_cache mask={full,causal} family={K,P}
-op=attention mode=decode lens=4,4 ctx=100,64 H=2 HV=4 K=64 V=64 page={1,3,16,128} missing_page=skip table=holes family={K,A} columns=3
+op=attention mode=decode lens=20,9 ctx=61,140 H=1 HV=2 K={32,128} V=64 mask=block_causal block=8 block_base={absolute,segment} pattern={K,L}
+op=attention mode=decode lens=20,5 ctx=100,150 H=1 HV=2 K=64 V=64 mask={full,causal} window_left={0,63,64,65} pattern={K,P}
+op=attention mode=decode lens=9 ctx=100 H=1 HV=3 K=64 V=64 window_left=16 window_right={0,3} pattern=L
+op=attention mode=decode lens=6,6,6 ctx=40,7,16 H=2 HV=4 K=64 V=64 valid=mixed block_kv={separate,in_cache} pattern={K,P}
+op=attention mode=decode lens=16,4,5 ctx=64,4,32 H=2 HV=4 K=64 V=64 block_kv=in_cache mask={full,causal} pattern={K,P}
+op=attention mode=decode lens=4,4 ctx=100,64 H=2 HV=4 K=64 V=64 page={1,3,16,128} missing_page=skip table=holes pattern={K,A} columns=3
 op=attention mode=decode lens=4,2 ctx=50,33 H=2 HV={4,14} K={16,80,96} V=32 head_map={grouped,tiled} gap=8
-op=attention mode=decode lens=4,2 ctx=150,33 H=2 HV=6 K={37,192,256} V={19,256} head_map={grouped,tiled} gap=3 shift=1 family={A,P}
-op=attention mode=decode lens=3,3 ctx=200,130 H=1 HV=2 K=32 V=32 window_left=16 shift={0,1} family={A,P,Y,S}
+op=attention mode=decode lens=4,2 ctx=150,33 H=2 HV=6 K={37,192,256} V={19,256} head_map={grouped,tiled} gap=3 shift=1 pattern={A,P}
+op=attention mode=decode lens=3,3 ctx=200,130 H=1 HV=2 K=32 V=32 window_left=16 shift={0,1} pattern={A,P,Y,S}
 op=attention mode=decode lens=4,4 keys=0,0 ctx=40,0 H=1 HV=2 K=64 V=64 shift={0,1}
-op=attention mode=prefill lens=70,1,0,40 H=1 HV=2 K=64 V=64 mask={full,causal,block_causal} block=16 family={K,P} shift={0,1}
+op=attention mode=prefill lens=70,1,0,40 H=1 HV=2 K=64 V=64 mask={full,causal,block_causal} block=16 pattern={K,P} shift={0,1}
 )";
 
 void run_bare(const char* lines) {

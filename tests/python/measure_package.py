@@ -14,7 +14,7 @@ from pathlib import Path
 
 os.environ["OMP_WAIT_POLICY"] = "passive"  # threads that spin would count
 
-LINE = "op=gdn mode=decode B=32 H=16 HV=32 K=128 V=128 family=production"
+LINE = "op=gdn mode=decode B=32 H=16 HV=32 K=128 V=128 pattern=production"
 
 
 def cpu_of(*command):

@@ -34,7 +34,7 @@ RUNS = (
     ("with fla", ("fla",), ("test_real_models.py", "test_real_software.py"), QUICK),
     ("before", ("before",), ("test_real_models.py",), NOT_COMPILED),
 )
-SCRIPTS = (("real_verification.py", ()), ("real_software.py", ("--no-explain",)))
+SCRIPTS = (("real_draft_acceptance.py", ()), ("real_software.py", ("--no-explain",)))
 
 
 def run(*command, **options):

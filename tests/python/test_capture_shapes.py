@@ -378,7 +378,7 @@ REFUSED_BY_BOTH = (
     (grouped_queries(4, 1),
      "inputs v: expected HV a multiple of H=4, actual HV=1; 4 query heads share 1 state: repeat k, "
      "v, the gate, beta and the states to 4 heads"),
-    (as_decode(Call("mtp")), "inputs q: expected T=1 in decode, actual T=4; mtp is a verify of few "
+    (as_decode(Call("mtp")), "inputs q: expected T=1 in decode, actual T=4; mtp is for few "
                              "tokens, prefill a prompt"),
     (Call("mtp").having(q=fill(3, 4, 2, 0)),
      "inputs q, v: expected H, HV, K, V >= 1, actual [2,6,0,7]"),

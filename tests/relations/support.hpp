@@ -30,7 +30,7 @@ inline constexpr std::array kPools{
 inline constexpr std::array kPrefills{
     "op=gdn mode=prefill lens=20,0,7,33 H=2 HV=4 K=16 V=8 gate=log h0=1",
     "op=kda mode=prefill lens=9,35 H=2 HV=4 K=16 V=8 gate=bounded state_layout=kv",
-    "op=kda mode=prefill lens=34,17 H=2 HV=4 K=16 V=8 gate=linear family=Derase h0=1 io=f16",
+    "op=kda mode=prefill lens=34,17 H=2 HV=4 K=16 V=8 gate=linear pattern=Derase h0=1 io=f16",
     "op=gdn mode=prefill lens=21,12 H=2 HV=4 K=16 V=16 gate=none beta=sigmoid2 head_map=tiled h0=1",
     "op=kda mode=prefill lens=130,3 H=1 HV=2 K=16 V=8 gate=log h0=1",
     "op=gdn mode=prefill lens=70,0,33 H=1 HV=2 K=16 V=8 gate=log h0=1 checkpoints=before every=32",

@@ -181,7 +181,7 @@ TEST_CASE("a changed value is found by its digest, a changed chunk by its checks
     H5Dclose(dataset);
   });
   check_refused(path, ErrorKind::kValue, "/inputs/A_log", "SHA-256 ", "");
-  CHECK_NOTHROW((void)read_fixture(path, {.verify_digests = false}));
+  CHECK_NOTHROW((void)read_fixture(path, {.check_digests = false}));
 
   write_fixture(path, small_fixture(8000));
   haddr_t address = 0;

@@ -56,7 +56,7 @@ Outcome fuzz(const std::string& intact, const std::filesystem::path& path, int r
     CAPTURE(round);
     ::alarm(20);  // a hang ends the process; the round is in doctest's report
     try {
-      const Fixture fixture = read_fixture(path, {.verify_digests = round % 2 == 0});
+      const Fixture fixture = read_fixture(path, {.check_digests = round % 2 == 0});
       validate(fixture);
       ++outcome.read;
     } catch (const Error& e) {

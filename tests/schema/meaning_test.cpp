@@ -29,7 +29,7 @@ TEST_CASE("everything that a file says is in its meaning, and changes its digest
       {"/@source", [](Fixture& f) { f.record.source += "x"; }},
       {"/@contract", [](Fixture& f) { f.record.contract.clear(); }},
       {"/@case", [](Fixture& f) { f.record.case_line += " "; }},
-      {"/@family", [](Fixture& f) { f.family = std::string("B"); }},
+      {"/@pattern", [](Fixture& f) { f.pattern = std::string("B"); }},
       {"/@seed", [](Fixture& f) { f.seed = 3; }},
       {"/@seed", [](Fixture& f) { f.seed.reset(); }},
       {"/@precision_bits", [](Fixture& f) { f.precision_bits = 168; }},
@@ -103,7 +103,7 @@ TEST_CASE("the digest does not depend on the storage, and a wrong one is found")
   write_edited(
       path, [&](hid_t f) { put_attribute(f, "/", "meaning_sha256", wrong); }, 8000);
   check_refused(path, ErrorKind::kValue, "/@meaning_sha256", "SHA-256 " + wrong, right);
-  CHECK_NOTHROW((void)read_fixture(path, {.verify_digests = false}));
+  CHECK_NOTHROW((void)read_fixture(path, {.check_digests = false}));
   // The whole is not known where parts are not loaded.
   CHECK_NOTHROW((void)read_fixture(path, {.stages = false}));
   // A changed convention, contract or radius, whose tensors are all what they were.

@@ -41,7 +41,7 @@ Fixture everything() {
   f.record.contract = "ideal";
   f.record.case_line = "op=kda";
   f.record.convention.scale = 0.25;
-  f.family = std::string("production");
+  f.pattern = std::string("production");
   f.seed = -3;
   return f;
 }

@@ -51,7 +51,7 @@ Fixture small_fixture(std::int64_t V) {
       "ber alles";
   f.record.contract = "recurrent_f32";
   f.record.case_line = "gdn mtp B=2 T=3";
-  f.family = std::string("A");  // not the literal: g++ 12 warns of its own inlining
+  f.pattern = std::string("A");  // not the literal: g++ 12 warns of its own inlining
   f.seed = -3;
   f.precision_bits = 106;
   f.generator = "test";
@@ -95,7 +95,7 @@ void check_equal(const Fixture& a, const Fixture& b) {
   CHECK(a.record.source == b.record.source);
   CHECK(a.record.contract == b.record.contract);
   CHECK(a.record.case_line == b.record.case_line);
-  CHECK(a.family == b.family);
+  CHECK(a.pattern == b.pattern);
   CHECK(a.seed == b.seed);
   CHECK(a.precision_bits == b.precision_bits);
   CHECK(a.generator == b.generator);

@@ -16,7 +16,7 @@ using cases::parse_scenario;
 
 TEST_CASE("a scenario line has one form, and the suites are of such lines") {
   const std::string line =
-      "op=kda requests=6 calls=40 H=1 HV=2 K=16 V=8 state=bf16 T=3 verify=scatter preempt=zero "
+      "op=kda requests=6 calls=40 H=1 HV=2 K=16 V=8 state=bf16 T=3 mtp=scatter preempt=zero "
       "seed=7 mistake=slot_not_reset";
   CHECK(cases::canonical(parse_scenario(line)) == line);
   CHECK(cases::canonical(parse_scenario("seed=7 V=8 K=16 HV=2 H=1 io=bf16 block=16 calls=1 "
@@ -43,17 +43,17 @@ TEST_CASE("a scenario that cannot be is refused") {
                            "T=0",
                            "T=65",
                            "rollback=1",
-                           "T=3 rollback=1 verify=replay",
+                           "T=3 rollback=1 mtp=replay",
                            "tree=1",
                            "T=3 tree=2",
                            "block=0 share=1",
                            "block=0 preempt=snapshot",
                            "pad_slot=0",
                            "disable_state_update=1",
-                           "family=nonsense",
+                           "pattern=nonsense",
                            "prompt=0",
                            "output=-1",
-                           "verify=maybe",
+                           "mtp=maybe",
                            "graph=0",
                            "transfer=2",
                            "pool=-1",

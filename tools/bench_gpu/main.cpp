@@ -60,7 +60,7 @@ void add_updates(std::vector<Row>& rows) {
   }
 }
 
-// A verification by replay, and the commit that goes with it: every row flushes as often as the
+// An MTP call by replay, and the commit that goes with it: every row flushes as often as the
 // ring is full, about every fourth step where four of eight tokens are accepted and 16 wait. The
 // last one is a commit alone.
 void add_replay(std::vector<Row>& rows) {

@@ -84,10 +84,10 @@ void print_behind_neighbours(const Options& options, cudaStream_t stream,
   }
 }
 
-/// Verification without states and, behind it, the same tokens again up to the accepted one. The
+/// MTP without states and, behind it, the same tokens again up to the accepted one. The
 /// goal is that of fp32 GDN.
 void print_pairs(const Options& options, cudaStream_t stream) {
-  std::printf("\nverify and commit, half of the tokens accepted: us of the pair\n");
+  std::printf("\nmtp and commit, half of the tokens accepted: us of the pair\n");
   for (const bool kda : {false, true}) {
     for (const bool bf16 : {false, true}) {
       for (const std::int64_t B : {8, 64}) {

@@ -7,7 +7,7 @@
 
 namespace goldenrule::bench {
 
-/// What dependent launch gains behind a kernel that is not ours, and what a verification costs
+/// What dependent launch gains behind a kernel that is not ours, and what an MTP call costs
 /// together with the commit that follows it.
 void run_neighbours(const Options& options, cudaStream_t stream, const cudaDeviceProp& device);
 

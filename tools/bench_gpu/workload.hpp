@@ -52,7 +52,7 @@ class Workload {
   [[nodiscard]] int sets() const { return static_cast<int>(calls_.size()); }
   /// Launches set i; throws Error on a refusal.
   void launch(int i, cudaStream_t stream, std::uint32_t flags) const;
-  /// Launches what commits after a verification of set i: the same tokens again, of which the first
+  /// Launches what commits after an MTP call of set i: the same tokens again, of which the first
   /// half is accepted, into the states and without o.
   void launch_commit(int i, cudaStream_t stream, std::uint32_t flags) const;
 

@@ -225,8 +225,8 @@ def with_kept(o, state, kept):
     return outputs
 
 
-def verify(op, shape, T, state, kept, **more):
-    """Verify without an update of the pool (and with the states of all tokens), or with one."""
+def mtp(op, shape, T, state, kept, **more):
+    """MTP without an update of the pool (and with the states of all tokens), or with one."""
     result = rows(op, shape, T, ("vk",), (state,), pool="slots", kept=kept, **more)
     for variant in result:
         variant["disable"] = int(kept)
@@ -234,9 +234,9 @@ def verify(op, shape, T, state, kept, **more):
 
 
 @peer("flashinfer.gdn_decode",
-      verify(GDN, (2, 4, 128, 128), (2,), "f32", kept=True),
-      verify(GDN, (1, 2, 128, 128), (4,), "f32", kept=True),
-      verify(GDN, (2, 4, 128, 128), (3,), "f32", kept=False))
+      mtp(GDN, (2, 4, 128, 128), (2,), "f32", kept=True),
+      mtp(GDN, (1, 2, 128, 128), (4,), "f32", kept=True),
+      mtp(GDN, (2, 4, 128, 128), (3,), "f32", kept=False))
 def flashinfer_mtp(module, call, x):
     kept = room_for_kept(call, x)
     o, state = module.gated_delta_rule_mtp(
@@ -246,8 +246,8 @@ def flashinfer_mtp(module, call, x):
 
 
 @peer("flashinfer.gdn_decode",
-      verify(GDN, (2, 4, 128, 128), (3,), "bf16", kept=True),
-      verify(GDN, (2, 4, 128, 128), (4,), "bf16", kept=False),
+      mtp(GDN, (2, 4, 128, 128), (3,), "bf16", kept=True),
+      mtp(GDN, (2, 4, 128, 128), (4,), "bf16", kept=False),
       limits=FLASHINFER_BF16_STATE)
 def flashinfer_mtp_bf16(module, call, x):
     kept = room_for_kept(call, x)
@@ -289,7 +289,7 @@ def flashinfer_kda_decode(module, call, x):
       rows(KDA, (2, 2, 128, 128), (3,), ("vk",), ("bf16",), pool="scatter", **KDA_TYPES),
       rows(KDA, (2, 2, 128, 128), (2,), ("vk",), ("bf16",), gate=("log",), beta=("direct",),
            pool="scatter", **KDA_TYPES))
-def flashinfer_kda_verify(module, call, x):
+def flashinfer_kda_mtp(module, call, x):
     B, T = x["q"].shape[:2]
     named = flashinfer_kda_arguments(call, x)
     for name in ("q", "k", "v", "g", "beta"):
@@ -358,8 +358,8 @@ def sglang_decode(module, call, x):
 
 
 @peer("gdn_triton_reference",
-      verify(GDN, (2, 4, 128, 128), (2, 4), "f32", kept=True, **SGLANG),
-      verify(GDN, (2, 4, 128, 128), (3,), "f32", kept=False, **SGLANG),
+      mtp(GDN, (2, 4, 128, 128), (2, 4), "f32", kept=True, **SGLANG),
+      mtp(GDN, (2, 4, 128, 128), (3,), "f32", kept=False, **SGLANG),
       limits=Limits(rows=(1, 3)))
 def sglang_mtp(module, call, x):
     pool, slots = x["initial_state"], x["state_indices"].long()

@@ -166,9 +166,9 @@ std::string summary_text(const chain::Summary& s) {
     text +=
         fmt::format("caches: {} of {} rows that attention reads judged\n", s.rows_judged, s.rows);
   }
-  if (s.verifications > 0) {
-    text += fmt::format("verifications: what the server did after {} of {} rows is known\n",
-                        s.verified, s.verifications);
+  if (s.acceptances > 0) {
+    text += fmt::format("draft acceptances: what the server did after {} of {} rows is known\n",
+                        s.acceptances_followed, s.acceptances);
   }
   if (s.forgotten > 0) text += fmt::format("{} ledgers were given up for memory\n", s.forgotten);
   if (s.first) text += "first: " + finding_text(*s.first) + "\n";
@@ -193,8 +193,8 @@ Json summary_json(const chain::Summary& s) {
           {"slots_compared", s.slots_compared},
           {"rows", s.rows},
           {"rows_judged", s.rows_judged},
-          {"verifications", s.verifications},
-          {"verified", s.verified},
+          {"acceptances", s.acceptances},
+          {"acceptances_followed", s.acceptances_followed},
           {"taken", s.taken},
           {"restarts", s.restarts},
           {"parameter_changes", s.parameter_changes},

@@ -101,14 +101,14 @@ int mutate_peers(const std::string& shard, const std::string& json);
 /// as a markdown table. 1: not all of them, or an honest server is refused.
 int mutate_chains(const MutateOptions& options);
 
-struct VerifyOptions {
+struct RecomputeOptions {
   std::string directory;  ///< or a file
   std::string shard;      ///< "I/N", or empty
   std::string json;       ///< path; empty: not written
 };
 /// Digests, schema and recomputation of every .h5 file of a directory. 1: something differs; 2:
 /// something cannot be read or recomputed.
-int verify(const VerifyOptions& options);
+int recompute(const RecomputeOptions& options);
 
 struct MergeOptions {
   std::vector<std::string> files;  ///< JSON reports of one command
@@ -126,7 +126,7 @@ int contract(const std::string& name);
 /// The tables of the schema: operations with their tensors, conventions, contracts.
 int schema(bool json);
 
-/// A table of the library (suites, families, contracts, mistakes, chains, server_mistakes), or the
+/// A table of the library (suites, patterns, contracts, mistakes, chains, server_mistakes), or the
 /// case lines of a suite.
 int list(const std::string& what, bool json);
 

@@ -26,7 +26,7 @@ int info(const std::string& file) {
   print_field("source", header.record.source);
   print_field("contract", header.record.contract);
   print_field("case", header.record.case_line);
-  print_field("family", header.family);
+  print_field("pattern", header.pattern);
   print_field("chain", header.chain);
   print_field("call", header.call_index ? std::to_string(*header.call_index) : "");
   print_field("seed", header.seed ? std::to_string(*header.seed) : "");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tables of the library by name: suites, input families, contracts, stages, mistakes of kernels
+// The tables of the library by name: suites, input patterns, contracts, stages, mistakes of kernels
 // and of servers. What the tables say of themselves is printed as it stands there. Where a mistake
 // can be made is a question that only the mistake answers, call by call: it is asked about every
 // case of the suites that the kill matrix runs.
@@ -19,11 +19,11 @@
 #include <vector>
 
 #include "fixtures/call/operation.hpp"
-#include "fixtures/cases/attention_families.hpp"
-#include "fixtures/cases/families.hpp"
+#include "fixtures/cases/attention_patterns.hpp"
+#include "fixtures/cases/delta_patterns.hpp"
+#include "fixtures/cases/draft_patterns.hpp"
 #include "fixtures/cases/scenario.hpp"
 #include "fixtures/cases/suite.hpp"
-#include "fixtures/cases/verify_families.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/contract/contract.hpp"
 #include "reference/serving/mistakes.hpp"
@@ -78,12 +78,20 @@ Json case_rows(const std::string& suite) {
   return rows;
 }
 
-template <auto kFamilies>
-Json family_rows() {
-  Json rows = Json::array();
-  for (const auto& f : kFamilies()) {
-    rows.push_back({{"name", std::string(f.name)}, {"meaning", std::string(f.summary)}});
+// Of what kernels of `family` read; the same letter is a row of each family.
+void add_patterns(Json& rows, call::Family family, const auto& patterns) {
+  for (const auto& pattern : patterns) {
+    rows.push_back({{"name", std::string(pattern.name)},
+                    {"meaning", std::string(pattern.summary)},
+                    {"of", std::string(call::name_of(family))}});
   }
+}
+
+Json pattern_rows() {
+  Json rows = Json::array();
+  add_patterns(rows, call::Family::kDelta, cases::delta_patterns());
+  add_patterns(rows, call::Family::kAttention, cases::attention_patterns());
+  add_patterns(rows, call::Family::kDrafts, cases::draft_patterns());
   return rows;
 }
 
@@ -128,14 +136,15 @@ std::vector<bool> which_apply(const call::Record& record) {
 constexpr std::int64_t kSmall = std::int64_t{1} << 15;
 
 bool is_small(const cases::Case& c) {
-  const bool heads = call::family_of(c.op) != call::Family::kVerify;
+  const bool heads = call::family_of(c.op) != call::Family::kDrafts;
   return (heads ? cases::token_count(c) * c.HV * (c.K + c.V) : cases::step_count(c)) <= kSmall;
 }
 
 // For every row of the table of mistakes: the operations and modes in which it can be made.
 std::vector<std::set<Place>> places_of_mistakes() {
   std::vector<cases::Case> asked;
-  for (const char* suite : {"boundary", "stress", "drafts", "attention_boundary", "verify"}) {
+  for (const char* suite :
+       {"boundary", "stress", "mtp", "attention_boundary", "draft_acceptance"}) {
     for (cases::Case& c : cases::load_suite(suite).cases) {
       if (is_small(c)) asked.push_back(std::move(c));
     }
@@ -215,6 +224,9 @@ void print_rows(const Json& rows) {
     const std::string name = row["name"], meaning = row["meaning"];
     if (row.contains("cases")) {
       fmt::print("{:<12} {:>4} cases  {}\n", name, row["cases"].get<std::size_t>(), meaning);
+    } else if (row.contains("of")) {
+      if (row["of"] != group) fmt::print("{}\n", (group = row["of"]));
+      fmt::print("  {:<12} {}\n", name, meaning);
     } else if (row.contains("forms")) {
       fmt::print("{:<6} [{}]\n      {}\n", name, row["shape"].get<std::string>(), meaning);
       for (const auto& [form, says] : row["forms"].items()) {
@@ -237,15 +249,11 @@ struct Table {
   const char* name;
   Json (*rows)();
 };
-constexpr std::array kTables{Table{"suites", suite_rows},
-                             Table{"families", family_rows<cases::families>},
-                             Table{"attention_families", family_rows<cases::attention_families>},
-                             Table{"verify_families", family_rows<cases::verify_families>},
-                             Table{"contracts", contract_rows},
-                             Table{"mistakes", mistake_rows},
-                             Table{"chains", chain_rows},
-                             Table{"server_mistakes", server_mistake_rows},
-                             Table{"stages", stage_rows}};
+constexpr std::array kTables{
+    Table{"suites", suite_rows},       Table{"patterns", pattern_rows},
+    Table{"contracts", contract_rows}, Table{"mistakes", mistake_rows},
+    Table{"chains", chain_rows},       Table{"server_mistakes", server_mistake_rows},
+    Table{"stages", stage_rows}};
 
 }  // namespace
 

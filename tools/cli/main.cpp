@@ -42,7 +42,7 @@ struct Options {
   tools::ChainOptions chain;
   tools::GenerateOptions generate;
   tools::SimulateOptions simulate;
-  tools::VerifyOptions verify;
+  tools::RecomputeOptions recompute;
   tools::MergeOptions merge;
   tools::DiffOptions diff;
   tools::BudgetOptions budget;
@@ -144,13 +144,13 @@ void add_simulate(CLI::App& app, Options& all) {
   sub->callback([&all] { all.command = [&all] { return tools::simulate(all.simulate); }; });
 }
 
-void add_verify(CLI::App& app, Options& all) {
+void add_recompute(CLI::App& app, Options& all) {
   CLI::App* sub =
-      app.add_subcommand("verify", "Check digests and schema of fixtures and recompute them");
-  sub->add_option("directory", all.verify.directory, "directory or file")->required();
-  sub->add_option("--shard", all.verify.shard, kShard);
-  sub->add_option("--json", all.verify.json, "write the answers as JSON");
-  sub->callback([&all] { all.command = [&all] { return tools::verify(all.verify); }; });
+      app.add_subcommand("recompute", "Check digests and schema of fixtures and recompute them");
+  sub->add_option("directory", all.recompute.directory, "directory or file")->required();
+  sub->add_option("--shard", all.recompute.shard, kShard);
+  sub->add_option("--json", all.recompute.json, "write the answers as JSON");
+  sub->callback([&all] { all.command = [&all] { return tools::recompute(all.recompute); }; });
 }
 
 void add_merge(CLI::App& app, Options& all) {
@@ -206,7 +206,7 @@ void add_mutate(CLI::App& app, Options& all) {
     suites::MatrixOptions& matrix = all.mutate.matrix;
     if (matrix.suites.empty()) {
       matrix.suites = all.chains ? std::vector<std::string>{"chains_smoke"}
-                                 : std::vector<std::string>{"boundary", "stress", "drafts"};
+                                 : std::vector<std::string>{"boundary", "stress", "mtp"};
     }
     all.command = [&all] {
       if (all.chains) return tools::mutate_chains(all.mutate);
@@ -237,9 +237,9 @@ void add_schema(CLI::App& app, Options& all) {
 }
 
 void add_list(CLI::App& app, Options& all) {
-  CLI::App* sub = app.add_subcommand("list", "List suites, families, contracts or mistakes");
+  CLI::App* sub = app.add_subcommand("list", "List suites, patterns, contracts or mistakes");
   sub->add_option("what", all.listed,
-                  "suites (default), families, attention_families, verify_families, contracts, "
+                  "suites (default), patterns, contracts, "
                   "stages, mistakes, chains, server_mistakes; or a suite: its lines");
   sub->add_flag("--json", all.list_json, "as JSON, for programs");
   sub->callback(
@@ -270,7 +270,7 @@ int run(int argc, char** argv) {
                      "begins (default: 3600, of a file below 100 kB 30)")
           ->check(CLI::PositiveNumber);
   for (const auto add :
-       {add_check, add_chain, add_generate, add_simulate, add_verify, add_diff, add_budget,
+       {add_check, add_chain, add_generate, add_simulate, add_recompute, add_diff, add_budget,
         add_mutate, add_merge, add_contract, add_info, add_schema, add_list}) {
     add(app, all);
   }

@@ -12,7 +12,7 @@ namespace goldenrule::tools {
 /// Operations with their tensors, conventions with their values and defaults, contracts.
 [[nodiscard]] nlohmann::ordered_json schema_json();
 
-/// suites, families, contracts, mistakes, or the case lines of a suite. Throws Error(kArgument) for
+/// suites, patterns, contracts, mistakes, or the case lines of a suite. Throws Error(kArgument) for
 /// any other name.
 [[nodiscard]] nlohmann::ordered_json table_json(const std::string& what);
 

@@ -95,14 +95,14 @@ output lse `[total_q,HV]`. `[B,T,H,K]` (and an lse `[B,HV,T]`) are packed by wri
                   inputs=dict(q=q.transpose(1, 2), k=k.transpose(1, 2), v=v.transpose(1, 2)),
                   outputs=dict(o=o.transpose(1, 2)))
 
-Verification of drafts (op "verify") has N rows of S drafts and a vocabulary of Z tokens. Mode
+Acceptance of drafts (op "draft_acceptance") has N rows of S drafts and a vocabulary of Z tokens. Mode
 "greedy": start N, draft_tokens `N,S`, target_tokens `N,S+1`. Mode "rejection": target_probs
 `N,S+1,Z` (with bonus_tokens N: `N,S,Z`), draft_probs `N,S,Z` unless draft_kind is "one_hot",
 uniforms `N,S`, and recover_uniforms N or recover_noise `N,Z`. Optional draft_lens N and stop_tokens
 M. Outputs tokens `N,S+1`, and any of accepted, committed, target_len, draft_len, next_anchor,
 release_from N and keep `N,S+1`:
 
-    write_capture("verify.h5", op="verify", mode="greedy", convention=dict(page_size=16),
+    write_capture("drafts.h5", op="draft_acceptance", mode="greedy", convention=dict(page_size=16),
                   inputs=dict(start=lengths, draft_tokens=drafts, target_tokens=logits.argmax(-1)),
                   outputs=dict(tokens=tokens, accepted=accepted))
 
@@ -273,10 +273,10 @@ ATTENTION_OUTPUTS = {
     "prefill": ("o", "lse"),
 }
 _ATTENTION_FLOATS = ("q", "k", "v", "k_cache", "v_cache", "o", "lse")
-# The same of verify.
-VERIFY_OPS = ("verify",)
-VERIFY_CONTRACTS = ("ideal",)
-VERIFY_CONVENTION = {
+# The same of draft_acceptance.
+DRAFT_OPS = ("draft_acceptance",)
+DRAFT_CONTRACTS = ("ideal",)
+DRAFT_CONVENTION = {
     "draft_kind": ("sampled", "one_hot"),
     "accept_rule": ("le", "lt"),
     "zero_draft": ("reject", "accept"),
@@ -284,7 +284,7 @@ VERIFY_CONVENTION = {
     "pad_token": int,
     "page_size": int,
 }
-VERIFY_DEFAULTS = {
+DRAFT_DEFAULTS = {
     "draft_kind": "sampled",
     "accept_rule": "le",
     "zero_draft": "reject",
@@ -292,22 +292,22 @@ VERIFY_DEFAULTS = {
     "pad_token": -1,
     "page_size": 1,
 }
-_VERIFY_RANGES = {
+_DRAFT_RANGES = {
     "pad_token": ("within +-(2^31-1)", lambda x: -2147483647 <= x <= 2147483647),
     "page_size": ("1 to 2^31-1", lambda x: 1 <= x <= 2147483647),
 }
-VERIFY_INPUTS = {
+DRAFT_INPUTS = {
     "greedy": ("start", "draft_tokens", "draft_lens", "target_tokens", "draft_probs", "stop_tokens",
          "request_ids", "positions", "restored_from", "accepted_counts"),
     "rejection": ("start", "draft_tokens", "draft_lens", "target_probs", "draft_probs", "uniforms",
          "recover_uniforms", "recover_noise", "bonus_tokens", "stop_tokens", "request_ids",
          "positions", "restored_from", "accepted_counts"),
 }
-VERIFY_OUTPUTS = {
+DRAFT_OUTPUTS = {
     "greedy": ("tokens", "accepted", "committed", "target_len", "draft_len", "next_anchor", "keep", "release_from"),
     "rejection": ("tokens", "accepted", "committed", "target_len", "draft_len", "next_anchor", "keep", "release_from"),
 }
-_VERIFY_FLOATS = ("target_probs", "draft_probs", "uniforms", "recover_uniforms", "recover_noise")
+_DRAFT_FLOATS = ("target_probs", "draft_probs", "uniforms", "recover_uniforms", "recover_noise")
 # --- End of what is generated.
 
 
@@ -329,8 +329,8 @@ _FAMILIES = {
     **dict.fromkeys(ATTENTION_OPS, _Family(ATTENTION_CONTRACTS, ATTENTION_CONVENTION,
                                            ATTENTION_DEFAULTS, _ATTENTION_RANGES, ATTENTION_INPUTS,
                                            ATTENTION_OUTPUTS)),
-    **dict.fromkeys(VERIFY_OPS, _Family(VERIFY_CONTRACTS, VERIFY_CONVENTION, VERIFY_DEFAULTS,
-                                        _VERIFY_RANGES, VERIFY_INPUTS, VERIFY_OUTPUTS)),
+    **dict.fromkeys(DRAFT_OPS, _Family(DRAFT_CONTRACTS, DRAFT_CONVENTION, DRAFT_DEFAULTS,
+                                        _DRAFT_RANGES, DRAFT_INPUTS, DRAFT_OUTPUTS)),
 }
 _CHAIN = ("request_ids", "positions", "restored_from", "accepted_counts", "accepted_last")
 
@@ -436,8 +436,8 @@ def prepared(op, mode, inputs, outputs, convention=None, source="", contract="",
     attributes = {"op": op, "mode": mode, **{name: text for name, text in texts.items() if text}}
     if op in ATTENTION_OPS:
         _pack_attention(mode, **groups)
-    elif op in VERIFY_OPS:
-        _fit_verify(**groups)
+    elif op in DRAFT_OPS:
+        _fit_drafts(**groups)
     if op not in OPS:
         return attributes, conventions, groups
     call = _Call(op, mode, {**DEFAULTS, **conventions}, **groups)
@@ -734,13 +734,13 @@ def _require_types(inputs, outputs, floats):
                                  f"{'bfloat16' if is_bf16 else array.dtype}")
 
 
-def _fit_verify(inputs, outputs):
+def _fit_drafts(inputs, outputs):
     """Columns [N,1] of what has one number a row become [N]. What else the shapes must be, the program
     says."""
     for name in ("start", "draft_tokens"):
         if name not in inputs:
             raise ValueError(f"inputs: {name} is missing")
-    _require_types(inputs, outputs, _VERIFY_FLOATS)
+    _require_types(inputs, outputs, _DRAFT_FLOATS)
     drafts = inputs["draft_tokens"][0].shape
     if len(drafts) != 2:
         raise ValueError(f"inputs draft_tokens: expected [N,S], actual {_brackets(drafts)}")
@@ -929,7 +929,7 @@ class _Call:
                              f"{hint}")
         if self.mode == "decode" and self.tokens[1] != 1:
             raise ValueError(f"inputs q: expected T=1 in decode, actual T={self.tokens[1]}; mtp is "
-                             "a verify of few tokens, prefill a prompt")
+                             "for few tokens, prefill a prompt")
         values_first = self.convention["state_layout"] == "vk"
         self.state = (self.V, self.K) if values_first else (self.K, self.V)
 
@@ -1140,7 +1140,7 @@ def _chunk_shape(shape, itemsize):
 
 
 def _read_dataset(dataset):
-    """(array, is_bf16). A digest that the dataset carries is verified."""
+    """(array, is_bf16). A digest that the dataset carries is checked."""
     import h5py
 
     file_type = dataset.id.get_type()

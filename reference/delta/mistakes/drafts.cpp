@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mistakes in the verification of drafts: rows of unequal length, buffers of intermediate states,
+// Mistakes in the acceptance of drafts: rows of unequal length, buffers of intermediate states,
 // second slots and trees. Each is the right kernel asked for something else.
 #include <algorithm>
 #include <array>

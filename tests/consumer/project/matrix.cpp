@@ -81,7 +81,7 @@ call::TensorMap my_kernel(const call::Record& call, bool with_decay) {
 
 constexpr const char* kMatrix =
     "op=gdn mode=decode B={1,3} H=2 HV=4 K={16,64,100} V={8,33} io={bf16,f32} "
-    "family={A,C050,E,I,production}";
+    "pattern={A,C050,E,I,production}";
 
 verdict::Verdict judge(const std::string& line, bool with_decay) {
   call::Record call = cases::make_record(cases::parse(line));

@@ -180,12 +180,12 @@ TEST_CASE("certificate: encloses where errors grow") {
   for (const char* op : {"gdn", "kda"}) {
     for (const char* call :
          {"mode=decode B=3 slots=permuted", "mode=mtp B=2 T=5", "mode=prefill lens=40,3 h0=1"}) {
-      for (const char* family : {"A", "C190", "Derase"}) {
+      for (const char* pattern : {"A", "C190", "Derase"}) {
         for (const double length : {1.25, 2.0}) {
           const std::string line = std::string("op=") + op + " " + call +
                                    " H=1 HV=2 K=48 V=20 gate=linear beta=direct qk_l2norm=none "
-                                   "scale=1 family=" +
-                                   family;
+                                   "scale=1 pattern=" +
+                                   pattern;
           CAPTURE(line);
           CAPTURE(length);
           LaneJob job{cases::parse(line), 0, 1};
@@ -208,7 +208,7 @@ TEST_CASE("certificate: encloses where errors grow") {
 TEST_CASE("certificate: without its gate term it would not enclose") {
   // beta = 0 and one token: z = alpha s, so the error is that of alpha and two roundings.
   const call::Record record = cases::make_record(cases::parse(
-      "op=gdn mode=decode B=256 H=1 HV=1 K=1 V=1 gate=softplus beta=direct family=C000 io=f32"));
+      "op=gdn mode=decode B=256 H=1 HV=1 K=1 V=1 gate=softplus beta=direct pattern=C000 io=f32"));
   const call::Plan plan = call::make_plan(record, false);
   const delta::CallInputs inputs(record);
   int outside = 0;

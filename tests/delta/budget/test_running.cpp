@@ -4,7 +4,7 @@
 // of the stress suite no element may leave radius + budget, and for the budget to be worth
 // something the largest error must come near it. Outputs are judged in f32, so that the rounding
 // of o to bf16 does not hide what the budget is about. The table that is printed has one row per
-// family: the largest and the median (over runs) of max(error / budget).
+// pattern: the largest and the median (over runs) of max(error / budget).
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using namespace goldenrule;
 namespace {
 
 struct Run {
-  std::string family, tensor;
+  std::string pattern, tensor;
   double ratio = 0.0;        // max (|y - golden| - radius) / budget
   std::int64_t outside = 0;  // elements beyond radius + budget
   std::int64_t elements = 0;
@@ -37,7 +37,7 @@ struct Run {
 Run judge(const std::string& name, const call::Tensor& y, const verdict::Expected& expected,
           const contract::Contract& contract) {
   const verdict::Budget budget(name, y.dtype(), expected, contract);
-  Run run{.family = "", .tensor = name};
+  Run run{.pattern = "", .tensor = name};
   for (std::int64_t i = 0; i < y.size(); ++i) {
     const auto at = static_cast<std::size_t>(i);
     if (!expected.exact.undefined.empty() && expected.exact.undefined[at]) continue;
@@ -62,7 +62,7 @@ std::vector<Run> run_case(const cases::Case& c, const std::string& contract_name
   for (const auto& [name, tensor] : delta::test::run_fp32_kernel(
            record, contract.functions, contract.state_dtype.value(), seed)) {
     runs.push_back(judge(name, tensor, expected.outputs.at(name), contract));
-    runs.back().family = c.family;
+    runs.back().pattern = c.pattern;
     if (runs.back().elements == 0) runs.pop_back();
   }
   return runs;
@@ -114,19 +114,19 @@ void report(const std::vector<cases::Case>& suite, const std::vector<std::vector
       elements += run.elements;
       ++runs;
       largest = std::fmax(largest, run.ratio);
-      table[run.family][run.tensor].add(run.ratio);
+      table[run.pattern][run.tensor].add(run.ratio);
       double& of_tensor = of_case[run.tensor];
       of_tensor = std::fmax(of_tensor, run.ratio);
     }
     for (const auto& [tensor, ratio] : of_case) {
-      // Family K is exact in fp32: there is no error to compare with the budget.
-      if (ratio < 0.02 && suite[i].family != "K") {
+      // Pattern K is exact in fp32: there is no error to compare with the budget.
+      if (ratio < 0.02 && suite[i].pattern != "K") {
         loose += "\n  " + tensor + " " + std::to_string(ratio) + "  " + line;
       }
     }
   }
-  for (auto& [family, tensors] : table) {
-    MESSAGE(contract, " ", family, ": o ", tensors["o"].text(), ", final_state ",
+  for (auto& [pattern, tensors] : table) {
+    MESSAGE(contract, " ", pattern, ": o ", tensors["o"].text(), ", final_state ",
             tensors["final_state"].text(), ", intermediate_states ",
             tensors["intermediate_states"].text(), "   (largest / median)");
   }
@@ -162,15 +162,15 @@ TEST_CASE("running budget: a kernel with worse functions than declared leaves it
     std::string line;
     double contract::FunctionErrors::*function;
   } rows[] = {
-      {"op=gdn mode=decode B=4 H=1 HV=2 K=64 V=32 gate=log family=E",
+      {"op=gdn mode=decode B=4 H=1 HV=2 K=64 V=32 gate=log pattern=E",
        &contract::FunctionErrors::exp},
-      {"op=kda mode=mtp B=2 T=4 H=1 HV=2 K=64 V=32 gate=log family=A",
+      {"op=kda mode=mtp B=2 T=4 H=1 HV=2 K=64 V=32 gate=log pattern=A",
        &contract::FunctionErrors::log_alpha},
-      {"op=gdn mode=decode B=4 H=1 HV=2 K=64 V=32 gate=softplus family=Dslow",
+      {"op=gdn mode=decode B=4 H=1 HV=2 K=64 V=32 gate=softplus pattern=Dslow",
        &contract::FunctionErrors::softplus},
-      {"op=gdn mode=mtp B=2 T=4 H=1 HV=2 K=64 V=32 gate=softplus family=A",
+      {"op=gdn mode=mtp B=2 T=4 H=1 HV=2 K=64 V=32 gate=softplus pattern=A",
        &contract::FunctionErrors::sigmoid},
-      {"op=gdn mode=decode B=4 H=1 HV=2 K=64 V=32 gate=log family=A",
+      {"op=gdn mode=decode B=4 H=1 HV=2 K=64 V=32 gate=log pattern=A",
        &contract::FunctionErrors::norm},
   };
   const contract::Contract& contract = contract::find_contract("recurrent_f32");
@@ -194,7 +194,7 @@ TEST_CASE("running budget: an error of softplus that multiplies alpha") {
   // softplus(-14.5) = 5e-7 is hardly more than what fp32 loses in log(1 + e^x); times exp(A_log) of
   // 10^7 the error is one of 5 in log alpha, far from what a first-order sensitivity describes.
   call::Record record = cases::make_record(
-      cases::parse("op=gdn mode=decode B=4 H=1 HV=2 K=64 V=32 gate=softplus family=E"));
+      cases::parse("op=gdn mode=decode B=4 H=1 HV=2 K=64 V=32 gate=softplus pattern=E"));
   for (const auto& [name, value] : {std::pair{"a", -14.5}, {"dt_bias", 0.0}, {"A_log", 16.0}}) {
     call::Tensor& t = record.inputs.at(name);
     for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, value);

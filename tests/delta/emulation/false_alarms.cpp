@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // goldenrule_false_alarms SEEDS STRIDE [I N | SUITE]: every STRIDE-th case of the suites stress
-// (all families) and boundary (all shapes), or of SUITE, is run by SEEDS emulated honest kernels of
+// (all patterns) and boundary (all shapes), or of SUITE, is run by SEEDS emulated honest kernels of
 // each contract that fits its mode and judged as `check` judges. Prints per contract and family the
 // largest error over budget (above 1 would be a false alarm) and the median over runs of each run's
 // largest (below 0.1 would be a budget that no honest kernel comes near). Exit 1 on any false
@@ -127,14 +127,14 @@ int main(int argc, char** argv) {
   for (std::size_t i = 0; i < suite.size(); ++i) {
     for (const Judged& j : judged[i]) {
       const std::string line = fmt::format("seed {} {}", j.seed, cases::canonical(suite[i]));
-      Cell& cell = table[{j.contract + " " + j.tensor, suite[i].family}];
+      Cell& cell = table[{j.contract + " " + j.tensor, suite[i].pattern}];
       cell.ratios.push_back(j.ratio);
       if (j.ratio > cell.largest) {
         cell.largest = j.ratio;
         cell.worst = line;
       }
       // Family K is exact: there is no error to compare with the budget.
-      if (suite[i].family != "K") by_contract[j.contract + " " + j.tensor].push_back(j.ratio);
+      if (suite[i].pattern != "K") by_contract[j.contract + " " + j.tensor].push_back(j.ratio);
       runs.emplace(i, j.contract, j.seed);
       ++tensors;
       if (!j.alarm) continue;

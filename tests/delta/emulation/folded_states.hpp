@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The relation between the two ways to keep the states of a verification: a state that is folded
+// The relation between the two ways to keep the states of an MTP call: a state that is folded
 // from a ring is the one that would have been kept, as far as the budgets of both reach. For
 // emulated kernels (test_rings.cpp) and for those of gpu/ (tests/gpu/replay_test.cpp).
 #pragma once
@@ -127,9 +127,9 @@ inline FoldComparison compare_folded(const RingPair& pair, const contract::Contr
   const auto expected = [&](const call::Record& record) {
     return verdict::expect(delta::slice(), record, contract, scalar::Precision::kDouble);
   };
-  const auto verify = expected(pair.ringed);
+  const auto mtp = expected(pair.ringed);
   const auto kept = expected(pair.plain);
-  const FoldError fold_error(pair.ringed, verify, contract);
+  const FoldError fold_error(pair.ringed, mtp, contract);
   const call::Dims d = call::validate(pair.ringed);
   const delta::OutputIndex index(pair.ringed, d);
   const call::TensorMap states = kernel(pair.plain, run);

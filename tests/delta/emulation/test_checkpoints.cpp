@@ -29,7 +29,7 @@ constexpr const char* kLines[] = {
     "op=kda mode=prefill lens=70,0,130 H=1 HV=2 K=32 V=16 gate=bounded h0=1 checkpoints=before "
     "every=48",
     "op=gdn mode=prefill lens=100,64 H=1 HV=1 K=32 V=16 gate=log state=bf16 slots=separate "
-    "checkpoints=continued family=B95"};
+    "checkpoints=continued pattern=B95"};
 
 double sum(const verdict::Grant& grant) {
   double total = 0.0;

@@ -41,8 +41,8 @@ constexpr contract::Form kForms[] = {contract::Form::kWY, contract::Form::kDirec
 
 constexpr const char* kEmulatorLines[] = {
     "op=gdn mode=prefill lens=70 H=1 HV=1 K=32 V=24 gate=log h0=1",
-    "op=kda mode=prefill lens=70 H=1 HV=1 K=32 V=24 gate=linear beta=direct h0=1 family=Derase",
-    "op=gdn mode=prefill lens=33 H=1 HV=1 K=32 V=24 gate=log h0=1 family=B999"};
+    "op=kda mode=prefill lens=70 H=1 HV=1 K=32 V=24 gate=linear beta=direct h0=1 pattern=Derase",
+    "op=gdn mode=prefill lens=33 H=1 HV=1 K=32 V=24 gate=log h0=1 pattern=B999"};
 
 double relative(const delta::Matrix<double>& a, const delta::Matrix<double>& b) {
   return (a - b).norm() / b.norm();
@@ -139,7 +139,7 @@ TEST_CASE("an emulated kernel is judged right under its contract and wrong under
        "chunk16_bf16_state", "recurrent_f32"},
       {"op=gdn mode=mtp B=3 T=4 H=1 HV=2 K=64 V=32 io=f32 slots=padded", "recurrent_f32", "ideal"},
       {"op=kda mode=decode B=3 H=1 HV=2 K=64 V=32 io=f32", "recurrent_bf16_state", "recurrent_f32"},
-      {"op=gdn mode=prefill lens=200,5 H=1 HV=2 K=64 V=32 io=f32 gate=log h0=1 family=production",
+      {"op=gdn mode=prefill lens=200,5 H=1 HV=2 K=64 V=32 io=f32 gate=log h0=1 pattern=production",
        "chunk64_f32", "ideal"},
       {"op=gdn mode=prefill lens=70,5 H=1 HV=2 K=64 V=32 io=f32 gate=log h0=1", "chunk64_tf32",
        "chunk64_f32"},

@@ -104,7 +104,7 @@ TEST_CASE("coarser kernels do not, where numbers repeat") {
 TEST_CASE("honest kernels keep their budget behind a hard gate") {
   const contract::Contract& contract = contract::find_contract("chunk64_f32");
   call::Record record = cases::make_record(cases::parse(
-      "op=kda mode=prefill lens=70 H=1 HV=2 K=64 V=16 io=f32 gate=log h0=1 family=Dhard"));
+      "op=kda mode=prefill lens=70 H=1 HV=2 K=64 V=16 io=f32 gate=log h0=1 pattern=Dhard"));
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     CAPTURE(seed);
     record.outputs = delta::emulate(record, contract, seed);

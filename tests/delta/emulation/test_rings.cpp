@@ -25,7 +25,7 @@ verdict::Expectations expected(const call::Record& record, const char* contract)
                          scalar::Precision::kDouble);
 }
 
-constexpr const char* kVerify[] = {
+constexpr const char* kMtp[] = {
     "op=gdn mode=mtp B=4 T=5 H=1 HV=2 K=32 V=16 slots=padded ring=f32 io=f32 window=9",
     "op=kda mode=mtp lens=5,0,7,2 H=1 HV=2 K=32 V=16 gate=bounded ring=f32 io=f32 window=9 "
     "state_layout=kv"};
@@ -63,7 +63,7 @@ TEST_CASE("rings: emulated kernels pass under their contracts") {
 // A chunk of all tokens in fp32 is another honest kernel of the contract that counts token by
 // token.
 TEST_CASE("rings: a kernel of one chunk in fp32 passes as one that goes token by token") {
-  for (const char* line : kVerify) {
+  for (const char* line : kMtp) {
     CAPTURE(line);
     call::Record record = record_of(line);
     for (const std::uint64_t seed : {3U, 4U, 5U, 6U}) {
@@ -77,7 +77,7 @@ TEST_CASE("rings: a kernel of one chunk in fp32 passes as one that goes token by
 }
 
 TEST_CASE("rings: without pending tokens a call is what it is without rings") {
-  for (const char* line : kVerify) {
+  for (const char* line : kMtp) {
     CAPTURE(line);
     const test::RingPair pair = test::pair_of(line);
     const auto a = delta::slice().evaluate(pair.ringed, scalar::Precision::kDouble, {});
@@ -96,7 +96,7 @@ TEST_CASE("rings: a folded state is the kept one within the budgets of both") {
   const contract::Contract& contract = contract::find_contract("recurrent_f32");
   double largest = 0.0;
   std::int64_t compared = 0;
-  for (const char* line : kVerify) {
+  for (const char* line : kMtp) {
     const test::RingPair pair = test::pair_of(line);
     for (const std::uint64_t seed : {3U, 4U}) {
       for (const std::int64_t accepted : {1, 2, 4}) {

@@ -57,7 +57,7 @@ call::Record erasing_call(double large) {
 TEST_CASE("segments fold to the walk through the whole sequence") {
   for (const char* line :
        {"op=gdn mode=prefill lens=150 H=1 HV=1 K=32 V=24 gate=log h0=1",
-        "op=gdn mode=prefill lens=128 H=1 HV=1 K=16 V=24 gate=log h0=1 family=B999",
+        "op=gdn mode=prefill lens=128 H=1 HV=1 K=16 V=24 gate=log h0=1 pattern=B999",
         "op=kda mode=prefill lens=100 H=1 HV=1 K=32 V=8 gate=linear beta=direct h0=1"}) {
     CAPTURE(line);
     const call::Record record = cases::make_record(cases::parse(line));

@@ -118,7 +118,7 @@ TEST_CASE("outputs that underflow to zero are MISTRUSTED under every contract") 
 
 TEST_CASE("a budget as large as the signal is MISTRUSTED: softplus of -20 in fp32") {
   // softplus(-20) is 2e-9, its error in a fast fp32 function 5e-7, and A_log makes log alpha of it.
-  Subject subject = subject_of("op=gdn mode=mtp B=3 T=8 H=1 HV=2 K=32 V=16 family=J20m");
+  Subject subject = subject_of("op=gdn mode=mtp B=3 T=8 H=1 HV=2 K=32 V=16 pattern=J20m");
   for (const contract::Contract& contract : contract::contracts_of(call::Family::kDelta)) {
     CAPTURE(contract.name);
     subject.record.outputs = delta::emulate(subject.record, contract, 1);

@@ -53,12 +53,12 @@ const std::vector<std::string>& sample() {
       "op=gdn mode=prefill lens=65,1,0,70 H=2 HV=6 K=20 V=17 gate=log h0=1",
       "op=kda mode=prefill lens=65,1,0,70 H=2 HV=6 K=20 V=17 gate=linear h0=1 state_layout=kv "
       "io=f16",
-      "op=kda mode=prefill lens=70 H=1 HV=1 K=16 V=8 gate=log2 beta=sigmoid2 family=Dgrow",
-      "op=gdn mode=prefill lens=70 H=1 HV=1 K=64 V=16 gate=log family=B64",
+      "op=kda mode=prefill lens=70 H=1 HV=1 K=16 V=8 gate=log2 beta=sigmoid2 pattern=Dgrow",
+      "op=gdn mode=prefill lens=70 H=1 HV=1 K=64 V=16 gate=log pattern=B64",
       "op=gdn mode=decode B=3 H=2 HV=6 K=20 V=17 slots=padded scale=0",
-      "op=gdn mode=decode B=5 H=1 HV=2 K=16 V=16 family=J100",
-      "op=gdn mode=decode B=5 H=1 HV=2 K=16 V=16 family=J17",
-      "op=kda mode=mtp B=3 T=4 H=2 HV=4 K=16 V=32 slots=permuted family=I",
+      "op=gdn mode=decode B=5 H=1 HV=2 K=16 V=16 pattern=J100",
+      "op=gdn mode=decode B=5 H=1 HV=2 K=16 V=16 pattern=J17",
+      "op=kda mode=mtp B=3 T=4 H=2 HV=4 K=16 V=32 slots=permuted pattern=I",
       "op=gdn mode=mtp B=3 T=4 H=1 HV=2 K=16 V=32 slots=permuted disable_state_update=1",
       "op=gdn mode=mtp B=6 T=4 H=1 HV=2 K=16 V=32 slots=scatter_padded pad_slot=0",
       "op=gdn mode=mtp B=6 T=4 H=1 HV=2 K=16 V=32 slots=scatter_from",
@@ -230,7 +230,7 @@ TEST_CASE("gate_sum_f32: sums of few bits are exact, sums of many lose them") {
 
 TEST_CASE("l2_eps_ignored is the call with the usual eps") {
   const call::Record record =
-      record_of("op=gdn mode=decode B=2 H=1 HV=2 K=16 V=8 l2_eps=0.001 family=I");
+      record_of("op=gdn mode=decode B=2 H=1 HV=2 K=16 V=8 l2_eps=0.001 pattern=I");
   call::Record usual = record;
   usual.convention.l2_eps = 1e-6;
   CHECK(same(commit("l2_eps_ignored", record).at("o"),

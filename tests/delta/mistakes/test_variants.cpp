@@ -45,7 +45,7 @@ void check_same(const call::TensorMap& a, const call::TensorMap& b, double bound
 constexpr const char* kPrefills[] = {
     "op=gdn mode=prefill lens=63,64,65,1,0,130 H=2 HV=4 K=32 V=24 gate=log h0=1",
     "op=kda mode=prefill lens=63,64,65,1,0,130 H=1 HV=2 K=32 V=24 gate=bounded state_layout=kv",
-    "op=kda mode=prefill lens=70,9 H=1 HV=2 K=16 V=8 gate=linear family=Derase h0=1",
+    "op=kda mode=prefill lens=70,9 H=1 HV=2 K=16 V=8 gate=linear pattern=Derase h0=1",
     "op=gdn mode=prefill lens=70,9 H=1 HV=2 K=16 V=8 gate=none beta=direct",
 };
 constexpr const char* kPools[] = {
@@ -99,7 +99,7 @@ TEST_CASE("the fp16 Neumann inverse is nearly right for keys without a common di
   CHECK(off > 1e-5);
   CHECK(off < 2e-2);
   const call::Record same =
-      record_of("op=gdn mode=prefill lens=48 H=1 HV=1 K=128 V=8 gate=log family=B64");
+      record_of("op=gdn mode=prefill lens=48 H=1 HV=1 K=128 V=8 gate=log pattern=B64");
   const auto collinear = delta::run_lanes(
       same, delta::chunk_variant({.chunk = 16, .inverse = delta::Inverse::kNeumannFp16}));
   CHECK(distance(collinear.at("o"), verdict::exact_outputs(delta::slice(), same).at("o")) >

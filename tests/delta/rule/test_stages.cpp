@@ -49,10 +49,10 @@ double size(const Multi& x) { return static_cast<double>(abs(x)); }
 // No erased states here: G is finite, so the definitions with exp(G_i - G_j) can be used as they
 // stand.
 const std::initializer_list<const char*> kLines{
-    "op=gdn mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=log h0=1 family=A",
-    "op=kda mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=bounded h0=1 family=Dmixed",
-    "op=gdn mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=softplus h0=1 family=B95",
-    "op=kda mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=log2 beta=sigmoid2 h0=1 family=C190"};
+    "op=gdn mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=log h0=1 pattern=A",
+    "op=kda mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=bounded h0=1 pattern=Dmixed",
+    "op=gdn mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=softplus h0=1 pattern=B95",
+    "op=kda mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=log2 beta=sigmoid2 h0=1 pattern=C190"};
 
 // exp and log are within kFunctionError, sums of c logarithms within c u of their size.
 double gate_tolerance(const Chunked& c) {
@@ -244,11 +244,12 @@ TEST_CASE("stages: tiers agree within their radii, and a wide one is as good as 
   std::vector<std::string> names;
   for (const verdict::StageRow& row : delta::stage_table()) names.emplace_back(row.name);
   for (const char* line :
-       {"op=gdn mode=prefill lens=37,5 H=1 HV=2 K=24 V=4 io=f32 gate=softplus h0=1 family=B999",
-        "op=kda mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=bounded h0=1 family=Dmixed",
-        "op=gdn mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=log h0=1 family=Dhard",
-        "op=gdn mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=softplus h0=1 family=production",
-        "op=kda mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=log2 beta=sigmoid2 h0=1 family=C190"}) {
+       {"op=gdn mode=prefill lens=37,5 H=1 HV=2 K=24 V=4 io=f32 gate=softplus h0=1 pattern=B999",
+        "op=kda mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=bounded h0=1 pattern=Dmixed",
+        "op=gdn mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=log h0=1 pattern=Dhard",
+        "op=gdn mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=softplus h0=1 pattern=production",
+        "op=kda mode=prefill lens=37 H=1 HV=1 K=24 V=4 gate=log2 beta=sigmoid2 h0=1 "
+        "pattern=C190"}) {
     CAPTURE(line);
     const call::Record record = cases::make_record(cases::parse(line));
     const auto in = [&](scalar::Precision tier) {

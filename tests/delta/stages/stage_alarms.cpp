@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // goldenrule_stage_alarms SEEDS STRIDE [I N]: every STRIDE-th prefill case of the suites stress
-// (all families) and boundary (all shapes) is run by SEEDS emulated honest kernels of each chunked
+// (all patterns) and boundary (all shapes) is run by SEEDS emulated honest kernels of each chunked
 // contract, whose stages are judged as those of a capture are: in f32 for odd seeds, and for even
 // ones in the type in which each is an operand. Prints per contract and stage the largest error
 // over budget (above 1 would be a false alarm) and the median over runs of each run's largest. Exit

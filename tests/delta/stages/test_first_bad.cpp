@@ -52,9 +52,9 @@ using goldenrule::cases::record_of;
 
 // A tail, two sequences, a start state, decays that matter.
 const std::string kGdn =
-    "op=gdn mode=prefill lens=150,40 H=1 HV=2 K=24 V=16 io=f32 gate=softplus h0=1 family=E";
+    "op=gdn mode=prefill lens=150,40 H=1 HV=2 K=24 V=16 io=f32 gate=softplus h0=1 pattern=E";
 const std::string kKda =
-    "op=kda mode=prefill lens=150,40 H=1 HV=1 K=24 V=16 io=f32 gate=bounded h0=1 family=Dmixed";
+    "op=kda mode=prefill lens=150,40 H=1 HV=1 K=24 V=16 io=f32 gate=bounded h0=1 pattern=Dmixed";
 
 const verdict::TensorReport& stage(const StagesReport& report, const std::string& name) {
   for (const verdict::StageReport& s : report.stages) {
@@ -252,7 +252,7 @@ TEST_CASE("first bad stage: NaN and Inf are bad, what is not defined is not judg
 TEST_CASE(
     "first bad stage: another form is no accusation, and a declared one is taken at its word") {
   const call::Record record = record_of(
-      "op=gdn mode=prefill lens=70 H=1 HV=1 K=16 V=16 io=f32 gate=softplus h0=1 family=E");
+      "op=gdn mode=prefill lens=70 H=1 HV=1 K=16 V=16 io=f32 gate=softplus h0=1 pattern=E");
   const call::TensorMap honest = delta::emulate_stages(record, f32(), 3);
   const auto changed = [&](const std::string& name, double factor) {
     KernelStages kernel = stored(honest);

@@ -63,12 +63,12 @@ call::Record attention_record(call::Mode mode, const std::string& model,
   return record;
 }
 
-call::Record verify_record(const std::vector<std::int64_t>& starts,
-                           const std::vector<std::int64_t>& drafts,
-                           const std::vector<std::int64_t>& chosen) {
+call::Record acceptance_record(const std::vector<std::int64_t>& starts,
+                               const std::vector<std::int64_t>& drafts,
+                               const std::vector<std::int64_t>& chosen) {
   const std::int64_t rows = std::ssize(starts);
   call::Record record;
-  record.op = call::Op::kVerify;
+  record.op = call::Op::kDraftAcceptance;
   record.mode = call::Mode::kGreedy;
   record.inputs["start"] = call::integer_tensor(starts);
   record.inputs["draft_tokens"] = call::integer_tensor(drafts, {rows, std::ssize(drafts) / rows});

@@ -24,10 +24,10 @@ namespace goldenrule::test::loop {
 [[nodiscard]] call::Record attention_record(call::Mode mode, const std::string& model,
                                             std::span<const Hidden> queries,
                                             const std::vector<std::int64_t>& bounds);
-/// Greedy verification of the rows, up to a stop token.
-[[nodiscard]] call::Record verify_record(const std::vector<std::int64_t>& starts,
-                                         const std::vector<std::int64_t>& drafts,
-                                         const std::vector<std::int64_t>& chosen);
+/// Greedy draft acceptance of the rows, up to a stop token.
+[[nodiscard]] call::Record acceptance_record(const std::vector<std::int64_t>& starts,
+                                             const std::vector<std::int64_t>& drafts,
+                                             const std::vector<std::int64_t>& chosen);
 /// Key or value ("k", "v") of a token.
 [[nodiscard]] std::vector<double> key_of(const std::string& model, const char* which,
                                          const Hidden& hidden);

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "tests/gpu/loop/accepted.hpp"
 #include "tests/gpu/loop/calls.hpp"
-#include "tests/gpu/loop/verified.hpp"
 
 namespace goldenrule::test::loop {
 namespace {
@@ -217,20 +217,20 @@ void World::settle() {
   starts.push_back(-1);
   drafts.insert(drafts.end(), kDrafts, 0);
   chosen.insert(chosen.end(), kBlock, 0);
-  const Verified verified(verify_record(starts, drafts, chosen));
+  const Accepted decided(acceptance_record(starts, drafts, chosen));
   Integers counts;
   for (std::size_t n = 0; n < rows_.size(); ++n) {
-    std::int64_t accepted = verified("accepted", n);
+    std::int64_t accepted = decided("accepted", n);
     Tokens emitted;
-    for (std::int64_t i = 0; i < verified("committed", n); ++i) {
-      emitted.push_back(verified("tokens", n * kBlock + static_cast<std::size_t>(i)));
+    for (std::int64_t i = 0; i < decided("committed", n); ++i) {
+      emitted.push_back(decided("tokens", n * kBlock + static_cast<std::size_t>(i)));
     }
     if (fault_ == Fault::kAcceptsOneMore && accepted < kDrafts) {
       emitted = one_more(rows_[n].block, chosen_[n], accepted);
       ++accepted;
     }
     counts.push_back(std::ssize(emitted));
-    keep(n, accepted, emitted, verified("draft_len", n));
+    keep(n, accepted, emitted, decided("draft_len", n));
   }
   commit(counts);
   for (std::size_t n = 0; n < rows_.size(); ++n) {
@@ -243,7 +243,7 @@ void World::settle() {
   }
 }
 
-// Tokens, lengths and pages of a row after a verification that commits its first emitted.size()
+// Tokens, lengths and pages of a row after a draft acceptance that commits its first emitted.size()
 // rows.
 void World::keep(std::size_t n, std::int64_t accepted, const Tokens& emitted,
                  std::int64_t draft_len) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A server that drafts and verifies: requests with a state of the target's delta rule and two paged
+// A server that drafts and accepts: requests with a state of the target's delta rule and two paged
 // caches. A round is DFlash's: the drafter attends from a block to the context, the target runs the
-// block, the drafts are verified, both caches are cropped, and the delta rule commits the accepted
+// block, drafts are accepted, both caches are cropped, and the delta rule commits the accepted
 // tokens:
 //
 //   draft    full attention: what its cache holds, then the rows of the tokens that the last round
 //            committed, then the block, all of which it writes behind the cache
 //   target   delta rule over the block, the pool left as it was; causal attention over the cache
 //            with the keys of the block in it
-//   verify   d_i is accepted while it is y_{i-1}; c = 1 + accepted, fewer behind a stop token
+//   accept   d_i is accepted while it is y_{i-1}; c = 1 + accepted, fewer behind a stop token
 //   crop     the target's cache to start + c, the drafter's to start
 //   commit   the delta rule once more, from the same states, with accepted_tokens = c
 //

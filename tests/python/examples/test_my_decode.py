@@ -21,7 +21,7 @@ def test_one_call():
 
 
 # A matrix: braces stand for several values. The name of a suite ("boundary") does as well.
-@goldenrule.cases("op=gdn mode=decode B={1,3} H=2 HV=4 K={16,64,100} V={8,33} family={A,C050,E}")
+@goldenrule.cases("op=gdn mode=decode B={1,3} H=2 HV=4 K={16,64,100} V={8,33} pattern={A,C050,E}")
 def test_a_matrix(case):
     goldenrule.assert_delta_rule(case, outputs=run(case.inputs), contract="recurrent_f32")
 

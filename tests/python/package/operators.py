@@ -79,7 +79,7 @@ class OfArrays:
         return self._recurrent({"q": q, "k": k, "v": v, "gate": gate, "beta": beta, "state": state,
                                 "o": v.new_zeros(v.shape), **rest})
 
-    verify = replay = decode
+    mtp = replay = decode
 
     def commit(self, k, v, gate, beta, state, **rest):
         self._recurrent({"q": k, "k": k, "v": v, "gate": gate, "beta": beta, "state": state, **rest})
@@ -116,7 +116,7 @@ def arguments(call, tensors):
         given.update({name: given[name][None] for name in OF_TOKENS if given.get(name) is not None})
     last = "cu_seqlens" if call.mode == "prefill" else "state"
     positional = [given.pop(name) for name in ("q", "k", "v", "gate", "beta", last)]
-    operator = {"decode": "decode", "mtp": "verify", "prefill": "prefill"}[call.mode]
+    operator = {"decode": "decode", "mtp": "mtp", "prefill": "prefill"}[call.mode]
     if "ring_d" in given:
         operator = "replay"
     return operator, positional, {**options, **given}
@@ -124,7 +124,7 @@ def arguments(call, tensors):
 
 def run(ops, call, tensors, wrap=lambda function: function, commit=False):
     """The outputs of a call. wrap: what makes another function of that of an operator, as torch.compile
-    does; commit: of a verification, the states alone."""
+    does; commit: of accepted tokens, the states alone."""
     operator, positional, options = arguments(call, tensors)
     if commit:
         ops.commit(*positional[1:], **options)
@@ -140,7 +140,7 @@ def run(ops, call, tensors, wrap=lambda function: function, commit=False):
             options["checkpoints"] = pool.new_zeros((len(options["checkpoint_offsets"]), *pool.shape[1:]))
     else:
         pool = last
-        wanted = operator == "verify" and "ssm_state_indices" not in options
+        wanted = operator == "mtp" and "ssm_state_indices" not in options
         if wanted and "intermediate_states" not in options:
             options["intermediate_states"] = pool.new_zeros((*q.shape[:2], *pool.shape[1:]))
     outputs = {"o": wrap(getattr(ops, operator))(*positional, **options), "final_state": pool,

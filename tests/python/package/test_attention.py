@@ -6,7 +6,7 @@ import pytest
 
 import goldenrule
 
-ATTENTION = "op=attention mode=decode lens=4,4 ctx=33,70 H=2 HV=4 K=32 V=16 page=16 family=L"
+ATTENTION = "op=attention mode=decode lens=4,4 ctx=33,70 H=2 HV=4 K=32 V=16 page=16 pattern=L"
 
 
 def test_attention_is_judged():

@@ -121,10 +121,10 @@ def test_calls_of_torch_that_cannot_be_judged_are_refused_by_name():
 # ---- FlashInfer's wrapper, on a class in its place
 
 CSR = "op=attention mode=decode block_kv=in_cache table=csr_last H=2 HV=4 K=32 V=16"
-CASES = [f"{CSR} lens=4,5 ctx=33,64 page=16 family=L", f"{CSR} lens=4,4 ctx=33,70 mask=causal family=A",
-         f"{CSR} lens=3 ctx=40 mask=causal window_left=7 kv_layout=hnd family=K",
-         f"{CSR} lens=2,2 ctx=20,9 scale=0.5 soft_cap=30 lse_base=2 family=B",
-         f"{CSR} lens=2,2 ctx=20,9 lse_base=2 lse_layout=ht family=A"]
+CASES = [f"{CSR} lens=4,5 ctx=33,64 page=16 pattern=L", f"{CSR} lens=4,4 ctx=33,70 mask=causal pattern=A",
+         f"{CSR} lens=3 ctx=40 mask=causal window_left=7 kv_layout=hnd pattern=K",
+         f"{CSR} lens=2,2 ctx=20,9 scale=0.5 soft_cap=30 lse_base=2 pattern=B",
+         f"{CSR} lens=2,2 ctx=20,9 lse_base=2 lse_layout=ht pattern=A"]
 
 
 def paged(monkeypatch, case, spoil=stand_ins.nothing, one_tensor=False, function=PAGED, plan=None,
@@ -213,8 +213,8 @@ def test_the_causal_flag_is_read_from_the_plan(monkeypatch):
 ONE = f"{CSR} lens=1,1,1 ctx=33,64,1 page=16"
 
 
-@pytest.mark.parametrize("line", [f"{ONE} family=L", f"{ONE} window_left=7 kv_layout=hnd family=A",
-                                  f"{ONE} scale=0.5 soft_cap=30 lse_base=2 family=B"])
+@pytest.mark.parametrize("line", [f"{ONE} pattern=L", f"{ONE} window_left=7 kv_layout=hnd pattern=A",
+                                  f"{ONE} scale=0.5 soft_cap=30 lse_base=2 pattern=B"])
 def test_a_decode_wrapper_has_one_query_for_each_request(monkeypatch, line):
     case = goldenrule.fixture(line)
     asked = dict(return_lse=True) if "lse_base" in line else {}
@@ -238,4 +238,4 @@ def test_a_decode_wrapper_has_one_query_for_each_request(monkeypatch, line):
     ({}, dict(sinks=np.zeros((4, 4))), "sinks=a tensor of float64 .4, 4. is not in its row")])
 def test_a_decode_call_that_cannot_be_judged_is_refused_by_name(monkeypatch, plan, run, words):
     with pytest.raises(ValueError, match=words):
-        paged(monkeypatch, goldenrule.fixture(f"{ONE} family=L"), function=DECODE, plan=plan, **run)
+        paged(monkeypatch, goldenrule.fixture(f"{ONE} pattern=L"), function=DECODE, plan=plan, **run)

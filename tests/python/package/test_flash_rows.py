@@ -88,13 +88,13 @@ def asked(case):
 # ---- a paged cache
 
 PAGES = "op=attention mode=decode table=padded lse_layout=ht H=2 HV=4 K=32 V=16 page=16"
-CASES = [f"{PAGES} block_kv=in_cache lens=4,4 ctx=33,64 family=L",
-         f"{PAGES} block_kv=in_cache lens=4,4 ctx=33,70 mask=causal family=A",
-         f"{PAGES} block_kv=in_cache lens=3,3 ctx=40,9 mask=causal window_left=7 family=K",
-         f"{PAGES} block_kv=in_cache lens=3,3 ctx=40,9 window_left=7 window_right=1 family=L",
-         f"{PAGES} block_kv=in_cache lens=2,2 ctx=20,9 scale=0.5 soft_cap=30 family=B",
-         f"{PAGES} block_kv=in_cache lens=4,4 ctx=2,33 mask=causal family=A",
-         f"{PAGES} lens=4,4 ctx=33,70 mask=causal family=L", f"{PAGES} lens=4,4 ctx=33,0 family=A"]
+CASES = [f"{PAGES} block_kv=in_cache lens=4,4 ctx=33,64 pattern=L",
+         f"{PAGES} block_kv=in_cache lens=4,4 ctx=33,70 mask=causal pattern=A",
+         f"{PAGES} block_kv=in_cache lens=3,3 ctx=40,9 mask=causal window_left=7 pattern=K",
+         f"{PAGES} block_kv=in_cache lens=3,3 ctx=40,9 window_left=7 window_right=1 pattern=L",
+         f"{PAGES} block_kv=in_cache lens=2,2 ctx=20,9 scale=0.5 soft_cap=30 pattern=B",
+         f"{PAGES} block_kv=in_cache lens=4,4 ctx=2,33 mask=causal pattern=A",
+         f"{PAGES} lens=4,4 ctx=33,70 mask=causal pattern=L", f"{PAGES} lens=4,4 ctx=33,0 pattern=A"]
 
 
 def cached(case, function, batch=2):
@@ -132,7 +132,7 @@ def test_a_call_with_a_cache_is_the_call_of_the_schema(monkeypatch, function, li
 @pytest.mark.parametrize("function", CACHED)
 def test_a_cache_without_pages_has_a_row_for_each_request(monkeypatch, function):
     case = goldenrule.fixture(f"{PAGES.replace('page=16', 'page=64')} block_kv=in_cache lens=4,4 "
-                              "ctx=33,64 mask=causal family=L")
+                              "ctx=33,64 mask=causal pattern=L")
     given = cached(case, function)
     given["cache_batch_idx"] = given.pop(table_name(function))[:, 0]
     o, _ = outputs(case, batch=2)
@@ -141,7 +141,7 @@ def test_a_cache_without_pages_has_a_row_for_each_request(monkeypatch, function)
     given["k_cache"], given["v_cache"] = given["k_cache"][rows], given["v_cache"][rows]
     assert recorded(monkeypatch, function, o, **given).passed
     full = goldenrule.fixture(f"{PAGES.replace('page=16', 'page=64')} block_kv=in_cache lens=4,4 "
-                              "ctx=64,64 family=L")
+                              "ctx=64,64 pattern=L")
     given = cached(full, function)
     given[table_name(function)] = given[table_name(function)][:, :1]
     del given["cache_seqlens"]  # all of it
@@ -153,7 +153,7 @@ def test_a_cache_without_pages_has_a_row_for_each_request(monkeypatch, function)
 
 def test_packed_queries_of_3(monkeypatch):
     (_, function) = CACHED
-    case = goldenrule.fixture(f"{PAGES} block_kv=in_cache lens=4,1 ctx=33,70 mask=causal family=L")
+    case = goldenrule.fixture(f"{PAGES} block_kv=in_cache lens=4,1 ctx=33,70 mask=causal pattern=L")
     x = case.call().inputs
     calls = recorded(monkeypatch, function, outputs(case), x["q"], x["k_cache"], x["v_cache"],
                      cache_seqlens=x["kv_lens"], page_table=x["page_table"], causal=True,
@@ -173,9 +173,9 @@ def packed(x, **more):
 
 
 @pytest.mark.parametrize("function", VARLEN)
-@pytest.mark.parametrize("line", [f"{PACKED} family=A", f"{PACKED} mask=causal family=L",
-                                  f"{PACKED} mask=causal window_left=5 family=A",
-                                  f"{PACKED} soft_cap=20 scale=0.25 family=A"])
+@pytest.mark.parametrize("line", [f"{PACKED} pattern=A", f"{PACKED} mask=causal pattern=L",
+                                  f"{PACKED} mask=causal window_left=5 pattern=A",
+                                  f"{PACKED} soft_cap=20 scale=0.25 pattern=A"])
 def test_packed_sequences(monkeypatch, function, line):
     case = goldenrule.fixture(line)
     given = packed(case.call().inputs, **asked(case))
@@ -188,7 +188,7 @@ def test_packed_sequences(monkeypatch, function, line):
 
 @pytest.mark.parametrize("function", VARLEN)
 def test_a_mask_ends_with_the_last_key(monkeypatch, function):
-    case = goldenrule.fixture("op=attention mode=prefill lens=30 H=1 HV=2 K=16 V=16 mask=causal family=L")
+    case = goldenrule.fixture("op=attention mode=prefill lens=30 H=1 HV=2 K=16 V=16 mask=causal pattern=L")
     x = case.call().inputs
     last = x | {"q": x["q"][25:], "cu_seqlens_q": np.array([0, 5], np.int32)}
     o, _ = outputs(case)
@@ -200,7 +200,7 @@ def test_a_mask_ends_with_the_last_key(monkeypatch, function):
 
 def test_keys_of_2_may_be_pages(monkeypatch):
     (function, _) = VARLEN
-    case = goldenrule.fixture(f"{PAGES} block_kv=in_cache lens=4,1 ctx=33,70 mask=causal family=L")
+    case = goldenrule.fixture(f"{PAGES} block_kv=in_cache lens=4,1 ctx=33,70 mask=causal pattern=L")
     x = case.call().inputs
     keys = np.concatenate([[0], np.cumsum(x["kv_lens"])]).astype(np.int32)
     (seen,) = recorded(monkeypatch, function, outputs(case)[0], x["q"], x["k_cache"], x["v_cache"],
@@ -214,7 +214,7 @@ def test_keys_of_2_may_be_pages(monkeypatch):
 @pytest.mark.parametrize("function", CACHED)
 def test_a_window_of_so_many_keys_is_named(monkeypatch, function):
     """A kernel for which window_size counts keys, the query's own among them."""
-    case = goldenrule.fixture(f"{PAGES} block_kv=in_cache lens=3,3 ctx=40,50 mask=causal family=L "
+    case = goldenrule.fixture(f"{PAGES} block_kv=in_cache lens=3,3 ctx=40,50 mask=causal pattern=L "
                               "window_left=7")
     call = case.call()
     fewer = replace(call, convention={**call.convention, "window_left": 6}).expected().outputs["o"]
@@ -269,7 +269,7 @@ def test_the_table_of_the_other_release_is_no_argument(monkeypatch, function):
     (VARLEN[1], dict(seqused_k=np.array([3, 0, 7])), "seqused_k=.* is not in its row"),
     (VARLEN[1], dict(qv=np.ones((37, 2, 16))), "qv=.* is not in its row")])
 def test_wrong_use_of_packed_sequences(monkeypatch, function, change, words):
-    case = goldenrule.fixture(f"{PACKED} family=A")
+    case = goldenrule.fixture(f"{PACKED} pattern=A")
     given = packed(case.call().inputs) | change
     with pytest.raises(ValueError, match=words):
         recorded(monkeypatch, function, outputs(case)[0], **given)

@@ -102,7 +102,7 @@ def test_a_call_is_judged_or_refused(asked):
 @settings(max_examples=100, **PROFILE)
 @given(some.one_of(texts, some.lists(some.sampled_from(
     "op=gdn op=kda mode=decode mode=mtp mode=prefill B=2 B={1,2} T=2 lens=3,1 H=1 HV=1 HV=2 K=2 V=3 "
-    "K=-1 V=999999999999 family=E gate=none io=f32 { } seed=x P=1 slots=permuted".split()),
+    "K=-1 V=999999999999 pattern=E gate=none io=f32 { } seed=x P=1 slots=permuted".split()),
     max_size=10).map(" ".join)))
 def test_a_case_line_is_a_case_or_refused(line):
     try:

@@ -260,7 +260,7 @@ time.sleep(0.5)
 
 def test_the_tables_are_those_of_the_program(program):
     for call, command in ((goldenrule.schema, ["schema"]), (goldenrule.suites, ["list", "suites"]),
-                          (goldenrule.families, ["list", "families"]),
+                          (goldenrule.patterns, ["list", "patterns"]),
                           (goldenrule.contracts, ["list", "contracts"])):
         printed = subprocess.run([program, *command, "--json"], capture_output=True, check=True)
         assert call() == json.loads(printed.stdout)

@@ -78,7 +78,7 @@ def test_what_is_written_is_declared(device):
         schema = getattr(torch.ops.goldenrule, name).default._schema
         written = {a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write}
         expected = {"decode": {"state", "o", "final_state"},
-                    "verify": {"state", "o", "final_state", "intermediate_states"},
+                    "mtp": {"state", "o", "final_state", "intermediate_states"},
                     "replay": {"state", "o", "final_state", "ring_d", "ring_k", "ring_g"},
                     "commit": {"state", "final_state", "intermediate_states"},
                     "prefill": {"state", "o", "final_state", "checkpoints"}}[name]

@@ -7,7 +7,7 @@ import pytest
 
 import goldenrule
 
-LINE = "op=kda mode=prefill lens=70,5 H=1 HV=2 K=16 V=8 io=f32 gate=bounded h0=1 family=E"
+LINE = "op=kda mode=prefill lens=70,5 H=1 HV=2 K=16 V=8 io=f32 gate=bounded h0=1 pattern=E"
 
 
 @pytest.fixture(scope="module")

@@ -152,7 +152,7 @@ std::vector<CaseRow> cases_of(const std::string& what) {
     rows.push_back({.line = cases::canonical(c),
                     .op = std::string(call::name_of(c.op)),
                     .mode = std::string(call::name_of(c.mode)),
-                    .family = c.family,
+                    .pattern = c.pattern,
                     .stem = cases::file_stem(c),
                     .golden_bytes = cases::golden_bytes(c)});
   }

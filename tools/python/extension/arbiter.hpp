@@ -106,7 +106,7 @@ void admit_tensors(double bytes);
 
 /// One case of a suite, before its tensors are made.
 struct CaseRow {
-  std::string line, op, mode, family, stem;
+  std::string line, op, mode, pattern, stem;
   std::int64_t golden_bytes = 0;
 };
 

@@ -184,7 +184,7 @@ nb::list case_rows(const std::string& what) {
     fields["line"] = row.line;
     fields["op"] = row.op;
     fields["mode"] = row.mode;
-    fields["family"] = row.family;
+    fields["pattern"] = row.pattern;
     fields["stem"] = row.stem;
     fields["golden_bytes"] = row.golden_bytes;
     rows.append(fields);

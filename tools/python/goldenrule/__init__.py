@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ._report import Report as Report
     from ._tables import contract as contract
     from ._tables import contracts as contracts
-    from ._tables import families as families
+    from ._tables import patterns as patterns
     from ._tables import mistakes as mistakes
     from ._tables import schema as schema
     from ._tables import stages as stages
@@ -61,7 +61,7 @@ _MODULE_OF = {
     "Invariance": "_invariance", "invariant": "_invariance", "over": "_invariance",
     "record": "_recorder", "Row": "_recorded", "row_of": "_recorded",
     "Report": "_report",
-    "contract": "_tables", "contracts": "_tables", "families": "_tables", "mistakes": "_tables",
+    "contract": "_tables", "contracts": "_tables", "patterns": "_tables", "mistakes": "_tables",
     "schema": "_tables", "stages": "_tables", "suites": "_tables",
     "__version__": "_core",
 }

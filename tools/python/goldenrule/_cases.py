@@ -46,12 +46,12 @@ def skip_test(reason: str) -> NoReturn:
 class Case:
     """One case. Its tensors are made when they are asked for."""
 
-    def __init__(self, line: str, op: str, mode: str, family: str, stem: str,
+    def __init__(self, line: str, op: str, mode: str, pattern: str, stem: str,
                  golden_bytes: int) -> None:
         self.line = line
         self.op = op
         self.mode = mode
-        self.family = family
+        self.pattern = pattern
         self.stem = stem  # a short name, legal in any file system
         self.golden_bytes = golden_bytes  # of its exact outputs in float64
 
@@ -126,16 +126,16 @@ class Cases(list[Case]):
         return pytest.mark.parametrize("case", [pytest.param(c, id=c.stem) for c in self])(test)
 
 
-def suite(name: str, *, op: str | None = None, mode: str | None = None, family: str | None = None,
+def suite(name: str, *, op: str | None = None, mode: str | None = None, pattern: str | None = None,
           max_bytes: int | None = None, supports: Supports | None = None) -> Cases:
     """The cases of a suite, or of a line with braces (B={1,3}), in their order.
 
-    op, mode, family: only these; max_bytes: only cases whose exact outputs, in float64, need no more.
+    op, mode, pattern: only these; max_bytes: only cases whose exact outputs, in float64, need no more.
     supports: what a kernel takes, as a function of the case, or as a mapping: a convention to its value or
     a tuple of values, `inputs` to the names of further inputs (slots: "state_indices"). Of conventions that
     it does not name only the default is left, and of inputs those that every delta rule has.
     """
-    wanted = {"op": op, "mode": mode, "family": family}
+    wanted = {"op": op, "mode": mode, "pattern": pattern}
     rows = _core.cases(text_of("name", name))
     for key, value in wanted.items():
         known = {row[key] for row in rows}

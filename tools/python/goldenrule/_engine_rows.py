@@ -95,7 +95,7 @@ _VLLM = "vllm.third_party.flash_linear_attention.ops."
 
 # ---- SGLang: a pool beside a buffer of the states after each draft token
 
-def _sglang_verify(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _sglang_mtp(arguments: Mapping[str, Any]) -> dict[str, Any]:
     shaped = _gates_by_token(arguments)
     if shaped["intermediate_states_buffer"] is None:
         shaped["intermediate_state_indices"] = None
@@ -219,7 +219,7 @@ ENGINE_ROWS = (
                 "retrieve_parent_token": "parent_tokens"},
         outputs=("o",), written={"initial_state_source": "final_state",
                                  "intermediate_states_buffer": "intermediate_states"},
-        convention=_POOL, arranged=_sglang_verify, refuses=_sglang_refuses,
+        convention=_POOL, arranged=_sglang_mtp, refuses=_sglang_refuses,
         when=(_IS_KDA, When({"softplus_beta": GIVEN}, attribute="softplus_beta"),
               When({"softplus_threshold": GIVEN}, attribute="softplus_threshold"),
               When({"lower_bound": GIVEN}, {"gate": "bounded"}, attribute="lower_bound"),

@@ -57,7 +57,7 @@ class Library:
 
     def recurrent(self, tensors: Mapping[str, Any], options: Mapping[str, Any], dtypes: Mapping[Any, int],
                   stream: int) -> None:
-        """Decode, verify, replay, and without `o` commit: see `Call` for tensors and options."""
+        """Decode, MTP, replay, and without `o` commit: see `Call` for tensors and options."""
         call = Call(self._recurrent, tensors, options, dtypes, self._numbers)
         B, T, H, K, HV, V = call.extents("k", "v", ("B", "T", "H", "K"), ("B", "T", "HV", "V"))
         call.tokens((B, T), H, HV, K, V)

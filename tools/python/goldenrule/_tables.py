@@ -17,9 +17,9 @@ def suites() -> list[dict[str, Any]]:
     return json.loads(_core.table("suites"))
 
 
-def families() -> list[dict[str, Any]]:
-    """The families of inputs: name, meaning."""
-    return json.loads(_core.table("families"))
+def patterns() -> list[dict[str, Any]]:
+    """The patterns of inputs: name, meaning."""
+    return json.loads(_core.table("patterns"))
 
 
 def contracts() -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 """The GPU kernels of goldenrule as operators of torch.
 
     import torch
-    from goldenrule import ops      # registers torch.ops.goldenrule.decode, verify, replay, ..
+    from goldenrule import ops      # registers torch.ops.goldenrule.decode, mtp, replay, ..
 
     o = ops.decode(q, k, v, a, b, state, A_log=A_log, dt_bias=dt_bias, state_indices=slots)
 
@@ -59,7 +59,7 @@ SCHEMAS = {
     "decode": f"(Tensor q, {_TOKENS}, Tensor(a!) state, Tensor(c!) o, *, {_RULE}, "
               "Tensor? checkpoint_state_indices=None, Tensor? checkpoint_tokens=None, "
               "bool trigger_early=False, bool state_ready=False) -> ()",
-    "verify": f"(Tensor q, {_TOKENS}, Tensor(a!) state, Tensor(c!) o, *, {_RULE}, {_ROWS}) -> ()",
+    "mtp": f"(Tensor q, {_TOKENS}, Tensor(a!) state, Tensor(c!) o, *, {_RULE}, {_ROWS}) -> ()",
     "replay": f"(Tensor q, {_TOKENS}, Tensor(a!) state, Tensor(c!) o, *, {_RINGS}, {_RULE}) -> ()",
     "commit": f"({_TOKENS}, Tensor(a!) state, *, {_RULE}, {_ROWS}) -> ()",
     "prefill": f"(Tensor q, {_TOKENS}, Tensor cu_seqlens, Tensor(c!) o, *, Tensor(a!)? state=None, "
@@ -152,11 +152,11 @@ def _decode(q, k, v, gate, beta, state, o, **rest):  # noqa: ANN001, ANN003, ANN
     _recurrent({"q": q, "k": k, "v": v, "gate": gate, "beta": beta, "state": state, "o": o, **rest})
 
 
-def _verify(q, k, v, gate, beta, state, o, **rest):  # noqa: ANN001, ANN003, ANN202
+def _mtp(q, k, v, gate, beta, state, o, **rest):  # noqa: ANN001, ANN003, ANN202
     _recurrent({"q": q, "k": k, "v": v, "gate": gate, "beta": beta, "state": state, "o": o, **rest})
 
 
-_replay = _verify
+_replay = _mtp
 
 
 def _commit(k, v, gate, beta, state, **rest):  # noqa: ANN001, ANN003, ANN202
@@ -184,7 +184,7 @@ def _register() -> torch.library.Library:
     library = torch.library.Library("goldenrule", "DEF")
     tags = [torch.Tag.pt2_compliant_tag]
     exact = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
-    for name, function in (("decode", _decode), ("verify", _verify), ("replay", _replay),
+    for name, function in (("decode", _decode), ("mtp", _mtp), ("replay", _replay),
                            ("commit", _commit), ("prefill", _prefill)):
         library.define(name + SCHEMAS[name], tags=[*tags, exact])
         for key in ("CUDA", "CPU"):  # on the host: to say what is expected
@@ -205,7 +205,7 @@ def decode(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, s
     return o
 
 
-def verify(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, state: Tensor, *,
+def mtp(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, state: Tensor, *,
            o: Tensor | None = None, **options: Any) -> Tensor:
     """T tokens for each row (MTP): q, k [B,T,H,K], v [B,T,HV,V], 0 to 16 of them. With
     disable_state_update=True the pool stays as it is; intermediate_states=.. takes the state after each
@@ -215,13 +215,13 @@ def verify(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, s
     intermediate_states [I,steps,HV,..] that a row takes, -1 for none; checkpoint_state_indices: a second
     slot, for the state after checkpoint_tokens."""
     o = v.new_empty(v.shape) if o is None else o
-    _OPS.verify(q, k, v, gate, beta, state, o, **options)
+    _OPS.mtp(q, k, v, gate, beta, state, o, **options)
     return o
 
 
 def replay(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, state: Tensor, *,
            o: Tensor | None = None, **options: Any) -> Tensor:
-    """Verify over rings: ring_d [J,HV,W,V], ring_k [J,H,W,K] and ring_g [J,HV,W] (KDA [..,K]) take the
+    """MTP over rings: ring_d [J,HV,W,V], ring_k [J,H,W,K] and ring_g [J,HV,W] (KDA [..,K]) take the
     corrections, keys and log gates of the tokens, in place, behind the ring_count[b] pending ones from
     place ring_start[b] on. The pool is written only where ring_flush[b] is 1, with the state after the
     pending tokens. A commit is a change of the two cursors; with no tokens (T = 0) it flushes alone."""
@@ -232,7 +232,7 @@ def replay(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, s
 
 def commit(k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, state: Tensor,
            **options: Any) -> None:
-    """The states after tokens that a verification has accepted (accepted_tokens=.. of each row), where
+    """The states after tokens that were accepted (accepted_tokens=.. of each row), where
     it kept none: the tokens again, without o."""
     _OPS.commit(k, v, gate, beta, state, **options)
 

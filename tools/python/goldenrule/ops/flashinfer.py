@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import decode, prefill, verify
+from . import decode, prefill, mtp
 from ._meaning import meaning_of
 
 Tensor = torch.Tensor
@@ -32,7 +32,7 @@ def _rows(function: str, arguments: dict[str, Any], pool: Tensor) -> tuple[Tenso
         decode(*asked.token_inputs(), pool, o=output, **slots, **asked.options)
     else:
         rows = None if kept is None else kept[:q.shape[0]]
-        verify(*asked.token_inputs(), pool, o=output, intermediate_states=rows, **slots,
+        mtp(*asked.token_inputs(), pool, o=output, intermediate_states=rows, **slots,
                **asked.options)
     return output, pool
 

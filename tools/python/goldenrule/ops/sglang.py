@@ -14,7 +14,7 @@ and match_cutedsl_decode.
 
 import torch
 
-from . import prefill, verify
+from . import prefill, mtp
 from . import decode as _decode
 from ._meaning import viewed
 
@@ -86,7 +86,7 @@ def fused_sigmoid_gating_delta_rule_update(  # noqa: PLR0913
                      "max_tokens": 0 if cu_seqlens is None else min(cache_steps or 16, 16),
                      "parent_tokens": None if parents is None else viewed("retrieve_parent_token",
                                                                           parents, (B, T))}
-        verify(q, k, v, viewed("a", a, (B, T, *gates)), viewed("b", b, (B, T, HV)),
+        mtp(q, k, v, viewed("a", a, (B, T, *gates)), viewed("b", b, (B, T, HV)),
                initial_state_source, o=o, **rule)
         return o
     if B != 1:
