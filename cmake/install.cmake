@@ -8,7 +8,7 @@ include(CMakePackageConfigHelpers)
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/goldenrule)
 set(include_dir ${CMAKE_INSTALL_INCLUDEDIR}/goldenrule)
 
-set(libraries goldenrule_call goldenrule_random goldenrule_schema goldenrule_cases goldenrule_reference goldenrule_report goldenrule_suites)
+set(libraries goldenrule_call goldenrule_random goldenrule_schema goldenrule_cases goldenrule_reference goldenrule_report goldenrule_suites goldenrule_arbiter)
 if(TARGET goldenrule_gpu)
   list(APPEND libraries goldenrule_gpu)
   include(cmake/install_gpu.cmake)

@@ -5,9 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <set>
+#include <span>
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/text.hpp"
+#include "fixtures/schema/digest.hpp"
 
 namespace goldenrule::report {
 namespace {
@@ -60,6 +62,19 @@ std::set<std::int64_t> shares_of(const ordered_json& run) {
 }
 
 }  // namespace
+
+Run run_of(const std::string& command, const std::vector<std::string>& items,
+           const std::vector<std::string>& options) {
+  std::string all;
+  for (const std::vector<std::string>* texts : {&items, &options}) {
+    for (const std::string& text : *texts) all += std::to_string(text.size()) + ":" + text + ",";
+    all += ";";
+  }
+  return {.command = command,
+          .version = GOLDENRULE_VERSION,
+          .digest = schema::sha256_hex(std::as_bytes(std::span(all))),
+          .items = items.size()};
+}
 
 ordered_json run_json(const Run& run) {
   return {{"command", run.command}, {"version", run.version},

@@ -20,6 +20,11 @@ namespace goldenrule::report {
 
 using nlohmann::ordered_json;
 
+/// A whole run of this version: `items` are those of the run, and `options` whatever else the
+/// answers depend on.
+[[nodiscard]] Run run_of(const std::string& command, const std::vector<std::string>& items,
+                         const std::vector<std::string>& options);
+
 [[nodiscard]] ordered_json run_json(const Run& run);
 
 /// The JSON of a report, whose "runs" are as above. Throws Error(kSchema) for other texts, which

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fixtures/cases/case.hpp"
+#include "reference/arbiter/choices.hpp"
 #include "reference/contract/family.hpp"
 #include "reference/suites/slices.hpp"
 #include "tools/cli/commands.hpp"
@@ -100,7 +101,7 @@ int budget(const BudgetOptions& options) {
   const verdict::Slice& slice = suites::slice_of(record.op);
   const bool given = !options.contract.empty();
   const contract::Contract contract =
-      given ? named_contract(options.contract) : slice.default_contract(record);
+      given ? arbiter::named_contract(options.contract) : slice.default_contract(record);
   contract::require_family(contract, call::Family::kDelta);
   fmt::print("contract {} ({}): {}\n", contract.name, given ? "given" : "by mode and types",
              contract.meaning);

@@ -9,6 +9,7 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/text.hpp"
 #include "fixtures/schema/read.hpp"
+#include "reference/arbiter/choices.hpp"
 #include "reference/chain/judge.hpp"
 #include "reference/contract/family.hpp"
 #include "reference/suites/slices.hpp"
@@ -120,9 +121,10 @@ class Reading {
  private:
   chain::Judge& judge() {
     if (!judge_) {
-      chain::Options options{
-          .only_chain = options_.only_chain, .strict = options_.strict, .call_bytes = most_bytes()};
-      if (!options_.contract.empty()) options.contract = named_contract(options_.contract);
+      chain::Options options{.only_chain = options_.only_chain,
+                             .strict = options_.strict,
+                             .call_bytes = static_cast<double>(limits().most_bytes())};
+      if (!options_.contract.empty()) options.contract = arbiter::named_contract(options_.contract);
       judge_.emplace(suites::slice_of, std::move(options));
     }
     return *judge_;
@@ -206,7 +208,7 @@ Json summary_json(const chain::Summary& s) {
 
 int chain(const ChainOptions& options) {
   if (!options.contract.empty()) {
-    contract::require_family(named_contract(options.contract), call::Family::kDelta);
+    contract::require_family(arbiter::named_contract(options.contract), call::Family::kDelta);
   }
   std::vector<ChainFile> files = files_of(options.files);
   std::vector<std::string> inputs{options.contract};

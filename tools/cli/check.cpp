@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <new>
+#include <utility>
 
-#include "fixtures/call/error.hpp"
-#include "fixtures/schema/read.hpp"
+#include "reference/arbiter/choices.hpp"
+#include "reference/arbiter/examine.hpp"
 #include "reference/verdict/terms.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
@@ -15,14 +15,6 @@
 namespace goldenrule::tools {
 namespace {
 
-// The stages of a kernel. Those of a fixture are the oracle's own.
-std::optional<verdict::KernelStages> stages_of(schema::Fixture& fixture) {
-  if (fixture.stages_of_oracle || fixture.stages.empty()) return std::nullopt;
-  return verdict::KernelStages{.tensors = std::move(fixture.stages),
-                               .chunk = fixture.stage_chunk,
-                               .forms = std::move(fixture.stage_forms)};
-}
-
 // What judges one of the files as this run does.
 std::string replay_of(const std::string& file, const CheckOptions& options) {
   std::string line =
@@ -32,32 +24,17 @@ std::string replay_of(const std::string& file, const CheckOptions& options) {
 }
 
 report::FileReport check_file(const std::string& file, const CheckOptions& options) {
-  report::FileReport result;
-  const auto start = ExplainEffort::Clock::now();
-  try {
-    schema::ReadOptions read = reading({.explained = options.explain, .only = options.only});
-    read.golden = read.budgets = false;
-    schema::Fixture fixture = schema::read_fixture(file, read);
-    Examination asked{
-        .question = {.precision = parse_precision(options.precision), .only = options.only},
-        .explain = options.explain,
-        .explain_seconds = options.explain_seconds,
-        .most_explain_seconds = most_explain_seconds(file),
-        .blind = options.blind,
-        .terms = options.terms,
-        .maps = options.reports.show_maps(),
-        .stages = stages_of(fixture),
-        .since = start,
-        .work = work_limit(file)};
-    if (!options.contract.empty()) asked.question.contract = named_contract(options.contract);
-    result = examine(std::move(fixture.record), asked);
-  } catch (const Error& error) {
-    result.report = error_report(error.in_file(file));
-  } catch (const std::bad_alloc&) {  // the other files may need less
-    result.report =
-        error_report(Error(ErrorKind::kFile, file, "", "memory for this call", "out of memory"));
+  arbiter::Examination asked{
+      .question = {.precision = arbiter::parse_precision(options.precision), .only = options.only},
+      .explain = options.explain,
+      .explain_seconds = options.explain_seconds,
+      .blind = options.blind,
+      .terms = options.terms,
+      .maps = options.reports.show_maps()};
+  if (!options.contract.empty()) {
+    asked.question.contract = arbiter::named_contract(options.contract);
   }
-  result.file = file;
+  report::FileReport result = arbiter::examine_file(file, std::move(asked), limits());
   result.replay = replay_of(file, options);
   return result;
 }
@@ -65,9 +42,10 @@ report::FileReport check_file(const std::string& file, const CheckOptions& optio
 }  // namespace
 
 int check(const CheckOptions& options) {
-  if (!options.contract.empty()) (void)named_contract(options.contract);
-  (void)parse_precision(options.precision);
+  if (!options.contract.empty()) (void)arbiter::named_contract(options.contract);
+  (void)arbiter::parse_precision(options.precision);
   for (const std::string& element : options.terms) (void)verdict::parse_element(element);
+  say_what_is_missing();
   const Share share = parse_share(options.shard);
   std::vector<std::string> inputs = options.files;
   inputs.push_back(options.contract);

@@ -3,6 +3,7 @@
 // A contract as JSON, so that one's own begins with the nearest that is built in.
 #include <fmt/format.h>
 
+#include "reference/arbiter/choices.hpp"
 #include "reference/contract/contract_json.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/judging.hpp"
@@ -16,7 +17,7 @@ int contract(const std::string& name) {
     }
     return 0;
   }
-  fmt::print("{}", contract::to_json(named_contract(name)));
+  fmt::print("{}", contract::to_json(arbiter::named_contract(name)));
   return 0;
 }
 

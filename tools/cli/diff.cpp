@@ -7,6 +7,8 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/schema/read.hpp"
+#include "reference/arbiter/choices.hpp"
+#include "reference/arbiter/examine.hpp"
 #include "reference/suites/stored_golden.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
@@ -91,16 +93,18 @@ report::FileReport judge_candidate(const DiffOptions& options) {
   schema::Fixture candidate = schema::read_fixture(options.candidate, read);
   check_same_call(golden, candidate, options);
 
-  Examination asked{.question = {.only = options.only, .wanted = wanted_of(golden)},
-                    .explain = options.explain,
-                    .explain_seconds = options.explain_seconds,
-                    .most_explain_seconds = most_explain_seconds(options.candidate),
-                    .maps = options.reports.show_maps(),
-                    .since = ExplainEffort::program_start(),
-                    .work = work_limit(options.candidate)};
-  if (!options.contract.empty()) asked.question.contract = named_contract(options.contract);
+  arbiter::Examination asked{
+      .question = {.only = options.only, .wanted = wanted_of(golden)},
+      .explain = options.explain,
+      .explain_seconds = options.explain_seconds,
+      .most_explain_seconds = arbiter::most_explain_seconds(options.candidate),
+      .maps = options.reports.show_maps(),
+      .since = arbiter::ExplainEffort::program_start(),
+      .work = limits().work(options.candidate)};
+  if (!options.contract.empty())
+    asked.question.contract = arbiter::named_contract(options.contract);
   golden.record.outputs = std::move(candidate.record.outputs);
-  return examine(std::move(golden.record), asked);
+  return arbiter::examine(std::move(golden.record), asked);
 }
 
 report::FileReport named(report::FileReport result, const DiffOptions& options) {
@@ -126,7 +130,7 @@ int diff(const DiffOptions& options) {
     progress.clear();
   } catch (const Error& error) {
     progress.clear();
-    result.report = error_report(error);
+    result.report = arbiter::error_report(error);
     result = named(std::move(result), options);
     (void)finish({result}, run, options.reports);
     throw;

@@ -11,6 +11,7 @@
 #include "fixtures/schema/meaning.hpp"
 #include "fixtures/schema/read.hpp"
 #include "fixtures/schema/write.hpp"
+#include "reference/arbiter/choices.hpp"
 #include "reference/contract/family.hpp"
 #include "reference/suites/golden.hpp"
 #include "tools/cli/commands.hpp"
@@ -53,7 +54,7 @@ suites::Extras extras_of(const GenerateOptions& options, const cases::Suite& sui
   suites::Extras extras{.stages = options.stages, .contracts = {}};
   std::set<std::string> names;
   for (const std::string& name : options.contracts) {
-    extras.contracts.push_back(named_contract(name));
+    extras.contracts.push_back(arbiter::named_contract(name));
     require_a_case(extras.contracts.back(), suite);
     if (!names.insert(extras.contracts.back().name).second) {
       throw Error(ErrorKind::kArgument, "--contract", "contracts with different names",
@@ -70,7 +71,7 @@ void admit_stages(const cases::Case& c, std::int64_t chunk) {
   for (const auto& [name, tensor] : record.inputs) call.inputs[name] = tensor.shape();
   const call::Dims d = call::validate(record);
   for (const char* name : {"A", "T"}) call.stages[name] = {d.tokens, d.HV, chunk};
-  admit(call, false);
+  limits().admit(call, false);
 }
 
 // A file that is there under its final name is kept if it means what this run would write. Nothing
@@ -107,7 +108,7 @@ int generate(const GenerateOptions& options) {
   const cases::Suite whole = select(options);
   const Share share = parse_share(options.shard);
   const cases::Suite suite = cases::shard(whole, share.part, share.parts);
-  const auto given = parse_precision(options.precision);
+  const auto given = arbiter::parse_precision(options.precision);
   const suites::Extras extras = extras_of(options, whole);
   const fs::path directory(options.directory);
   std::error_code failure;

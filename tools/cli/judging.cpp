@@ -12,125 +12,12 @@
 #include <span>
 #include <string_view>
 
-#include "fixtures/call/chain_rows.hpp"
+#include "fixtures/call/error.hpp"
 #include "fixtures/call/text.hpp"
 #include "fixtures/schema/atomic_file.hpp"
-#include "reference/contract/contract_json.hpp"
 #include "reference/report/page.hpp"
-#include "reference/suites/slices.hpp"
 
 namespace goldenrule::tools {
-
-std::optional<scalar::Precision> parse_precision(const std::string& name) {
-  using scalar::Precision;
-  if (name == "auto") return std::nullopt;
-  for (const Precision p : {Precision::kDouble, Precision::kQuad, Precision::kMulti}) {
-    if (scalar::name_of(p) == name) return p;
-  }
-  throw Error(ErrorKind::kArgument, "--precision", "auto, double, quad or multi", "'" + name + "'");
-}
-
-contract::Contract named_contract(const std::string& name) {
-  const bool is_file = name.ends_with(".json") || name.find('/') != std::string::npos;
-  return is_file ? contract::load_contract(name) : contract::find_contract(name);
-}
-
-bool is_built_in(const std::string& contract) {
-  return std::ranges::find(contract::contracts(), contract, &contract::Contract::name) !=
-         contract::contracts().end();
-}
-
-ExplainEffort::Clock::time_point ExplainEffort::program_start() {
-  static const Clock::time_point start = Clock::now();
-  return start;
-}
-
-namespace {
-// Before main, so that every verdict is later.
-[[maybe_unused]] const auto kProgramStart = ExplainEffort::program_start();
-}  // namespace
-
-double ExplainEffort::limit() const {
-  constexpr double kTimesVerdict = 10.0;
-  constexpr double kAtLeast = 5.0;
-  if (seconds) return *seconds;
-  const std::chrono::duration<double> verdict = judged - judging_since;
-  return std::min(std::max(kTimesVerdict * verdict.count(), kAtLeast), most_seconds);
-}
-
-std::optional<explain::Diagnosis> explain_failure(const verdict::Judgement& judgement,
-                                                  const ExplainEffort& effort) {
-  if (judgement.report.verdict != verdict::Verdict::kOutOfBudget) return std::nullopt;
-  return explain::diagnose(judgement, judgement.slice->mistakes(), {.seconds = effort.limit()});
-}
-
-std::optional<explain::Permit> find_permit(const verdict::Judgement& judgement,
-                                           const ExplainEffort& effort) {
-  const bool refused = judgement.report.verdict == verdict::Verdict::kOutOfBudget;
-  if (!refused && !explain::is_far_within(judgement.report)) return std::nullopt;
-  const double limit = effort.limit();
-  return explain::tightest_permit(
-      judgement, limit > 0.0 ? std::min(limit, explain::kPermitSeconds) : explain::kPermitSeconds);
-}
-
-namespace {
-
-void add_error_maps(const verdict::Judgement& judgement, report::FileReport& file) {
-  for (const verdict::TensorReport& tensor : judgement.report.tensors) {
-    std::vector<verdict::ErrorMap> maps = verdict::error_maps(judgement, tensor);
-    if (!maps.empty()) file.maps[tensor.name] = std::move(maps);
-  }
-}
-
-// What an element lacks in one file is no reason to lose the file's verdict.
-report::ShownTerms terms_of(const verdict::Judgement& judgement, const std::string& element) {
-  try {
-    return {.element = element,
-            .terms = verdict::terms_of(judgement, verdict::parse_element(element)),
-            .refusal = {}};
-  } catch (const Error& error) {
-    return {.element = element, .terms = {}, .refusal = "expected " + error.expected()};
-  }
-}
-
-}  // namespace
-
-report::FileReport examine(call::Record record, const Examination& asked) {
-  call::remove_chain_rows(record);
-  const verdict::Slice& slice = suites::slice_of(record.op);
-  report::FileReport result;
-  const verdict::Judgement judgement = [&] {
-    std::optional<verdict::WorkLimited> limited;
-    if (asked.work) limited.emplace(*asked.work);
-    verdict::Judgement judged = verdict::judgement(slice, std::move(record), asked.question);
-    if (asked.stages) {
-      result.stages = verdict::judge_stages(slice, judged.record, judged.contract, *asked.stages);
-    }
-    return judged;
-  }();
-  if (asked.explain) {
-    const ExplainEffort effort{.seconds = asked.explain_seconds,
-                               .most_seconds = asked.most_explain_seconds,
-                               .judging_since = asked.since};
-    result.diagnosis = explain_failure(judgement, effort);
-    result.permit = find_permit(judgement, effort);
-  }
-  if (asked.maps) add_error_maps(judgement, result);
-  if (asked.blind) result.blindness = explain::find_blindness(judgement);
-  for (const std::string& element : asked.terms) {
-    result.terms.push_back(terms_of(judgement, element));
-  }
-  result.contract_origin = judgement.contract_origin;
-  result.report = judgement.report;
-  return result;
-}
-
-verdict::CaseReport error_report(const Error& error) {
-  verdict::CaseReport report;
-  report.verdict = verdict::Verdict::kError;
-  report.reason = error.what();
-  return report;
-}
 
 void refuse_overwriting(const std::vector<std::string>& inputs, const ReportFiles& reports) {
   const auto same = [](const std::string& a, const std::string& b) {

@@ -1,199 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tables of the library by name: suites, input patterns, contracts, stages, mistakes of kernels
-// and of servers. What the tables say of themselves is printed as it stands there. Where a mistake
-// can be made is a question that only the mistake answers, call by call: it is asked about every
-// case of the suites that the kill matrix runs.
+// The tables of the library as text. What they say of themselves is printed as it stands there.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "fixtures/call/operation.hpp"
-#include "fixtures/cases/attention_patterns.hpp"
-#include "fixtures/cases/delta_patterns.hpp"
-#include "fixtures/cases/draft_patterns.hpp"
-#include "fixtures/cases/scenario.hpp"
-#include "fixtures/cases/suite.hpp"
-#include "fixtures/parallel/for_each_index.hpp"
-#include "reference/contract/contract.hpp"
-#include "reference/serving/mistakes.hpp"
-#include "reference/suites/slices.hpp"
-#include "reference/verdict/stages.hpp"
+#include "reference/arbiter/tables.hpp"
 #include "tools/cli/commands.hpp"
-#include "tools/cli/tables.hpp"
 
 namespace goldenrule::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
-Json suite_rows() {
-  Json rows = Json::array();
-  for (const std::string& name : cases::list_suites()) {
-    const cases::Suite s = cases::load_suite(name);
-    rows.push_back({{"name", s.name}, {"cases", s.cases.size()}, {"meaning", s.description}});
-  }
-  return rows;
-}
-
-Json chain_rows() {
-  Json rows = Json::array();
-  for (const std::string& name : cases::list_scenario_suites()) {
-    const cases::ScenarioSuite s = cases::load_scenarios(name);
-    rows.push_back({{"name", s.name}, {"cases", s.scenarios.size()}, {"meaning", s.description}});
-  }
-  return rows;
-}
-
-Json server_mistake_rows() {
-  Json rows = Json::array();
-  for (const serving::ServerMistake& m : serving::server_mistakes()) {
-    rows.push_back({{"name", std::string(m.name)},
-                    {"meaning", std::string(m.meaning)},
-                    {"reported", std::string(m.reported)}});
-  }
-  return rows;
-}
-
-Json case_rows(const std::string& suite) {
-  Json rows = Json::array();
-  const std::vector<std::string> chains = cases::list_scenario_suites();
-  if (std::ranges::find(chains, suite) != chains.end()) {
-    for (const cases::Scenario& s : cases::load_scenarios(suite).scenarios) {
-      rows.push_back(cases::canonical(s));
-    }
-    return rows;
-  }
-  for (const cases::Case& c : cases::load_suite(suite).cases) rows.push_back(cases::canonical(c));
-  return rows;
-}
-
-// Of what kernels of `family` read; the same letter is a row of each family.
-void add_patterns(Json& rows, call::Family family, const auto& patterns) {
-  for (const auto& pattern : patterns) {
-    rows.push_back({{"name", std::string(pattern.name)},
-                    {"meaning", std::string(pattern.summary)},
-                    {"of", std::string(call::name_of(family))}});
-  }
-}
-
-Json pattern_rows() {
-  Json rows = Json::array();
-  add_patterns(rows, call::Family::kDelta, cases::delta_patterns());
-  add_patterns(rows, call::Family::kAttention, cases::attention_patterns());
-  add_patterns(rows, call::Family::kDrafts, cases::draft_patterns());
-  return rows;
-}
-
-Json contract_rows() {
-  Json rows = Json::array();
-  for (const contract::Contract& c : contract::contracts()) {
-    rows.push_back({{"name", c.name}, {"meaning", c.meaning}});
-  }
-  return rows;
-}
-
-// In the order of the computation. Operations of one family have the same ones.
-Json stage_rows() {
-  Json rows = Json::array();
-  for (const verdict::StageRow& row : suites::slice_of(call::Op::kGatedDeltaRule).stages->table()) {
-    Json forms = Json::object();
-    for (const verdict::StageForm& form : row.forms) {
-      forms[std::string(form.name)] = std::string(form.meaning);
-    }
-    rows.push_back({{"name", std::string(row.name)},
-                    {"shape", std::string(row.shape)},
-                    {"meaning", std::string(row.formula)},
-                    {"forms", std::move(forms)},
-                    {"not_judged", std::string(row.not_judged)}});
-  }
-  return rows;
-}
-
-using Place = std::pair<call::Op, call::Mode>;
-
-std::vector<bool> which_apply(const call::Record& record) {
-  std::vector<bool> applies;
-  for (const calls::Mistake& m : suites::mistakes()) {
-    const auto own = suites::mistakes_of(record.op);
-    const bool asked = &m >= own.data() && &m < own.data() + own.size();
-    applies.push_back(asked && m.applies(record));
-  }
-  return applies;
-}
-
-// Elements of the token inputs: the large cases of the suites show no other mistakes.
-constexpr std::int64_t kSmall = std::int64_t{1} << 15;
-
-bool is_small(const cases::Case& c) {
-  const bool heads = call::family_of(c.op) != call::Family::kDrafts;
-  return (heads ? cases::token_count(c) * c.HV * (c.K + c.V) : cases::step_count(c)) <= kSmall;
-}
-
-// For every row of the table of mistakes: the operations and modes in which it can be made.
-std::vector<std::set<Place>> places_of_mistakes() {
-  std::vector<cases::Case> asked;
-  for (const char* suite :
-       {"boundary", "stress", "mtp", "attention_boundary", "draft_acceptance"}) {
-    for (cases::Case& c : cases::load_suite(suite).cases) {
-      if (is_small(c)) asked.push_back(std::move(c));
-    }
-  }
-  std::vector<std::set<Place>> places(suites::mistakes().size());
-  std::mutex changing;
-  parallel::for_each_index(std::ssize(asked), [&](std::int64_t i) {
-    call::Record record = cases::make_record(asked[static_cast<std::size_t>(i)]);
-    std::vector<bool> applies = which_apply(record);
-    // Some can be made only where an input is no number, which no case of a suite has.
-    const auto v = record.inputs.find("v");
-    if (v != record.inputs.end() && v->second.size() > 0) {
-      v->second.set(v->second.size() - 1, std::numeric_limits<double>::quiet_NaN());
-      const std::vector<bool> with_nan = which_apply(record);
-      for (std::size_t row = 0; row < applies.size(); ++row) {
-        applies[row] = applies[row] || with_nan[row];
-      }
-    }
-    const std::lock_guard lock(changing);
-    for (std::size_t row = 0; row < places.size(); ++row) {
-      if (applies[row]) places[row].insert({record.op, record.mode});
-    }
-  });
-  return places;
-}
-
-Json mistake_rows() {
-  const std::vector<std::set<Place>> places = places_of_mistakes();
-  Json rows = Json::array();
-  for (std::size_t row = 0; row < places.size(); ++row) {
-    const calls::Mistake& m = suites::mistakes()[row];
-    Json where = Json::object();
-    for (const auto& [op, mode] : places[row]) {
-      where[std::string(call::name_of(op))].push_back(std::string(call::name_of(mode)));
-    }
-    rows.push_back({{"name", std::string(m.name)},
-                    {"group", std::string(m.group)},
-                    {"where", std::move(where)},
-                    {"meaning", std::string(m.meaning)},
-                    {"reported", std::string(m.reported)}});
-  }
-  return rows;
-}
-
-// "decode mtp", with the operation before it where others differ: "kda prefill".
-std::string where_text(const Json& where) {
-  const auto joined = [](const Json& modes) {
+std::string where_text(const ordered_json& where) {
+  const auto joined = [](const ordered_json& modes) {
     std::vector<std::string> names;
-    for (const Json& mode : modes) names.push_back(mode.get<std::string>());
+    for (const ordered_json& mode : modes) names.push_back(mode.get<std::string>());
     return fmt::format("{}", fmt::join(names, " "));
   };
   std::set<std::string> different;
@@ -214,9 +43,9 @@ std::string where_text(const Json& where) {
                                              : fmt::format("{}", fmt::join(all, "; "));
 }
 
-void print_rows(const Json& rows) {
+void print_rows(const ordered_json& rows) {
   std::string group;
-  for (const Json& row : rows) {
+  for (const ordered_json& row : rows) {
     if (row.is_string()) {
       fmt::print("{}\n", row.get<std::string>());
       continue;
@@ -245,27 +74,10 @@ void print_rows(const Json& rows) {
   }
 }
 
-struct Table {
-  const char* name;
-  Json (*rows)();
-};
-constexpr std::array kTables{
-    Table{"suites", suite_rows},       Table{"patterns", pattern_rows},
-    Table{"contracts", contract_rows}, Table{"mistakes", mistake_rows},
-    Table{"chains", chain_rows},       Table{"server_mistakes", server_mistake_rows},
-    Table{"stages", stage_rows}};
-
 }  // namespace
 
-Json table_json(const std::string& what) {
-  for (const Table& table : kTables) {
-    if (what == table.name) return table.rows();
-  }
-  return case_rows(what);
-}
-
 int list(const std::string& what, bool json) {
-  const Json rows = table_json(what.empty() ? "suites" : what);
+  const ordered_json rows = arbiter::table_json(what.empty() ? "suites" : what);
   if (json) {
     fmt::print("{}\n", rows.dump(2));
   } else {

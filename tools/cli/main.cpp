@@ -18,11 +18,11 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/hdf5/library.hpp"
+#include "fixtures/parallel/threads.hpp"
 #include "reference/suites/kill_matrix.hpp"
 #include "reference/verdict/stages.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
-#include "tools/cli/threads.hpp"
 
 namespace {
 
@@ -279,9 +279,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
-  if (all.trust) tools::trust_files();
-  if (memory_option->count() > 0) tools::limit_memory(all.memory);
-  if (work_option->count() > 0) tools::limit_work(all.work);
+  tools::limits().trusted = all.trust;
+  if (memory_option->count() > 0) tools::limits().memory = all.memory;
+  if (work_option->count() > 0) tools::limits().core_seconds = all.work;
   return all.command();
 }
 
@@ -324,7 +324,7 @@ int guarded_run(int argc, char** argv) {
 int main(int argc, char** argv) {
   hold_standard_descriptors();
   std::atexit(refuse_other_ends);
-  tools::limit_threads();
+  parallel::limit_threads();
   hdf5::skip_cleanup_at_exit();  // it prints on damaged files
   int code = 2;
   try {

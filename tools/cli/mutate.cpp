@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "reference/arbiter/choices.hpp"
 #include "reference/report/runs.hpp"
 #include "reference/suites/kill_matrix.hpp"
 #include "tools/cli/commands.hpp"
@@ -82,7 +83,7 @@ std::vector<std::string> settings_of(const MutateOptions& given) {
 int mutate(const MutateOptions& given) {
   refuse_overwriting({given.contract}, {.json = given.json, .junit = {}, .html = {}});
   MatrixOptions options = given.matrix;
-  if (!given.contract.empty()) options.contract = named_contract(given.contract);
+  if (!given.contract.empty()) options.contract = arbiter::named_contract(given.contract);
   const Share share = parse_share(given.shard);
   options.part = share.part;
   options.parts = share.parts;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/arbiter/choices.hpp"
 #include "reference/contract/family.hpp"
 #include "reference/serving/chain_matrix.hpp"
 #include "tools/cli/chain_table.hpp"
@@ -27,8 +28,8 @@ std::vector<cases::Scenario> admitted_scenarios(const std::vector<std::string>& 
   std::vector<cases::Scenario> scenarios;
   for (const std::string& name : suites) {
     for (cases::Scenario& scenario : scenarios_of(name)) {
-      admit_scenario(cases::canonical(scenario),
-                     omp_get_max_threads() * serving::memory_to_judge(scenario));
+      limits().admit_scenario(cases::canonical(scenario),
+                              omp_get_max_threads() * serving::memory_to_judge(scenario));
       scenarios.push_back(std::move(scenario));
     }
   }
@@ -43,7 +44,7 @@ int mutate_chains(const MutateOptions& given) {
   const Share share = parse_share(given.shard);
   serving::ChainMatrixOptions options{.scenarios = {}, .mistakes = given.matrix.mutants};
   if (!given.contract.empty()) {
-    options.contract = named_contract(given.contract);
+    options.contract = arbiter::named_contract(given.contract);
     contract::require_family(*options.contract, call::Family::kDelta);
   }
   options.scenarios = take_share(admitted_scenarios(suites), share);

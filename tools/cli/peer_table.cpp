@@ -17,7 +17,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::size_t number_of(const ordered_json& peer) { return peer.at("number").get<std::size_t>(); }
+std::size_t number_of_peer(const ordered_json& peer) {
+  return peer.at("number").get<std::size_t>();
+}
 
 // Rows of one name are ways to make one mistake: the name is said once.
 std::string listed(const ordered_json& names) {
@@ -48,7 +50,7 @@ ordered_json peer_json(const suites::Peer& peer, std::size_t number,
 void join_peer_tables(ordered_json& to, const ordered_json& from) {
   std::vector<ordered_json> peers = to.at("peers");
   for (const ordered_json& peer : from.at("peers")) peers.push_back(peer);
-  std::ranges::stable_sort(peers, {}, number_of);
+  std::ranges::stable_sort(peers, {}, number_of_peer);
   to.at("peers") = peers;
 }
 

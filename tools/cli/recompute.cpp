@@ -17,6 +17,7 @@
 #include "fixtures/cases/case.hpp"
 #include "fixtures/schema/meaning.hpp"
 #include "fixtures/schema/read.hpp"
+#include "reference/arbiter/choices.hpp"
 #include "reference/suites/golden.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
@@ -57,7 +58,7 @@ suites::Extras extras_of(const schema::Fixture& fixture) {
   suites::Extras extras{.stages = std::max<std::int64_t>(suites::stored_stages(fixture), 0),
                         .contracts = {}};
   for (const auto& [name, tensors] : fixture.budgets) {
-    if (is_built_in(name)) extras.contracts.push_back(contract::find_contract(name));
+    if (arbiter::is_built_in(name)) extras.contracts.push_back(contract::find_contract(name));
   }
   return extras;
 }
@@ -68,7 +69,7 @@ std::vector<std::string> not_recomputed(const schema::Fixture& fixture) {
   std::vector<std::string> paths;
   for (const auto& [name, tensor] : fixture.record.outputs) paths.push_back("/outputs/" + name);
   for (const auto& [name, tensors] : fixture.budgets) {
-    if (!is_built_in(name)) paths.push_back("/budget/" + name);
+    if (!arbiter::is_built_in(name)) paths.push_back("/budget/" + name);
   }
   return paths;
 }
@@ -97,7 +98,7 @@ std::vector<std::string> differences(const schema::Fixture& fixture) {
   if (!has_extents_of(fixture, c)) return {"the extents of its tensors"};
   schema::Fixture again = suites::make_fixture(c, precision_of(fixture), extras_of(fixture));
   for (const auto& [name, tensors] : fixture.budgets) {
-    if (!is_built_in(name)) again.budgets[name] = tensors;
+    if (!arbiter::is_built_in(name)) again.budgets[name] = tensors;
   }
   std::vector<std::string> found =
       schema::differences(schema::meaning(fixture), schema::meaning(again));

@@ -3,10 +3,8 @@
 
 #include <charconv>
 #include <nlohmann/json.hpp>
-#include <span>
 
 #include "fixtures/call/error.hpp"
-#include "fixtures/schema/digest.hpp"
 #include "reference/report/runs.hpp"
 #include "tools/cli/judging.hpp"
 
@@ -39,17 +37,10 @@ Share parse_share(const std::string& text) {
 
 report::Run run_of(const std::string& command, const std::vector<std::string>& items,
                    const std::vector<std::string>& options, const Share& share) {
-  std::string all;
-  for (const std::vector<std::string>* texts : {&items, &options}) {
-    for (const std::string& text : *texts) all += std::to_string(text.size()) + ":" + text + ",";
-    all += ";";
-  }
-  return {.command = command,
-          .version = GOLDENRULE_VERSION,
-          .digest = schema::sha256_hex(std::as_bytes(std::span(all))),
-          .items = items.size(),
-          .part = share.part,
-          .parts = share.parts};
+  report::Run run = report::run_of(command, items, options);
+  run.part = share.part;
+  run.parts = share.parts;
+  return run;
 }
 
 void write_covered(const std::string& path, const nlohmann::ordered_json& body,

@@ -29,8 +29,7 @@ template <class T>
   return mine;
 }
 
-/// What a report of this share says that it covers: `items` are those of the whole run, and
-/// `options` whatever else the answers depend on.
+/// report::run_of of this share.
 [[nodiscard]] report::Run run_of(const std::string& command, const std::vector<std::string>& items,
                                  const std::vector<std::string>& options, const Share& share);
 

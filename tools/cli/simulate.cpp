@@ -51,7 +51,7 @@ std::vector<cases::Scenario> scenarios_of(const std::string& what) {
 int simulate(const SimulateOptions& options) {
   const std::vector<cases::Scenario> scenarios = scenarios_of(options.what);
   for (const cases::Scenario& scenario : scenarios) {
-    admit_scenario(cases::canonical(scenario), serving::memory_needed(scenario));
+    limits().admit_scenario(cases::canonical(scenario), serving::memory_needed(scenario));
   }
   for (const cases::Scenario& scenario : scenarios) {
     const fs::path folder = fs::path(options.directory) / serving::chain_name(scenario);

@@ -6,22 +6,23 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/cases/suite.hpp"
+#include "reference/arbiter/choices.hpp"
+#include "reference/arbiter/examine.hpp"
+#include "reference/arbiter/limits.hpp"
 #include "reference/calls/kernel.hpp"
 #include "reference/contract/contract_json.hpp"
 #include "reference/contract/family.hpp"
 #include "reference/relations/relation.hpp"
+#include "reference/report/runs.hpp"
 #include "reference/suites/slices.hpp"
 #include "reference/verdict/budget.hpp"
-#include "tools/cli/files.hpp"
-#include "tools/cli/judging.hpp"
-#include "tools/cli/share.hpp"
 
 namespace goldenrule::python {
 namespace {
 
 contract::Contract contract_of(const std::string& text) {
   const bool is_json = text.find('{') != std::string::npos;
-  return is_json ? contract::parse_contract(text, "contract") : tools::named_contract(text);
+  return is_json ? contract::parse_contract(text, "contract") : arbiter::named_contract(text);
 }
 
 ExpectedOutput output_of(verdict::Expected& expected, const verdict::Budget& budget) {
@@ -40,8 +41,8 @@ ExpectedOutput output_of(verdict::Expected& expected, const verdict::Budget& bud
 }  // namespace
 
 Judged judge(call::Record record, std::optional<verdict::KernelStages> stages, const Asked& asked) {
-  tools::Examination examination{
-      .question = {.precision = tools::parse_precision(asked.precision), .only = asked.only},
+  arbiter::Examination examination{
+      .question = {.precision = arbiter::parse_precision(asked.precision), .only = asked.only},
       .explain = asked.explain,
       .explain_seconds = asked.explain_seconds,
       .blind = asked.blind,
@@ -51,11 +52,11 @@ Judged judge(call::Record record, std::optional<verdict::KernelStages> stages, c
   for (const std::string& element : asked.terms) (void)verdict::parse_element(element);
   if (!asked.contract.empty()) examination.question.contract = contract_of(asked.contract);
   (void)call::validate(record);
-  report::FileReport file = tools::examine(std::move(record), examination);
+  report::FileReport file = arbiter::examine(std::move(record), examination);
   file.file = asked.name;
   std::vector<std::string> settings{asked.contract, asked.precision};
   settings.insert(settings.end(), asked.only.begin(), asked.only.end());
-  const report::Run run = tools::run_of("check", {asked.name}, settings, {});
+  const report::Run run = report::run_of("check", {asked.name}, settings);
   return {.text = report::text_report(file), .json = report::json_report({file}, run)};
 }
 
@@ -66,7 +67,7 @@ ExpectedCall expected(const call::Record& record, const Asked& asked) {
       asked.contract.empty() ? slice.default_contract(record) : contract_of(asked.contract);
   contract::require_family(contract, call::family_of(record.op));
   const auto precision =
-      tools::parse_precision(asked.precision).value_or(scalar::Precision::kDouble);
+      arbiter::parse_precision(asked.precision).value_or(scalar::Precision::kDouble);
   verdict::Expectations expectations = verdict::expect(slice, record, contract, precision);
   ExpectedCall result{.contract = contract.name,
                       .precision_bits = scalar::bits_of(expectations.precision),
@@ -123,7 +124,7 @@ std::vector<RelationRow> relations_of(const call::Record& record, const calls::K
 
 void admit(const verdict::Declared& call, bool explained) {
   try {
-    tools::admit(call, explained);
+    arbiter::Limits{}.admit(call, explained);
   } catch (const Error& error) {
     throw TooLarge(error.what());
   }
@@ -131,7 +132,7 @@ void admit(const verdict::Declared& call, bool explained) {
 
 void admit_tensors(double bytes) {
   try {
-    tools::admit_tensors(bytes);
+    arbiter::Limits{}.admit_tensors(bytes);
   } catch (const Error& error) {
     throw TooLarge(error.what());
   }

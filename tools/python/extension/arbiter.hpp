@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "fixtures/call/record.hpp"
+#include "reference/arbiter/examine.hpp"
 #include "reference/calls/kernel.hpp"
 #include "reference/verdict/coordinates.hpp"
 #include "reference/verdict/memory.hpp"
 #include "reference/verdict/stages.hpp"
 #include "reference/verdict/verdict.hpp"
-#include "tools/cli/judging.hpp"
 
 namespace goldenrule::python {
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "fixtures/parallel/stop.hpp"
-#include "tools/cli/threads.hpp"
+#include "fixtures/parallel/threads.hpp"
 
 namespace goldenrule::python {
 
@@ -22,7 +22,7 @@ bool run_interruptibly(const std::function<void()>& job, const std::function<boo
   bool done = false;
   std::thread worker([&] {
     try {
-      tools::limit_threads();
+      parallel::limit_threads();
       const parallel::Stoppable lent(&stop);
       job();
     } catch (...) {

@@ -22,10 +22,11 @@
 #include "fixtures/cases/case.hpp"
 #include "fixtures/schema/read.hpp"
 #include "fixtures/schema/write.hpp"
+#include "reference/arbiter/choices.hpp"
+#include "reference/arbiter/limits.hpp"
+#include "reference/arbiter/tables.hpp"
 #include "reference/contract/contract_json.hpp"
 #include "reference/report/page.hpp"
-#include "tools/cli/files.hpp"
-#include "tools/cli/tables.hpp"
 #include "tools/python/extension/arbiter.hpp"
 #include "tools/python/extension/convert.hpp"
 #include "tools/python/extension/interruptible.hpp"
@@ -215,8 +216,8 @@ void write_file(const nb::bytes& path, const nb::dict& call) {
 
 nb::tuple read_file(const nb::bytes& file) {
   const std::string path = to_path(file);
-  schema::Fixture fixture =
-      computed([&] { return schema::read_fixture(path, tools::reading({.explained = false})); });
+  schema::Fixture fixture = computed(
+      [&] { return schema::read_fixture(path, arbiter::Limits{}.reading({.explained = false})); });
   nb::dict golden;
   for (auto& [name, tensor] : fixture.golden) {
     golden[name.c_str()] = nb::make_tuple(to_tuple(std::move(tensor.value)), tensor.radius);
@@ -227,7 +228,7 @@ nb::tuple read_file(const nb::bytes& file) {
 }
 
 std::string contract_json(const std::string& name) {
-  return contract::to_json(tools::named_contract(name));
+  return contract::to_json(arbiter::named_contract(name));
 }
 
 }  // namespace
@@ -239,9 +240,9 @@ NB_MODULE(_core, m) {
   nb::module_::import_("os").attr("register_at_fork")(nb::arg("after_in_child") =
                                                           nb::cpp_function(forget_others));
   m.attr("__version__") = GOLDENRULE_VERSION;
-  m.def("schema", [] { return tools::schema_json().dump(); });
+  m.def("schema", [] { return arbiter::schema_json().dump(); });
   m.def("table", [](const std::string& what) {
-    return computed([&] { return tools::table_json(what).dump(); });
+    return computed([&] { return arbiter::table_json(what).dump(); });
   });
   m.def("contract", contract_json);
   nb::class_<Asked>(m, "Asked")

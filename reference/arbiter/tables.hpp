@@ -7,7 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-namespace goldenrule::tools {
+namespace goldenrule::arbiter {
 
 /// Operations with their tensors, conventions with their values and defaults, contracts.
 [[nodiscard]] nlohmann::ordered_json schema_json();
@@ -16,4 +16,4 @@ namespace goldenrule::tools {
 /// any other name.
 [[nodiscard]] nlohmann::ordered_json table_json(const std::string& what);
 
-}  // namespace goldenrule::tools
+}  // namespace goldenrule::arbiter

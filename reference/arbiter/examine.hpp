@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The arbiter: what a capture is asked, and the report that answers. Verdict, explanation, the
+// tightest contract that is kept, error maps, blind spots, terms of single budgets and stages come
+// from one judgement, so that whoever asks (the program, the Python package, a test in C++) is told
+// the same.
+#pragma once
+
+#include <chrono>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fixtures/call/error.hpp"
+#include "reference/arbiter/limits.hpp"
+#include "reference/report/report.hpp"
+#include "reference/verdict/work.hpp"
+
+namespace goldenrule::arbiter {
+
+/// How long an explanation may be looked for: the given seconds, else ten times what the verdict
+/// took, or five where that is more, but no longer than `most_seconds`. A verdict that is not timed
+/// began with the program.
+struct ExplainEffort {
+  using Clock = std::chrono::steady_clock;
+  std::optional<double> seconds{};
+  double most_seconds = std::numeric_limits<double>::infinity();
+  Clock::time_point judging_since = program_start();
+  Clock::time_point judged = Clock::now();
+
+  [[nodiscard]] static Clock::time_point program_start();
+  [[nodiscard]] double limit() const;
+};
+
+/// Why a record is out of budget; nothing where it is not.
+[[nodiscard]] std::optional<explain::Diagnosis> explain_failure(const verdict::Judgement& judgement,
+                                                                const ExplainEffort& effort = {});
+
+/// The tightest built-in contract that the record keeps: where it is out of budget, and where it is
+/// so far within that the contract says little. All that are tried take no longer, as estimated,
+/// than an explanation may.
+[[nodiscard]] std::optional<explain::Permit> find_permit(const verdict::Judgement& judgement,
+                                                         const ExplainEffort& effort = {});
+
+/// What is asked of a call.
+struct Examination {
+  verdict::Question question{};
+  bool explain = true;  ///< a failure ends with where it fails and why
+  std::optional<double> explain_seconds{};
+  double most_explain_seconds = std::numeric_limits<double>::infinity();  ///< where none are given
+  bool blind = false;                ///< adds what the call cannot show
+  std::vector<std::string> terms{};  ///< "o[1,3,0,7]": elements whose budget is shown term by term
+  bool maps = false;                 ///< adds where the errors of outputs are that fail
+  std::optional<verdict::KernelStages> stages{};  ///< intermediate results of the kernel
+  ExplainEffort::Clock::time_point since = ExplainEffort::Clock::now();  ///< the verdict began
+  std::optional<verdict::WorkLimit> work{};  ///< of the verdict and stages
+};
+
+/// The report of a call. Throws Error.
+[[nodiscard]] report::FileReport examine(call::Record record, const Examination& asked);
+
+[[nodiscard]] verdict::CaseReport error_report(const Error& error);
+
+/// The report of a file: what of `asked` depends on the file (its stages, how long is looked for a
+/// mistake, the verdict's work) is taken from it and from `limits`. A file that cannot be judged is
+/// a report, kError with the reason: this throws nothing.
+[[nodiscard]] report::FileReport examine_file(const std::string& file, Examination asked,
+                                              const Limits& limits = {});
+
+}  // namespace goldenrule::arbiter
