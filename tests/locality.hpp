@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "fixtures/random/philox.hpp"
-#include "reference/calls/outputs.hpp"
+#include "reference/delta/calls/outputs.hpp"
 #include "reference/verdict/budget.hpp"
 #include "reference/verdict/verdict.hpp"
 

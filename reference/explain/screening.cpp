@@ -5,6 +5,8 @@
 #include <functional>
 #include <utility>
 
+#include "fixtures/call/plan.hpp"
+
 namespace goldenrule::explain {
 
 std::int64_t steps_of(const Capture& capture) {

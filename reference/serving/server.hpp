@@ -17,7 +17,7 @@
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/take.hpp"
 #include "fixtures/random/philox.hpp"
-#include "reference/calls/outputs.hpp"
+#include "reference/delta/calls/outputs.hpp"
 #include "reference/serving/cache_layer.hpp"
 #include "reference/serving/tokens.hpp"
 #include "reference/suites/slices.hpp"

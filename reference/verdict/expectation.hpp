@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "fixtures/call/tensor.hpp"
-#include "reference/calls/outputs.hpp"
+#include "reference/calls/unwritten.hpp"
 #include "reference/scalar/precision.hpp"
 
 namespace goldenrule::verdict {

@@ -8,7 +8,7 @@ from support import REPOSITORY, CommandLineTest, main
 
 PAGE = REPOSITORY / "tests/public_bugs.md"
 TABLES = REPOSITORY / "tests/README.md"
-RELATIONS = "reference/relations"
+RELATIONS = "reference/delta/relations"
 
 
 class PublicBugsTest(CommandLineTest):

@@ -7,7 +7,7 @@
 
 #include "fixtures/call/plan.hpp"
 #include "fixtures/call/take.hpp"
-#include "reference/calls/rows.hpp"
+#include "reference/delta/calls/rows.hpp"
 #include "tests/gpu/gpu_test.hpp"
 #include "tests/gpu/judge.hpp"
 

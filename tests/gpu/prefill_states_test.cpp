@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "fixtures/call/plan.hpp"
-#include "reference/calls/rows.hpp"
+#include "reference/delta/calls/rows.hpp"
 #include "tests/gpu/device_list.hpp"
 #include "tests/gpu/gpu_test.hpp"
 #include "tests/gpu/judge.hpp"

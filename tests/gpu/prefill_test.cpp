@@ -2,7 +2,7 @@
 //
 // The prefill kernels against the oracle: their cases of the suites and of case_lists.hpp, judged
 // element by element under the contract of the kernel that serves the call.
-#include "reference/calls/rows.hpp"
+#include "reference/delta/calls/rows.hpp"
 #include "tests/gpu/check_cases.hpp"
 
 namespace goldenrule::test {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The relations of reference/relations on the live kernels. A row's bits do not depend on where in
-// the batch it stands, so what may demand the same bits does.
+// The relations of reference/delta/relations on the live kernels. A row's bits do not depend on
+// where in the batch it stands, so what may demand the same bits does.
 #include <set>
 
+#include "tests/delta/relations/support.hpp"
 #include "tests/gpu/gpu_test.hpp"
-#include "tests/relations/support.hpp"
 #include "tools/gpu_run/record_call.hpp"
 
 namespace goldenrule::test {

@@ -10,7 +10,7 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/call/take.hpp"
-#include "reference/calls/rows.hpp"
+#include "reference/delta/calls/rows.hpp"
 #include "tests/delta/emulation/folded_states.hpp"
 #include "tests/gpu/check_cases.hpp"
 

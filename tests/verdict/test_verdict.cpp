@@ -7,7 +7,7 @@
 #include <array>
 
 #include "reference/calls/kernel.hpp"
-#include "reference/calls/rows.hpp"
+#include "reference/delta/calls/rows.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/budget.hpp"
 #include "tests/verdict/support.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "reference/suites/peer_table.hpp"
+#include "reference/delta/peers/peer_table.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/merge_shares.hpp"
 #include "tools/cli/peer_table.hpp"
@@ -16,11 +16,11 @@ namespace goldenrule::tools {
 
 int mutate_peers(const std::string& shard, const std::string& json) {
   const Share share = parse_share(shard);
-  const std::vector<suites::Peer> all = suites::peers();
-  const std::vector<suites::Peer> mine = take_share(all, share);
+  const std::vector<peers::Peer> all = peers::peers();
+  const std::vector<peers::Peer> mine = take_share(all, share);
   Progress progress(mine.size());
-  const std::vector<suites::MissedMistakes> results = suites::missed_by_peers(
-      mine, [&](std::size_t i, const suites::Peer& peer) { progress.show(i, peer.name); });
+  const std::vector<peers::MissedMistakes> results = peers::missed_by_peers(
+      mine, [&](std::size_t i, const peers::Peer& peer) { progress.show(i, peer.name); });
   progress.clear();
   nlohmann::ordered_json peers = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < mine.size(); ++i) {
@@ -28,7 +28,7 @@ int mutate_peers(const std::string& shard, const std::string& json) {
   }
   if (!json.empty()) {
     std::vector<std::string> names;
-    for (const suites::Peer& peer : all) names.push_back(peer.name);
+    for (const peers::Peer& peer : all) names.push_back(peer.name);
     write_items(json, "peers", peers, run_of(kMutatePeers, names, {}, share));
   }
   return show_peer_table({{"peers", peers}}, share.is_whole());

@@ -34,8 +34,8 @@ std::string listed(const ordered_json& names) {
 
 }  // namespace
 
-ordered_json peer_json(const suites::Peer& peer, std::size_t number,
-                       const suites::MissedMistakes& missed) {
+ordered_json peer_json(const peers::Peer& peer, std::size_t number,
+                       const peers::MissedMistakes& missed) {
   return {{"number", number},
           {"name", peer.name},
           {"rule", peer.rule},

@@ -6,13 +6,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "reference/suites/peer_table.hpp"
+#include "reference/delta/peers/peer_table.hpp"
 
 namespace goldenrule::tools {
 
 /// One peer; `number` is its place among all of them.
-[[nodiscard]] nlohmann::ordered_json peer_json(const suites::Peer& peer, std::size_t number,
-                                               const suites::MissedMistakes& missed);
+[[nodiscard]] nlohmann::ordered_json peer_json(const peers::Peer& peer, std::size_t number,
+                                               const peers::MissedMistakes& missed);
 
 /// Adds the peers of another share of the same run; all stand in the order of the table.
 void join_peer_tables(nlohmann::ordered_json& to, const nlohmann::ordered_json& from);

@@ -43,13 +43,13 @@ S in_base(const Plan& plan, const S& lse) {
 }
 
 template <class S>
-struct State {
+struct Running {
   S m, l;
   std::vector<S> acc;
 };
 
 template <class S>
-State<S> merged(State<S> a, const State<S>& b) {
+Running<S> merged(Running<S> a, const Running<S>& b) {
   const S m = a.m > b.m ? a.m : b.m;
   const S left = scalar::exp(a.m - m);
   const S right = scalar::exp(b.m - m);
@@ -61,7 +61,7 @@ State<S> merged(State<S> a, const State<S>& b) {
 
 // As a split hands it over.
 template <class S>
-void normalise(State<S>& state) {
+void normalise(Running<S>& state) {
   for (S& x : state.acc) x = x / state.l;
   state.m = state.m + scalar::log(state.l);
   state.l = S(1.0);
@@ -76,7 +76,7 @@ RowValue<S> by_merge_tree(const Tensors& tensors, const Plan& plan, const Reques
   RowValue<S> value;
   value.has_keys = !keys.score.empty();
   if (!value.has_keys) return value;
-  std::vector<State<S>> states;
+  std::vector<Running<S>> states;
   for (std::size_t i = 0; i < keys.score.size(); ++i) {
     states.push_back({keys.score[i], S(1.0), keys.value[i]});
   }
@@ -88,14 +88,14 @@ RowValue<S> by_merge_tree(const Tensors& tensors, const Plan& plan, const Reques
     auto a = static_cast<std::size_t>(stream.uniform(4 * step) * count);
     if (comb && stream.uniform(4 * step + 1) < 0.9) a = states.size() - 1;
     std::swap(states[a], states.back());
-    State<S> last = std::move(states.back());
+    Running<S> last = std::move(states.back());
     states.pop_back();
     const auto b = static_cast<std::size_t>(stream.uniform(4 * step + 2) * (count - 1.0));
     states[b] = merged(std::move(states[b]), last);
     if ((stream.bits(4 * step + 3) & 1) != 0) normalise(states[b]);
     if (comb) std::swap(states[b], states.back());
   }
-  State<S>& root = states[0];
+  Running<S>& root = states[0];
   value.lse = in_base(plan, S(root.m + scalar::log(root.l)));
   for (const S& x : root.acc) value.o.push_back(x / root.l);
   return value;

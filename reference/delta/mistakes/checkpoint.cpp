@@ -9,8 +9,8 @@
 #include <array>
 #include <numeric>
 
-#include "reference/calls/inputs.hpp"
-#include "reference/calls/outputs.hpp"
+#include "reference/delta/calls/inputs.hpp"
+#include "reference/delta/calls/outputs.hpp"
 #include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 

@@ -3,7 +3,7 @@
 // Mistakes in the delta rule itself and in the inverse of its chunk form.
 #include <array>
 
-#include "reference/calls/inputs.hpp"
+#include "reference/delta/calls/inputs.hpp"
 #include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/gates.hpp"
 #include "reference/delta/mistakes/permits.hpp"

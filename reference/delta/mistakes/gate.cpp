@@ -8,8 +8,8 @@
 #include <array>
 #include <cmath>
 
-#include "reference/calls/inputs.hpp"
-#include "reference/calls/outputs.hpp"
+#include "reference/delta/calls/inputs.hpp"
+#include "reference/delta/calls/outputs.hpp"
 #include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/gates.hpp"
 #include "reference/delta/mistakes/permits.hpp"

@@ -10,7 +10,7 @@
 #include <functional>
 #include <vector>
 
-#include "reference/calls/inputs.hpp"
+#include "reference/delta/calls/inputs.hpp"
 
 namespace goldenrule::delta {
 

@@ -7,9 +7,9 @@
 
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
-#include "reference/calls/inputs.hpp"
-#include "reference/calls/outputs.hpp"
-#include "reference/calls/segments.hpp"
+#include "reference/delta/calls/inputs.hpp"
+#include "reference/delta/calls/outputs.hpp"
+#include "reference/delta/calls/segments.hpp"
 #include "reference/delta/mistakes/gates.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 

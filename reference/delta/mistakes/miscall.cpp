@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fixtures/call/plan.hpp"
-#include "reference/calls/inputs.hpp"
+#include "reference/delta/calls/inputs.hpp"
 #include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/gates.hpp"
 #include "reference/delta/mistakes/tables.hpp"

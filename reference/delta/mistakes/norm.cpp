@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "reference/calls/inputs.hpp"
+#include "reference/delta/calls/inputs.hpp"
 #include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/permits.hpp"
 #include "reference/delta/mistakes/tables.hpp"

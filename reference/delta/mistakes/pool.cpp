@@ -8,8 +8,8 @@
 
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/take.hpp"
-#include "reference/calls/inputs.hpp"
-#include "reference/calls/outputs.hpp"
+#include "reference/delta/calls/inputs.hpp"
+#include "reference/delta/calls/outputs.hpp"
 #include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
-#include "reference/calls/outputs.hpp"
+#include "reference/delta/calls/outputs.hpp"
 #include "reference/delta/mistakes/variant.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/oracle/ring.hpp"

@@ -9,9 +9,9 @@
 #include <cmath>
 
 #include "fixtures/call/operation.hpp"
-#include "reference/calls/inputs.hpp"
-#include "reference/calls/outputs.hpp"
-#include "reference/calls/segments.hpp"
+#include "reference/delta/calls/inputs.hpp"
+#include "reference/delta/calls/outputs.hpp"
+#include "reference/delta/calls/segments.hpp"
 #include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 #include "reference/delta/mistakes/variant.hpp"

@@ -5,7 +5,7 @@
 // so that often only one output, or only what lies behind the first chunk, is wrong.
 #include <array>
 
-#include "reference/calls/inputs.hpp"
+#include "reference/delta/calls/inputs.hpp"
 #include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/gates.hpp"
 #include "reference/delta/mistakes/tables.hpp"

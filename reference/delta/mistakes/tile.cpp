@@ -7,8 +7,8 @@
 #include <bit>
 #include <limits>
 
-#include "reference/calls/inputs.hpp"
-#include "reference/calls/outputs.hpp"
+#include "reference/delta/calls/inputs.hpp"
+#include "reference/delta/calls/outputs.hpp"
 #include "reference/delta/mistakes/tables.hpp"
 
 namespace goldenrule::delta {

@@ -5,6 +5,7 @@
 // that of one outcome in all elements of a row. Nothing is granted: a number is right or it is not.
 #pragma once
 
+#include "fixtures/call/record.hpp"
 #include "reference/verdict/expectation.hpp"
 
 namespace goldenrule::drafts {

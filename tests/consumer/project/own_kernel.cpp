@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fixtures/cases/case.hpp"
-#include "reference/relations/relation.hpp"
+#include "reference/delta/relations/relation.hpp"
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "fixtures/call/plan.hpp"
 #include "fixtures/cases/case.hpp"
-#include "reference/calls/segments.hpp"
+#include "reference/delta/calls/segments.hpp"
 #include "reference/delta/mistakes/variant.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/kernels.hpp"

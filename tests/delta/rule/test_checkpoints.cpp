@@ -7,8 +7,8 @@
 
 #include "fixtures/call/plan.hpp"
 #include "fixtures/cases/case.hpp"
-#include "reference/calls/outputs.hpp"
-#include "reference/calls/segments.hpp"
+#include "reference/delta/calls/outputs.hpp"
+#include "reference/delta/calls/segments.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/kernels.hpp"
 #include "tests/record_of.hpp"

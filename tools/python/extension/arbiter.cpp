@@ -12,7 +12,7 @@
 #include "reference/calls/kernel.hpp"
 #include "reference/contract/contract_json.hpp"
 #include "reference/contract/family.hpp"
-#include "reference/relations/relation.hpp"
+#include "reference/delta/relations/relation.hpp"
 #include "reference/report/runs.hpp"
 #include "reference/suites/slices.hpp"
 #include "reference/verdict/budget.hpp"

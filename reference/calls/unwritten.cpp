@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/calls/unwritten.hpp"
+
+#include <vector>
+
+namespace goldenrule::calls {
+
+call::Tensor unwritten_tensor(const call::Shape& shape) {
+  const auto size = static_cast<std::size_t>(call::element_count(shape));
+  return {call::DType::kF64, shape, std::vector<double>(size, kUnwritten)};
+}
+
+call::Tensor widened(const call::Tensor& tensor) {
+  return {call::DType::kF64, tensor.shape(), tensor.to_doubles()};
+}
+
+}  // namespace goldenrule::calls
