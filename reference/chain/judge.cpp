@@ -5,6 +5,7 @@
 #include <new>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/operation.hpp"
 #include "fixtures/call/widening.hpp"
 #include "reference/chain/acceptances.hpp"
 #include "reference/chain/admission.hpp"
@@ -87,7 +88,7 @@ struct Judge::State {
   void judge_alone(const Call& call, const call::Record& record, std::vector<Finding>& findings) {
     if (memory.options.only_chain || !has_states(record) || record.outputs.empty()) return;
     verdict::Question question;
-    if (call::is_delta(record.op)) question.contract = memory.options.contract;
+    if (call::operation(record.op).has_states) question.contract = memory.options.contract;
     const verdict::CaseReport report = verdict::judge_record(slice_of(record.op), record, question);
     if (report.verdict != Verdict::kSkipped) verdicts.push_back(report.verdict);
     if (report.verdict == Verdict::kMistrusted && memory.summary.mistrusted++ == 0) {
@@ -117,7 +118,7 @@ struct Judge::State {
       if (row.request == call::kNoRequest) continue;
       if (row.position != 0 && !row.restored_from) continue;
       acceptances.forget(row.request);
-      if (!call::is_delta(record.op)) continue;
+      if (!call::operation(record.op).has_states) continue;
       const auto known = memory.requests.find(row.request);
       if (known == memory.requests.end()) continue;
       const bool own = row.restored_from == row.request;
@@ -153,7 +154,7 @@ struct Judge::State {
       judge_alone(call, record, findings);
       return false;
     }
-    if (call::is_delta(record.op)) return walk_states(call, record, dims, findings);
+    if (call::operation(record.op).has_states) return walk_states(call, record, dims, findings);
     if (call::is_attention(record.op)) {
       const bool admitted = caches.admit(call, record, dims, findings);
       judge_alone(call, record, findings);

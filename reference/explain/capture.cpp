@@ -180,7 +180,8 @@ Capture make_capture(const verdict::Judgement& judgement) {
 }
 
 bool is_cut_by_tokens(const call::Record& call) {
-  return call.mode == call::Mode::kPrefill && !call::has_pool(call) && !call::is_attention(call.op);
+  return call.mode == call::Mode::kPrefill && !call::has_pool(call) &&
+         call::operation(call.op).has_states;
 }
 
 Capture cut(const Capture& capture, const Cut& what) {

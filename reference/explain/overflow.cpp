@@ -92,7 +92,7 @@ class Lane {
 void mark_overflows(const Capture& capture, Prediction& prediction) {
   // What follows a token is not what stands behind it, and a flushed state has no token of the
   // call; queries of attention follow none another.
-  if (!call::is_delta(capture.call.op)) return;
+  if (!call::operation(capture.call.op).has_states) return;
   if (call::has_tree(capture.call) || call::has_ring(capture.call)) return;
   const call::Plan plan = call::make_plan(capture.call, true);
   const std::int64_t chunk = capture.contract->tokens_together();

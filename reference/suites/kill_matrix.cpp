@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/cases/suite.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
@@ -59,7 +60,8 @@ std::vector<Entry> in_visiting_order(std::vector<Entry> all) {
 
 // The same call with NaN in k and v of a token that follows the tail of another sequence.
 std::optional<call::Record> poisoned(const call::Record& record) {
-  if (record.mode != call::Mode::kPrefill || call::is_attention(record.op)) return std::nullopt;
+  if (record.mode != call::Mode::kPrefill || !call::operation(record.op).has_states)
+    return std::nullopt;
   const call::Plan plan = call::make_plan(record, false);
   for (std::size_t n = 1; n < plan.sequences.size(); ++n) {
     const call::Sequence& s = plan.sequences[n];

@@ -103,7 +103,7 @@ class MapMaker {
 
   [[nodiscard]] bool is_packed() const {
     return report_.name == "o" &&
-           (record_.mode == call::Mode::kPrefill || call::is_attention(record_.op));
+           (record_.mode == call::Mode::kPrefill || call::operation(record_.op).always_packed);
   }
 
   // Where sequences begin among the rows, with their end.

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "fixtures/call/operation.hpp"
 #include "fixtures/cases/case.hpp"
 #include "reference/arbiter/choices.hpp"
 #include "reference/contract/family.hpp"
@@ -94,7 +95,7 @@ double storage_error(const verdict::Expected& e, call::DType dtype) {
 
 int budget(const BudgetOptions& options) {
   const call::Record record = cases::make_record(cases::parse(options.case_line));
-  if (!call::is_delta(record.op)) {
+  if (!call::operation(record.op).has_states) {
     throw Error(ErrorKind::kArgument, "CASE", "a case of the delta rule (others: check --terms)",
                 "'" + options.case_line + "'");
   }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/operation.hpp"
 #include "fixtures/cases/suite.hpp"
 #include "fixtures/schema/meaning.hpp"
 #include "fixtures/schema/read.hpp"
@@ -125,7 +126,7 @@ int generate(const GenerateOptions& options) {
     const fs::path path = directory / (cases::file_stem(c) + ".h5");
     progress.show(i, path.filename().string());
     const scalar::Precision precision = given.value_or(suites::golden_precision(c));
-    if (extras.stages > 0 && call::is_delta(c.op)) admit_stages(c, extras.stages);
+    if (extras.stages > 0 && call::operation(c.op).has_states) admit_stages(c, extras.stages);
     const schema::Fixture fixture = suites::make_fixture(c, precision, extras);
     const bool there = is_there(path, fixture);
     if (!there) schema::write_fixture(path, fixture);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/operation.hpp"
 #include "fixtures/cases/suite.hpp"
 #include "reference/arbiter/choices.hpp"
 #include "reference/arbiter/examine.hpp"
@@ -85,7 +86,7 @@ ExpectedCall expected(const call::Record& record, const Asked& asked) {
 
 std::vector<RelationRow> relations_of(const call::Record& record, const calls::Kernel& kernel,
                                       const AskedRelations& asked) {
-  if (!call::is_delta(record.op)) {
+  if (!call::operation(record.op).has_states) {
     throw Error(ErrorKind::kArgument, "op", "gated_delta_rule or kda: relations follow these alone",
                 std::string(call::name_of(record.op)));
   }
