@@ -5,7 +5,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -13,7 +12,6 @@
 #include <set>
 
 #include "fixtures/call/error.hpp"
-#include "fixtures/isolation/child.hpp"
 #include "reference/suites/slices.hpp"
 
 namespace goldenrule::arbiter {

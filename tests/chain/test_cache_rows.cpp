@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 
+#include "fixtures/call/operation.hpp"
 #include "reference/chain/caches.hpp"
 #include "tests/chain/speculative_server.hpp"
 
@@ -102,7 +103,8 @@ TEST_CASE("what is rejected is remembered by position, and no more than is said"
 
 TEST_CASE("a call whose rows take more memory than is given is an error") {
   SpeculativeServer server = begun(2);
-  std::erase_if(server.calls, [](const chain::Call& c) { return call::is_delta(c.record.op); });
+  std::erase_if(server.calls,
+                [](const chain::Call& c) { return call::operation(c.record.op).has_states; });
   number(server.calls);
   const testing::Judged judged =
       testing::judge(server.calls, {.only_chain = true, .call_bytes = 400.0});

@@ -4,6 +4,7 @@
 // where the dump begins late, where calls are missing, and where rows are padding.
 #include <doctest/doctest.h>
 
+#include "fixtures/call/operation.hpp"
 #include "fixtures/call/record.hpp"
 #include "tests/chain/speculative_server.hpp"
 
@@ -87,7 +88,8 @@ TEST_CASE("the calls of a step come in any order that a server has") {
 
 TEST_CASE("caches and draft acceptances without a layer with states") {
   std::vector<chain::Call> calls = conversation({});
-  std::erase_if(calls, [](const chain::Call& c) { return call::is_delta(c.record.op); });
+  std::erase_if(calls,
+                [](const chain::Call& c) { return call::operation(c.record.op).has_states; });
   number(calls);
   expect_none(calls);
   const chain::Summary summary = testing::judge(calls, {.only_chain = true}).summary;
@@ -107,7 +109,7 @@ TEST_CASE("requests that began before the dump, and calls that are missing") {
         CAPTURE(n);
         std::vector<chain::Call> calls(all.begin() + static_cast<std::ptrdiff_t>(n), all.end());
         expect_none(calls);
-        if (call::is_delta(all[n].record.op)) continue;  // whose tokens are missing
+        if (call::operation(all[n].record.op).has_states) continue;  // whose tokens are missing
         calls = all;
         calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(n));
         expect_none(calls, 1);  // the gap

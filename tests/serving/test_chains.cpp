@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fixtures/call/operation.hpp"
 #include "reference/chain/judge.hpp"
 #include "reference/serving/chain_matrix.hpp"
 #include "reference/serving/mistakes.hpp"
@@ -95,7 +96,7 @@ TEST_CASE("an honest server may leave out the states of its decodes") {
     CAPTURE(cases::canonical(scenario));
     chain::Judge judge(suites::slice_of, {.only_chain = true});
     serving::simulate(scenario, [&](chain::Call&& call) {
-      if (call.record.mode == call::Mode::kDecode && call::is_delta(call.record.op)) {
+      if (call.record.mode == call::Mode::kDecode && call::operation(call.record.op).has_states) {
         call::Tensor& pool = call.record.inputs.at("initial_state");
         call::Shape shape = pool.shape();
         shape.front() = 0;

@@ -142,7 +142,7 @@ bool holds_before(const call::Record& record, std::string_view output) {
 
 call::TensorMap make_outputs(const call::Record& record, Update update) {
   if (call::is_attention(record.op)) return make_attention_outputs(record);
-  if (!call::is_delta(record.op)) {
+  if (!call::operation(record.op).has_states) {
     throw Error(ErrorKind::kValue, "/@op", "an operation that the kernels compute",
                 std::string(call::name_of(record.op)));
   }
