@@ -20,10 +20,10 @@ using Json = nlohmann::ordered_json;
 
 std::string extents_text(const call::TensorRow& row) {
   std::string text;
-  for (const call::Extent extent : row.extents) {
-    if (extent == call::Extent::kNone) continue;
+  for (const call::Extent& extent : row.extents) {
+    if (extent.words.empty()) continue;
     if (!text.empty()) text += ',';
-    text += call::name_of(extent);
+    text += extent.words;
   }
   return text;
 }
@@ -64,9 +64,8 @@ bool may_be(const call::TensorRow& row, call::Record record) {
 
 /// The values of a convention that read the tensor; for tensors that are there whatever it is,
 /// none.
-template <class E>
-Json readers(const call::Operation& operation, const call::TensorRow& row,
-             E call::Convention::*field) {
+template <class E, class Attributes>
+Json readers(const call::Operation& operation, const call::TensorRow& row, E Attributes::*field) {
   Json names = Json::array();
   call::Record record = asking(operation, call::Mode::kMtp);
   for (std::size_t i = 0; i < call::EnumNames<E>::kNames.size(); ++i) {
@@ -120,10 +119,10 @@ Json range_json(const call::NumberRange& range) {
   return ends;
 }
 
-Json families_that_read(const call::ConventionRow& row) {
+Json families_that_read(std::string_view attribute) {
   Json names = Json::array();
-  for (const call::Family family : call::kFamilies) {
-    if (call::reads(family, row.readers)) names.push_back(std::string(call::name_of(family)));
+  for (const call::FamilyRow& row : call::kFamilyRows) {
+    if (call::reads(row.family, attribute)) names.push_back(std::string(call::name_of(row.family)));
   }
   return names;
 }
@@ -131,12 +130,11 @@ Json families_that_read(const call::ConventionRow& row) {
 Json conventions_json() {
   Json list = Json::array();
   const call::Convention defaults;
-  std::size_t row_index = 0;
   call::for_each_field(defaults, [&](const char* name, const auto& value) {
     using Field = std::decay_t<decltype(value)>;
-    const call::ConventionRow& told = call::kConventionRows[row_index++];
+    const call::AttributeRow& told = *call::find_attribute(name);
     Json row{{"name", name},
-             {"readers", families_that_read(told)},
+             {"readers", families_that_read(name)},
              {"meaning", std::string(told.meaning)}};
     if constexpr (std::is_enum_v<Field>) {
       row["values"] = Json::array();
@@ -165,8 +163,8 @@ Json schema_json() {
   Json families = Json::object();
   for (const contract::Contract& c : contract::contracts()) {
     contracts.push_back(c.name);
-    for (const call::Family family : call::kFamilies) {
-      if (c.is_of(family)) families[std::string(call::name_of(family))].push_back(c.name);
+    for (const call::FamilyRow& row : call::kFamilyRows) {
+      if (c.is_of(row.family)) families[std::string(call::name_of(row.family))].push_back(c.name);
     }
   }
   return {{"schema", std::string(schema::kSchema)},

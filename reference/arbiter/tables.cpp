@@ -19,10 +19,8 @@
 #include <vector>
 
 #include "fixtures/call/operation.hpp"
-#include "fixtures/cases/attention_patterns.hpp"
-#include "fixtures/cases/delta_patterns.hpp"
-#include "fixtures/cases/draft_patterns.hpp"
-#include "fixtures/cases/scenario.hpp"
+#include "fixtures/cases/delta_scenario.hpp"
+#include "fixtures/cases/case_rules.hpp"
 #include "fixtures/cases/suite.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/contract/contract.hpp"
@@ -76,20 +74,16 @@ Json case_rows(const std::string& suite) {
   return rows;
 }
 
-// Of what kernels of `family` read; the same letter is a row of each family.
-void add_patterns(Json& rows, call::Family family, const auto& patterns) {
-  for (const auto& pattern : patterns) {
-    rows.push_back({{"name", std::string(pattern.name)},
-                    {"meaning", std::string(pattern.summary)},
-                    {"of", std::string(call::name_of(family))}});
-  }
-}
-
+// The same letter is a row of each family.
 Json pattern_rows() {
   Json rows = Json::array();
-  add_patterns(rows, call::Family::kDelta, cases::delta_patterns());
-  add_patterns(rows, call::Family::kAttention, cases::attention_patterns());
-  add_patterns(rows, call::Family::kDrafts, cases::draft_patterns());
+  for (std::size_t family = 0; family < call::kFamilyRows.size(); ++family) {
+    for (const cases::PatternRow& pattern : cases::kCaseRules[family]().patterns) {
+      rows.push_back({{"name", std::string(pattern.name)},
+                      {"meaning", std::string(pattern.summary)},
+                      {"of", std::string(call::name_of(call::kFamilyRows[family].family))}});
+    }
+  }
   return rows;
 }
 
@@ -101,19 +95,26 @@ Json contract_rows() {
   return rows;
 }
 
+Json stage_row(const verdict::StageRow& row) {
+  Json forms = Json::object();
+  for (const verdict::StageForm& form : row.forms) {
+    forms[std::string(form.name)] = std::string(form.meaning);
+  }
+  return {{"name", std::string(row.name)},
+          {"shape", std::string(row.shape)},
+          {"meaning", std::string(row.formula)},
+          {"forms", std::move(forms)},
+          {"not_judged", std::string(row.not_judged)}};
+}
+
 // In the order of the computation. Operations of one family have the same ones.
 Json stage_rows() {
   Json rows = Json::array();
-  for (const verdict::StageRow& row : suites::slice_of(call::Op::kGatedDeltaRule).stages->table()) {
-    Json forms = Json::object();
-    for (const verdict::StageForm& form : row.forms) {
-      forms[std::string(form.name)] = std::string(form.meaning);
-    }
-    rows.push_back({{"name", std::string(row.name)},
-                    {"shape", std::string(row.shape)},
-                    {"meaning", std::string(row.formula)},
-                    {"forms", std::move(forms)},
-                    {"not_judged", std::string(row.not_judged)}});
+  std::set<const verdict::StageSlice*> seen{nullptr};
+  for (const call::Operation& operation : call::operations()) {
+    const verdict::StageSlice* stages = suites::slice_of(operation.op).stages;
+    if (!seen.insert(stages).second) continue;
+    for (const verdict::StageRow& row : stages->table()) rows.push_back(stage_row(row));
   }
   return rows;
 }
@@ -133,10 +134,7 @@ std::vector<bool> which_apply(const call::Record& record) {
 // Elements of the token inputs: the large cases of the suites show no other mistakes.
 constexpr std::int64_t kSmall = std::int64_t{1} << 15;
 
-bool is_small(const cases::Case& c) {
-  const bool heads = call::family_of(c.op) != call::Family::kDrafts;
-  return (heads ? cases::token_count(c) * c.HV * (c.K + c.V) : cases::step_count(c)) <= kSmall;
-}
+bool is_small(const cases::Case& c) { return cases::input_elements(c) <= kSmall; }
 
 // For every row of the table of mistakes: the operations and modes in which it can be made.
 std::vector<std::set<Place>> places_of_mistakes() {

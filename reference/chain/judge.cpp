@@ -11,6 +11,7 @@
 #include "reference/chain/admission.hpp"
 #include "reference/chain/caches.hpp"
 #include "reference/chain/walk.hpp"
+#include "reference/contract/family.hpp"
 
 namespace goldenrule::chain {
 namespace {
@@ -155,7 +156,7 @@ struct Judge::State {
       return false;
     }
     if (call::operation(record.op).has_states) return walk_states(call, record, dims, findings);
-    if (call::is_attention(record.op)) {
+    if (call::operation(record.op).has_cache) {
       const bool admitted = caches.admit(call, record, dims, findings);
       judge_alone(call, record, findings);
       if (!admitted) return true;  // of another layer: nothing of this one is missing
@@ -170,6 +171,10 @@ struct Judge::State {
     return true;
   }
 };
+
+void require_contract(const contract::Contract& contract) {
+  contract::require_family(contract, call::Family::kDelta);
+}
 
 Judge::Judge(SliceOf slice_of, Options options) : state_(std::make_unique<State>(slice_of)) {
   state_->memory.options = std::move(options);

@@ -75,6 +75,10 @@ struct Summary {
   std::optional<Finding> first;  ///< the first that is out of budget, else the first
 };
 
+/// Throws Error(kArgument) for a contract that the calls of a chain which have states cannot
+/// declare: those of the delta rule. Its other calls are judged by their own.
+void require_contract(const contract::Contract& contract);
+
 using SliceOf = const verdict::Slice& (*)(call::Op);
 
 class Judge {

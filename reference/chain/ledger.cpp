@@ -313,7 +313,7 @@ call::Record one_row(const call::Record& tokens, std::int64_t row,
   }
   for (auto& [name, tensor] : one.inputs) {
     const call::TensorRow& kind = *call::find_row(one, call::Group::kInput, name);
-    if (kind.has(call::Extent::kTokens) || kind.has(call::Extent::kRows)) {
+    if (kind.has(call::extent::kTokens) || kind.has(call::extent::kRows)) {
       tensor = call::take(tensor, 0, indices);
     }
   }

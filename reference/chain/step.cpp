@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "fixtures/call/delta_axes.hpp"
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/f32_bound.hpp"
 #include "fixtures/call/integer_inputs.hpp"
@@ -35,7 +36,7 @@ call::Record chain_of(const call::Record& record, const call::Dims& dims,
     const call::TensorRow& kind = *call::find_row(record, call::Group::kInput, name);
     if (kind.is_per_token()) {
       chain.inputs[name] = call::take(call::with_leading(tensor, rank, {dims.tokens}), 0, which);
-    } else if (kind.storage == call::Storage::kFloat && !kind.has(call::Extent::kState)) {
+    } else if (kind.storage == call::Storage::kFloat && !kind.has(call::extent::kState)) {
       chain.inputs[name] = tensor;  // A_log, dt_bias
     }
   }

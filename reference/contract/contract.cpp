@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Length: the table of contracts with the rounding points of each.
 #include "reference/contract/contract.hpp"
 
 #include <array>
-#include <initializer_list>
 #include <string>
 
 #include "fixtures/call/error.hpp"
@@ -14,214 +11,13 @@
 namespace goldenrule::contract {
 namespace {
 
-// fp32 kernels with the GPU's fast functions. CUDA C++ Programming Guide, "Intrinsic Functions":
-// __expf(x) is within 2 + 1.173 |x| ulp, __logf within an absolute 2^-21.41 on [1/2, 2] and 3 ulp
-// outside, rsqrtf within 2 ulp, division within 2 ulp; an ulp is at most 2^-23 relative. So exp at
-// a given argument: 2^-22; log alpha, two or three rounded products and 1.173 ulp in exp: 2^-21;
-// log(1 + exp(x)): 2^-21.41 and the 2^-24 lost in the sum, 2^-21; log of a given alpha, an absolute
-// 2^-21.41 near 1 too (lg2.approx: 2^-22 of the binary one); sigmoid, exp and a quotient:
-// 2^-21; norm, a sum of squares in fp32 and a reciprocal root: 2^-21.
-constexpr FunctionErrors kFastFp32{.exp = 0x1p-22,
-                                   .log = 0x1p-21,
-                                   .log_alpha = 0x1p-21,
-                                   .softplus = 0x1p-21,
-                                   .logit = 0x1p-23,
-                                   .sigmoid = 0x1p-21,
-                                   .norm = 0x1p-21};
-
-using ChunkRoundings = std::array<Rounding, kPoints>;
-
-struct Rounded {
-  constexpr Rounded(Activation activation, Format to)
-      : point(static_cast<std::size_t>(activation)), format(to) {}
-  constexpr Rounded(Point of_chunks, Format to)
-      : point(static_cast<std::size_t>(of_chunks)), format(to) {}
-
-  std::size_t point;
-  Format format;
-};
-
-template <std::size_t N>
-constexpr ChunkRoundings table(const Rounded (&points)[N], const ChunkRoundings& beside = {}) {
-  ChunkRoundings rounding = beside;
-  for (const Rounded& r : points) rounding[r.point] = r.format;
-  return rounding;
-}
-
-// Everything that enters a matrix product in format `f`; gates are cumulated and states carried in
-// fp32. flash-linear-attention's chunk_gated_delta_rule and chunk_kda with f = bf16.
-constexpr ChunkRoundings operands(Format f) {
-  return table({{Activation::kQuery, f},
-                {Activation::kKey, f},
-                {Point::kBetaV, f},
-                {Point::kBetaK, f},
-                {Point::kInverse, f},
-                {Point::kU, f},
-                {Point::kW, f},
-                {Point::kStateOperand, f},
-                {Point::kQueryIn, f},
-                {Point::kAttention, f},
-                {Point::kVNew, f},
-                {Point::kUpdate, f},
-                {Point::kGateSum, Format::kF32}});
-}
-
-// FlashKDA: the same with chunks of 16, decays folded into bf16 operands of the intra-chunk
-// products and a state that is rounded to bf16 after every chunk.
-constexpr ChunkRoundings kChunk16 =
-    table({{Point::kIntra, Format::kBF16}, {Point::kCarriedState, Format::kBF16}},
-          operands(Format::kBF16));
-
-// FlashInfer's and FlashQLA's form for one gate per head: the raw bf16 q and k are multiplied and
-// scaled by their norms in fp32, so that q^ and k^ are never rounded.
-constexpr ChunkRoundings kDirect = table({{Point::kStateOperand, Format::kBF16},
-                                          {Point::kResidual, Format::kBF16},
-                                          {Point::kInverse, Format::kBF16},
-                                          {Point::kAttention, Format::kBF16},
-                                          {Point::kVNew, Format::kBF16},
-                                          {Point::kUpdate, Format::kBF16},
-                                          {Point::kGateSum, Format::kF32}});
-
-// The same for one gate per key channel, whose decays are folded into the operands.
-constexpr ChunkRoundings kDirectPerChannel = table({{Point::kIntra, Format::kBF16},
-                                                    {Point::kKeyIn, Format::kBF16},
-                                                    {Point::kQueryIn, Format::kBF16}},
-                                                   kDirect);
-
-// Kernels that replay pending tokens from a ring, on tensor cores: the pending tokens and those of
-// the call are one chunk whose operands are bf16, among them the pending corrections with their
-// decays and the products of keys; the state enters as two bf16 terms, or in the 16 bits that it
-// has. SGLang's and vLLM's ReplaySSM, FlashInfer's gated_delta_rule_mtp_ucache_flush.
-constexpr ChunkRoundings kReplay = table({{Activation::kQuery, Format::kBF16},
-                                          {Activation::kKey, Format::kBF16},
-                                          {Point::kStateOperand, Format::kTwoBF16}},
-                                         kDirectPerChannel);
-
-constexpr std::array<Rounding, kActivations> kBF16Activations{Format::kBF16, Format::kBF16,
-                                                              Format::kBF16, Format::kBF16};
-
-constexpr ChunkRoundings kFp32Chunk = table({{Point::kGateSum, Format::kF32}});
-
-Contract recurrent(const char* name, const char* meaning, call::DType state,
-                   const std::array<Rounding, kActivations>& rounding) {
-  return {.name = name,
-          .meaning = meaning,
-          .state_dtype = state,
-          .functions = kFastFp32,
-          .model = Recurrent{.unit_roundoff = kFp32, .rounding = rounding}};
-}
-
-Contract chunked(const char* name, const char* meaning, std::int64_t chunk, Form form,
-                 call::DType state, const ChunkRoundings& rounding) {
-  return {
-      .name = name,
-      .meaning = meaning,
-      .state_dtype = state,
-      .functions = kFastFp32,
-      .model = Chunked{.unit_roundoff = kFp32, .chunk = chunk, .form = form, .rounding = rounding}};
-}
-
-Contract softmax(const char* name, const char* meaning,
-                 std::initializer_list<SoftmaxPoint> rounded) {
-  Softmax model;
-  for (const SoftmaxPoint point : rounded) model.rounds[static_cast<std::size_t>(point)] = true;
-  return {.name = name, .meaning = meaning, .model = model};
-}
-
-// A kernel of that contract which walks long sequences in segments, whose maps and states it
-// multiplies as two bf16 terms each.
-Contract in_segments(Contract c) {
-  auto& chunked = std::get<Chunked>(c.model);
-  chunked.segment = 512;
-  chunked.at(Point::kSegmentMap) = Format::kTwoBF16;
-  c.meaning = "as " + c.name + "; long sequences in segments of 512 tokens or more";
-  c.name += "_segments";
-  return c;
-}
-
-std::vector<Contract> of_attention() {
-  return {
-      // FlashAttention 2 and 3, cuDNN, Triton, Diffulex, SGLang.
-      softmax("flash_bf16",
-              "attention in fp32; the weights are rounded to the type of q for the product with V, "
-              "not in the sum that divides",
-              {SoftmaxPoint::kWeights}),
-      // FlashInfer's tensor-core kernels: the row sum is a product with the rounded fragment.
-      softmax("flash_bf16_rounded_sum", "as flash_bf16; the sum is one of the rounded weights",
-              {SoftmaxPoint::kWeights, SoftmaxPoint::kSum}),
-      // Three calls of a framework, each of which stores its result.
-      softmax("eager_bf16",
-              "attention whose products, scaled scores and normalised weights are stored in the "
-              "type of q",
-              {SoftmaxPoint::kScores, SoftmaxPoint::kWeights}),
-  };
-}
-
-std::vector<Contract> of_delta_rule() {
-  using call::DType;
-  const Contract direct64 =
-      chunked("chunk64_bf16_direct",
-              "chunks of 64 tokens, one gate per head, raw bf16 q and k, bf16 operands formed from "
-              "the residual v - E k S, fp32 state between chunks",
-              64, Form::kDirect, DType::kF32, kDirect);
-  const Contract direct32 =
-      chunked("chunk32_bf16_direct",
-              "the same with chunks of 32 tokens and decays folded into bf16 operands", 32,
-              Form::kDirect, DType::kF32, kDirectPerChannel);
-  const Contract direct64_bf16 =
-      chunked("chunk64_bf16_direct_bf16_state",
-              "as chunk64_bf16_direct; states are rounded to bf16 once where they are stored", 64,
-              Form::kDirect, DType::kBF16, kDirect);
-  const Contract direct32_bf16 =
-      chunked("chunk32_bf16_direct_bf16_state",
-              "as chunk32_bf16_direct; states are rounded to bf16 once where they are stored", 32,
-              Form::kDirect, DType::kBF16, kDirectPerChannel);
-  return {
-      {.name = "ideal", .meaning = "the exact result, rounded once to the type it is stored in"},
-      recurrent("recurrent_f32", "token by token in fp32 with approximate functions, fp32 state",
-                DType::kF32, {}),
-      chunked("chunk64_f32", "chunks of 64 tokens, everything in fp32, gates cumulated in fp32", 64,
-              Form::kWY, DType::kF32, kFp32Chunk),
-      recurrent("recurrent_f32_bf16_activations",
-                "as recurrent_f32; beta, log alpha and the normalised q and k are rounded to bf16",
-                DType::kF32, kBF16Activations),
-      chunked("chunk64_tf32", "chunks of 64 tokens with tf32 operands, fp32 state between chunks",
-              64, Form::kWY, DType::kF32, operands(Format::kTF32)),
-      recurrent("recurrent_bf16_state",
-                "as recurrent_f32; states are rounded to bf16 once where they are stored",
-                DType::kBF16, {}),
-      direct64,
-      direct32,
-      direct64_bf16,
-      direct32_bf16,
-      in_segments(direct64),
-      in_segments(direct32),
-      in_segments(direct64_bf16),
-      in_segments(direct32_bf16),
-      {.name = "replay_bf16",
-       .meaning =
-           "pending tokens of a ring and those of the call as one chunk of up to 32 with bf16 "
-           "operands, the state as two bf16 terms; states keep the type of the pool",
-       .functions = kFastFp32,
-       .model =
-           Chunked{
-               .unit_roundoff = kFp32, .chunk = 32, .form = Form::kDirect, .rounding = kReplay}},
-      chunked("chunk64_bf16", "chunks of 64 tokens with bf16 operands, fp32 state between chunks",
-              64, Form::kWY, DType::kF32, operands(Format::kBF16)),
-      chunked("chunk64_16bit",
-              "chunks of 64 tokens with fp16 or bf16 operands, fp32 state between chunks", 64,
-              Form::kWY, DType::kF32, operands(Format::kAny16)),
-      chunked("chunk16_bf16_state",
-              "chunks of 16 tokens with bf16 operands, bf16 state between chunks", 16, Form::kWY,
-              DType::kBF16, kChunk16),
-  };
-}
-
 const std::vector<Contract>& built_in() {
   static const std::vector<Contract> contracts = [] {
-    std::vector<Contract> all = of_delta_rule();
-    const std::vector<Contract> more = of_attention();
-    all.insert(all.end(), more.begin(), more.end());
+    std::vector<Contract> all{
+        {.name = "ideal", .meaning = "the exact result, rounded once to the type it is stored in"}};
+    for (const auto table : kContractTables) {
+      for (Contract& contract : table()) all.push_back(std::move(contract));
+    }
     return all;
   }();
   return contracts;
@@ -240,22 +36,39 @@ int smallest_exponent(const Rounding& r) {
   return r ? info(*r).min_exponent - info(*r).significand_bits : -1100;
 }
 
-// Fp32 arithmetic token by token is what a chunk of one token does. Chunks of other sizes and other
-// forms round other values: nothing can be said.
-bool are_comparable(const Contract& a, const Contract& b) {
-  const Chunked* of_a = a.chunked();
-  const Chunked* of_b = b.chunked();
-  if (of_a == nullptr) return true;
-  return of_b != nullptr && of_a->chunk == of_b->chunk && of_a->form == of_b->form &&
-         (of_a->segment == 0 || of_a->segment == of_b->segment);
+// Value by value, of kernels that round the same ones.
+bool rounds_no_more(const Contract& a, const Contract& b) {
+  const auto bits = [](const Contract& c) {
+    return c.state_dtype ? call::info(*c.state_dtype).significand_bits : 53;
+  };
+  if (bits(a) < bits(b) || a.unit_roundoff() > b.unit_roundoff()) return false;
+  bool within = true;
+  std::vector<double> granted;
+  for_each_function(b.functions, [&](std::string_view, double error) { granted.push_back(error); });
+  std::size_t i = 0;
+  for_each_function(a.functions, [&](std::string_view, double error) {
+    within = within && error <= granted[i++];
+  });
+  for (std::size_t point = 0; point < kPoints; ++point) {
+    const Rounding of_a = rounding_at(a, point);
+    const Rounding of_b = rounding_at(b, point);
+    within = within && significand_bits(of_a) >= significand_bits(of_b) &&
+             smallest_exponent(of_a) <= smallest_exponent(of_b);
+  }
+  return within;
 }
 
-// A rounded sum makes the errors of the weights cancel in part or not at all: nothing can be said
-// across it, nor across stored scores, which round other weights.
-bool are_comparable(const Softmax& a, const Softmax& b) {
-  return a.rounds == b.rounds && a.unit_roundoff <= b.unit_roundoff &&
-         a.exp2_error <= b.exp2_error && a.tanh_error <= b.tanh_error;
-}
+// Every value that a model may round, where it names them one by one.
+template <class R>
+struct RoundingsOf {
+  std::span<R> operator()(auto& model) const {
+    if constexpr (requires { model.rounding; }) {
+      return std::span<R>(model.rounding);
+    } else {
+      return {};
+    }
+  }
+};
 
 template <class... F>
 struct Each : F... {
@@ -266,20 +79,6 @@ Each(F...) -> Each<F...>;  // for compilers before P1816
 
 }  // namespace
 
-bool Chunked::has_coarse_operands() const {
-  for (std::size_t i = 0; i < kPoints; ++i) {
-    if (i == static_cast<std::size_t>(Activation::kBeta) ||
-        i == static_cast<std::size_t>(Activation::kGate) ||
-        i == static_cast<std::size_t>(Point::kCarriedState) ||
-        i == static_cast<std::size_t>(Point::kGateSum) ||
-        i == static_cast<std::size_t>(Point::kSegmentMap)) {
-      continue;
-    }
-    if (unit_of(rounding[i]) > kFp32) return true;
-  }
-  return false;
-}
-
 double Contract::unit_roundoff() const {
   return std::visit(Each{[](const Ideal&) { return 0.0; },
                          [](const auto& declared) { return declared.unit_roundoff; }},
@@ -287,18 +86,10 @@ double Contract::unit_roundoff() const {
 }
 
 std::span<const Rounding> Contract::roundings() const {
-  using Span = std::span<const Rounding>;
-  return std::visit(Each{[](const Ideal&) { return Span(); }, [](const Softmax&) { return Span(); },
-                         [](const auto& declared) { return Span(declared.rounding); }},
-                    model);
+  return std::visit(RoundingsOf<const Rounding>{}, model);
 }
 
-std::span<Rounding> Contract::roundings() {
-  using Span = std::span<Rounding>;
-  return std::visit(Each{[](Ideal&) { return Span(); }, [](Softmax&) { return Span(); },
-                         [](auto& declared) { return Span(declared.rounding); }},
-                    model);
-}
+std::span<Rounding> Contract::roundings() { return std::visit(RoundingsOf<Rounding>{}, model); }
 
 Rounding Contract::at(Activation activation) const {
   return rounding_at(*this, static_cast<std::size_t>(activation));
@@ -306,24 +97,6 @@ Rounding Contract::at(Activation activation) const {
 
 std::int64_t Contract::tokens_together() const {
   return chunked() == nullptr ? 1 : chunked()->chunk;
-}
-
-std::string_view point_name(std::size_t point) {
-  constexpr std::array<std::string_view, kPoints> kNames{
-      "query",     "key",   "beta",   "gate",          "beta_v",   "beta_k",     "intra",
-      "inverse",   "u",     "w",      "state_operand", "key_in",   "residual",   "query_in",
-      "attention", "v_new", "update", "carried_state", "gate_sum", "segment_map"};
-  return kNames.at(point);
-}
-
-std::string_view name_of(SoftmaxPoint point) {
-  constexpr std::array<std::string_view, kSoftmaxPoints> kNames{"scores", "weights", "sum"};
-  return kNames[static_cast<std::size_t>(point)];
-}
-
-std::string_view name_of(Form form) {
-  constexpr std::array<std::string_view, 2> kNames{"wy", "direct"};
-  return kNames[static_cast<std::size_t>(form)];
 }
 
 const std::vector<Contract>& contracts() { return built_in(); }
@@ -336,8 +109,11 @@ const std::vector<Contract>& contracts_of(call::Family family) {
     }
     return chosen;
   };
-  static const std::array kOf{select(call::Family::kDelta), select(call::Family::kAttention),
-                              select(call::Family::kDrafts)};
+  static const auto kOf = [&] {
+    std::array<std::vector<Contract>, call::kFamilyRows.size()> of;
+    for (std::size_t i = 0; i < of.size(); ++i) of[i] = select(call::kFamilyRows[i].family);
+    return of;
+  }();
   return kOf[static_cast<std::size_t>(family)];
 }
 
@@ -357,28 +133,16 @@ void require_family(const Contract& contract, call::Family family) {
 bool is_no_wider(const Contract& a, const Contract& b) {
   if (a.is_ideal()) return true;  // rounded once, to the type that is there
   if (b.is_ideal()) return false;
-  if (a.softmax() != nullptr || b.softmax() != nullptr) {
-    return a.softmax() != nullptr && b.softmax() != nullptr &&
-           are_comparable(*a.softmax(), *b.softmax());
-  }
-  const auto bits = [](const Contract& c) {
-    return c.state_dtype ? call::info(*c.state_dtype).significand_bits : 53;
-  };
-  if (bits(a) < bits(b) || a.unit_roundoff() > b.unit_roundoff()) return false;
-  bool within = true;
-  std::vector<double> granted;
-  for_each_function(b.functions, [&](std::string_view, double error) { granted.push_back(error); });
-  std::size_t i = 0;
-  for_each_function(a.functions, [&](std::string_view, double error) {
-    within = within && error <= granted[i++];
-  });
-  for (std::size_t point = 0; point < kPoints; ++point) {
-    const Rounding of_a = rounding_at(a, point);
-    const Rounding of_b = rounding_at(b, point);
-    within = within && significand_bits(of_a) >= significand_bits(of_b) &&
-             smallest_exponent(of_a) <= smallest_exponent(of_b);
-  }
-  return within && are_comparable(a, b);
+  return std::visit(
+      Each{[](const Softmax& of_a, const Softmax& of_b) { return is_no_wider(of_a, of_b); },
+           [&](const auto& of_a, const auto& of_b) {
+             if constexpr (requires { are_comparable(of_a, of_b); }) {
+               return are_comparable(of_a, of_b) && rounds_no_more(a, b);
+             } else {
+               return false;
+             }
+           }},
+      a.model, b.model);
 }
 
 }  // namespace goldenrule::contract

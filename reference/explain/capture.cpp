@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fixtures/call/delta_axes.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/take.hpp"
 #include "reference/verdict/budget.hpp"
@@ -95,7 +96,7 @@ class Cutter {
   explicit Cutter(const Capture& capture) : result_(capture) {}
 
   void values(const Indices& indices) {
-    cut(call::validate(result_.call), call::Axis::kValue, indices);
+    cut(call::validate(result_.call), call::axis::kValue, indices);
   }
 
   void prefill(std::int64_t sequences, std::int64_t tokens) {
@@ -121,9 +122,9 @@ class Cutter {
       result_.outputs.erase("final_state");
       result_.expected.outputs.erase("final_state");
     }
-    cut(dims, call::Axis::kPackedToken, kept);
-    cut(dims, call::Axis::kSequence, rows);
-    cut(dims, call::Axis::kCheckpoint, checkpoints.kept);
+    cut(dims, call::axis::kPackedToken, kept);
+    cut(dims, call::axis::kSequence, rows);
+    cut(dims, call::axis::kCheckpoint, checkpoints.kept);
     set_bounds("cu_seqlens", new_bounds);
     if (!checkpoints.bounds.empty()) set_bounds("cu_checkpoints", checkpoints.new_bounds);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fixtures/call/delta_axes.hpp"
 #include "fixtures/call/operation.hpp"
 #include "reference/verdict/budget.hpp"
 
@@ -18,16 +19,16 @@ Grid::Grid(const call::Record& record, const call::Dims& dims, const std::string
   key_stride = std::max<std::int64_t>(strides.key, 1);
   if (strides.value == 0) values = 1;
   value_stride = std::max<std::int64_t>(strides.value, 1);
-  heads_first = axes.front() == call::Axis::kValueHead;
-  if (!call::find_axis(axes, call::Axis::kValueHead) &&
-      !call::find_axis(axes, call::Axis::kQkHead)) {
+  heads_first = axes.front() == call::axis::kValueHead;
+  if (!call::find_axis(axes, call::axis::kValueHead) &&
+      !call::find_axis(axes, call::axis::kQkHead)) {
     plain = true;
     heads = keys = key_stride = value_stride = 1;
     values = axes.size() == 1 ? 1 : call::shape_of(record, dims, row).back();
     for (std::int64_t n = 0; n < dims.rows; ++n) rows.push_back({n, -1});
     return;
   }
-  if (axes.front() == call::Axis::kRing) {
+  if (axes.front() == call::axis::kRing) {
     const call::Shape shape = call::shape_of(record, dims, row);
     rings = true;
     heads = shape[1];
@@ -38,14 +39,14 @@ Grid::Grid(const call::Record& record, const call::Dims& dims, const std::string
     for (std::int64_t r = 0; r < shape[0]; ++r) rows.push_back({r, -1});
     return;
   }
-  slots = axes.front() == call::Axis::kSlot;
-  checkpoints = axes.front() == call::Axis::kCheckpoint;
-  buffer = axes.front() == call::Axis::kKeptRow;
-  if (slots || checkpoints || buffer || axes.front() == call::Axis::kSequence) {
+  slots = axes.front() == call::axis::kSlot;
+  checkpoints = axes.front() == call::axis::kCheckpoint;
+  buffer = axes.front() == call::axis::kKeptRow;
+  if (slots || checkpoints || buffer || axes.front() == call::axis::kSequence) {
     const std::int64_t steps = buffer ? dims.kept_steps : 1;
     const std::int64_t count = call::extent_of(dims, axes.front()) * steps;
     for (std::int64_t r = 0; r < count; ++r) rows.push_back({r, -1});
-  } else if (axes.front() == call::Axis::kPackedToken || heads_first) {
+  } else if (axes.front() == call::axis::kPackedToken || heads_first) {
     const std::vector<std::int64_t> bounds =
         record.inputs.at(call::bounds_name(record.op)).to_integers();
     for (std::size_t n = 0; n + 1 < bounds.size(); ++n) {

@@ -155,8 +155,7 @@ class TensorPattern {
     }
     const std::int64_t per_group = dims_.HV / dims_.H;
     if (groups.size() == 1 && dims_.H > 1 && per_group > 1 && std::ssize(failing) == per_group) {
-      return (call::is_attention(record_.op) ? "every query head of key head "
-                                             : "every value head of q head ") +
+      return "every " + std::string(call::operation(record_.op).heads_of_group) + " " +
              std::to_string(*groups.begin());
     }
     return axis_words({"head", "heads", "j"}, heads_);

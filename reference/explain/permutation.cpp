@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 
+#include "fixtures/call/delta_axes.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 
@@ -85,6 +86,15 @@ Indices written_slots(const call::Record& call) {
   return slots;
 }
 
+// The word of an axis along which all indices are one line.
+std::string line_word(const call::Axis& axis) {
+  constexpr std::array kOther{std::pair{call::axis::kRow, "row"},
+                              std::pair{call::axis::kKeptRow, "row"},
+                              std::pair{call::axis::kPlace, "place of the ring"}};
+  const auto it = std::ranges::find(kOther, axis, &std::pair<call::Axis, const char*>::first);
+  return it == kOther.end() ? std::string(axis.word) : it->second;
+}
+
 std::vector<Line> lines_of(const Capture& capture, const std::string& output) {
   const call::Record& call = capture.call;
   const call::Shape& shape = capture.outputs.at(output).shape();
@@ -92,50 +102,17 @@ std::vector<Line> lines_of(const Capture& capture, const std::string& output) {
   std::vector<Line> lines;
   for (std::size_t a = 0; a < axes.size(); ++a) {
     const std::vector<Indices> all{counted(0, shape[a])};
-    switch (axes[a]) {
-      case call::Axis::kPackedToken:
-        lines.push_back({"token", a, groups_of(call, call::bounds_name(call.op))});
-        lines.push_back({"the tokens of the batch", a, all});
-        break;
-      case call::Axis::kCheckpoint:
-        lines.push_back({"checkpoint", a, groups_of(call, "cu_checkpoints")});
-        lines.push_back({"the checkpoints of the batch", a, all});
-        break;
-      case call::Axis::kSlot:
+    if (axes[a] == call::axis::kPackedToken) {
+      lines.push_back({"token", a, groups_of(call, call::bounds_name(call.op))});
+      lines.push_back({"the tokens of the batch", a, all});
+    } else if (axes[a] == call::axis::kCheckpoint) {
+      lines.push_back({"checkpoint", a, groups_of(call, "cu_checkpoints")});
+      lines.push_back({"the checkpoints of the batch", a, all});
+    } else {
+      if (axes[a] == call::axis::kSlot) {
         lines.push_back({"the slots of the rows", a, {written_slots(call)}});
-        lines.push_back({"slot", a, all});
-        break;
-      case call::Axis::kToken:
-      case call::Axis::kKeptStep:
-        lines.push_back({"token", a, all});
-        break;
-      case call::Axis::kRow:
-      case call::Axis::kKeptRow:
-        lines.push_back({"row", a, all});
-        break;
-      case call::Axis::kSequence:
-        lines.push_back({"sequence", a, all});
-        break;
-      case call::Axis::kValueHead:
-        lines.push_back({"head", a, all});
-        break;
-      case call::Axis::kKey:
-        lines.push_back({"key", a, all});
-        break;
-      case call::Axis::kValue:
-        lines.push_back({"value", a, all});
-        break;
-      case call::Axis::kRing:
-        lines.push_back({"ring", a, all});
-        break;
-      case call::Axis::kPlace:
-        lines.push_back({"place of the ring", a, all});
-        break;
-      case call::Axis::kQkHead:
-        lines.push_back({"query/key head", a, all});
-        break;
-      default:
-        break;  // of no output
+      }
+      lines.push_back({line_word(axes[a]), a, all});
     }
   }
   return lines;

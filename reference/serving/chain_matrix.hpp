@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "fixtures/cases/scenario.hpp"
+#include "fixtures/cases/delta_scenario.hpp"
 #include "reference/chain/finding.hpp"
 #include "reference/serving/mistakes.hpp"
 

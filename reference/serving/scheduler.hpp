@@ -13,7 +13,7 @@
 #include <set>
 #include <vector>
 
-#include "fixtures/cases/scenario.hpp"
+#include "fixtures/cases/delta_scenario.hpp"
 #include "fixtures/random/philox.hpp"
 #include "reference/serving/schedule.hpp"
 

@@ -13,7 +13,7 @@
 #include <functional>
 #include <string>
 
-#include "fixtures/cases/scenario.hpp"
+#include "fixtures/cases/delta_scenario.hpp"
 #include "reference/chain/call.hpp"
 
 namespace goldenrule::serving {

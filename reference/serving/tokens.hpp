@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "fixtures/call/delta_axes.hpp"
 #include "fixtures/call/integer_inputs.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/take.hpp"
@@ -115,7 +116,7 @@ class Tokens {
                                       ? std::move(taken)
                                       : call::with_leading(std::move(taken), 1,
                                                            {std::ssize(rows), rows.front().count});
-          } else if (input.storage == call::Storage::kFloat && !input.has(call::Extent::kState)) {
+          } else if (input.storage == call::Storage::kFloat && !input.has(call::extent::kState)) {
             record.inputs[name] = given;  // A_log, dt_bias
           }
         });

@@ -12,7 +12,7 @@ namespace goldenrule::suites {
 namespace {
 
 // In the order of call::Family.
-const std::array<const verdict::Slice*, call::kFamilies.size()>& slices() {
+const std::array<const verdict::Slice*, call::kFamilyRows.size()>& slices() {
   static const std::array kAll{&delta::slice(), &attention::slice(), &drafts::slice()};
   return kAll;
 }

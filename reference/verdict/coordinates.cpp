@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fixtures/call/delta_axes.hpp"
 #include "fixtures/call/operation.hpp"
 
 namespace goldenrule::verdict {
@@ -29,18 +30,6 @@ std::pair<std::int64_t, std::int64_t> locate_checkpoint(const call::Record& reco
           static_cast<std::int64_t>(record.inputs.at("checkpoint_offsets")[row])};
 }
 
-// A row of a decode or MTP call is a sequence, and o and states have no heads but those of v.
-const char* word_for(call::Axis axis) {
-  switch (axis) {
-    case call::Axis::kRow:
-      return "sequence";
-    case call::Axis::kValueHead:
-      return "head";
-    default:
-      return call::name_of(axis).data();
-  }
-}
-
 }  // namespace
 
 Coordinates coordinates(const call::Record& record, const std::string& name,
@@ -49,14 +38,14 @@ Coordinates coordinates(const call::Record& record, const std::string& name,
   const std::vector<call::Axis> axes = call::axes_of(record, row);
   Coordinates names;
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i] == call::Axis::kPackedToken) {
+    if (axes[i] == call::axis::kPackedToken) {
       const auto [sequence, token] = locate_packed(record, index[i]);
       names.emplace_back("sequence", sequence);
       names.emplace_back("token", token);
       continue;
     }
-    names.emplace_back(word_for(axes[i]), index[i]);
-    if (axes[i] == call::Axis::kCheckpoint) {
+    names.emplace_back(axes[i].word, index[i]);
+    if (axes[i] == call::axis::kCheckpoint) {
       const auto [sequence, after] = locate_checkpoint(record, index[i]);
       names.emplace_back("sequence", sequence);
       names.emplace_back(kAfter, after);

@@ -96,7 +96,7 @@ class MapMaker {
   [[nodiscard]] std::string rows_word() const {
     const auto axes =
         call::axes_of(record_, *call::find_row(record_, call::Group::kOutput, report_.name));
-    return axes.size() > 1 && axes[1] == call::Axis::kToken && dims_.T > 1
+    return axes.size() > 1 && axes[1] == call::axis::kToken && dims_.T > 1
                ? "token of all sequences"
                : report_.row_word;
   }
@@ -284,15 +284,23 @@ class MapMaker {
   std::int64_t row_ = 0, head_ = 0, key_ = 0, value_ = 0;  // of the worst element
 };
 
+// The channels of a head, or a state. A place of a ring is neither, an lse has no channels, and
+// counts have neither heads nor channels.
+bool has_plane(std::span<const call::Axis> axes) {
+  if (axes.size() < 2) return false;
+  const call::Axis& last = axes.back();
+  const call::Axis& before = axes[axes.size() - 2];
+  if (last == call::axis::kKey) return before == call::axis::kValue;
+  return last == call::axis::kValue &&
+         (before == call::axis::kValueHead || before == call::axis::kKey);
+}
+
 }  // namespace
 
 std::vector<ErrorMap> error_maps(const Judgement& judgement, const TensorReport& report) {
   if (report.verdict != Verdict::kOutOfBudget || !report.worst) return {};
-  // A place of a ring is no token and no state, an lse has no channels, and counts have neither
-  // heads nor channels: there is no plane.
   const call::TensorRow& row = *call::find_row(judgement.record, call::Group::kOutput, report.name);
-  if (row.has(call::Extent::kRings) || row.has(call::Extent::kLse)) return {};
-  if (row.storage != call::Storage::kFloat) return {};
+  if (!has_plane(call::axes_of(judgement.record, row))) return {};
   const MapMaker maker(judgement, report);
   return {maker.overview(), maker.nearby()};
 }

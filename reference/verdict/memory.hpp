@@ -16,7 +16,7 @@ using Shapes = std::map<std::string, call::Shape>;
 
 /// What a file declares before any of its tensors is read.
 struct Declared {
-  call::Op op = call::Op::kGatedDeltaRule;
+  call::Op op{};
   call::Mode mode = call::Mode::kDecode;
   Shapes inputs, outputs;        ///< outputs: those that are judged
   Shapes stages = {};            ///< of a kernel

@@ -126,23 +126,10 @@ CaseReport judge_all(const call::Record& record, const contract::Contract& contr
   return report;
 }
 
-const char* row_word(call::Axis axis) {
-  if (axis == call::Axis::kValueHead) return "head";
-  switch (axis) {
-    case call::Axis::kPackedToken:
-    case call::Axis::kSlot:
-    case call::Axis::kRing:
-    case call::Axis::kCheckpoint:
-      return call::name_of(axis).data();
-    default:  // a row of a decode or MTP call is a sequence, as in coordinates
-      return "sequence";
-  }
-}
-
 // Coordinates of what the report points at, and what its rows count.
 void name_places(const call::Record& record, TensorReport& report) {
   const call::TensorRow& row = *call::find_row(record, call::Group::kOutput, report.name);
-  report.row_word = row_word(call::axes_of(record, row).front());
+  report.row_word = call::axes_of(record, row).front().row_word;
   if (report.worst) {
     report.worst->coordinates = coordinates(record, report.name, report.worst->index);
   }

@@ -22,7 +22,7 @@ std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(std::floor(static_cast<double>(a) / static_cast<double>(b)));
 }
 
-// The definition of V(i), in the words of fixtures/call/attention_operation.hpp.
+// The definition of V(i), in the words of fixtures/call/attention_operation.cpp.
 bool sees(const call::Convention& a, std::int64_t origin, std::int64_t t, std::int64_t t_q) {
   if (a.window_left >= 0 && t_q - t > a.window_left) return false;
   if (a.window_right >= 0 && t - t_q > a.window_right) return false;

@@ -31,7 +31,7 @@ void check_names(const std::string& legal) {
 std::string quoted(std::string_view name) { return std::string("`").append(name).append("`"); }
 
 template <class T>
-Convention with(T Convention::*field, std::type_identity_t<T> value) {
+Convention with(T DeltaAttributes::*field, std::type_identity_t<T> value) {
   Convention c;
   c.*field = value;
   return c;
@@ -89,10 +89,9 @@ TEST_CASE("convention: names belong to their values") {
 
 TEST_CASE("convention: a row begins with the default and has every value") {
   const Convention defaults;
-  std::size_t row = 0;
   for_each_field(defaults, [&](const char* name, const auto& value) {
     CAPTURE(name);
-    const ConventionRow& told = kConventionRows[row++];
+    const AttributeRow& told = *find_attribute(name);
     CHECK(!told.meaning.empty());
     using Field = std::decay_t<decltype(value)>;
     if constexpr (std::is_enum_v<Field>) {
@@ -159,8 +158,9 @@ TEST_CASE("convention: every field is visited once, and the visit can change it"
 TEST_CASE("convention: a family reads its own fields and the common ones") {
   const Convention c;
   std::map<Family, std::set<std::string>> read;
-  for (const Family family : kFamilies) {
-    for_each_field_of(family, c, [&](const char* name, const auto&) { read[family].insert(name); });
+  for (const auto& [family, attributes, borrowed] : kFamilyRows) {
+    std::set<std::string>& names = read[family];
+    for_each_field_of(family, c, [&](const char* name, const auto&) { names.insert(name); });
   }
   CHECK(read[Family::kDelta].size() == 13);
   CHECK(read[Family::kAttention].size() == 13);

@@ -40,7 +40,7 @@ void check_values(const std::string& what, std::initializer_list<std::int64_t> v
 }
 
 template <class E>
-void check_enum(E Convention::*field, std::initializer_list<Mode> modes) {
+void check_enum(E DeltaAttributes::*field, std::initializer_list<Mode> modes) {
   for (std::size_t i = 0; i < EnumNames<E>::kNames.size(); ++i) {
     const E value = static_cast<E>(i);
     for (const Mode mode : modes) {

@@ -5,6 +5,7 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/cases/case.hpp"
+#include "fixtures/cases/delta_case.hpp"
 
 using goldenrule::Error;
 using goldenrule::ErrorKind;
@@ -69,19 +70,21 @@ TEST_CASE("every key reaches its field") {
   CHECK(c.mode == Mode::kMtp);
   CHECK((c.B == 3 && c.T == 5 && c.H == 2 && c.HV == 6 && c.K == 96 && c.V == 33));
   CHECK((c.io == DType::kF16 && c.state == DType::kBF16 && c.index == DType::kI32));
-  const Convention expected{.state_layout = StateLayout::kKV,
-                            .gate = Gate::kBounded,
-                            .beta = BetaForm::kSigmoid2,
-                            .qk_l2norm = QkNorm::kMaxNormEps,
-                            .head_map = HeadMap::kTiled,
-                            .gate_head = GateHead::kQK,
-                            .softplus_beta = 2,
-                            .softplus_threshold = 10,
-                            .lower_bound = -3,
-                            .l2_eps = 0.25,
-                            .scale = 0.0,
-                            .pad_slot = 0,
-                            .disable_state_update = 1};
+  const Convention expected{{.state_layout = StateLayout::kKV,
+                             .gate = Gate::kBounded,
+                             .softplus_beta = 2,
+                             .softplus_threshold = 10,
+                             .lower_bound = -3,
+                             .beta = BetaForm::kSigmoid2,
+                             .qk_l2norm = QkNorm::kMaxNormEps,
+                             .l2_eps = 0.25,
+                             .scale = 0.0,
+                             .head_map = HeadMap::kTiled,
+                             .gate_head = GateHead::kQK,
+                             .pad_slot = 0,
+                             .disable_state_update = 1},
+                            {},
+                            {}};
   CHECK(c.convention == expected);
   CHECK((c.P == 11 && c.slots == SlotPattern::kPadded && c.accepted == AcceptedPattern::kMixed));
   CHECK((c.pattern == "E" && c.seed == 9));

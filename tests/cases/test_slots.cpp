@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fixtures/call/plan.hpp"
+#include "fixtures/cases/delta_case.hpp"
 #include "tests/cases/measure.hpp"
 
 namespace call = goldenrule::call;

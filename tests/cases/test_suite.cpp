@@ -7,6 +7,7 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/plan.hpp"
+#include "fixtures/cases/delta_case.hpp"
 #include "fixtures/cases/delta_patterns.hpp"
 #include "fixtures/cases/suite.hpp"
 

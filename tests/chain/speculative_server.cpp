@@ -63,7 +63,12 @@ void SpeculativeServer::write(const Live& request, std::int64_t t, const call::R
   t += request.shift;
   if (t < 0 || t / kP >= std::ssize(request.pages)) return;
   attention::Plan plan;
-  plan.dims = {.H = kH, .HV = kHV, .K = kK, .V = kV, .pages = kPages, .page_size = kP};
+  plan.dims.H = kH;
+  plan.dims.HV = kHV;
+  plan.dims.K = kK;
+  plan.dims.V = kV;
+  plan.dims.pages = kPages;
+  plan.dims.page_size = kP;
   plan.layout = options_.layout;
   const std::int64_t place = request.pages[static_cast<std::size_t>(t / kP)] * kP + t % kP;
   for (std::int64_t h = 0; h < kH; ++h) {

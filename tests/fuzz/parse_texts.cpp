@@ -20,6 +20,7 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/cases/case.hpp"
+#include "fixtures/cases/delta_case.hpp"
 #include "fixtures/cases/suite.hpp"
 #include "reference/contract/contract_json.hpp"
 

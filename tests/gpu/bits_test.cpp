@@ -103,7 +103,7 @@ TEST_CASE("a row does not depend on how many heads keep all their states") {
 
 /// The first `count` tokens as a call of their own.
 Record prefix(Record record, std::int64_t count) {
-  take_inputs(record, call::Axis::kToken, range(0, count));
+  take_inputs(record, call::axis::kToken, range(0, count));
   return record;
 }
 

@@ -43,7 +43,7 @@ gpu::DeviceMemory on_device(const std::vector<Delivery>& list) {
 class LateInputs {
  public:
   LateInputs(const Record& record, LiveCall& target, IsLate is_late) : is_late_(is_late) {
-    if (call::is_attention(record.op)) {
+    if (record.op == call::Op::kAttention) {
       collect<gpu::attention::Group>(record, target.attention_args());
     } else if (record.mode == call::Mode::kPrefill) {
       collect<gpu::prefill::Group>(record, target.prefill_args());

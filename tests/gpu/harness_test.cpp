@@ -125,7 +125,7 @@ TEST_CASE("cases of every list are placed, run and judged") {
     CHECK(cases.size() > 10);
     std::size_t judged = 0;
     for (std::size_t i = 0; i < cases.size(); i += kEvery) {
-      const bool attention = call::is_attention(cases[i].call.op);
+      const bool attention = cases[i].call.op == call::Op::kAttention;
       const bool large =
           cases::step_count(cases[i].call) > static_cast<std::int64_t>(kMostElements);
       if (large && !attention) continue;

@@ -63,7 +63,7 @@ std::string describe(const verdict::TensorReport& t) {
 
 std::string judge(const call::Record& record, bool exact, Tally& tally) {
   const contract::Contract contract = contract_of(record);
-  const bool attention = call::is_attention(record.op);
+  const bool attention = record.op == call::Op::kAttention;
   verdict::CaseReport report = verdict::judge_record(
       attention ? attention::slice() : delta::slice(), record, {.contract = contract});
   if (report.verdict == Verdict::kMistrusted && !attention) {
@@ -96,7 +96,7 @@ std::string run_case(const LiveCase& c, Tallies& tallies, Memory memory, const K
     record.contract = live.contract();
     record.outputs = outputs_of(live, record.case_line, kernel);
     // Only the recurrent kernels round nothing in an exact world.
-    const bool exact = c.call.pattern == "K" && !call::is_attention(record.op) &&
+    const bool exact = c.call.pattern == "K" && record.op != call::Op::kAttention &&
                        record.contract == gpu::contract_of(record);
     return judge(record, exact, tallies[record.contract]);
   } catch (const Error& e) {

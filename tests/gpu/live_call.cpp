@@ -24,9 +24,10 @@ const call::TensorRow& row_of(const Record& record, const std::string& name) {
 /// Axes at the end between which there is no gap: none where the last axis counts heads, and the
 /// whole state where gaps are whole vectors, so that the fast kernels see them too.
 std::size_t dense_axes(const std::vector<Axis>& axes, std::int64_t gap) {
-  const bool state = call::find_axis(axes, Axis::kKey) && call::find_axis(axes, Axis::kValue);
+  const bool state =
+      call::find_axis(axes, call::axis::kKey) && call::find_axis(axes, call::axis::kValue);
   if (state) return gap % 8 == 0 ? 2 : 1;
-  return axes.back() == Axis::kValueHead || axes.back() == Axis::kQkHead ? 0 : 1;
+  return axes.back() == call::axis::kValueHead || axes.back() == call::axis::kQkHead ? 0 : 1;
 }
 
 /// Slots outside the pool in the place of the pad slot, which mean the same.
@@ -71,7 +72,7 @@ Layout layout_of(const Record& record, const std::string& name, const Tensor& te
   const std::int64_t gap = gaps ? placement.gap : 0;
   const std::size_t dense = dense_axes(axes, gap);
   const bool of_rows = row.storage != call::Storage::kFloat && axes.size() == 1 &&
-                       (axes[0] == Axis::kRow || axes[0] == Axis::kSequence);
+                       (axes[0] == call::axis::kRow || axes[0] == call::axis::kSequence);
   Layout layout{.shape = tensor.shape(),
                 .strides = tensor.shape(),
                 .size = of_rows      ? placement.columns

@@ -99,7 +99,7 @@ class LiveCall {
   };
   goldenrule_gpu_tensor place(const std::string& name, const call::Tensor& tensor);
   void fill(Placed& placed, const call::Tensor& tensor);
-  [[nodiscard]] bool is_attention() const { return call::is_attention(record_.op); }
+  [[nodiscard]] bool is_attention() const { return record_.op == call::Op::kAttention; }
   [[nodiscard]] bool is_prefill() const {
     return record_.mode == call::Mode::kPrefill && !is_attention();
   }

@@ -59,7 +59,7 @@ void take_extreme_gates(Record& record) {
 }
 
 void drop_tokens(Record& record) {
-  take_inputs(record, call::Axis::kToken, {});
+  take_inputs(record, call::axis::kToken, {});
   const auto accepted = record.inputs.find("accepted_tokens");
   if (accepted == record.inputs.end()) return;
   for (std::int64_t b = 0; b < accepted->second.size(); ++b) accepted->second.set(b, 0);

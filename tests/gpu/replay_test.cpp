@@ -64,7 +64,7 @@ TEST_CASE("replay: a token has the same bits however many follow it, a row besid
       call::Record shorter = record;
       std::vector<std::int64_t> tokens;
       for (std::int64_t t = 0; t < T; ++t) tokens.push_back(t);
-      take_inputs(shorter, call::Axis::kToken, tokens);
+      take_inputs(shorter, call::axis::kToken, tokens);
       CHECK(first_difference("o", call::take(all, 1, tokens).bytes(),
                              outputs_of(shorter).at("o").bytes()) == "");
     }
@@ -146,7 +146,7 @@ TEST_CASE("replay: a flush of nothing leaves the state to the last bit, one with
                               outputs_of(r, {.separate = 1}).at("final_state").bytes());
     };
     CHECK(state_after(record) == "");
-    take_inputs(record, call::Axis::kToken, {});
+    take_inputs(record, call::axis::kToken, {});
     CHECK(state_after(record) == "");
   });
 }

@@ -48,7 +48,7 @@ std::size_t place_of_element(const call::Shape& shape, std::size_t i) {
 }
 
 WriteSet writes_of(const Record& record) {
-  if (call::is_attention(record.op)) return {.o = true, .final_state = {}, .kept_states = {}};
+  if (record.op == call::Op::kAttention) return {.o = true, .final_state = {}, .kept_states = {}};
   const call::Plan plan = call::make_plan(record, true);
   const bool mtp = record.mode == call::Mode::kMtp;
   return {.o = true,

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "fixtures/call/error.hpp"
-#include "fixtures/cases/scenario.hpp"
+#include "fixtures/cases/delta_scenario.hpp"
 #include "reference/serving/mistakes.hpp"
 #include "reference/serving/simulate.hpp"
 

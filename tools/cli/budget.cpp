@@ -103,7 +103,7 @@ int budget(const BudgetOptions& options) {
   const bool given = !options.contract.empty();
   const contract::Contract contract =
       given ? arbiter::named_contract(options.contract) : slice.default_contract(record);
-  contract::require_family(contract, call::Family::kDelta);
+  contract::require_family(contract, call::family_of(record.op));
   fmt::print("contract {} ({}): {}\n", contract.name, given ? "given" : "by mode and types",
              contract.meaning);
   fmt::print("  {:<28} {:>14} {:>14}\n", "alone", "o, rel rms", "state, rel rms");

@@ -208,7 +208,7 @@ Json summary_json(const chain::Summary& s) {
 
 int chain(const ChainOptions& options) {
   if (!options.contract.empty()) {
-    contract::require_family(arbiter::named_contract(options.contract), call::Family::kDelta);
+    chain::require_contract(arbiter::named_contract(options.contract));
   }
   std::vector<ChainFile> files = files_of(options.files);
   std::vector<std::string> inputs{options.contract};

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "fixtures/cases/scenario.hpp"
+#include "fixtures/cases/delta_scenario.hpp"
 #include "reference/suites/kill_matrix.hpp"
 
 namespace goldenrule::tools {

@@ -190,7 +190,7 @@ void add_mutate(CLI::App& app, Options& all) {
       app.add_subcommand("mutate", "Commit known mistakes: which of them do the suites see?");
   sub->add_option(
       "--suite", mutate.matrix.suites,
-      "suites or case lines (default: boundary, stress and drafts; of chains: chains_smoke)");
+      "suites or case lines (default: boundary, stress and mtp; of chains: chains_smoke)");
   sub->add_option("--contract", mutate.contract, "as in check (default: by mode and state type)");
   sub->add_option("--mutant", mutate.matrix.mutants, "only these mistakes");
   sub->add_option("--kills", mutate.matrix.kills, "cases that must see a mistake")

@@ -45,7 +45,7 @@ int mutate_chains(const MutateOptions& given) {
   serving::ChainMatrixOptions options{.scenarios = {}, .mistakes = given.matrix.mutants};
   if (!given.contract.empty()) {
     options.contract = arbiter::named_contract(given.contract);
-    contract::require_family(*options.contract, call::Family::kDelta);
+    chain::require_contract(*options.contract);
   }
   options.scenarios = take_share(admitted_scenarios(suites), share);
   std::optional<Progress> progress;

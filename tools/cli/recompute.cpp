@@ -14,7 +14,7 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/text.hpp"
-#include "fixtures/cases/case.hpp"
+#include "fixtures/cases/delta_case.hpp"
 #include "fixtures/schema/meaning.hpp"
 #include "fixtures/schema/read.hpp"
 #include "reference/arbiter/choices.hpp"

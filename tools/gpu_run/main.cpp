@@ -76,7 +76,7 @@ void run(call::Record& record, const std::string& device) {
                               (name == "intermediate_states" && !gpu::holds_before(record, name));
     return placed.place(name, t, only_written);
   };
-  if (call::is_attention(record.op)) {
+  if (record.op == call::Op::kAttention) {
     launch(goldenrule_gpu_attention, gpu::make_attention_args(record, place));
     record.contract = gpu::kAttentionContract;
     record.source = "goldenrule_gpu_attention, " + device;

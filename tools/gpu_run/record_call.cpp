@@ -141,7 +141,7 @@ bool holds_before(const call::Record& record, std::string_view output) {
 }
 
 call::TensorMap make_outputs(const call::Record& record, Update update) {
-  if (call::is_attention(record.op)) return make_attention_outputs(record);
+  if (record.op == call::Op::kAttention) return make_attention_outputs(record);
   if (!call::operation(record.op).has_states) {
     throw Error(ErrorKind::kValue, "/@op", "an operation that the kernels compute",
                 std::string(call::name_of(record.op)));
@@ -214,7 +214,7 @@ goldenrule_gpu_prefill_args make_prefill_args(const call::Record& record, const 
 }
 
 const char* contract_of(const call::Record& record) {
-  if (call::is_attention(record.op)) return kAttentionContract;
+  if (record.op == call::Op::kAttention) return kAttentionContract;
   const call::Tensor* start = record.find_input("initial_state");
   const bool narrow = start != nullptr && start->dtype() == call::DType::kBF16;
   return narrow ? "recurrent_bf16_state" : "recurrent_f32";

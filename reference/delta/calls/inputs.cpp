@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fixtures/call/delta_axes.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/take.hpp"
 
@@ -41,9 +42,9 @@ call::Record with_qk_heads(const call::Record& record,
     gate_heads.push_back(d.qk_head(record.convention.head_map, j));
   }
   call::for_each_input(changed, d, [&](const auto& row, const auto& axes, call::Tensor& tensor) {
-    const auto axis = call::find_axis(axes, call::Axis::kQkHead);
+    const auto axis = call::find_axis(axes, call::axis::kQkHead);
     if (!axis) return;
-    tensor = call::take(tensor, *axis, row.has(call::Extent::kGateHeads) ? gate_heads : heads);
+    tensor = call::take(tensor, *axis, row.has(call::extent::kGateHeads) ? gate_heads : heads);
   });
   if (gates_of_qk) changed.convention.gate_head = call::GateHead::kV;
   changed.convention.head_map = call::HeadMap::kGrouped;

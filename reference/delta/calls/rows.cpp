@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fixtures/call/delta_axes.hpp"
 #include "fixtures/call/integer_inputs.hpp"
 #include "reference/delta/calls/inputs.hpp"
 
@@ -58,22 +59,15 @@ call::Record select_rows(const call::Record& record, const call::Plan& plan,
     for (std::int64_t r = 0; r < std::ssize(s.checkpoints); ++r) checkpoints.push_back(first + r);
   }
   const auto select = [&](const auto& input, const auto& axes, call::Tensor& tensor) {
-    switch (axes.front()) {
-      case call::Axis::kRow:
-      case call::Axis::kSequence:
-        tensor = call::take(tensor, 0, rows);
-        break;
-      case call::Axis::kPackedToken:
-        tensor = call::take(tensor, 0, tokens);
-        break;
-      case call::Axis::kBound:
-        tensor = bounds_of(tensor.dtype(), input.name == "cu_seqlens" ? counts : checkpoint_counts);
-        break;
-      case call::Axis::kCheckpoint:
-        tensor = call::take(tensor, 0, checkpoints);
-        break;
-      default:  // the pool, and what every row shares
-        break;
+    const call::Axis& axis = axes.front();  // of others: the pool, and what every row shares
+    if (axis == call::axis::kRow || axis == call::axis::kSequence) {
+      tensor = call::take(tensor, 0, rows);
+    } else if (axis == call::axis::kPackedToken) {
+      tensor = call::take(tensor, 0, tokens);
+    } else if (axis == call::axis::kBound) {
+      tensor = bounds_of(tensor.dtype(), input.name == "cu_seqlens" ? counts : checkpoint_counts);
+    } else if (axis == call::axis::kCheckpoint) {
+      tensor = call::take(tensor, 0, checkpoints);
     }
   };
   call::for_each_input(changed, plan.dims, select);

@@ -147,7 +147,7 @@ TensorMap k_is_v(const Record& r, const calls::Kernel& kernel) {
   Record changed = calls::without_outputs(r);
   changed.convention.scale = call::resolved_scale(r.convention, d.K);
   call::for_each_input(changed, d, [&](const auto&, const auto& axes, call::Tensor& tensor) {
-    if (const auto at = call::find_axis(axes, call::Axis::kKey)) {
+    if (const auto at = call::find_axis(axes, call::axis::kKey)) {
       tensor = read_narrow(tensor, *at, d.V);
     }
   });

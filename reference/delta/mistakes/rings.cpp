@@ -239,8 +239,8 @@ Record after_all(const Record& r, const TensorMap& rings) {
       with_cursors(r, "ring_count", [](const call::Sequence& s) { return s.lane_tokens(); });
   const call::Dims d = call::validate(r);
   call::for_each_input(r, d, [&](const auto& row, const auto& axes, const call::Tensor& tensor) {
-    if (!row.has(call::Extent::kTokens)) return;
-    const bool packed = axes.front() == call::Axis::kPackedToken;
+    if (!row.has(call::extent::kTokens)) return;
+    const bool packed = axes.front() == call::axis::kPackedToken;
     next.inputs[std::string(row.name)] = call::take(tensor, packed ? 0 : 1, Integers());
   });
   if (call::Tensor* bounds =

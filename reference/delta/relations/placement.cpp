@@ -71,9 +71,9 @@ void heads_permuted(Trial& trial) {
   Record changed = base.record;
   const HeadOrder order = other_heads(base.plan.dims, changed.convention.head_map);
   const auto permute = [&](const auto&, const auto& axes, call::Tensor& tensor) {
-    if (const auto qk = call::find_axis(axes, call::Axis::kQkHead)) {
+    if (const auto qk = call::find_axis(axes, call::axis::kQkHead)) {
       tensor = call::take(tensor, *qk, order.qk);
-    } else if (const auto value = call::find_axis(axes, call::Axis::kValueHead)) {
+    } else if (const auto value = call::find_axis(axes, call::axis::kValueHead)) {
       tensor = call::take(tensor, *value, order.value);
     }
   };
@@ -96,7 +96,7 @@ void values_reversed(Trial& trial) {
   const call::Dims& d = base.plan.dims;
   Record changed = base.record;
   call::for_each_input(changed, d, [&](const auto&, const auto& axes, call::Tensor& tensor) {
-    if (const auto value = call::find_axis(axes, call::Axis::kValue)) {
+    if (const auto value = call::find_axis(axes, call::axis::kValue)) {
       tensor = call::take(tensor, *value, reversed(d.V));
     }
   });

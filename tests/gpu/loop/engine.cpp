@@ -9,7 +9,8 @@
 namespace goldenrule::test::loop {
 
 Output compute_exactly(const call::Record& record, const std::string& name) {
-  const verdict::Slice& slice = call::is_attention(record.op) ? attention::slice() : delta::slice();
+  const verdict::Slice& slice =
+      record.op == call::Op::kAttention ? attention::slice() : delta::slice();
   const contract::Contract& contract = contract::find_contract(gpu::contract_of(record));
   const verdict::Expectations all =
       verdict::expect(slice, record, contract, scalar::Precision::kDouble);
