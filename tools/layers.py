@@ -7,6 +7,10 @@ reach does not reach its units either, over however many includes: the slices of
 other as long as neither reaches the other here.
 Findings: a row of what there is not, rows that reach each other, a source without a row, an include that the table
 does not allow, and folders that include each other below one row.
+
+Another table of that page lists the files to which a new family of operations adds a line. Elsewhere in the folders
+that serve every family, only a file whose name begins with that of a family names an operation or a family; so what a
+new one changes is that list.
 """
 
 import re
@@ -18,13 +22,19 @@ NAME = re.compile(r"`([^`]+)`")
 INCLUDE = re.compile(r'^\s*#\s*include [<"]([^>"]+)[>"]', re.MULTILINE)
 SOURCES = (".hpp", ".cpp", ".h", ".c", ".cu", ".cuh", ".inc")
 JUDGED = ("fixtures/", "reference/", "gpu/", "tools/")
+LISTS_HEAD = re.compile(r"^\|.*\|\s*a family adds\s*\|$")
+FAMILIES = ("delta_", "attention_", "draft_")
+NEUTRAL = ("fixtures/call/", "fixtures/cases/", "fixtures/schema/", "reference/scalar/", "reference/contract/",
+           "reference/calls/", "reference/verdict/", "reference/explain/", "reference/report/", "reference/arbiter/",
+           "reference/suites/", "tools/cli/", "tools/python/extension/")
+OPERATION = re.compile(r"\b(?:Op|Family)::k[A-Z]\w*")
 
 
-def rows_of(page):
+def rows_of(page, head=HEAD):
     """{folder or file: (line, what it lists)} of the table whose last column is "may include"."""
     rows, inside = {}, False
     for number, line in enumerate(page.splitlines(), 1):
-        if HEAD.match(line):
+        if head.match(line):
             inside = True
         elif inside and not line.startswith("|"):
             break
@@ -75,12 +85,29 @@ def table_findings(root, rows):
                 yield f"{PAGE}:{line}: {name} and {other} reach each other"
 
 
+def family_findings(root, page, files):
+    """Sources that serve every family and name one."""
+    lists = rows_of(page, LISTS_HEAD)
+    for name, (line, _) in lists.items():
+        if name not in files:
+            yield f"{PAGE}:{line}: {name}: no such file"
+    for file in sorted(files):
+        if file in lists or not file.startswith(NEUTRAL) or Path(file).name.startswith(FAMILIES):
+            continue
+        text = (root / file).read_text()
+        for match in OPERATION.finditer(text):
+            place = f"{file}:{text.count(chr(10), 0, match.start()) + 1}"
+            yield f"{place}: {match[0]}: a file that serves every family names one ({PAGE}, \"a family adds\")"
+
+
 def findings(root, files):
     """What departs from the table; `files` are the repository's, relative to `root`."""
     root = Path(root)
-    rows = rows_of((root / PAGE).read_text())
+    page = (root / PAGE).read_text()
+    rows = rows_of(page)
     found = list(table_findings(root, rows)) if rows else [f"{PAGE}: no table has a column \"may include\""]
     files = {file for file in files if file.startswith(JUDGED) and file.endswith(SOURCES)}
+    found += family_findings(root, page, files)
     arrows = {}  # within a row, of folder to folder: one include of each
     for file in sorted(files):
         own = row_of(rows, file)

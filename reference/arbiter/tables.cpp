@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "fixtures/call/operation.hpp"
-#include "fixtures/cases/delta_scenario.hpp"
 #include "fixtures/cases/case_rules.hpp"
+#include "fixtures/cases/delta_scenario.hpp"
 #include "fixtures/cases/suite.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/contract/contract.hpp"

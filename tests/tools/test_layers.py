@@ -19,6 +19,10 @@ TABLE = """# Page
 | `gpu/face.h` | nothing |
 | `gpu` | `gpu/face.h` |
 
+| file | a family adds |
+|---|---|
+| `fixtures/call/list.hpp` | its name |
+
 | other table | it ends with |
 |---|---|
 | `reference/none` | `gpu` |
@@ -26,6 +30,8 @@ TABLE = """# Page
 RIGHT = {
     "CONTRIBUTING.md": TABLE,
     "fixtures/call/a.hpp": "#include <vector>\n",
+    "fixtures/call/list.hpp": "Family::kDelta, Op::kKda\n",
+    "fixtures/call/delta_words.hpp": "Op::kKda\n",
     "reference/rule/a.hpp": '#include "fixtures/call/a.hpp"\n#include <fmt/format.h>\n',
     "reference/left/a.cpp": '#include "reference/rule/a.hpp"\n  #  include "fixtures/call/a.hpp"\n',
     "reference/left/inner/a.hpp": '#include "reference/rule/a.hpp"\n',
@@ -44,13 +50,17 @@ WRONG = [
     ({"gpu/face.h": "#include <gpu/one/a.cu>\n"}, "gpu/face.h:1: gpu/one/a.cu: gpu/face.h may not include gpu"),
     ({"reference/left/c.hpp": "\n", "reference/left/inner/a.hpp": '#include "reference/left/c.hpp"\n'},
      "reference/left and reference/left/inner reach each other, below one row"),
+    ({"fixtures/call/a.hpp": "\nif (op == call::Op::kKda) {\n"}, "fixtures/call/a.hpp:2: Op::kKda: a file that serves"),
+    ({"fixtures/call/a.hpp": "Family::kDelta\n"}, "fixtures/call/a.hpp:1: Family::kDelta: a file that serves"),
+    ({"fixtures/call/list.hpp": None}, "fixtures/call/list.hpp: no such file"),
     ({"reference/new/a.hpp": "\n"}, "reference/new/a.hpp: no row"),
     ({"CONTRIBUTING.md": TABLE.replace("| `gpu` |", "| `gpu`, `tools/gone` |")}, "tools/gone: no such file or folder"),
     ({"CONTRIBUTING.md": TABLE.replace("| `fixtures/call` |\n", "| `fixtures/call`, `fixtures/more` |\n")},
      "fixtures/more: reference/rule may include it, and it has no row"),
     ({"CONTRIBUTING.md": TABLE.replace("| `gpu/face.h` | nothing |", "| `gpu/face.h` | `gpu` |")},
      "gpu/face.h and gpu reach each other"),
-    ({"CONTRIBUTING.md": "# No table\n", "fixtures/call/a.hpp": None, "reference/rule/a.hpp": None,
+    ({"CONTRIBUTING.md": "# No table\n", "fixtures/call/a.hpp": None, "fixtures/call/list.hpp": None,
+      "fixtures/call/delta_words.hpp": None, "reference/rule/a.hpp": None,
       "reference/left/a.cpp": None, "reference/left/inner/a.hpp": None, "reference/left/b.cpp": None,
       "reference/right/a.hpp": None, "gpu/face.h": None, "gpu/one/a.cu": None}, "no table has a column"),
 ]

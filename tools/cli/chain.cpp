@@ -11,7 +11,6 @@
 #include "fixtures/schema/read.hpp"
 #include "reference/arbiter/choices.hpp"
 #include "reference/chain/judge.hpp"
-#include "reference/contract/family.hpp"
 #include "reference/suites/slices.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"

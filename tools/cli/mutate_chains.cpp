@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "reference/arbiter/choices.hpp"
-#include "reference/contract/family.hpp"
+#include "reference/chain/judge.hpp"
 #include "reference/serving/chain_matrix.hpp"
 #include "tools/cli/chain_table.hpp"
 #include "tools/cli/commands.hpp"
