@@ -56,6 +56,15 @@ Coordinates coordinates(const call::Record& record, const std::string& name,
   return names;
 }
 
+bool has_plane(std::span<const call::Axis> axes) {
+  if (axes.size() < 2) return false;
+  const call::Axis& last = axes.back();
+  const call::Axis& before = axes[axes.size() - 2];
+  if (last == call::axis::kKey) return before == call::axis::kValue;
+  return last == call::axis::kValue &&
+         (before == call::axis::kValueHead || before == call::axis::kKey);
+}
+
 std::string to_string(const Coordinates& coordinates) {
   std::string text;
   for (const auto& [name, value] : coordinates) {

@@ -11,6 +11,7 @@
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/verdict/budget.hpp"
+#include "reference/verdict/coordinates.hpp"
 
 namespace goldenrule::verdict {
 namespace {
@@ -283,17 +284,6 @@ class MapMaker {
   std::int64_t rows_ = 0;
   std::int64_t row_ = 0, head_ = 0, key_ = 0, value_ = 0;  // of the worst element
 };
-
-// The channels of a head, or a state. A place of a ring is neither, an lse has no channels, and
-// counts have neither heads nor channels.
-bool has_plane(std::span<const call::Axis> axes) {
-  if (axes.size() < 2) return false;
-  const call::Axis& last = axes.back();
-  const call::Axis& before = axes[axes.size() - 2];
-  if (last == call::axis::kKey) return before == call::axis::kValue;
-  return last == call::axis::kValue &&
-         (before == call::axis::kValueHead || before == call::axis::kKey);
-}
 
 }  // namespace
 

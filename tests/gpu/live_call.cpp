@@ -12,17 +12,15 @@
 namespace goldenrule::test {
 namespace {
 
-using call::Axis;
-using call::Record;
-using call::Tensor;
+using call::Axis, call::Record, call::Tensor;
 
 const call::TensorRow& row_of(const Record& record, const std::string& name) {
   const call::TensorRow* row = call::find_row(record, call::Group::kInput, name);
   return row != nullptr ? *row : *call::find_row(record, call::Group::kOutput, name);
 }
 
-/// Axes at the end between which there is no gap: none where the last axis counts heads, and the
-/// whole state where gaps are whole vectors, so that the fast kernels see them too.
+/// Axes at the end without a gap between them: none where the last counts heads, and the whole
+/// state where gaps are whole vectors, so that the fast kernels see them too.
 std::size_t dense_axes(const std::vector<Axis>& axes, std::int64_t gap) {
   const bool state =
       call::find_axis(axes, call::axis::kKey) && call::find_axis(axes, call::axis::kValue);
