@@ -7,11 +7,18 @@
 // and what gate.hpp builds from them. The arguments are those that the rule can form: any for exp,
 // exp2, sigmoid and softplus, positive ones for log1p and log.
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <boost/math/special_functions/log1p.hpp>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "reference/delta/rule/gate.hpp"
 #include "reference/scalar/tier.hpp"
@@ -226,4 +233,37 @@ TEST_CASE("functions: alpha of extreme but meaningful gates") {
   CHECK(alpha(call::Gate::kLog2, -3.0, 0.0) == 0.125);
   CHECK(alpha(call::Gate::kLinear, 0.0, 0.0) == 0.0);
   CHECK(alpha(call::Gate::kNone, kNaN, kNaN) == 1.0);
+}
+
+// The statics of Boost's functions are filled by the first call, and a second thread must not see
+// them half filled. Each child process is one whose first logarithms are taken by four threads.
+TEST_CASE("functions: the first calls of a process may come from many threads") {
+  constexpr int kChildren = 1000;
+  constexpr int kThreads = 4;
+  int wrong = 0;
+  for (int child = 0; child < kChildren; ++child) {
+    const pid_t pid = fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0) {
+      std::atomic<int> ready{0};
+      std::array<Multi, kThreads> first;
+      std::vector<std::thread> threads;
+      for (Multi& y : first) {
+        threads.emplace_back([&] {
+          const Multi x = Multi(73) / 100;
+          ++ready;
+          while (ready < kThreads) std::this_thread::yield();
+          y = scalar::log(x) + scalar::exp(x) + scalar::log1p(x);
+        });
+      }
+      for (std::thread& t : threads) t.join();
+      const Multi x = Multi(73) / 100;
+      const Multi again = scalar::log(x) + scalar::exp(x) + scalar::log1p(x);
+      _exit(std::ranges::all_of(first, [&](const Multi& y) { return y == again; }) ? 0 : 1);
+    }
+    int status = 0;
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    wrong += status == 0 ? 0 : 1;
+  }
+  CHECK(wrong == 0);
 }
