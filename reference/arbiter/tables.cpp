@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/cases/case_rules.hpp"
 #include "fixtures/cases/delta_scenario.hpp"
@@ -202,7 +203,16 @@ Json table_json(const std::string& what) {
   for (const Table& table : kTables) {
     if (what == table.name) return table.rows();
   }
-  return case_rows(what);
+  try {
+    return case_rows(what);
+  } catch (const Error& e) {
+    if (e.where() != "suite") throw;
+    std::string tables;
+    for (const Table& table : kTables)
+      tables += std::string(tables.empty() ? "" : ", ") + table.name;
+    throw Error(e.kind(), "list", "a table: " + tables + "; or the cases of " + e.expected(),
+                e.actual());
+  }
 }
 
 }  // namespace goldenrule::arbiter

@@ -82,9 +82,11 @@ std::optional<Permit> tightest_permit(const verdict::Judgement& judged, double m
 
 bool is_far_within(const verdict::CaseReport& report) {
   constexpr double kFarSum = 0.01;
-  return std::ranges::all_of(report.tensors, [](const verdict::TensorReport& t) {
-    return is_pass(t.verdict) && (t.verdict == Verdict::kExact || t.max_ratio < kFarSum);
-  });
+  const auto is_exact = [](const verdict::TensorReport& t) { return t.verdict == Verdict::kExact; };
+  return !std::ranges::all_of(report.tensors, is_exact) &&
+         std::ranges::all_of(report.tensors, [&](const verdict::TensorReport& t) {
+           return is_pass(t.verdict) && (is_exact(t) || t.max_ratio < kFarSum);
+         });
 }
 
 }  // namespace goldenrule::explain

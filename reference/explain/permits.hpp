@@ -34,7 +34,8 @@ inline constexpr double kPermitSeconds = 300.0;
 [[nodiscard]] std::optional<Permit> tightest_permit(const verdict::Judgement& judgement,
                                                     double most_seconds = kPermitSeconds);
 
-/// Whether no element of any output takes a hundredth of its budget.
+/// Whether no element of any output takes a hundredth of its budget, those outputs aside that are
+/// exact; false where all are.
 [[nodiscard]] bool is_far_within(const verdict::CaseReport& report);
 
 }  // namespace goldenrule::explain

@@ -80,7 +80,7 @@ std::string capture_lines(const Diagnosis& diagnosis) {
 std::string tried_words(const Diagnosis& d) {
   std::string text = fmt::format("{} can be made in this call", d.possible);
   if (d.stopped_after) {
-    text += fmt::format("; stopped after {} s: ", number(*d.stopped_after));
+    text += fmt::format("; stopped after {} s (--explain-seconds): ", number(*d.stopped_after));
     if (d.tried < d.possible) return text + fmt::format("{} of them tried", d.tried);
     return text + fmt::format("{} of {} pairs tried", d.pairs, d.possible_pairs);
   }

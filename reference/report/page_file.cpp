@@ -148,7 +148,8 @@ std::string permit(const ordered_json& item) {
           ? fmt::format("A right kernel of another contract, <b>{}</b>, could return this: {}",
                         name, escaped(text_of(p, "meaning")))
           : fmt::format(
-                "Contract {} grants more than 100 times the error everywhere: the tightest "
+                "Contract {} grants more than 100 times the error wherever there is one: the "
+                "tightest "
                 "that is kept is <b>{}</b>",
                 escaped(text_of(item, "contract")), name);
   const std::string difference = text_of(p, "difference");

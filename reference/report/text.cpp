@@ -152,8 +152,8 @@ std::string permit_lines(const FileReport& file) {
       refused ? fmt::format("  a right kernel of another contract, {}, could return this: {}\n",
                             p.contract, p.meaning)
               : fmt::format(
-                    "  contract {} grants more than 100 times the error everywhere: the tightest "
-                    "that is kept is {}\n",
+                    "  contract {} grants more than 100 times the error wherever there is one: the "
+                    "tightest that is kept is {}\n",
                     file.report.contract, p.contract);
   if (!p.difference.empty()) text += fmt::format("      the difference: {}\n", p.difference);
   return text;

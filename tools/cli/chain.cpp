@@ -45,7 +45,10 @@ std::vector<ChainFile> files_of(const std::vector<std::string>& paths) {
     for (std::string& file : inside) files.push_back({std::move(file), {}});
   }
   if (files.empty()) {
-    throw Error(ErrorKind::kArgument, "files", "at least one .h5 file", "none");
+    throw Error(ErrorKind::kArgument, "files",
+                "at least one .h5 file, or a folder that has some itself (of `simulate`: one of "
+                "DIR/chain_*)",
+                "none in " + fmt::format("{}", fmt::join(paths, ", ")));
   }
   return files;
 }

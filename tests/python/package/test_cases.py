@@ -43,6 +43,20 @@ def test_the_snippet_of_a_page_passes_a_right_kernel_and_fails_a_wrong_one(pytes
     pytester.runpytest_subprocess("-p", "no:cacheprovider", "test_wrong.py").assert_outcomes(failed=count)
 
 
+def test_a_convention_of_the_kernel_itself():
+    line = "op=gdn mode=decode B=1 H=1 HV=1 K=8 V=4 state_layout=kv"
+
+    def kernel(q, k, v, a, b, A_log, dt_bias, initial_state):
+        return initial_state.shape
+
+    (case,) = goldenrule.cases(line, supports=dict(state_layout="kv"))
+    assert case.call(kernel) == (1, 1, 8, 4)
+    for supports in (None, dict(state_layout=("vk", "kv"))):
+        (case,) = goldenrule.cases(line, supports=supports)
+        with pytest.raises(TypeError, match=r"parameters for state_layout='kv' of .*supports=dict\(state_layout='kv'\)"):
+            case.call(kernel)
+
+
 def test_supports_leaves_what_a_kernel_serves():
     every = goldenrule.suite("boundary", **DECODE)
     ordinary = goldenrule.cases("boundary", **DECODE)

@@ -61,6 +61,15 @@ def test_calls_are_judged_as_they_went_in(engine, tmp_path):
         assert again.verdict == recorded.report.verdict
 
 
+def test_a_block_that_calls_the_original_says_so(engine):
+    step = engine.step  # a local name
+    state, tensors = arguments(engine)
+    with goldenrule.record(step, row=row_for(step), only="o", explain=False) as calls:
+        step(1, state, **tensors)
+    assert not calls.passed
+    assert str(calls).startswith("0 calls: a module's name of the function was not called; a renamed or local import")
+
+
 def test_a_function_of_another_release_is_refused(engine):
     with pytest.raises(ValueError, match=r"engine.step: expected the parameters of engine 1 \(x"):
         with goldenrule.record(engine.step, row=ROW):

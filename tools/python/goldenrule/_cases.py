@@ -47,13 +47,14 @@ class Case:
     """One case. Its tensors are made when they are asked for."""
 
     def __init__(self, line: str, op: str, mode: str, pattern: str, stem: str,
-                 golden_bytes: int) -> None:
+                 golden_bytes: int, built_in: frozenset[str] = frozenset()) -> None:
         self.line = line
         self.op = op
         self.mode = mode
         self.pattern = pattern
         self.stem = stem  # a short name, legal in any file system
         self.golden_bytes = golden_bytes  # of its exact outputs in float64
+        self.built_in = built_in  # conventions that the kernel has without a parameter: see suite()
 
     @overload
     def call(self) -> Call: ...
@@ -64,13 +65,14 @@ class Case:
         returns, given the inputs by name as NumPy arrays, or on a device as torch tensors.
 
         Conventions go to the kernel's parameters of their names, and all of them to one named `convention`.
-        Raises TypeError for a kernel that does not take an input, or a convention that is not the default.
+        Raises TypeError for a kernel that does not take an input, or a convention that is not the default and
+        that supports=dict(NAME=VALUE) of suite() does not say to be the kernel's own.
         """
         call = unpacked(_core.make_call(self.line))
         if kernel is None:
             return call
         inputs = call.inputs if device is None else as_torch(call.inputs, device)
-        return kernel(**taken(kernel, self.line, inputs, call.convention))
+        return kernel(**taken(kernel, self.line, inputs, call.convention, self.built_in))
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -133,7 +135,8 @@ def suite(name: str, *, op: str | None = None, mode: str | None = None, pattern:
     op, mode, pattern: only these; max_bytes: only cases whose exact outputs, in float64, need no more.
     supports: what a kernel takes, as a function of the case, or as a mapping: a convention to its value or
     a tuple of values, `inputs` to the names of further inputs (slots: "state_indices"). Of conventions that
-    it does not name only the default is left, and of inputs those that every delta rule has.
+    it does not name only the default is left, and of inputs those that every delta rule has. A convention
+    with one value is the kernel's own, for which Case.call asks no parameter.
     """
     wanted = {"op": op, "mode": mode, "pattern": pattern}
     rows = _core.cases(text_of("name", name))
@@ -142,10 +145,12 @@ def suite(name: str, *, op: str | None = None, mode: str | None = None, pattern:
         if value is not None and value not in known:
             raise ValueError(f"{key}: expected one of {', '.join(sorted(known))}, actual {value!r}")
     served = _served_by(supports)
+    named = {} if supports is None or callable(supports) else supports
+    built_in = frozenset(name for name, values in named.items() if len(_several(values)) == 1)
     return Cases(case for row in rows
                  if all(value in (None, row[key]) for key, value in wanted.items())
                  and (max_bytes is None or row["golden_bytes"] <= max_bytes)
-                 and served(case := Case(**row)))
+                 and served(case := Case(**row, built_in=built_in)))
 
 
 def cases(name: str, *, supports: Supports | None = None, **filters: Any) -> Cases:
@@ -195,7 +200,7 @@ def _defaults() -> dict[str, Any]:
 
 
 def taken(kernel: Callable[..., Any], line: str, inputs: Mapping[str, Any],
-           convention: Mapping[str, Any]) -> dict[str, Any]:
+           convention: Mapping[str, Any], built_in: frozenset[str]) -> dict[str, Any]:
     """What the kernel is given of a case."""
     parameters = inspect.signature(kernel).parameters
     takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
@@ -206,9 +211,12 @@ def taken(kernel: Callable[..., Any], line: str, inputs: Mapping[str, Any],
         given["convention"] = dict(convention)
     else:
         missing += [f"{name}={value!r}" for name, value in convention.items()
-                    if name not in parameters and value != defaults[name]]
+                    if name not in {*parameters, *built_in} and value != defaults[name]]
     if missing:
+        own = next((name.partition("=") for name in missing if "=" in name), None)
+        say = (f"goldenrule.cases(.., supports=dict({''.join(own)})) says that the kernel does so without one, "
+               if own else "")
         raise TypeError(f"{getattr(kernel, '__name__', 'the kernel')}: expected parameters for "
                         f"{', '.join(missing)} of {line}, actual ({', '.join(parameters)}): "
-                        "goldenrule.cases(.., supports=..) leaves such cases out")
+                        f"{say}goldenrule.cases(.., supports=..) leaves such cases out")
     return given

@@ -63,6 +63,9 @@ class Calls(list[Recorded]):
         counts = Counter(report.verdict for report in self.reports)
         counts.update(f"not judged, because {recorded.reason}" for recorded in self.unjudged)
         said = "".join(f", {count} {what}" for what, count in counts.items())
+        if not self:
+            said = (": a module's name of the function was not called; a renamed or local import keeps the "
+                    "original, and `calls.function` is the recorded one")
         return f"{len(self)} call{'' if len(self) == 1 else 's'}{said}"
 
 
