@@ -127,7 +127,8 @@ def invariant(kernel: Kernel, case: Case | Call, over: str | Iterable[str] | Non
         if name == "cuda_graph":
             outcomes.append(_graphed(kernel, line, call, original, device, asked))
             continue
-        made = _Made(kernel, line, call, device)
+        built_in = case.built_in if isinstance(case, Case) else frozenset()
+        made = _Made(kernel, line, call, device, built_in)
         for row in _core.relations(original, made, asked):
             departures = tuple(Departure(**departure) for departure in row.pop("departures"))
             outcomes.append(Outcome(over=name, relation=row.pop("name"), departures=departures, **row))
@@ -159,8 +160,9 @@ def _count(repeats: Any) -> int:
 class _Made:
     """A call that the library makes, as its kernel takes it, with what that returns."""
 
-    def __init__(self, kernel: Kernel, line: str, original: Call, device: Any) -> None:
-        self.kernel, self.line, self.device = kernel, line, device
+    def __init__(self, kernel: Kernel, line: str, original: Call, device: Any,
+                 built_in: frozenset[str]) -> None:
+        self.kernel, self.line, self.device, self.built_in = kernel, line, device, built_in
         self.names = original.inputs.keys()
 
     def outputs(self, call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,7 +177,8 @@ class _Made:
         if slots is not None and pool is not None:
             inputs["initial_state"] = pool[slots]
         given = inputs if self.device is None else as_torch(inputs, self.device)
-        outputs = self.outputs(call, taken(self.kernel, self.line, given, call.convention))
+        outputs = self.outputs(call, taken(self.kernel, self.line, given, call.convention,
+                                           self.built_in))
         if slots is not None and pool is not None:
             states = outputs["final_state"]
             outputs["final_state"] = _scattered(pool, slots, states)
