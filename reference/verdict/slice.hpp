@@ -3,7 +3,7 @@
 // What one family of operations gives to the parts that know none: how its calls are evaluated,
 // what a contract grants, how an honest kernel under it is emulated, and what its authors get
 // wrong. Verdicts, explanations, relations, suites and reports take a slice and the call; a new
-// operation is a row in fixtures/call/operation.cpp and one slice (reference/delta/slice.hpp).
+// operation is a row in fixtures/call/families.hpp and one slice (reference/delta/slice.hpp).
 #pragma once
 
 #include <cstdint>

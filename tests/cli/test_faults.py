@@ -139,9 +139,9 @@ class ResourcesTest(CommandLineTest):
         self.assertIn(2, codes)
 
     def test_a_call_that_needs_too_much_memory_is_one_error(self):
-        # 52 MB of tensors and 16 bytes for each of 6.6 million elements of states.
+        # 79 MB of tensors and 16 bytes for each of 9.8 million elements of states.
         small = self.capture(SMALL)
-        large = self.capture("op=gdn mode=decode B=2 H=1 HV=1 K=128 V=128 slots=identity P=400",
+        large = self.capture("op=gdn mode=decode B=2 H=1 HV=1 K=128 V=128 slots=identity P=600",
                              name="large.h5")
 
         def limit(size=220 << 20):

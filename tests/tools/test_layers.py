@@ -51,6 +51,8 @@ WRONG = [
     ({"reference/left/c.hpp": "\n", "reference/left/inner/a.hpp": '#include "reference/left/c.hpp"\n'},
      "reference/left and reference/left/inner reach each other, below one row"),
     ({"fixtures/call/a.hpp": "\nif (op == call::Op::kKda) {\n"}, "fixtures/call/a.hpp:2: Op::kKda: a file that serves"),
+    ({"fixtures/call/a.hpp": "using enum call::Op;\n"}, "fixtures/call/a.hpp:1: using enum call::Op: a file that"),
+    ({"fixtures/call/new_operation.cpp": "Op::kNew\n"}, "fixtures/call/new_operation.cpp:1: Op::kNew: a file that"),
     ({"fixtures/call/a.hpp": "Family::kDelta\n"}, "fixtures/call/a.hpp:1: Family::kDelta: a file that serves"),
     ({"fixtures/call/list.hpp": None}, "fixtures/call/list.hpp: no such file"),
     ({"reference/new/a.hpp": "\n"}, "reference/new/a.hpp: no row"),
