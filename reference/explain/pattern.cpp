@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 #include "reference/explain/index_set.hpp"
 #include "reference/explain/nan_words.hpp"

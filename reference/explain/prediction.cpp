@@ -7,6 +7,7 @@
 #include <span>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/plan.hpp"
 #include "reference/explain/oracle_kernel.hpp"
 #include "reference/explain/overflow.hpp"
 

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/cases/case.hpp"
 #include "reference/arbiter/choices.hpp"

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "fixtures/call/operation.hpp"
+
 namespace goldenrule::delta {
 namespace {
 

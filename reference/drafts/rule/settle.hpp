@@ -8,6 +8,7 @@
 // are there, and if it is none of them it is judged as the one that it differs least from.
 #pragma once
 
+#include "fixtures/call/record.hpp"
 #include "fixtures/call/tensor.hpp"
 #include "reference/verdict/expectation.hpp"
 
