@@ -187,7 +187,7 @@ class TensorPattern {
 
   // What stands where the result should be.
   [[nodiscard]] std::string content_words() const {
-    const std::string nan = nan_words(output_, grid_, failures_);
+    std::string nan = nan_words(output_, grid_, failures_);
     if (!nan.empty()) return nan;
     if (every_failing([&](std::int64_t i) { return output_[i] == 0.0; })) return "all zero";
     const call::Tensor* initial = record_.find_input("initial_state");
@@ -265,7 +265,8 @@ std::string describe_pattern(const call::Record& record, const contract::Contrac
   }
   std::string text;
   for (const auto& [tensors, words] : named) {
-    text += (text.empty() ? "" : "; ") + tensors + ": " + words;
+    if (!text.empty()) text += "; ";
+    text.append(tensors).append(": ").append(words);
   }
   return text;
 }
