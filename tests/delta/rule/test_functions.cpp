@@ -248,6 +248,7 @@ TEST_CASE("functions: the first calls of a process may come from many threads") 
       std::atomic<int> ready{0};
       std::array<Multi, kThreads> first;
       std::vector<std::thread> threads;
+      threads.reserve(kThreads);
       for (Multi& y : first) {
         threads.emplace_back([&] {
           const Multi x = Multi(73) / 100;
