@@ -213,8 +213,8 @@ def taken(kernel: Callable[..., Any], line: str, inputs: Mapping[str, Any],
         missing += [f"{name}={value!r}" for name, value in convention.items()
                     if name not in {*parameters, *built_in} and value != defaults[name]]
     if missing:
-        own = next((name.partition("=") for name in missing if "=" in name), None)
-        say = (f"goldenrule.cases(.., supports=dict({''.join(own)})) says that the kernel does so without one, "
+        own = next((name for name in missing if "=" in name), "")
+        say = (f"goldenrule.cases(.., supports=dict({own})) says that the kernel does so without one, "
                if own else "")
         raise TypeError(f"{getattr(kernel, '__name__', 'the kernel')}: expected parameters for "
                         f"{', '.join(missing)} of {line}, actual ({', '.join(parameters)}): "
