@@ -47,19 +47,30 @@ call::Record asking(const call::Operation& operation, call::Mode mode) {
   record.mode = mode;
   for (const char* name : {"initial_state", "state_indices", "ssm_state_indices",
                            "checkpoint_offsets", "initial_intermediate_states",
-                           "checkpoint_state_indices", "request_ids", "k", "visible_first"}) {
+                           "checkpoint_state_indices", "request_ids", "k", "visible_first", "A_log",
+                           "dt_bias"}) {
     record.inputs[name];
   }
   return record;
 }
 
+bool some_gate_has(const call::TensorRow& row, call::Record record) {
+  for (std::size_t gate = 0; gate < call::EnumNames<call::Gate>::kNames.size(); ++gate) {
+    for (std::size_t beta = 0; beta < call::EnumNames<call::BetaForm>::kNames.size(); ++beta) {
+      record.convention.gate = static_cast<call::Gate>(gate);
+      record.convention.beta = static_cast<call::BetaForm>(beta);
+      if (row.presence(record) != call::Presence::kAbsent) return true;
+    }
+  }
+  return false;
+}
+
 bool may_be(const call::TensorRow& row, call::Record record) {
-  const bool with_slots = row.presence(record) != call::Presence::kAbsent;
+  const bool with_slots = some_gate_has(row, record);
   record.inputs.erase("state_indices");  // which stands for another tensor
-  const bool without_slots = row.presence(record) != call::Presence::kAbsent;
+  const bool without_slots = some_gate_has(row, record);
   record.inputs["initial_ring_d"];  // which stands for states
-  return row.spare || with_slots || without_slots ||
-         row.presence(record) != call::Presence::kAbsent;
+  return row.spare || with_slots || without_slots || some_gate_has(row, record);
 }
 
 /// The values of a convention that read the tensor; for tensors that are there whatever it is,

@@ -11,15 +11,16 @@ namespace {
 // What an integer buffer holds where a kernel does not write, as NaN stands for that in others.
 constexpr double kUnwrittenInteger = -0x1p31;
 
-bool is_integer(const call::Record& record, const std::string& output) {
-  return call::find_row(record, call::Group::kOutput, output)->storage != call::Storage::kFloat;
-}
-
 }  // namespace
 
 call::DType stored_type(const call::Record& record, const contract::Contract& contract,
                         const std::string& output) {
-  if (is_integer(record, output)) return call::DType::kI64;
+  const call::TensorRow& row = *call::find_row(record, call::Group::kOutput, output);
+  if (row.storage != call::Storage::kFloat) return call::DType::kI64;
+  if (!row.stored_as.empty()) {
+    const call::Tensor* like = record.find_input(std::string(row.stored_as));
+    return like == nullptr ? call::DType::kF32 : like->dtype();
+  }
   if (output == "o") return record.inputs.at(call::type_of_o(record.op)).dtype();
   const call::Tensor* before = record.find_input("initial_" + output);  // a buffer, a ring
   if (before != nullptr) return before->dtype();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reference/attention/slice.hpp"
+#include "reference/backward/slice.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/drafts/slice.hpp"
 
@@ -13,7 +14,8 @@ namespace {
 
 // In the order of call::Family.
 const std::array<const verdict::Slice*, call::kFamilyRows.size()>& slices() {
-  static const std::array kAll{&delta::slice(), &attention::slice(), &drafts::slice()};
+  static const std::array kAll{&delta::slice(), &backward::slice(), &attention::slice(),
+                               &drafts::slice()};
   return kAll;
 }
 

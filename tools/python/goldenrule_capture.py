@@ -221,6 +221,47 @@ STAGES = {
     "h": "chunks,HV,state",
     "v_new": "tokens,HV,V",
 }
+# The same of backward.
+BACKWARD_OPS = ("gated_delta_rule_backward", "kda_backward")
+BACKWARD_CONTRACTS = ("ideal",)
+BACKWARD_CONVENTION = {
+    "state_layout": ("vk", "kv"),
+    "gate": ("softplus", "bounded", "log", "log2", "linear", "none"),
+    "softplus_beta": float,
+    "softplus_threshold": float,
+    "lower_bound": float,
+    "beta": ("sigmoid", "sigmoid2", "direct"),
+    "qk_l2norm": ("none", "rsqrt_sum_eps", "max_norm_eps", "norm_plus_eps"),
+    "l2_eps": float,
+    "scale": float,
+    "head_map": ("grouped", "tiled"),
+    "gate_head": ("v", "qk"),
+}
+BACKWARD_DEFAULTS = {
+    "state_layout": "vk",
+    "gate": "softplus",
+    "softplus_beta": 1.0,
+    "softplus_threshold": 20.0,
+    "lower_bound": -5.0,
+    "beta": "sigmoid",
+    "qk_l2norm": "rsqrt_sum_eps",
+    "l2_eps": 1e-06,
+    "head_map": "grouped",
+    "gate_head": "v",
+}
+_BACKWARD_RANGES = {
+    "softplus_beta": ("above 0", lambda x: 0.0 < x),
+    "lower_bound": ("below 0", lambda x: x < 0.0),
+    "l2_eps": ("at least 0", lambda x: 0.0 <= x),
+}
+BACKWARD_INPUTS = {
+    "prefill": ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "cu_seqlens",
+         "do", "dfinal_state"),
+}
+BACKWARD_OUTPUTS = {
+    "prefill": ("dq", "dk", "dv", "da", "dg", "db", "dbeta", "dA_log", "ddt_bias", "dinitial_state"),
+}
+_BACKWARD_FLOATS = ("q", "k", "v", "initial_state", "a", "A_log", "dt_bias", "g", "b", "beta", "do", "dfinal_state", "dq", "dk", "dv", "da", "dg", "db", "dbeta", "dA_log", "ddt_bias", "dinitial_state")
 # The same of attention.
 ATTENTION_OPS = ("attention",)
 ATTENTION_CONTRACTS = ("ideal", "flash_bf16", "flash_bf16_rounded_sum", "eager_bf16")
@@ -326,6 +367,9 @@ class _Family:
 _DELTA = _Family(CONTRACTS, CONVENTION, DEFAULTS, _RANGES, INPUTS, OUTPUTS)
 _FAMILIES = {
     **dict.fromkeys(OPS, _DELTA),
+    **dict.fromkeys(BACKWARD_OPS, _Family(BACKWARD_CONTRACTS, BACKWARD_CONVENTION,
+                                          BACKWARD_DEFAULTS, _BACKWARD_RANGES, BACKWARD_INPUTS,
+                                          BACKWARD_OUTPUTS)),
     **dict.fromkeys(ATTENTION_OPS, _Family(ATTENTION_CONTRACTS, ATTENTION_CONVENTION,
                                            ATTENTION_DEFAULTS, _ATTENTION_RANGES, ATTENTION_INPUTS,
                                            ATTENTION_OUTPUTS)),

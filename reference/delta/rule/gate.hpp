@@ -51,6 +51,7 @@ template <class S>
 template <class S>
 struct GateValue {
   S alpha = S(1);
+  S g = S(0);                   ///< log alpha where a formula gives it
   double log_alpha = 0.0;       ///< not where alpha is given
   double log_error = 0.0;       ///< absolute error of log alpha; infinite: not known
   double softplus_slope = 0.0;  ///< |d log alpha / d softplus|
@@ -116,6 +117,7 @@ template <class S>
   const double sp_error = linear ? u : 2 * u * reach + 2 * f + 4 * u;
   const GateProduct<S> m = gate_product<S>(A_log, tiny ? S(0x1p-1000) : sp, sp_error, log_sp);
   const S g = -m.value;
+  result.g = g;
   result.alpha = scalar::exp(g);
   result.log_alpha = to_double(g);
   result.log_error = product_error(std::fabs(result.log_alpha), m.relative_error);
@@ -143,6 +145,7 @@ template <class S>
       A_log, logit, u, [&] { return scalar::log(logit < S(0) ? S(-logit) : logit); });
   const S g = S(c.lower_bound) * sigmoid(z.value);
   const double size = std::fabs(to_double(z.value));
+  result.g = g;
   result.alpha = scalar::exp(g);
   result.log_alpha = to_double(g);
   // |d sigmoid / dz| <= exp(-|z|), and z is off by at most its relative error r.

@@ -63,6 +63,9 @@ class RecurrentTile {
   /// Row i of the state, columns() numbers at once.
   void set_row(std::int64_t i, const S* from);
   void read_row(std::int64_t i, S* to) const;
+  /// All of the state, [K][kTileVectors].
+  [[nodiscard]] const std::vector<Vector>& columns_of_state() const { return state_; }
+  void set_columns_of_state(const std::vector<Vector>& state) { state_ = state; }
 
   /// Runs tokens [begin, end) of the lane; o and norms of these tokens replace the earlier ones.
   void advance(std::int64_t begin, std::int64_t end, Detail detail);
