@@ -2,6 +2,8 @@
 #include "reference/backward/slice.hpp"
 
 #include "fixtures/call/operation.hpp"
+#include "reference/backward/budget/grant.hpp"
+#include "reference/backward/emulation/emulate.hpp"
 #include "reference/backward/memory.hpp"
 #include "reference/backward/rule/evaluate.hpp"
 #include "reference/verdict/work.hpp"
@@ -11,17 +13,37 @@ namespace {
 
 using scalar::Precision;
 
+void admit_grant(const call::Record& record, const contract::Contract& contract) {
+  verdict::admit_work(Precision::kDouble, [&] { return grant_seconds(record, contract); });
+}
+
 void grant_call(const call::Record& record, const contract::Contract& contract,
                 verdict::GrantDetail detail, verdict::Expectations& expected) {
-  static_cast<void>(record); static_cast<void>(detail);
-  for (auto& [name, e] : expected.outputs) { e.grant = {}; e.grant.given = contract.is_ideal(); }
+  admit_grant(record, contract);
+  grant(record, contract, detail, expected);
 }
-const contract::Contract& default_contract(const call::Record&) { return contract::find_contract("ideal"); }
+
+// What the kernels of the operation do with inputs of this type; a claim is followed where it is
+// tighter.
+const contract::Contract& implied_contract(const call::Record& record) {
+  const call::Tensor* q = record.find_input("q");
+  const bool is_short = q != nullptr && call::info(q->dtype()).bytes < sizeof(float);
+  if (!is_short) return contract::find_contract("adjoint_f32");
+  const bool per_channel = call::operation(record.op).gate_per_channel;
+  return contract::find_contract(per_channel ? "adjoint64_fp32_pairs" : "adjoint64_16bit_pairs");
+}
+
+const contract::Contract& default_contract(const call::Record& record) {
+  const contract::Contract& implied = implied_contract(record);
+  if (record.contract.empty()) return implied;
+  const contract::Contract& claimed = contract::find_contract(record.contract);
+  // One of another family is refused by judgement.
+  const bool followed =
+      !claimed.is_of(call::Family::kBackward) || contract::is_no_wider(claimed, implied);
+  return followed ? claimed : implied;
+}
+
 std::span<const calls::Mistake> mistakes() { return {}; }
-call::TensorMap emulate(const call::Record& record, const contract::Contract&, std::uint64_t) {
-  auto e = evaluate(record, Precision::kDouble, {.certify=false});
-  call::TensorMap m; for (auto& [n, x] : e.outputs) m[n] = call::Tensor(call::DType::kF64, x.exact.shape, x.exact.golden); return m;
-}
 verdict::Expectations evaluate_call(const call::Record& record, Precision precision,
                                     const verdict::EvaluationOptions& options) {
   return evaluate(record, precision, options);
@@ -32,7 +54,7 @@ verdict::Expectations evaluate_call(const call::Record& record, Precision precis
 const verdict::Slice& slice() {
   static const verdict::Slice slice{.evaluate = evaluate_call,
                                     .grant = grant_call,
-                                    .grant_seconds = nullptr,
+                                    .grant_seconds = grant_seconds,
                                     .settle = nullptr,
                                     .emulate = emulate,
                                     .mistakes = mistakes,

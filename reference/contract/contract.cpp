@@ -96,6 +96,7 @@ Rounding Contract::at(Activation activation) const {
 }
 
 std::int64_t Contract::tokens_together() const {
+  if (adjoint() != nullptr) return adjoint()->chunk;
   return chunked() == nullptr ? 1 : chunked()->chunk;
 }
 
@@ -135,6 +136,9 @@ bool is_no_wider(const Contract& a, const Contract& b) {
   if (b.is_ideal()) return false;
   return std::visit(
       Each{[](const Softmax& of_a, const Softmax& of_b) { return is_no_wider(of_a, of_b); },
+           [&](const ChunkedAdjoint& of_a, const ChunkedAdjoint& of_b) {
+             return is_no_wider(of_a, of_b) && rounds_no_more(a, b);
+           },
            [&](const auto& of_a, const auto& of_b) {
              if constexpr (requires { are_comparable(of_a, of_b); }) {
                return are_comparable(of_a, of_b) && rounds_no_more(a, b);

@@ -24,6 +24,7 @@
 #include "fixtures/call/convention.hpp"
 #include "fixtures/call/dtype.hpp"
 #include "reference/contract/attention_models.hpp"
+#include "reference/contract/backward_models.hpp"
 #include "reference/contract/delta_models.hpp"
 
 namespace goldenrule::contract {
@@ -31,13 +32,13 @@ namespace goldenrule::contract {
 /// The exact result, rounded once to the type that it is stored in.
 struct Ideal {};
 
-using Model = std::variant<Ideal, Recurrent, Chunked, Softmax>;
-inline constexpr std::array<std::string_view, 4> kModelNames{"ideal", "recurrent", "chunked",
-                                                             "softmax"};
+using Model = std::variant<Ideal, Recurrent, Chunked, Softmax, ChunkedAdjoint>;
+inline constexpr std::array<std::string_view, 5> kModelNames{
+    "ideal", "recurrent", "chunked", "softmax", "chunked_adjoint"};
 static_assert(kModelNames.size() == std::variant_size_v<Model>);
 
 /// What the families may declare (delta_contracts, attention_contracts).
-inline constexpr std::array kContractTables{delta_contracts, attention_contracts};
+inline constexpr std::array kContractTables{delta_contracts, attention_contracts, backward_contracts};
 
 struct Contract {
   std::string name;
@@ -63,6 +64,10 @@ struct Contract {
   }
   /// Nothing unless the kernel is one of attention.
   [[nodiscard]] const Softmax* softmax() const { return std::get_if<Softmax>(&model); }
+  /// Nothing unless the kernel is one of the backward pass.
+  [[nodiscard]] const ChunkedAdjoint* adjoint() const {
+    return std::get_if<ChunkedAdjoint>(&model);
+  }
   /// Nothing unless the kernel is chunked.
   [[nodiscard]] const Chunked* chunked() const { return std::get_if<Chunked>(&model); }
 

@@ -19,6 +19,10 @@ Model model_of(const Draft& draft) {
                    .exp2_error = draft.exp2,
                    .tanh_error = draft.tanh};
   }
+  if (draft.is("chunked_adjoint")) {
+    return ChunkedAdjoint{
+        .unit_roundoff = draft.unit_roundoff, .chunk = draft.chunk, .points = draft.adjoint};
+  }
   if (draft.is("recurrent")) {
     Recurrent recurrent{.unit_roundoff = draft.unit_roundoff};
     std::copy_n(draft.rounding.begin(), kActivations, recurrent.rounding.begin());
@@ -33,14 +37,15 @@ Model model_of(const Draft& draft) {
 
 std::optional<Misfit> misfit_of_extents(const Draft& c) {
   const bool ideal = c.is("ideal"), chunked = c.is("chunked");
+  const bool has_chunks = chunked || c.is("chunked_adjoint");
   if (ideal != (c.unit_roundoff == 0.0)) {
     return Misfit{"unit_roundoff",
                   ideal ? "none in an ideal contract"
                         : "the unit roundoff of the kernel's arithmetic, above 0",
                   c.unit_roundoff == 0.0 ? "none" : number(c.unit_roundoff)};
   }
-  if (chunked != (c.chunk > 0)) {
-    return Misfit{"chunk", chunked ? "a chunk size" : "none in a contract that is not chunked",
+  if (has_chunks != (c.chunk > 0)) {
+    return Misfit{"chunk", has_chunks ? "a chunk size" : "none in a contract that is not chunked",
                   c.chunk > 0 ? std::to_string(c.chunk) : "none"};
   }
   if (c.segment > 0 && (!chunked || c.segment % c.chunk != 0)) {
@@ -65,6 +70,7 @@ std::optional<Misfit> misfit_of_delta(const Draft& c) {
     return Misfit{"round." + std::string(point_name(i)),
                   ideal     ? "no rounding in an ideal contract"
                   : softmax ? "a point of a kernel of attention: scores, weights or sum"
+                  : c.is("chunked_adjoint") ? "none: points of the backward pass stand under adjoint"
                             : "a point of a recurrent kernel: query, key, beta or gate",
                   i < kActivations ? "a point of the delta rule" : "a point of a chunked kernel"};
   }
@@ -103,6 +109,23 @@ std::optional<Misfit> misfit_of_softmax(const Draft& c) {
   return std::nullopt;
 }
 
+// Points of the backward pass.
+std::optional<Misfit> misfit_of_adjoint(const Draft& c) {
+  if (c.is("chunked_adjoint")) {
+    if (c.state) return Misfit{"state", "none in a contract of the backward pass", "one"};
+    if (c.unit_roundoff == kFp32) return std::nullopt;
+    return Misfit{"unit_roundoff", number(kFp32) + ": kernels of the backward pass add in fp32",
+                  number(c.unit_roundoff)};
+  }
+  for (std::size_t i = 0; i < kAdjointPoints; ++i) {
+    if (c.adjoint[i] == AdjointRounding::kNone) continue;
+    return Misfit{"adjoint." + std::string(name_of(static_cast<AdjointPoint>(i))),
+                  "none in a contract of kind " + std::string(kModelNames[c.kind]),
+                  "a point of the backward pass"};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Draft draft_of(const Contract& c) {
@@ -118,6 +141,10 @@ Draft draft_of(const Contract& c) {
     draft.segment = chunked->segment;
     draft.form = chunked->form;
   }
+  if (const ChunkedAdjoint* adjoint = c.adjoint()) {
+    draft.chunk = adjoint->chunk;
+    draft.adjoint = adjoint->points;
+  }
   if (const Softmax* softmax = c.softmax()) {
     draft.softmax_rounds = softmax->rounds;
     draft.exp2 = softmax->exp2_error;
@@ -127,7 +154,7 @@ Draft draft_of(const Contract& c) {
 }
 
 std::optional<Misfit> misfit(const Draft& draft) {
-  for (const auto part : {misfit_of_extents, misfit_of_delta, misfit_of_softmax}) {
+  for (const auto part : {misfit_of_extents, misfit_of_delta, misfit_of_softmax, misfit_of_adjoint}) {
     if (std::optional<Misfit> found = part(draft)) return found;
   }
   return std::nullopt;

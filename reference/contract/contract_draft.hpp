@@ -17,7 +17,7 @@
 
 namespace goldenrule::contract {
 
-/// What a point of attention rounds to, in JSON.
+/// What a point of attention, or of the backward pass, rounds to, in JSON.
 inline constexpr std::string_view kTypeOfQ = "type of q";
 
 struct Draft {
@@ -31,6 +31,7 @@ struct Draft {
   std::array<Rounding, kPoints> rounding{};
   FunctionErrors functions{};
   std::array<bool, kSoftmaxPoints> softmax_rounds{};  ///< of an attention kernel: to the type of q
+  std::array<AdjointRounding, kAdjointPoints> adjoint{};  ///< of one of the backward pass
   double exp2 = 0.0, tanh = 0.0;                      ///< errors of its functions
 
   [[nodiscard]] bool is(std::string_view model) const { return kModelNames[kind] == model; }

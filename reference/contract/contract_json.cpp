@@ -16,9 +16,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 12> kKeys{"name", "base",          "inherits", "meaning",
-                                                 "kind", "state",         "chunk",    "segment",
-                                                 "form", "unit_roundoff", "round",    "functions"};
+constexpr std::array<std::string_view, 13> kKeys{
+    "name", "base", "inherits",      "meaning", "kind",      "state",  "chunk",
+    "segment", "form", "unit_roundoff", "round",   "functions", "adjoint"};
 constexpr std::size_t kLongestName = 64;
 
 std::string listed(const std::vector<std::string>& names) {
@@ -46,6 +46,7 @@ class ContractReader {
     if (const json* value = find("unit_roundoff")) c.unit_roundoff = error("unit_roundoff", *value);
     if (const json* value = find("round")) read_rounding(*value, c);
     if (const json* value = find("functions")) read_functions(*value, c);
+    if (const json* value = find("adjoint")) read_adjoint(*value, c);
     check(c);
     return contract_of(c);
   }
@@ -123,9 +124,12 @@ class ContractReader {
         c.functions = from.functions;
         c.exp2 = from.exp2;
         c.tanh = from.tanh;
+      } else if (what == "adjoint") {
+        c.adjoint = from.adjoint;
       } else {
         fail(ErrorKind::kValue, "inherits",
-             listed({"kind", "state", "chunk", "form", "unit_roundoff", "round", "functions"}),
+             listed({"kind", "state", "chunk", "form", "unit_roundoff", "round", "functions",
+                     "adjoint"}),
              part.dump(-1, ' ', true));
       }
     }
@@ -141,7 +145,7 @@ class ContractReader {
 
   void check(const Draft& c) const {
     if (find("kind") == nullptr && !inherits_kind()) {
-      fail(ErrorKind::kSchema, "kind", "ideal, recurrent, chunked or softmax (or a base)", "none");
+      fail(ErrorKind::kSchema, "kind", listed({kModelNames.begin(), kModelNames.end()}) + " (or a base)", "none");
     }
     if (!c.is("chunked") && find("form") != nullptr) {
       fail(ErrorKind::kValue, "form", "none in a contract that is not chunked",
@@ -217,6 +221,29 @@ class ContractReader {
       }
       if (!found) fail(ErrorKind::kSchema, "round." + key, "one of " + listed(known), "this key");
     }
+  }
+
+  void read_adjoint(const json& value, Draft& c) const {
+    if (!value.is_object()) fail(ErrorKind::kType, "adjoint", "an object", value.type_name());
+    std::vector<std::string> known;
+    for (std::size_t i = 0; i < kAdjointPoints; ++i) {
+      known.emplace_back(name_of(static_cast<AdjointPoint>(i)));
+    }
+    for (const auto& [key, entry] : value.items()) {
+      const auto at = std::ranges::find(known, key);
+      const std::string where = "adjoint." + key;
+      if (at == known.end()) fail(ErrorKind::kSchema, where, "one of " + listed(known), "this key");
+      c.adjoint[static_cast<std::size_t>(at - known.begin())] = adjoint_rounding(where, entry);
+    }
+  }
+
+  [[nodiscard]] AdjointRounding adjoint_rounding(const std::string& where,
+                                                 const json& value) const {
+    if (value.is_null()) return AdjointRounding::kNone;
+    const std::string given = text(where, value);
+    if (given == kTypeOfQ) return AdjointRounding::kTypeOfQ;
+    if (given == "tf32") return AdjointRounding::kTF32;
+    fail(ErrorKind::kValue, where, "the words type of q, tf32, or null", "'" + given + "'");
   }
 
   [[nodiscard]] bool rounds_to_q(const std::string& where, const json& value) const {

@@ -30,6 +30,18 @@
 //     "functions": {"exp2": 2.4e-7, "tanh": 4.9e-4}       relative errors
 //   }
 //
+// and for a kernel of the backward pass
+//
+//   {
+//     "name": "my_gradients",
+//     "kind": "chunked_adjoint",          base: adjoint64_fp32_pairs, for instance
+//     "chunk": 64,
+//     "unit_roundoff": 5.9604644775390625e-08,    sums are fp32: no other value
+//     "adjoint": {"pair": "tf32", "u": "type of q"},      names of contract::AdjointPoint; null:
+//                                         not rounded
+//     "functions": {"exp": 2.4e-7, ..}
+//   }
+//
 // The names under "round" are those of contract::Point, the ones under "functions" the fields of
 // contract::FunctionErrors (relative errors but "log" and "softplus", which are absolute). Without
 // a base, name and kind must be given, and unit_roundoff wherever the kind is not ideal: silence

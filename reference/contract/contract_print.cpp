@@ -31,6 +31,15 @@ std::string to_json(const Contract& c) {
       if (roundings[i]) round[std::string(point_name(i))] = info(*roundings[i]).name;
     }
     root["round"] = round;
+    if (const ChunkedAdjoint* adjoint = c.adjoint()) {
+      root["chunk"] = adjoint->chunk;
+      root.erase("round");
+      for (std::size_t i = 0; i < kAdjointPoints; ++i) {
+        const std::string name(name_of(static_cast<AdjointPoint>(i)));
+        if (adjoint->points[i] == AdjointRounding::kTypeOfQ) root["adjoint"][name] = kTypeOfQ;
+        if (adjoint->points[i] == AdjointRounding::kTF32) root["adjoint"][name] = "tf32";
+      }
+    }
     for_each_function(c.functions, [&](std::string_view name, double error) {
       root["functions"][std::string(name)] = error;
     });

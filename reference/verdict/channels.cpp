@@ -23,7 +23,8 @@ void Channels::add(std::size_t element, double golden, double budget) {
 
 double Channels::unit_of(std::size_t element) const {
   const std::vector<float>& all = expected_->exact.unit;
-  return all.empty() || !(all[element] > 0.0F) ? 1.0 : static_cast<double>(all[element]);
+  if (all.empty() || !expected_->exact.reach.empty()) return 1.0;
+  return all[element] > 0.0F ? static_cast<double>(all[element]) : 1.0;
 }
 
 std::vector<ChannelSignal> Channels::signals(std::size_t block) {

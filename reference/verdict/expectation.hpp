@@ -54,9 +54,9 @@ struct Exact {
   /// over the last tokens, of o what a q of the same length in a random direction reads of it.
   /// Empty: the values themselves say how large they are.
   std::vector<float> reach;
-  /// With a certificate, per element of an output whose elements are channels of their own, and
-  /// together one call: what each is measured in, the largest value that it is a mean of.
-  /// Empty: they have one unit.
+  /// With a certificate, per element: what it is measured in. Of an output whose elements are
+  /// channels of their own, and together one call, the largest value that it is a mean of. Beside a
+  /// reach a budget alone reads it. Empty: they have one unit.
   std::vector<float> unit;
   /// The values are logarithms: an error is one of the size of what they are of, so they are
   /// measured against 1, and 0 is a value like any other.

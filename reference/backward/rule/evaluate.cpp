@@ -8,6 +8,7 @@
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
+#include "reference/backward/rule/pooled.hpp"
 #include "reference/backward/rule/slopes.hpp"
 
 namespace goldenrule::backward {
@@ -18,6 +19,8 @@ using call::Record;
 using delta::CallInputs;
 using verdict::Exact;
 using verdict::Touch;
+
+constexpr std::int64_t kNeighbours = 64;  // tokens: a chunk of most kernels
 
 bool all_finite(const std::vector<double>& x) {
   return std::ranges::all_of(x, [](double y) { return std::isfinite(y); });
@@ -74,13 +77,15 @@ class Gradients {
     dk_ = make("dk", 1);
     dv_ = make("dv", 1);
     dv_->channels = static_cast<std::size_t>(d_.V);
-    if (certify) dv_->unit.assign(dv_->golden.size(), 0.0F);
+    for (Exact* e : {dq_, dk_, dv_}) reach(*e);
     if (const std::string name = gate_output(convention_); !name.empty()) {
       dgate_ = make(name, gates_ == 1 ? 0 : 1);
       reach(*dgate_);
+      unit(*dgate_);
     }
     dbeta_ = make(beta_output(convention_), 0);
     reach(*dbeta_);
+    unit(*dbeta_);
     if (!inputs_.A_log.empty()) dA_log_ = make("dA_log", 0);
     if (!inputs_.dt_bias.empty()) ddt_bias_ = make("ddt_bias", gates_ == 1 ? 0 : 1);
     for (Exact* sum : {dA_log_, ddt_bias_}) {
@@ -117,7 +122,11 @@ class Gradients {
   }
 
   void reach(Exact& e) const {
-    if (certify_) e.reach.assign(e.touched.size(), 0.0F);
+    if (certify_) e.reach.assign(e.touched.size() * e.channels, 0.0F);
+  }
+
+  void unit(Exact& e) const {
+    if (certify_) e.unit.assign(e.golden.size(), 0.0F);
   }
 
   // Rounded to double, with that rounding in its radius.
@@ -148,6 +157,8 @@ class Gradients {
     std::vector<S> dk = dq;
     std::vector<double> q_radius(count, 0.0);
     std::vector<double> k_radius = q_radius;
+    std::vector<double> q_size2 = q_radius;
+    std::vector<double> k_size2 = q_radius;
     Parameters<S> parameters;
     const std::vector<std::int64_t> heads = heads_of_group(record_, d_, h);
     std::vector<bool> nonfinite;
@@ -160,8 +171,8 @@ class Gradients {
                        !all_finite(given.state_gradient);
       parameters.met_nonfinite = parameters.met_nonfinite || met;
       const LaneGradients<S> part = lane_gradients(lane, given, certify_);
-      add(part.dq, part.dq_radius, dq, q_radius);
-      add(part.dk, part.dk_radius, dk, k_radius);
+      add(part.dq, part.dq_radius, part.dq_size, dq, q_radius, q_size2);
+      add(part.dk, part.dk_radius, part.dk_size, dk, k_radius, k_size2);
       store_value(tokens, head, part, met);
       store_beta(tokens, head, part, met);
       store_start(n, tokens, head, part, met);
@@ -170,14 +181,17 @@ class Gradients {
       if (dgate_ != nullptr) store_gate(tokens, head, part, met, parameters);
     }
     const S scale(call::resolved_scale(convention_, d_.K));
-    store_normed(*dq_, inputs_.q, tokens, h, scale, dq, q_radius, parameters.met_nonfinite);
-    store_normed(*dk_, inputs_.k, tokens, h, S(1), dk, k_radius, parameters.met_nonfinite);
+    store_normed(*dq_, inputs_.q, tokens, h, scale, dq, q_radius, q_size2,
+                 parameters.met_nonfinite);
+    store_normed(*dk_, inputs_.k, tokens, h, S(1), dk, k_radius, k_size2,
+                 parameters.met_nonfinite);
     return parameters;
   }
 
   // The sum over the value heads of a group: one more rounding each.
-  void add(const std::vector<S>& part, const std::vector<double>& part_radius, std::vector<S>& sum,
-           std::vector<double>& radius) const {
+  void add(const std::vector<S>& part, const std::vector<double>& part_radius,
+           const std::vector<double>& size, std::vector<S>& sum, std::vector<double>& radius,
+           std::vector<double>& size2) const {
     const auto K = static_cast<std::size_t>(d_.K);
     for (std::size_t t = 0; t < radius.size(); ++t) {
       double largest = 0.0;
@@ -185,13 +199,14 @@ class Gradients {
         sum[i] = sum[i] + part[i];
         largest = std::max(largest, std::fabs(scalar::to_double(sum[i])));
       }
+      size2[t] += size[t] * size[t];
       radius[t] += part_radius[t] + scalar::Tier<S>::kUnitRoundoff * largest;
     }
   }
 
   void store_normed(Exact& to, const delta::Input& x, const Sequence& tokens, std::int64_t h,
                     const S& scale, std::vector<S>& dy, const std::vector<double>& radius,
-                    bool met_nonfinite) const {
+                    const std::vector<double>& size2, bool met_nonfinite) const {
     const auto K = static_cast<std::size_t>(d_.K);
     std::vector<double> row;
     std::vector<double> radii(K);
@@ -212,24 +227,47 @@ class Gradients {
       for (std::size_t i = 0; i < K; ++i) {
         store(to, static_cast<std::size_t>(first) + i, dx[i], radii[i], met_nonfinite);
       }
+      store_reach(to, static_cast<std::size_t>(first) / K,
+                  size * std::sqrt(size2[static_cast<std::size_t>(t)]) /
+                      norm_size(convention_, row, d_.K));
+    }
+  }
+
+  static double squared(double x) { return x * x; }
+
+  void store_unit(Exact& to, std::size_t at, double size) const {
+    if (certify_ && std::isfinite(size)) to.unit[at] = static_cast<float>(size);
+  }
+
+  // The size of each token, in view of those of its chunk.
+  void store_reaches(Exact& to, const Sequence& tokens, std::int64_t head,
+                     const std::vector<double>& sizes) const {
+    const std::vector<double> held = among_neighbours(sizes, kNeighbours);
+    for (std::int64_t t = 0; t < tokens.count; ++t) {
+      store_reach(to, static_cast<std::size_t>((tokens.first + t) * d_.HV + head),
+                  held[static_cast<std::size_t>(t)]);
     }
   }
 
   void store_value(const Sequence& tokens, std::int64_t head, const LaneGradients<S>& part,
                    bool met) const {
+    std::vector<double> squares;
+    for (const double size : part.dv_size) squares.push_back(size * size);
+    const std::vector<double> held2 = pooled(squares, d_.V, kNeighbours);
     for (std::int64_t t = 0; t < tokens.count; ++t) {
       for (std::int64_t c = 0; c < d_.V; ++c) {
         const auto from = static_cast<std::size_t>(t * d_.V + c);
         const auto at =
             static_cast<std::size_t>(((tokens.first + t) * d_.HV + head) * d_.V + c);
         store(*dv_, at, part.dv[from], part.dv_radius[from], met);
-        if (certify_) dv_->unit[at] = static_cast<float>(part.dv_size[from]);
+        store_reach(*dv_, at, std::sqrt(held2[from]));
       }
     }
   }
 
   void store_beta(const Sequence& tokens, std::int64_t head, const LaneGradients<S>& part,
                   bool met) const {
+    std::vector<double> sizes;
     for (std::int64_t t = 0; t < tokens.count; ++t) {
       const auto from = static_cast<std::size_t>(t);
       const auto at = static_cast<std::size_t>((tokens.first + t) * d_.HV + head);
@@ -240,8 +278,10 @@ class Gradients {
             by * part.dbeta_radius[from] +
                 slope.error * std::fabs(scalar::to_double(x)) * kSecondOrder,
             met);
-      store_reach(*dbeta_, at, by * part.dbeta_size[from]);
+      sizes.push_back(by * part.dbeta_size[from]);
+      store_unit(*dbeta_, at, sizes.back());
     }
+    store_reaches(*dbeta_, tokens, head, sizes);
   }
 
   void store_gate(const Sequence& tokens, std::int64_t head, const LaneGradients<S>& part, bool met,
@@ -254,6 +294,7 @@ class Gradients {
     Sum<S>& amplitude = parameters.amplitude.back();
     Sum<S>* bias = &parameters.bias[parameters.bias.size() - static_cast<std::size_t>(gates_)];
     std::vector<double> row;
+    std::vector<double> sizes;
     for (std::int64_t t = 0; t < tokens.count; ++t) {
       const std::int64_t first = ((tokens.first + t) * d_.HV + head) * gates_;
       const double* x = inputs_.gate_input.read(first, gates_, row);
@@ -280,12 +321,13 @@ class Gradients {
             through(slopes.input, ddt_bias_ == nullptr ? nullptr : bias + i);
         if (dA_log_ != nullptr) through(slopes.amplitude, &amplitude);
         store(*dgate_, static_cast<std::size_t>(first + i), da, error, met);
-        const double by = scalar::to_double(slopes.input.value);
-        slopes2 += by * by;
+        const double by = std::fabs(scalar::to_double(slopes.input.value));
+        slopes2 += squared(by);
+        store_unit(*dgate_, static_cast<std::size_t>(first + i), by * part.dg_size[token]);
       }
-      store_reach(*dgate_, static_cast<std::size_t>(first / gates_),
-                  part.dg_size[token] * std::sqrt(slopes2 / static_cast<double>(gates_)));
+      sizes.push_back(part.dg_size[token] * std::sqrt(slopes2 / static_cast<double>(gates_)));
     }
+    store_reaches(*dgate_, tokens, head, sizes);
   }
 
   void store_start(std::int64_t n, const Sequence& tokens, std::int64_t head,

@@ -8,6 +8,10 @@
 // Sizes. A gradient that is one sum (dbeta, dg of one gate per head, dA_log, ddt_bias) may be small
 // by chance, and says no less then: what a budget is held against is at least what the sum has
 // where its terms have random signs (verdict::Exact::reach), the root of the sum of their squares.
+// A token may be small beside its neighbours as well, where its gate erases: no optimizer sees it
+// beside them, and none of its digits need be right. So a budget is held against no less than half
+// of what the tokens of a chunk have, as mean squares; of dv the same channel by channel
+// (pooled.hpp). What is granted is measured in a token's own size (verdict::Exact::unit).
 #pragma once
 
 #include <vector>

@@ -60,8 +60,14 @@ class TileCertificate {
       of_g += e.g;
       of_beta += e.beta;
       to.dv_radius[static_cast<std::size_t>(first) + column] = e.v;
-      to.dv_size[static_cast<std::size_t>(first) + column] = b.beta * b.k_norm * e.gradient;
-      to.dbeta_size[at] += squared(norms.dd[column] * norms.residual[column]);
+      // dd of a key in a random direction, or of this one if that is more.
+      const double dd = std::max(b.k_norm * e.gradient / std::sqrt(static_cast<double>(lane_->K)),
+                                 std::fabs(norms.dd[column]));
+      to.dv_size[static_cast<std::size_t>(first) + column] = b.beta * dd;
+      to.dbeta_size[at] += squared(dd * norms.residual[column]);
+      to.dq_size[at] += squared(behind.norm[column] * output_gradient[c]);
+      to.dk_size[at] += squared(b.beta * e.gradient * norms.residual[column]) +
+                        squared(b.beta * e.decayed * dd);
       to.dg_size[at] += squared(e.gradient * e.decayed);
     }
     to.dq_radius[at] += of_q * kSafety;
@@ -333,11 +339,13 @@ LaneGradients<S> lane_gradients(const Lane<S>& lane, const LaneInputs& inputs, b
   to.dv_radius.assign(n * V, radius);
   to.dstart_radius.assign(V, radius);
   to.dv_size.assign(n * V, 0.0);
-  to.dg_size.assign(n, 0.0);
+  for (auto* all : {&to.dq_size, &to.dk_size, &to.dg_size}) all->assign(n, 0.0);
   to.dbeta_size.assign(n, 0.0);
   for (std::int64_t first = 0; first < inputs.V; first += kTileColumns<S>) {
     Tile<S>(lane, inputs, first, certify, to).run();
   }
+  take_root(to.dq_size, 1);
+  take_root(to.dk_size, 1);
   take_root(to.dg_size, lane.K);
   take_root(to.dbeta_size, 1);
   return to;

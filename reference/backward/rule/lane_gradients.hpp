@@ -59,11 +59,12 @@ struct LaneGradients {
   std::vector<S> dg;                          ///< [tokens,gates]
   std::vector<S> dbeta;                       ///< [tokens]
   std::vector<S> dstart;                      ///< [K,V]
-  std::vector<double> dq_radius, dk_radius;   ///< [tokens]
-  std::vector<double> dv_radius, dv_size;     ///< [tokens,V]
-  std::vector<double> dg_radius, dg_size;     ///< [tokens], of all channels together
+  std::vector<double> dq_radius, dk_radius;      ///< [tokens]
+  std::vector<double> dq_size, dk_size;          ///< [tokens], of all channels together
+  std::vector<double> dv_radius, dv_size;        ///< [tokens,V]
+  std::vector<double> dg_radius, dg_size;        ///< [tokens], of all channels together
   std::vector<double> dbeta_radius, dbeta_size;  ///< [tokens]
-  std::vector<double> dstart_radius;          ///< [V]
+  std::vector<double> dstart_radius;             ///< [V]
 };
 
 template <class S>

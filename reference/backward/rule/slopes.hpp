@@ -181,4 +181,14 @@ void norm_adjoint(const call::Convention& c, const double* x, const S* dy, std::
   }
 }
 
+/// What the norm divides a row by, in double.
+[[nodiscard]] inline double norm_size(const call::Convention& c, const std::vector<double>& x,
+                                      std::int64_t K) {
+  double sum = 0.0;
+  for (std::int64_t i = 0; i < K; ++i) {
+    sum += x[static_cast<std::size_t>(i)] * x[static_cast<std::size_t>(i)];
+  }
+  return delta::norm_divisor<double>(c, sum);
+}
+
 }  // namespace goldenrule::backward

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/backward/budget/grant.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "fixtures/call/f32_bound.hpp"
+#include "fixtures/call/operation.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
+#include "reference/backward/rule/pooled.hpp"
+#include "reference/backward/emulation/kernel_group.hpp"
+#include "reference/delta/budget/spread.hpp"
+#include "reference/verdict/grants.hpp"
+
+namespace goldenrule::backward {
+namespace {
+
+using verdict::Expected;
+
+constexpr double kSamples = 512.0;
+// Core-seconds of one run for each token and value head, by what a chunk multiplies, measured.
+constexpr double kSecondsPerProduct = 0.5e-9;
+
+double seconds_of_run(const call::Dims& d, const contract::Contract& contract) {
+  const auto C = static_cast<double>(contract.adjoint()->chunk);
+  const auto K = static_cast<double>(d.K);
+  const auto V = static_cast<double>(d.V);
+  const double products = 4 * K * V + C * (9 * K + 6 * V + 3 * C) + 40 * (K + V);
+  return static_cast<double>(d.tokens * d.HV) * products * kSecondsPerProduct;
+}
+
+int runs_of(const call::Dims& d, const contract::Contract& contract) {
+  const double seconds = std::max(seconds_of_run(d, contract), 1e-9);
+  const double wanted = std::clamp(kSamples / static_cast<double>(std::min(d.K, d.V)), 24.0,
+                                   static_cast<double>(kMostRuns));
+  return static_cast<int>(
+      std::clamp(kUsualSeconds / seconds, static_cast<double>(kFewestRuns), wanted));
+}
+
+// What runs of one kind leave in the tensors of a group.
+struct GroupErrors {
+  MeanSquares dq, dk;
+  struct OfLane {
+    MeanSquares dv, dgate, dbeta, dstart;
+  };
+  std::vector<OfLane> lanes;
+};
+
+// What one lane adds to the parameters in each run: [runs] and [runs, gates].
+struct ParameterRuns {
+  std::vector<double> amplitude, bias;
+};
+
+class Granting {
+ public:
+  Granting(const call::Record& record, const call::Dims& dims, const contract::Contract& contract,
+           verdict::GrantDetail detail, verdict::Expectations& expected)
+      : record_(record),
+        c_(record.convention),
+        d_(dims),
+        contract_(contract),
+        runs_(runs_of(dims, contract)),
+        gates_(call::gate_channels(record, dims.K)),
+        sequences_(sequences_of(record, dims)),
+        state_(call::output_strides(record, dims, "dinitial_state")),
+        flushed_(flushing()) {
+    for (auto& [name, e] : expected.outputs) {
+      const auto n = std::ssize(e.exact.golden);
+      const double multiple = delta::multiple_for(n, random_runs(), kPooled);
+      e.grant = verdict::empty_grant(e.exact, multiple, detail);
+      e.grant.overflows.assign(e.exact.golden.size(), 0);
+      e.grant.anything.assign(e.exact.touched.size(), 0);
+      e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels,
+                             call::f32_not_below(flushed_));
+      outputs_[name] = &e;
+    }
+  }
+
+  void run() {
+    const std::int64_t count = std::ssize(sequences_) * d_.H;
+    parameters_.resize(static_cast<std::size_t>(std::ssize(sequences_) * d_.HV));
+    parallel::for_each_index(count, [&](std::int64_t i) {
+      const Group group = make_group(record_, d_, contract_, i / d_.H,
+                                     sequences_[static_cast<std::size_t>(i / d_.H)], i % d_.H);
+      grant_group(group);
+    });
+    grant_parameters("dA_log", 1, [](const ParameterRuns& p, std::size_t run, std::int64_t) {
+      return p.amplitude[run];
+    });
+    grant_parameters("ddt_bias", gates_,
+                     [&](const ParameterRuns& p, std::size_t run, std::int64_t i) {
+                       return p.bias[run * static_cast<std::size_t>(gates_) +
+                                     static_cast<std::size_t>(i)];
+                     });
+  }
+
+ private:
+  static constexpr std::int64_t kPooled = 2;  // a row of several numbers
+
+  [[nodiscard]] int random_runs() const { return runs_ / 2; }
+  [[nodiscard]] int runs_of_kind(bool random) const {
+    return random ? random_runs() : runs_ - random_runs();
+  }
+
+  // The bound of grant.hpp on what flushing costs.
+  [[nodiscard]] double flushing() const {
+    double largest = 1.0;
+    for (const char* name : {"v", "do", "initial_state", "dfinal_state"}) {
+      const call::Tensor* tensor = record_.find_input(name);
+      for (std::int64_t i = 0; tensor != nullptr && i < tensor->size(); ++i) {
+        const double x = std::fabs((*tensor)[i]);
+        if (std::isfinite(x)) largest = std::max(largest, x);
+      }
+    }
+    return 0x1p-126 * static_cast<double>((d_.K + d_.V) * contract_.adjoint()->chunk) * largest *
+           largest;
+  }
+
+  [[nodiscard]] std::size_t q_place(const Group& g, std::int64_t t) const {
+    return static_cast<std::size_t>(((g.tokens.first + t) * d_.H + g.qk_head) * d_.K);
+  }
+  [[nodiscard]] std::size_t head_place(const Group& g, std::size_t lane, std::int64_t t) const {
+    return static_cast<std::size_t>((g.tokens.first + t) * d_.HV + g.heads[lane]);
+  }
+
+  // The error of a run, where both are numbers.
+  void take(Expected& e, std::size_t at, double value, MeanSquares& to, std::size_t index) const {
+    if (!std::isfinite(e.exact.golden[at])) return;
+    if (std::isfinite(value)) {
+      to.add(index, value - e.exact.golden[at]);
+    } else {
+      e.grant.overflows[at] = 1;
+    }
+  }
+
+  void take_run(const Group& g, const GroupOutputs& run, GroupErrors& to) const {
+    const auto K = static_cast<std::size_t>(d_.K);
+    const auto V = static_cast<std::size_t>(d_.V);
+    const auto gates = static_cast<std::size_t>(gates_);
+    Expected& dq = *outputs_.at("dq");
+    Expected& dk = *outputs_.at("dk");
+    for (std::int64_t t = 0; t < g.tokens.count; ++t) {
+      const auto row = static_cast<std::size_t>(t);
+      for (std::size_t i = 0; i < K; ++i) {
+        take(dq, q_place(g, t) + i, run.dq[row * K + i], to.dq, row * K + i);
+        take(dk, q_place(g, t) + i, run.dk[row * K + i], to.dk, row * K + i);
+      }
+    }
+    Expected& dv = *outputs_.at("dv");
+    Expected& dbeta = *outputs_.at(beta_output(c_));
+    Expected* dgate = c_.gate == call::Gate::kNone ? nullptr : outputs_.at(gate_output(c_));
+    Expected& states = *outputs_.at("dinitial_state");
+    for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
+      const LaneOutputs& part = run.lanes[lane];
+      GroupErrors::OfLane& errors = to.lanes[lane];
+      for (std::int64_t t = 0; t < g.tokens.count; ++t) {
+        const auto row = static_cast<std::size_t>(t);
+        const std::size_t at = head_place(g, lane, t);
+        for (std::size_t i = 0; i < V; ++i) {
+          take(dv, at * V + i, part.dv[row * V + i], errors.dv, row * V + i);
+        }
+        take(dbeta, at, part.dbeta[row], errors.dbeta, row);
+        for (std::size_t i = 0; dgate != nullptr && i < gates; ++i) {
+          take(*dgate, at * gates + i, part.dgate[row * gates + i], errors.dgate, row * gates + i);
+        }
+      }
+      for (std::int64_t i = 0; i < d_.K; ++i) {
+        for (std::int64_t c = 0; c < d_.V; ++c) {
+          const auto index = static_cast<std::size_t>(i * d_.V + c);
+          take(states, state_(g.sequence, g.heads[lane], i, c), part.dstart[index],
+               errors.dstart, index);
+        }
+      }
+    }
+  }
+
+  [[nodiscard]] GroupErrors no_errors(const Group& g) const {
+    const std::int64_t T = g.tokens.count;
+    GroupErrors errors{MeanSquares(T * d_.K), MeanSquares(T * d_.K), {}};
+    for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
+      errors.lanes.push_back({MeanSquares(T * d_.V), MeanSquares(T * gates_), MeanSquares(T),
+                              MeanSquares(d_.K * d_.V)});
+    }
+    return errors;
+  }
+
+  void grant_group(const Group& g) {
+    for (const bool random : {true, false}) {
+      GroupErrors errors = no_errors(g);
+      for (int run = 0; run < runs_of_kind(random); ++run) {
+        parallel::stop_if_asked();
+        const std::uint64_t seed = delta::kSpreadSeed + 2 * static_cast<std::uint64_t>(run) +
+                                   (random ? 0 : 1);
+        const GroupOutputs outputs =
+            run_group(record_, g, contract_, {.random = random, .seed = seed});
+        take_run(g, outputs, errors);
+        keep_parameters(g, outputs);
+      }
+      store_group(g, errors, runs_of_kind(random));
+    }
+  }
+
+  void keep_parameters(const Group& g, const GroupOutputs& run) {
+    for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
+      ParameterRuns& to = parameters_[static_cast<std::size_t>(g.sequence * d_.HV + g.heads[lane])];
+      to.amplitude.push_back(run.lanes[lane].amplitude);
+      to.bias.insert(to.bias.end(), run.lanes[lane].bias.begin(), run.lanes[lane].bias.end());
+    }
+  }
+
+  // The larger of what is there and what a kind of runs says.
+  static void store(Expected& e, std::size_t at, double sigma2) {
+    if (!std::isfinite(e.exact.golden[at])) return;
+    const double sigma = std::sqrt(sigma2);
+    const double before = e.grant.spread.empty() ? 0.0 : static_cast<double>(e.grant.spread[at]);
+    if (sigma * e.grant.multiple > before) verdict::store_grant(e.grant, at, sigma, 0.0);
+  }
+
+  void store_group(const Group& g, const GroupErrors& errors, int runs) const {
+    const std::int64_t chunk = contract_.adjoint()->chunk;
+    const auto K = static_cast<std::size_t>(d_.K);
+    const auto rows = [&](const MeanSquares& from, std::int64_t width, std::int64_t together,
+                          const std::function<void(std::size_t, double)>& put) {
+      const std::vector<double> sigma2 = pooled(from.mean(runs), width, together);
+      for (std::size_t i = 0; i < sigma2.size(); ++i) put(i, sigma2[i]);
+    };
+    for (const auto& [name, from] : {std::pair("dq", &errors.dq), std::pair("dk", &errors.dk)}) {
+      Expected& e = *outputs_.at(name);
+      rows(*from, d_.K, chunk, [&](std::size_t i, double s2) {
+        store(e, q_place(g, static_cast<std::int64_t>(i / K)) + i % K, s2);
+      });
+    }
+    for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
+      const GroupErrors::OfLane& of = errors.lanes[lane];
+      const auto in_lane = [&](Expected& e, std::int64_t channels) {
+        const auto width = static_cast<std::size_t>(channels);
+        return [&, width](std::size_t i, double s2) {
+          store(e, head_place(g, lane, static_cast<std::int64_t>(i / width)) * width + i % width,
+                s2);
+        };
+      };
+      rows(of.dv, d_.V, chunk, in_lane(*outputs_.at("dv"), d_.V));
+      Expected& dbeta = *outputs_.at(beta_output(c_));
+      store_tokens(g, lane, of.dbeta, runs, units_of(g, lane, dbeta), dbeta);
+      if (c_.gate != call::Gate::kNone) {
+        Expected& e = *outputs_.at(gate_output(c_));
+        if (gates_ == 1) {
+          std::vector<double> units = units_of(g, lane, e);
+          add_later(units);
+          store_tokens(g, lane, of.dgate, runs, units, e);
+        } else {
+          rows(of.dgate, gates_, chunk, in_lane(e, gates_));
+        }
+      }
+      Expected& states = *outputs_.at("dinitial_state");
+      rows(of.dstart, d_.V, d_.K, [&](std::size_t i, double s2) {
+        const auto at = static_cast<std::int64_t>(i);
+        store(states, state_(g.sequence, g.heads[lane], at / d_.V, at % d_.V), s2);
+      });
+    }
+  }
+
+  // The sizes of a lane's tokens.
+  [[nodiscard]] std::vector<double> units_of(const Group& g, std::size_t lane,
+                                             const Expected& e) const {
+    std::vector<double> units;
+    for (std::int64_t t = 0; t < g.tokens.count; ++t) {
+      const std::size_t at = head_place(g, lane, t);
+      units.push_back(e.exact.unit.empty() ? 0.0 : static_cast<double>(e.exact.unit[at]));
+    }
+    return units;
+  }
+
+  // To each token those of its chunk that are added to it.
+  void add_later(std::vector<double>& units) const {
+    const auto chunk = static_cast<std::size_t>(contract_.adjoint()->chunk);
+    for (std::size_t t = units.size(); t-- > 0;) {
+      if ((t + 1) % chunk != 0 && t + 1 < units.size()) {
+        units[t] = std::hypot(units[t], units[t + 1]);
+      }
+    }
+  }
+
+  // One number a token.
+  void store_tokens(const Group& g, std::size_t lane, const MeanSquares& from, int runs,
+                    const std::vector<double>& units, Expected& e) const {
+    const std::vector<double> sigma2 =
+        pooled_in_units(from.mean(runs), units, contract_.adjoint()->chunk);
+    for (std::size_t t = 0; t < sigma2.size(); ++t) {
+      store(e, head_place(g, lane, static_cast<std::int64_t>(t)), sigma2[t]);
+    }
+  }
+
+  [[nodiscard]] std::size_t parameter_head(std::int64_t j) const {
+    return static_cast<std::size_t>(
+        c_.gate_head == call::GateHead::kV ? j : d_.qk_head(c_.head_map, j));
+  }
+
+  // The root of the sum of the squares of what each is a sum of: those of dA_log the oracle has,
+  // those of ddt_bias are da.
+  [[nodiscard]] std::vector<double> parameter_units(const Expected& e, std::string_view name,
+                                                    std::size_t heads) const {
+    std::vector<double> units(e.exact.golden.size(), 0.0);
+    if (name == "dA_log") {
+      for (std::size_t i = 0; i < e.exact.reach.size(); ++i) {
+        units[i] = static_cast<double>(e.exact.reach[i]);
+      }
+      return units;
+    }
+    const std::vector<double>& da = outputs_.at("da")->exact.golden;
+    const std::size_t width = units.size() / heads;
+    for (std::size_t i = 0; i < da.size(); ++i) {
+      const auto j = static_cast<std::int64_t>(i / width) % d_.HV;
+      if (std::isfinite(da[i])) units[parameter_head(j) * width + i % width] += da[i] * da[i];
+    }
+    for (double& x : units) x = std::sqrt(x);
+    return units;
+  }
+
+  template <class F>
+  void grant_parameters(const char* name, std::int64_t channels, F&& part) const {
+    const auto it = outputs_.find(name);
+    if (it == outputs_.end()) return;
+    Expected& e = *it->second;
+    const auto width = static_cast<std::size_t>(channels);
+    const std::size_t heads = e.exact.golden.size() / width;
+    const std::vector<double> units = parameter_units(e, name, heads);
+    int first_run = 0;
+    for (const bool random : {true, false}) {
+      const int runs = runs_of_kind(random);
+      MeanSquares errors(std::ssize(units));
+      for (int run = first_run; run < first_run + runs; ++run) {
+        std::vector<double> sums(units.size(), 0.0);
+        for (std::size_t lane = 0; lane < parameters_.size(); ++lane) {
+          const std::size_t head = parameter_head(static_cast<std::int64_t>(lane) % d_.HV);
+          for (std::int64_t i = 0; i < channels; ++i) {
+            sums[head * width + static_cast<std::size_t>(i)] +=
+                part(parameters_[lane], static_cast<std::size_t>(run), i);
+          }
+        }
+        for (std::size_t i = 0; i < sums.size(); ++i) take(e, i, sums[i], errors, i);
+      }
+      const std::vector<double> sigma2 = pooled_in_units(
+          errors.mean(runs), units, static_cast<std::int64_t>(heads * width));
+      for (std::size_t i = 0; i < sigma2.size(); ++i) store(e, i, sigma2[i]);
+      first_run += runs;
+    }
+  }
+
+  const call::Record& record_;
+  const call::Convention& c_;
+  const call::Dims& d_;
+  const contract::Contract& contract_;
+  int runs_;
+  std::int64_t gates_;
+  std::vector<Sequence> sequences_;
+  call::Strides state_;
+  double flushed_;
+  std::map<std::string, Expected*> outputs_;
+  std::vector<ParameterRuns> parameters_;  // [sequences, HV]
+};
+
+}  // namespace
+
+int runs_for(const call::Record& record, const contract::Contract& contract) {
+  return runs_of(call::validate(record), contract);
+}
+
+double grant_seconds(const call::Record& record, const contract::Contract& contract) {
+  if (contract.adjoint() == nullptr) return 0.0;
+  const call::Dims dims = call::validate(record);
+  return seconds_of_run(dims, contract) * runs_of(dims, contract);
+}
+
+void grant(const call::Record& record, const contract::Contract& contract,
+           verdict::GrantDetail detail, verdict::Expectations& expected) {
+  for (auto& [name, e] : expected.outputs) {
+    e.grant = {};
+    e.grant.given = contract.is_ideal();
+  }
+  if (contract.adjoint() == nullptr) return;
+  const call::Dims dims = call::validate(record);
+  Granting(record, dims, contract, detail, expected).run();
+}
+
+}  // namespace goldenrule::backward

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/backward/emulation/kernel_group.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fixtures/random/philox.hpp"
+#include "reference/delta/emulation/chunk_emulator.hpp"
+#include "reference/delta/emulation/kernel_lane.hpp"
+#include "reference/delta/emulation/perturbed_lane.hpp"
+
+namespace goldenrule::backward {
+namespace {
+
+using call::Convention;
+using contract::AdjointPoint;
+using contract::FunctionErrors;
+using Eigen::Index;
+
+constexpr double kFp32 = contract::kFp32;
+constexpr std::int64_t kPartial = 32;  // tokens that are added up before others
+
+Floats floats(const double* from, Index rows, Index columns) {
+  Floats to(rows, columns);
+  for (Index i = 0; i < to.size(); ++i) to.data()[i] = static_cast<float>(from[i]);
+  return to;
+}
+
+Floats floats_or_zero(const std::vector<double>& from, Index rows, Index columns) {
+  return from.empty() ? Floats::Zero(rows, columns) : floats(from.data(), rows, columns);
+}
+
+// What the kernel of a run makes of the quantities of a lane.
+void take_quantities(const delta::Lane<double>& lane, const contract::Contract& contract,
+                     const RunOf& run, KernelCall& to) {
+  const random::Stream signs(run.seed, "functions");
+  const auto sign = [&](std::int64_t i) { return signs.uniform(i) < 0.5 ? -1.0 : 1.0; };
+  const Index T = lane.tokens;
+  if (run.random) {
+    delta::Perturbation errors;
+    errors.alpha = sign(0);
+    errors.beta = sign(1);
+    errors.key = sign(2);
+    const delta::Lane<double> moved = delta::perturbed_lane(lane, contract, errors);
+    to.q = floats(moved.q.data(), T, lane.K);
+    to.k = floats(moved.k.data(), T, lane.K);
+    to.alpha = floats(moved.alpha.data(), T, lane.gates);
+    to.log_alpha = to.alpha.array().log();
+    to.beta = floats(moved.beta.data(), T, 1);
+    for (Index i = 0; i < to.log_alpha.size(); ++i) {
+      const double exact = lane.log_alpha[static_cast<std::size_t>(i)];
+      to.log_alpha.data()[i] = static_cast<float>(
+          exact + std::log(moved.alpha[static_cast<std::size_t>(i)] /
+                           lane.alpha[static_cast<std::size_t>(i)]));
+    }
+  } else {
+    const delta::KernelLane kernel =
+        delta::kernel_lane(lane, contract, delta::KernelChoices(run.seed));
+    to.q = kernel.q;
+    to.k = kernel.k;
+    to.alpha = kernel.alpha;
+    to.log_alpha = kernel.log_alpha;
+    to.beta = Eigen::Map<const Floats>(kernel.beta.data(), T, 1);
+  }
+  // A kernel has the logarithm of the smallest normal number for that of 0.
+  for (Index i = 0; i < to.log_alpha.size(); ++i) {
+    if (!(to.log_alpha.data()[i] > -3e38F)) to.log_alpha.data()[i] = delta::kFlooredGate;
+  }
+}
+
+// A factor for each value channel, (v, S_0) multiplied and (do, dS_T) divided by it: the same
+// gradients by q, k and the gates from numbers with other last bits.
+std::vector<double> channel_units(const RunOf& run, std::int64_t head, std::int64_t V) {
+  std::vector<double> units(static_cast<std::size_t>(V), 1.0);
+  if (run.random) return units;
+  const random::Stream stream(run.seed, "units");
+  for (std::int64_t c = 0; c < V; ++c) {
+    units[static_cast<std::size_t>(c)] = std::exp2(-stream.uniform(head * V + c));
+  }
+  return units;
+}
+
+KernelCall kernel_call(const delta::Lane<double>& lane, const LaneInputs& inputs,
+                       const contract::Contract& contract, const RunOf& run,
+                       const std::vector<double>& units) {
+  KernelCall call;
+  const Index T = lane.tokens;
+  take_quantities(lane, contract, run, call);
+  call.v = floats(inputs.v.data(), T, inputs.V);
+  call.output_gradient = floats(inputs.output_gradient.data(), T, inputs.V);
+  call.start = floats_or_zero(inputs.start, lane.K, inputs.V);
+  call.state_gradient = floats_or_zero(inputs.state_gradient, lane.K, inputs.V);
+  for (Index c = 0; c < inputs.V; ++c) {
+    const auto unit = static_cast<float>(units[static_cast<std::size_t>(c)]);
+    call.v.col(c) *= unit;
+    call.start.col(c) *= unit;
+    call.output_gradient.col(c) /= unit;
+    call.state_gradient.col(c) /= unit;
+  }
+  const std::int64_t chunk = contract.adjoint()->chunk;
+  const delta::Matrix<double> v = delta::Matrix<double>::Map(inputs.v.data(), T, inputs.V);
+  for (std::int64_t first = 0; first < lane.tokens; first += chunk) {
+    const std::int64_t end = std::min(first + chunk, lane.tokens);
+    std::uint64_t content = delta::content_of(lane, v, first, end);
+    for (std::int64_t i = first * inputs.V; i < end * inputs.V; ++i) {
+      content = delta::mixed(content, inputs.output_gradient[static_cast<std::size_t>(i)]);
+    }
+    call.content.push_back(content);
+  }
+  return call;
+}
+
+// By how much a kernel's slopes of a gate may be off, absolutely.
+GateChain gate_chain(const Convention& c, const FunctionErrors& f, double x, double A_log,
+                     double dt_bias) {
+  const GateSlopes<double> slopes = gate_slopes<double>(c, x, A_log, dt_bias);
+  GateChain chain{.input = slopes.input.value, .amplitude = slopes.amplitude.value};
+  if (!call::has_logit_gate(c)) return chain;
+  const bool bounded = c.gate == call::Gate::kBounded;
+  const double E = std::exp(A_log);
+  const double z = (bounded ? E : c.softplus_beta) * (x + dt_bias);
+  const double of_z = std::fabs(z) * (f.logit + (bounded ? f.exp : 0.0));
+  const double relative = of_z + f.exp + f.sigmoid + 4 * kFp32;
+  chain.input_error = delta::weighted(std::fabs(chain.input), relative);
+  chain.amplitude_error = delta::weighted(std::fabs(chain.amplitude), relative + f.exp);
+  if (!bounded) {
+    chain.amplitude_error += E * f.softplus;
+    return chain;
+  }
+  const double lost = 2 * kFp32 * std::fabs(c.lower_bound);
+  chain.input_error += lost * E;
+  chain.amplitude_error += delta::weighted(lost, std::fabs(z));
+  return chain;
+}
+
+double beta_slope_error(call::BetaForm form, const FunctionErrors& f, double b) {
+  if (form == call::BetaForm::kDirect) return 0.0;
+  const double most = form == call::BetaForm::kSigmoid2 ? 2.0 : 1.0;
+  return std::fabs(beta_slope<double>(form, b).value) *
+             (2 * f.sigmoid + 4 * kFp32 + std::fabs(b) * f.logit) +
+         2 * kFp32 * most;
+}
+
+std::vector<GateChain> gate_chains(const call::Record& record, const FunctionErrors& f,
+                                   const delta::CallInputs& inputs, const Group& group,
+                                   std::size_t lane) {
+  const Convention& c = record.convention;
+  std::vector<GateChain> chains;
+  if (c.gate == call::Gate::kNone) return chains;
+  const std::int64_t HV = record.inputs.at("v").shape()[1];
+  const std::int64_t gates = group.lanes[lane].gates;
+  const std::int64_t head = group.heads[lane];
+  const std::int64_t of = c.gate_head == call::GateHead::kV ? head : group.qk_head;
+  const double A_log = inputs.A_log.empty() ? 0.0 : inputs.A_log[static_cast<std::size_t>(of)];
+  std::vector<double> row;
+  for (std::int64_t t = 0; t < group.tokens.count; ++t) {
+    const std::int64_t first = ((group.tokens.first + t) * HV + head) * gates;
+    const double* x = inputs.gate_input.read(first, gates, row);
+    for (std::int64_t i = 0; i < gates; ++i) {
+      const double shift = inputs.dt_bias.empty()
+                               ? 0.0
+                               : inputs.dt_bias[static_cast<std::size_t>(of * gates + i)];
+      chains.push_back(gate_chain(c, f, x[i], A_log, shift));
+    }
+  }
+  return chains;
+}
+
+class GroupRun {
+ public:
+  GroupRun(const call::Record& record, const Group& group, const contract::Contract& contract,
+           const RunOf& run)
+      : record_(record),
+        c_(record.convention),
+        group_(group),
+        contract_(contract),
+        run_(run),
+        inputs_(record),
+        rounder_(*contract.adjoint(), record.inputs.at("q").dtype(), run.random, run.seed),
+        K_(group.lanes.front().K),
+        T_(group.tokens.count),
+        scale_(call::resolved_scale(c_, K_)) {}
+
+  GroupOutputs take() {
+    Floats dq = Floats::Zero(T_, K_);
+    Floats dk = Floats::Zero(T_, K_);
+    Floats q;
+    Floats k;
+    for (std::size_t i = 0; i < group_.lanes.size(); ++i) {
+      const std::vector<double> units =
+          channel_units(run_, group_.heads[i], group_.inputs[i].V);
+      KernelCall call = kernel_call(group_.lanes[i], group_.inputs[i], contract_, run_, units);
+      round_keys(call);
+      const KernelGradients part = chunked_adjoint(call, contract_.adjoint()->chunk, rounder_);
+      dq += part.dq;
+      dk += part.dk;
+      q = std::move(call.q);
+      k = std::move(call.k);
+      to_.lanes.push_back(lane_outputs(i, part, units));
+    }
+    rounder_.begin(run_.seed);
+    if (group_.lanes.size() > 1) {
+      rounder_.apply(AdjointPoint::kHeads, dq);
+      rounder_.apply(AdjointPoint::kHeads, dk);
+    }
+    to_.dq = through_norm(inputs_.q, scale_ == 0.0 ? q : Floats(q / static_cast<float>(scale_)),
+                          dq * static_cast<float>(scale_));
+    to_.dk = through_norm(inputs_.k, k, dk);
+    return std::move(to_);
+  }
+
+ private:
+  // The norm's results are rounded before q is scaled.
+  void round_keys(KernelCall& call) {
+    rounder_.begin(call.content.empty() ? 0 : call.content.front());
+    rounder_.apply(AdjointPoint::kKey, call.k);
+    const auto scale = static_cast<float>(scale_);
+    if (scale == 0.0F) return;
+    call.q /= scale;
+    rounder_.apply(AdjointPoint::kQuery, call.q);
+    call.q *= scale;
+  }
+
+  std::vector<double> through_norm(const delta::Input& x, const Floats& y, Floats dy) const {
+    std::vector<double> row;
+    if (c_.qk_l2norm == call::QkNorm::kNone) {
+      row.assign(dy.data(), dy.data() + dy.size());
+      return row;
+    }
+    std::vector<double> dx(static_cast<std::size_t>(T_ * K_));
+    for (std::int64_t t = 0; t < T_; ++t) {
+      const std::int64_t first = ((group_.tokens.first + t) * record_.inputs.at("q").shape()[1] +
+                                  group_.qk_head) *
+                                 K_;
+      const double* given = x.read(first, K_, row);
+      double sum = 0.0;
+      for (std::int64_t i = 0; i < K_; ++i) sum += given[i] * given[i];
+      const double norm = std::sqrt(sum);
+      const double divisor = delta::norm_divisor<double>(c_, sum);
+      const bool inside = c_.qk_l2norm == call::QkNorm::kRsqrtSumEps;
+      const bool constant =
+          norm == 0.0 || (c_.qk_l2norm == call::QkNorm::kMaxNormEps && norm <= c_.l2_eps);
+      const auto unit = static_cast<float>(inside || constant ? 1.0 : divisor / norm);
+      float projection = 0.0F;
+      for (Index i = 0; i < K_ && !constant; ++i) projection += y(t, i) * unit * dy(t, i);
+      const auto inverse = static_cast<float>(1.0 / divisor);
+      for (Index i = 0; i < K_; ++i) {
+        dx[static_cast<std::size_t>(t * K_ + i)] =
+            static_cast<double>((dy(t, i) - y(t, i) * projection) * inverse);
+      }
+    }
+    return dx;
+  }
+
+  LaneOutputs lane_outputs(std::size_t i, const KernelGradients& part,
+                           const std::vector<double>& units) {
+    LaneOutputs to;
+    const auto columns = [&](const Floats& from, std::vector<double>& out) {
+      out.resize(static_cast<std::size_t>(from.size()));
+      for (Index e = 0; e < from.size(); ++e) {
+        out[static_cast<std::size_t>(e)] = static_cast<double>(from.data()[e]) *
+                                           units[static_cast<std::size_t>(e % from.cols())];
+      }
+    };
+    columns(part.dv, to.dv);
+    columns(part.dstart, to.dstart);
+    take_beta(group_.heads[i], part.dbeta, to);
+    take_gate(i, part.dg, to);
+    return to;
+  }
+
+  void take_beta(std::int64_t head, Floats dbeta, LaneOutputs& to) {
+    const bool logits = c_.beta != call::BetaForm::kDirect;
+    if (logits) rounder_.apply(AdjointPoint::kBetaGradient, dbeta);
+    const double sign = signs_.uniform(1) - 0.5 < 0.0 ? -1.0 : 1.0;
+    const std::int64_t HV = record_.inputs.at("v").shape()[1];
+    for (std::int64_t t = 0; t < T_; ++t) {
+      const double b =
+          inputs_.b[static_cast<std::size_t>((group_.tokens.first + t) * HV + head)];
+      const double slope = beta_slope<double>(c_.beta, b).value +
+                           sign * beta_slope_error(c_.beta, contract_.functions, b);
+      to.dbeta.push_back(slope * static_cast<double>(dbeta(t, 0)));
+    }
+  }
+
+  void take_gate(std::size_t lane, const Floats& dg, LaneOutputs& to) {
+    const std::int64_t gates = group_.lanes[lane].gates;
+    to.bias.assign(static_cast<std::size_t>(gates), 0.0);
+    if (c_.gate == call::Gate::kNone) return;
+    const double sign = signs_.uniform(2) - 0.5 < 0.0 ? -1.0 : 1.0;
+    to.dgate.resize(static_cast<std::size_t>(T_ * gates));
+    std::vector<float> bias(static_cast<std::size_t>(gates), 0.0F);
+    float amplitude = 0.0F;
+    for (std::int64_t t = 0; t < T_; ++t) {
+      for (std::int64_t i = 0; i < gates; ++i) {
+        const GateChain& chain = group_.gates[lane][static_cast<std::size_t>(t * gates + i)];
+        const auto d = static_cast<double>(dg(t, i)) * by_alpha(lane, t * gates + i);
+        auto da = static_cast<float>(silenced(chain.input + sign * chain.input_error, d));
+        to.dgate[static_cast<std::size_t>(t * gates + i)] = static_cast<double>(da);
+        amplitude += static_cast<float>(
+            silenced(chain.amplitude + sign * chain.amplitude_error, d));
+        rounder_.apply(AdjointPoint::kGateGradient, &da, 1);
+        bias[static_cast<std::size_t>(i)] += da;
+      }
+      if ((t + 1) % kPartial == 0 || t + 1 == T_) {
+        to.amplitude += static_cast<double>(amplitude);
+        amplitude = 0.0F;
+        for (std::size_t i = 0; i < bias.size(); ++i) {
+          to.bias[i] += static_cast<double>(bias[i]);
+          bias[i] = 0.0F;
+        }
+      }
+    }
+  }
+
+  // A kernel that is given alpha itself differentiates its logarithm.
+  [[nodiscard]] double by_alpha(std::size_t lane, std::int64_t at) const {
+    if (c_.gate != call::Gate::kLinear) return 1.0;
+    const double alpha = group_.lanes[lane].alpha[static_cast<std::size_t>(at)];
+    return alpha == 0.0 ? 0.0 : 1.0 / alpha;
+  }
+
+  const call::Record& record_;
+  const Convention& c_;
+  const Group& group_;
+  const contract::Contract& contract_;
+  const RunOf& run_;
+  const delta::CallInputs inputs_;
+  Rounder rounder_;
+  std::int64_t K_, T_;
+  double scale_;
+  random::Stream signs_{run_.seed, "slopes"};
+  GroupOutputs to_;
+};
+
+}  // namespace
+
+Group make_group(const call::Record& record, const call::Dims& dims,
+                 const contract::Contract& contract, std::int64_t sequence, const Sequence& tokens,
+                 std::int64_t qk_head) {
+  Group group;
+  group.sequence = sequence;
+  group.qk_head = qk_head;
+  group.tokens = tokens;
+  group.heads = heads_of_group(record, dims, qk_head);
+  const delta::CallInputs inputs(record);
+  for (const std::int64_t head : group.heads) {
+    group.lanes.push_back(
+        delta::prepare_lane<double>(record, dims, inputs, tokens.first, tokens.count, head));
+    group.inputs.push_back(lane_inputs(record, dims, sequence, tokens, head));
+    group.gates.push_back(
+        gate_chains(record, contract.functions, inputs, group, group.lanes.size() - 1));
+  }
+  return group;
+}
+
+GroupOutputs run_group(const call::Record& record, const Group& group,
+                       const contract::Contract& contract, const RunOf& run) {
+  return GroupRun(record, group, contract, run).take();
+}
+
+}  // namespace goldenrule::backward

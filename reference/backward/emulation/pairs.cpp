@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/backward/emulation/pairs.hpp"
+
+#include <algorithm>
+
+namespace goldenrule::backward {
+namespace {
+
+constexpr Eigen::Index kBlock = 16;
+
+// exp(G_i - at) of rows [first, first + n), or exp(at - G_i).
+Floats folded(const Floats& G, Eigen::Index first, Eigen::Index n, Eigen::Index at, bool from) {
+  Floats decay(n, G.cols());
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const float sign = from ? 1.0F : -1.0F;
+    decay.row(i) = (sign * (G.row(first + i) - G.row(at))).array().exp();
+  }
+  return decay;
+}
+
+}  // namespace
+
+ChunkDecay chunk_decay(const Floats& alpha, const Floats& log_alpha) {
+  const Eigen::Index n = log_alpha.rows();
+  ChunkDecay d;
+  d.alpha = alpha;
+  d.G = log_alpha;
+  for (Eigen::Index i = 1; i < n; ++i) d.G.row(i) += d.G.row(i - 1);
+  d.start = d.G.array().exp();
+  d.whole = d.start.bottomRows(1);
+  d.end = folded(d.G, 0, n, n - 1, false);
+  if (!d.is_scalar()) return d;
+  d.between = Floats::Zero(n, n);
+  for (Eigen::Index i = 0; i < n; ++i) {
+    for (Eigen::Index j = 0; j <= i; ++j) d.between(i, j) = std::exp(d.G(i, 0) - d.G(j, 0));
+  }
+  return d;
+}
+
+Floats scaled(const Floats& x, const Floats& by) {
+  if (by.cols() == 1) return x.array().colwise() * by.col(0).array();
+  return x.array() * by.array();
+}
+
+Floats pair_products(const ChunkDecay& decay, const Floats& left, const Floats& right) {
+  const Eigen::Index n = left.rows();
+  if (decay.is_scalar()) {
+    Floats S = product_transposed(left, right);
+    return S.array() * decay.between.array();
+  }
+  Floats S = Floats::Zero(n, n);
+  for (Eigen::Index first = 0; first < n; first += kBlock) {
+    const Eigen::Index rows = std::min(kBlock, n - first);
+    if (first > 0) {
+      const Floats l = left.middleRows(first, rows).array() *
+                       folded(decay.G, first, rows, first, true).array();
+      const Floats r =
+          right.topRows(first).array() * folded(decay.G, 0, first, first, false).array();
+      S.block(first, 0, rows, first) = product_transposed(l, r);
+    }
+    scalar::decayed_products({decay.alpha.data(), first, first + rows, left.cols()}, left.data(),
+                             right.data(), S.data(), n);
+  }
+  return S;
+}
+
+PairSums pair_sums(const ChunkDecay& decay, const Floats& M, const Floats& left,
+                   const Floats& right, Rounder& rounder) {
+  using contract::AdjointPoint;
+  if (decay.is_scalar()) return {product(M, right), transposed_product(M, left)};
+  const Eigen::Index n = left.rows();
+  const Eigen::Index K = left.cols();
+  PairSums sums{Floats::Zero(n, K), Floats::Zero(n, K)};
+  const auto operand = [&](Floats x) { return rounder.rounded(AdjointPoint::kPair, std::move(x)); };
+  for (Eigen::Index first = 0; first < n; first += kBlock) {
+    const Eigen::Index rows = std::min(kBlock, n - first);
+    const Eigen::Index behind = first + rows;
+    if (first > 0) {
+      const Floats r =
+          right.topRows(first).array() * folded(decay.G, 0, first, first, false).array();
+      const Floats y = product(operand(M.block(first, 0, rows, first)), operand(r));
+      sums.y.middleRows(first, rows) +=
+          Floats(y.array() * folded(decay.G, first, rows, first, true).array());
+    }
+    if (behind < n) {
+      const Floats l = left.bottomRows(n - behind).array() *
+                       folded(decay.G, behind, n - behind, behind - 1, true).array();
+      const Floats z =
+          transposed_product(operand(M.block(behind, first, n - behind, rows)), operand(l));
+      sums.z.middleRows(first, rows) +=
+          Floats(z.array() * folded(decay.G, first, rows, behind - 1, false).array());
+    }
+    scalar::decayed_sums({decay.alpha.data(), first, behind, K}, M.data(), n, left.data(),
+                         right.data(), sums.y.data(), sums.z.data());
+  }
+  return sums;
+}
+
+}  // namespace goldenrule::backward

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The roundings of one emulated kernel of the backward pass, which computes in fp32. To nearest, as
+// hardware does; or random, each rounding error drawn uniform over half an ulp to either side as a
+// function of what the chunk brings (delta/budget/spread.hpp says why both are needed). A value
+// that no point rounds is the result of a few fp32 operations: in a random run it errs by 2u more.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "fixtures/call/dtype.hpp"
+#include "reference/backward/emulation/matrix.hpp"
+#include "reference/contract/contract.hpp"
+#include "reference/delta/emulation/noise_table.hpp"
+
+namespace goldenrule::backward {
+
+class Rounder {
+ public:
+  /// `io` is the type of q.
+  Rounder(const contract::ChunkedAdjoint& model, call::DType io, bool random, std::uint64_t seed);
+
+  [[nodiscard]] bool is_random() const { return random_; }
+  /// What follows belongs to a chunk with this content.
+  void begin(std::uint64_t content) { places_ = delta::NoisePlaces(seed_ ^ content); }
+  /// In place, as the contract does at `point`.
+  void apply(contract::AdjointPoint point, Floats& x) { apply(point, x.data(), x.size()); }
+  void apply(contract::AdjointPoint point, float* x, std::int64_t count);
+  [[nodiscard]] Floats rounded(contract::AdjointPoint point, Floats x) {
+    apply(point, x);
+    return x;
+  }
+
+ private:
+  std::array<std::optional<contract::Format>, contract::kAdjointPoints> formats_;
+  bool random_;
+  std::uint64_t seed_;
+  delta::NoisePlaces places_;
+};
+
+}  // namespace goldenrule::backward

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/backward/rule/pooled.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace goldenrule::backward {
+
+std::vector<double> MeanSquares::mean(int runs) const {
+  std::vector<double> means(squares_.begin(), squares_.end());
+  for (double& x : means) x /= runs;
+  return means;
+}
+
+std::vector<double> pooled(const std::vector<double>& mean_squares, std::int64_t channels,
+                           std::int64_t together) {
+  std::vector<double> sigma2 = mean_squares;
+  const auto width = static_cast<std::size_t>(channels);
+  const std::size_t rows = width == 0 ? 0 : mean_squares.size() / width;
+  for (std::size_t first = 0; first < rows; first += static_cast<std::size_t>(together)) {
+    const std::size_t last = std::min(rows, first + static_cast<std::size_t>(together));
+    std::vector<double> of_channel(width, 0.0);
+    std::vector<double> of_row(last - first, 0.0);
+    double all = 0.0;
+    for (std::size_t t = first; t < last; ++t) {
+      for (std::size_t x = 0; x < width; ++x) {
+        const double e2 = mean_squares[t * width + x];
+        of_channel[x] += e2;
+        of_row[t - first] += e2;
+        all += e2;
+      }
+    }
+    if (all == 0.0) continue;
+    for (std::size_t t = first; t < last; ++t) {
+      for (std::size_t x = 0; x < width; ++x) {
+        double& s2 = sigma2[t * width + x];
+        s2 = 0.5 * s2 + 0.5 * of_row[t - first] * (of_channel[x] / all);
+      }
+    }
+  }
+  return sigma2;
+}
+
+std::vector<double> pooled_in_units(const std::vector<double>& mean_squares,
+                                    std::span<const double> units, std::int64_t together) {
+  std::vector<double> sigma2 = mean_squares;
+  const std::size_t n = mean_squares.size();
+  for (std::size_t first = 0; first < n; first += static_cast<std::size_t>(together)) {
+    const std::size_t last = std::min(n, first + static_cast<std::size_t>(together));
+    double sum = 0.0;
+    double count = 0.0;
+    for (std::size_t i = first; i < last; ++i) {
+      if (!(units[i] > 0.0)) continue;
+      sum += mean_squares[i] / (units[i] * units[i]);
+      count += 1.0;
+    }
+    for (std::size_t i = first; i < last && count > 0.0; ++i) {
+      if (units[i] > 0.0) sigma2[i] = 0.5 * sigma2[i] + 0.5 * units[i] * units[i] * sum / count;
+    }
+  }
+  return sigma2;
+}
+
+std::vector<double> among_neighbours(const std::vector<double>& sizes, std::int64_t together) {
+  std::vector<double> squares;
+  for (const double x : sizes) squares.push_back(x * x);
+  const std::vector<double> ones(sizes.size(), 1.0);
+  std::vector<double> held = pooled_in_units(squares, ones, together);
+  for (double& x : held) x = std::sqrt(x);
+  return held;
+}
+
+}  // namespace goldenrule::backward

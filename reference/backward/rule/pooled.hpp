@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an element's neighbours say of it: of its sigma, from the errors that a few runs leave
+// (budget/grant.hpp), and of its size, where it is small by chance (evaluate.hpp).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace goldenrule::backward {
+
+/// Mean squares of the errors of runs: sums until finished.
+class MeanSquares {
+ public:
+  MeanSquares() = default;
+  explicit MeanSquares(std::int64_t size) : squares_(static_cast<std::size_t>(size), 0.0F) {}
+
+  /// The error of an element in one run.
+  void add(std::size_t at, double error) {
+    squares_[at] += static_cast<float>(error * error);
+  }
+  /// Over `runs`.
+  [[nodiscard]] std::vector<double> mean(int runs) const;
+
+ private:
+  std::vector<float> squares_;
+};
+
+/// sigma^2 of a matrix [rows, channels], `together` rows at a time.
+[[nodiscard]] std::vector<double> pooled(const std::vector<double>& mean_squares,
+                                         std::int64_t channels, std::int64_t together);
+
+/// sigma^2 of numbers in units of their own, `together` of them at a time; those without a unit are
+/// what they are.
+[[nodiscard]] std::vector<double> pooled_in_units(const std::vector<double>& mean_squares,
+                                                  std::span<const double> units,
+                                                  std::int64_t together);
+
+/// Sizes of tokens, each at least 1 / sqrt(2) of the root mean square of `together` of them.
+[[nodiscard]] std::vector<double> among_neighbours(const std::vector<double>& sizes,
+                                                   std::int64_t together);
+
+}  // namespace goldenrule::backward

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The contracts of the backward pass.
+#include <array>
+#include <initializer_list>
+
+#include "reference/contract/contract.hpp"
+
+namespace goldenrule::contract {
+namespace {
+
+using enum AdjointPoint;
+
+Contract adjoint(const char* name, const char* meaning,
+                 std::initializer_list<AdjointPoint> to_type_of_q,
+                 std::initializer_list<AdjointPoint> to_tf32 = {}) {
+  ChunkedAdjoint model;
+  for (const AdjointPoint p : to_type_of_q) {
+    model.points[static_cast<std::size_t>(p)] = AdjointRounding::kTypeOfQ;
+  }
+  for (const AdjointPoint p : to_tf32) {
+    model.points[static_cast<std::size_t>(p)] = AdjointRounding::kTF32;
+  }
+  return {.name = name, .meaning = meaning, .functions = kFastFp32, .model = model};
+}
+
+}  // namespace
+
+std::vector<Contract> backward_contracts() {
+  return {
+      // Automatic differentiation of an implementation in fp32.
+      adjoint("adjoint_f32", "gradients in fp32 throughout, by chunks of tokens or one by one", {}),
+      // flash-linear-attention's KDA, FlashQLA's variant of it: pairs of tokens in fp32 or tf32.
+      adjoint("adjoint64_fp32_pairs",
+              "chunks of 64 tokens, operands in the type of q, pairs of tokens in fp32 on the "
+              "diagonal blocks and in tf32 beside them, gradients in fp32 to the end",
+              {kQuery, kKey, kBetaV, kBetaK, kInverse, kU, kW, kState, kVNew, kUpdate, kAttention,
+               kLocal, kCorrection, kQueryIn, kStateGradient, kKeyIn, kKeyCorrection,
+               kInverseGradient, kBetaGradient, kGateGradient},
+              {kPair}),
+      // flash-linear-attention's GDN: one rounded dP D for both sides of a pair.
+      adjoint("adjoint64_16bit_pairs",
+              "chunks of 64 tokens, operands in the type of q, one rounded factor for both sides "
+              "of a pair of tokens, gradients of a value head stored in the type of q",
+              {kQuery, kKey, kBetaV, kBetaK, kInverse, kU, kW, kState, kVNew, kUpdate, kAttention,
+               kLocal, kCorrection, kQueryIn, kStateGradient, kPair, kKeyIn, kKeyCorrection,
+               kInverseGradient, kErase, kKeyHalves, kHeads, kBetaGradient, kGateGradient}),
+  };
+}
+
+std::string_view name_of(AdjointPoint point) {
+  constexpr std::array<std::string_view, kAdjointPoints> kNames{
+      "query",           "key",       "beta_v",         "beta_k",
+      "inverse",         "u",         "w",              "state_operand",
+      "v_new",           "update",    "attention",      "local",
+      "correction",      "query_in",  "state_gradient", "pair",
+      "key_in",          "dw",        "inverse_gradient", "erase",
+      "key_halves",      "heads",     "beta_gradient",  "gate_gradient"};
+  return kNames[static_cast<std::size_t>(point)];
+}
+
+bool is_no_wider(const ChunkedAdjoint& a, const ChunkedAdjoint& b) {
+  const auto coarseness = [](AdjointRounding r) {
+    return r == AdjointRounding::kTypeOfQ ? 2 : r == AdjointRounding::kTF32 ? 1 : 0;
+  };
+  for (std::size_t i = 0; i < kAdjointPoints; ++i) {
+    if (coarseness(a.points[i]) > coarseness(b.points[i])) return false;
+  }
+  return a.chunk == b.chunk && a.unit_roundoff <= b.unit_roundoff;
+}
+
+}  // namespace goldenrule::contract

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The model of kernels of the backward pass: the adjoint of the chunk form, chunk by chunk, with
+// sums in fp32. What they round on the way they round to the type of q, or to what tensor cores
+// read of an fp32 operand. Names follow backward/emulation/chunked_adjoint.hpp: D is a decay from
+// one token to another, E from the start of the chunk, L to its end, T = (I + A)^-1.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "reference/contract/rounding.hpp"
+
+namespace goldenrule::contract {
+
+/// Where a kernel of the backward pass may round.
+enum class AdjointPoint : std::uint8_t {
+  kQuery,            ///< q^, the result of the norm
+  kKey,              ///< k^
+  kBetaV,            ///< beta v, operand of T
+  kBetaK,            ///< beta k^ E, operand of T
+  kInverse,          ///< T
+  kU,                ///< T beta v
+  kW,                ///< T beta k^ E
+  kState,            ///< h, the state at the start of a chunk, as an operand
+  kVNew,             ///< v_new
+  kUpdate,           ///< L v_new (one gate per head) or L k^ (per channel), operand of the update
+  kAttention,        ///< P, masked q^ D k^^T
+  kLocal,            ///< P^T do
+  kCorrection,       ///< du, the gradient by v_new
+  kQueryIn,          ///< q^ E, operand of the gradient of the state
+  kStateGradient,    ///< dh as an operand
+  kPair,             ///< dP D (one gate per head); operands with decays folded in (per channel)
+  kKeyIn,            ///< k^ E in the gradient of T, where beta is applied behind it
+  kKeyCorrection,    ///< dw
+  kInverseGradient,  ///< the gradient by T, before and between its products with T^T
+  kErase,            ///< that by A
+  kKeyHalves,        ///< the parts of dk^ that two kernels leave
+  kHeads,            ///< dq^ and dk^ of a value head, before those of a head are added up
+  kBetaGradient,     ///< the gradient by beta, before that by its logit
+  kGateGradient,     ///< da, before it is added up to ddt_bias
+};
+inline constexpr std::size_t kAdjointPoints = 24;
+[[nodiscard]] std::string_view name_of(AdjointPoint point);
+
+enum class AdjointRounding : std::uint8_t { kNone, kTypeOfQ, kTF32 };
+
+/// By chunks of tokens.
+struct ChunkedAdjoint {
+  static constexpr auto kFamily = call::Family::kBackward;
+  double unit_roundoff = kFp32;  ///< of products and sums
+  std::int64_t chunk = 64;       ///< tokens of a chunk, at least 1
+  std::array<AdjointRounding, kAdjointPoints> points{};
+
+  [[nodiscard]] AdjointRounding at(AdjointPoint p) const {
+    return points[static_cast<std::size_t>(p)];
+  }
+};
+
+struct Contract;
+/// The contracts that kernels of the backward pass alone may declare.
+[[nodiscard]] std::vector<Contract> backward_contracts();
+
+/// Whether whatever keeps `a` keeps `b` as well: every value is rounded no more. tf32 has more
+/// digits than the types of q that are rounded to.
+[[nodiscard]] bool is_no_wider(const ChunkedAdjoint& a, const ChunkedAdjoint& b);
+
+}  // namespace goldenrule::contract
