@@ -8,7 +8,7 @@
 namespace goldenrule::backward {
 
 std::vector<double> MeanSquares::mean(int runs) const {
-  std::vector<double> means(squares_.begin(), squares_.end());
+  std::vector<double> means = squares_;
   for (double& x : means) x /= runs;
   return means;
 }

@@ -14,17 +14,15 @@ namespace goldenrule::backward {
 class MeanSquares {
  public:
   MeanSquares() = default;
-  explicit MeanSquares(std::int64_t size) : squares_(static_cast<std::size_t>(size), 0.0F) {}
+  explicit MeanSquares(std::int64_t size) : squares_(static_cast<std::size_t>(size), 0.0) {}
 
   /// The error of an element in one run.
-  void add(std::size_t at, double error) {
-    squares_[at] += static_cast<float>(error * error);
-  }
+  void add(std::size_t at, double error) { squares_[at] += error * error; }
   /// Over `runs`.
   [[nodiscard]] std::vector<double> mean(int runs) const;
 
  private:
-  std::vector<float> squares_;
+  std::vector<double> squares_;
 };
 
 /// sigma^2 of a matrix [rows, channels], `together` rows at a time.

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// goldenrule_backward_alarms PROBLEMS KERNELS [SUITE ...]: are the budgets of gradients right?
+// PROBLEMS random calls, over all conventions, patterns and types, and all cases of the suites; in
+// each KERNELS emulated honest kernels of every contract that kernels of the call may declare,
+// judged as `check` judges. Exit 1 on any false alarm.
+//
+// Per contract and output: the 10th, 50th and 90th percentile and the largest value over the runs
+// of the largest |error| / budget, and how many runs a verdict does not trust.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fixtures/call/error.hpp"
+#include "fixtures/cases/suite.hpp"
+#include "fixtures/parallel/for_each_index.hpp"
+#include "fixtures/random/philox.hpp"
+#include "reference/backward/slice.hpp"
+#include "reference/calls/kernel.hpp"
+#include "reference/verdict/grants.hpp"
+#include "reference/verdict/verdict.hpp"
+
+namespace {
+
+using namespace goldenrule;
+
+struct Judged {
+  std::string line, contract, output;
+  double ratio = 0.0;
+  bool refused = false, mistrusted = false;
+};
+
+// A case line by its number. Not every one is a case: patterns ask for conventions.
+std::string random_line(std::uint64_t number) {
+  const random::Stream stream(number, "backward alarms");
+  std::int64_t next = 0;
+  std::string line = "mode=prefill";
+  const auto add = [&](const char* key, std::initializer_list<const char*> from) {
+    line.append(" ").append(key).append(from.begin()[stream.bits(next++) % from.size()]);
+  };
+  add("op=", {"gdn_backward", "kda_backward"});
+  add("lens=", {"1", "17", "64", "63,64,65,1,0,30", "70,64", "2,129", "200"});
+  add("", {"H=1 HV=1", "H=1 HV=2", "H=2 HV=4", "H=1 HV=3"});
+  add("", {"K=16 V=16", "K=32 V=24", "K=64 V=64", "K=128 V=32", "K=60 V=100"});
+  add("io=", {"bf16", "bf16", "f16", "f32"});
+  add("gate=", {"softplus", "softplus", "bounded", "log", "log2", "none"});
+  add("beta=", {"sigmoid", "sigmoid2", "direct"});
+  add("qk_l2norm=",
+      {"rsqrt_sum_eps", "rsqrt_sum_eps", "max_norm_eps", "norm_plus_eps", "none"});
+  add("head_map=", {"grouped", "tiled"});
+  add("gate_head=", {"v", "qk"});
+  add("state_layout=", {"vk", "kv"});
+  add("h0=", {"0", "1"});
+  add("dstate=", {"0", "1"});
+  add("grad=", {"normal", "normal", "last", "early", "channel", "ones"});
+  add("pattern=", {"A",     "A",     "B75",    "B95",   "B999",    "B16",    "C000", "C050",
+                   "C100",  "Dslow", "Dbound", "Dzero", "Dmixed",  "Dhard",  "Dinside", "Derase",
+                   "E",     "F",     "G",      "I",     "J17",     "J20p",   "J20m", "production"});
+  return line.append(" seed=").append(std::to_string(number));
+}
+
+std::vector<std::string> choose(std::uint64_t problems, const std::vector<std::string>& suites) {
+  std::vector<std::string> lines;
+  for (std::uint64_t number = 0; lines.size() < problems; ++number) {
+    try {
+      lines.push_back(cases::canonical(cases::parse(random_line(number))));
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  for (const std::string& suite : suites) {
+    for (const cases::Case& c : cases::load_suite(suite).cases) {
+      lines.push_back(cases::canonical(c));
+    }
+  }
+  return lines;
+}
+
+// A contract of 16-bit operands says nothing of fp32 inputs, and that of fp32 nothing of others.
+bool fits(const contract::Contract& contract, const call::Record& record) {
+  if (contract.is_ideal()) return false;
+  const bool is_short = call::info(record.inputs.at("q").dtype()).bytes < sizeof(float);
+  return is_short == (contract.name != "adjoint_f32");
+}
+
+std::vector<Judged> run(const std::string& line, std::uint64_t kernels) {
+  call::Record record = cases::make_record(cases::parse(line));
+  const verdict::Slice& slice = backward::slice();
+  verdict::Expectations expected = slice.evaluate(record, scalar::Precision::kDouble, {});
+  std::vector<Judged> all;
+  for (const contract::Contract& contract : contract::contracts_of(call::Family::kBackward)) {
+    if (!fits(contract, record)) continue;
+    slice.grant(record, contract, verdict::GrantDetail::kSpread, expected);
+    for (std::uint64_t k = 0; k < kernels; ++k) {
+      record.outputs =
+          calls::stored(record, contract, slice.emulate(record, contract, 1000 * k + 17));
+      verdict::admit_infinities(record, contract, expected);
+      for (const auto& [name, tensor] : record.outputs) {
+        const verdict::Expected& e = expected.outputs.at(name);
+        const verdict::TensorReport report = verdict::judge(name, tensor, e, contract);
+        all.push_back({.line = line,
+                       .contract = contract.name,
+                       .output = name,
+                       .ratio = report.max_ratio,
+                       .refused = report.out_of_budget > 0 || report.unbounded > 0,
+                       .mistrusted = report.vacuous > 0});
+      }
+    }
+  }
+  return all;
+}
+
+int report(const std::vector<std::vector<Judged>>& runs) {
+  std::map<std::pair<std::string, std::string>, std::vector<Judged>> cells;
+  int alarms = 0;
+  for (const std::vector<Judged>& of_call : runs) {
+    for (const Judged& judged : of_call) {
+      cells[{judged.contract, judged.output}].push_back(judged);
+      if (!judged.refused) continue;
+      ++alarms;
+      fmt::print("false alarm: {} {} {:.3g}: {}\n", judged.contract, judged.output, judged.ratio,
+                 judged.line);
+    }
+  }
+  fmt::print("{:24} {:16} {:>6} {:>7} {:>7} {:>7} {:>7} {:>10}\n", "contract", "output", "runs",
+             "10 %", "50 %", "90 %", "most", "mistrusted");
+  for (auto& [cell, judged] : cells) {
+    std::vector<double> ratios;
+    for (const Judged& j : judged) ratios.push_back(j.ratio);
+    std::ranges::sort(ratios);
+    const auto at = [&](double share) {
+      return ratios[static_cast<std::size_t>(share * static_cast<double>(ratios.size() - 1))];
+    };
+    fmt::print("{:24} {:16} {:6} {:7.3f} {:7.3f} {:7.3f} {:7.3f} {:10}\n", cell.first, cell.second,
+               ratios.size(), at(0.1), at(0.5), at(0.9), ratios.back(),
+               std::ranges::count_if(judged, &Judged::mistrusted));
+  }
+  fmt::print("{} calls, {} false alarms\n", runs.size(), alarms);
+  return alarms == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    fmt::print(stderr, "usage: {} PROBLEMS KERNELS [SUITE ...]\n", argv[0]);
+    return 2;
+  }
+  const std::vector<std::string> lines =
+      choose(std::strtoull(argv[1], nullptr, 10), {argv + 3, argv + argc});
+  std::vector<std::vector<Judged>> runs(lines.size());
+  parallel::for_each_index(std::ssize(lines), [&](std::int64_t i) {
+    runs[static_cast<std::size_t>(i)] =
+        run(lines[static_cast<std::size_t>(i)], std::strtoull(argv[2], nullptr, 10));
+  });
+  return report(runs);
+}
