@@ -210,6 +210,14 @@ class WrongGradients(unittest.TestCase):
         found = self.judged(lambda given: {**given, "v": given["v"] * 1.5})
         self.assertFalse(found.forward.passed)
         self.assertIn("look at the forward pass first", str(found))
+        inputs, do, dstate = medium()
+
+        def shifted(**given):
+            o, state = rule_of({})(**given)
+            return o + 1, state
+
+        found = checked(shifted, inputs, do, dstate)
+        self.assertEqual((found.passed, found.backward.passed), (False, True))
 
 
 if __name__ == "__main__":

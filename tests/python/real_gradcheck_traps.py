@@ -4,9 +4,10 @@
     python3 real_gradcheck_traps.py [PROGRAM FOLDER]     # neither is read: run_real.py passes them
 """
 
+import dataclasses
 import subprocess
-import tempfile
 import sys
+import tempfile
 import unittest
 
 try:
@@ -153,6 +154,8 @@ class Traps(unittest.TestCase):
         self.assertEqual(found.unwritten, ("ddt_bias",))
         self.assertFalse(found)
         self.assertIn("unwritten: ddt_bias", str(found))
+        found = checked(rule_of({}), inputs, do, dstate)
+        self.assertFalse(dataclasses.replace(found, unwritten=("dq",)))  # whatever a budget grants to zeros
         # Without an o that reads them, gradients by q are zero, and None says so.
         found = checked(rule_of({}), inputs, None, dstate)
         self.assertEqual((found.unwritten, found.backward.verdict), ((), "MISTRUSTED"))
