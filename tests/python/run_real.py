@@ -34,7 +34,8 @@ RUNS = (
     ("with fla", ("fla",), ("test_real_models.py", "test_real_software.py"), QUICK),
     ("before", ("before",), ("test_real_models.py",), NOT_COMPILED),
 )
-SCRIPTS = (("real_draft_acceptance.py", ()), ("real_software.py", ("--no-explain",)))
+SCRIPTS = (("real_draft_acceptance.py", ()), ("real_software.py", ("--no-explain",)),
+           ("real_gradcheck.py", ()), ("real_gradcheck_traps.py", ()))
 
 
 def run(*command, **options):
@@ -85,6 +86,7 @@ def install(python, wheel):
         "--force-reinstall", wheel)
     (package,) = (python.parents[1] / "lib").glob("python3*/site-packages/goldenrule")
     shutil.copytree(ROOT / "tools" / "python" / "goldenrule", package, dirs_exist_ok=True)
+    shutil.copy(ROOT / "tools" / "python" / "goldenrule_capture.py", package / "_capture.py")
 
 
 def counted(report):

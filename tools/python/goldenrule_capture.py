@@ -79,6 +79,10 @@ Indices are int32 or int64, everything else is of any float type.
     checkpoints            R,HV,state                      prefill with checkpoint_offsets
     ring_d, ring_k, ring_g as initial_ring_d, ..           mtp with rings
 
+The backward pass of a prefill (op "gated_delta_rule_backward", "kda_backward") has the inputs of the
+forward call (no slots, no checkpoints), do like o, and optional dfinal_state like final_state. Its
+outputs are gradients, "d" and the name of the input that they are by, in its shape.
+
 decode has T = 1. Prefill is packed: `[B,T,H,K]` with B sequences of T tokens becomes
 `[B*T,H,K]`, cu_seqlens `[0,T,2T,..,B*T]` says where each begins and ends, and v, the gate, beta and
 o are packed likewise. write_capture does that itself where q has four axes. The states of a prefill
@@ -482,9 +486,9 @@ def prepared(op, mode, inputs, outputs, convention=None, source="", contract="",
         _pack_attention(mode, **groups)
     elif op in DRAFT_OPS:
         _fit_drafts(**groups)
-    if op not in OPS:
+    if op not in OPS + BACKWARD_OPS:
         return attributes, conventions, groups
-    call = _Call(op, mode, {**DEFAULTS, **conventions}, **groups)
+    call = _Call(op, mode, {**family.defaults, **conventions}, **groups)
     call.fit()
     for text in call.unused():
         warnings.warn(text, stacklevel=3)
@@ -838,12 +842,13 @@ class _Call:
     """
 
     def __init__(self, op, mode, convention, inputs, outputs):
-        self.kda, self.mode, self.convention = op == "kda", mode, convention
+        self.kda, self.mode, self.convention = op in ("kda", "kda_backward"), mode, convention
+        self.backward = op in BACKWARD_OPS
         self.inputs, self.outputs = inputs, outputs
 
     def fit(self):
         """Brings the tensors to the shapes of the table, or raises ValueError."""
-        for name in ("q", "k", "v"):
+        for name in ("q", "k", "v", *(("do",) if self.backward else ())):
             if name not in self.inputs:
                 raise ValueError(f"inputs: {name} is missing")
         prefill = self.mode == "prefill"
@@ -928,6 +933,8 @@ class _Call:
                              f"{_some(self.inputs['cu_seqlens'][0].ravel())}")
         ranks = dict(q=4, k=4, v=4, o=4, a=3 + self.kda, g=3 + self.kda, b=3, beta=3,
                      parent_tokens=2)
+        if self.backward:
+            ranks |= {"d" + name: rank for name, rank in ranks.items()}
         if "initial_intermediate_states" not in self.inputs:
             ranks["intermediate_states"] = 5
         for tensors in (self.inputs, self.outputs):
@@ -998,24 +1005,30 @@ class _Call:
         return {"A_log": (heads,), "dt_bias": (heads, self.K) if self.kda else (heads,)}
 
     def _reshape_parameters(self):
-        """A_log [1,1,H,1] and dt_bias [H*K], as checkpoints store them."""
+        """A_log [1,1,H,1] and dt_bias [H*K], as checkpoints store them, and gradients by them."""
         for name, wanted in self._of_parameters().items():
-            if name not in self.inputs:
-                continue
-            array, is_bf16 = self.inputs[name]
-            axes = [n for n in array.shape if n != 1]
-            if array.size == math.prod(wanted) and axes in ([n for n in wanted if n != 1],
-                                                            [array.size]):
-                self.inputs[name] = array.reshape(wanted), is_bf16
+            for tensors, stored in ((self.inputs, name), (self.outputs, "d" + name)):
+                if stored not in tensors:
+                    continue
+                array, is_bf16 = tensors[stored]
+                axes = [n for n in array.shape if n != 1]
+                if array.size == math.prod(wanted) and axes in ([n for n in wanted if n != 1],
+                                                                [array.size]):
+                    tensors[stored] = array.reshape(wanted), is_bf16
+
+    def _differentiable(self):
+        """Shapes of the inputs that there are gradients by."""
+        per_head = (*self.tokens, self.HV)
+        per_gate = (*per_head, self.K) if self.kda else per_head
+        return {"q": (*self.tokens, self.H, self.K), "k": (*self.tokens, self.H, self.K),
+                "v": (*per_head, self.V), "a": per_gate, "g": per_gate, "b": per_head,
+                "beta": per_head, **self._of_parameters(),
+                "initial_state": (self.slots, self.HV, *self.state)}
 
     def _check_inputs(self):
         gates = _OF_GATE[self.convention["gate"]] + _OF_BETA[self.convention["beta"]]
-        per_head = (*self.tokens, self.HV)
-        per_gate = (*per_head, self.K) if self.kda else per_head
-        shapes = {"q": (*self.tokens, self.H, self.K), "k": (*self.tokens, self.H, self.K),
-                  "v": (*per_head, self.V), "a": per_gate, "g": per_gate, "b": per_head,
-                  "beta": per_head, **self._of_parameters(),
-                  "initial_state": (self.slots, self.HV, *self.state),
+        shapes = {**self._differentiable(), "do": (*self.tokens, self.HV, self.V),
+                  "dfinal_state": (self.slots, self.HV, *self.state),
                   "ssm_state_indices": self._steps(), "parent_tokens": self.tokens,
                   "initial_intermediate_states": (*self._kept(), self.HV, *self.state),
                   **{"initial_" + name: shape for name, shape in self._rings().items()},
@@ -1083,6 +1096,8 @@ class _Call:
         shapes = {"o": (*self.tokens, self.HV, self.V), "final_state": (self.slots, *state),
                   "intermediate_states": (*self._kept(), *state),
                   "checkpoints": (self._checkpoints(), *state), **self._rings()}
+        if self.backward:
+            shapes = {"d" + name: shape for name, shape in self._differentiable().items()}
         for name, (array, is_bf16) in self.outputs.items():
             self._check("outputs", name, array, is_bf16, shapes[name])
 

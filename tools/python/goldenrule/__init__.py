@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from . import trace as trace
     from ._assertion import assert_delta_rule as assert_delta_rule
+    from ._assertion import assert_gradients as assert_gradients
     from ._calls import Call as Call
     from ._calls import capture as capture
     from ._calls import checkpoints_at as checkpoints_at
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from ._cases import suite as suite
     from ._expected import Expected as Expected
     from ._expected import ExpectedCall as ExpectedCall
+    from ._gradcheck import Gradients as Gradients
+    from ._gradcheck import gradcheck as gradcheck
     from ._invariance import Invariance as Invariance
     from ._invariance import invariant as invariant
     from ._invariance import over as over
@@ -53,11 +56,12 @@ if TYPE_CHECKING:
     from ._tables import suites as suites
 
 _MODULE_OF = {
-    "assert_delta_rule": "_assertion",
+    "assert_delta_rule": "_assertion", "assert_gradients": "_assertion",
     "Call": "_calls", "Expected": "_expected", "ExpectedCall": "_expected", "capture": "_calls",
     "checkpoints_at": "_calls", "checkpoints_every": "_calls", "expected": "_calls",
     "judge": "_calls", "read": "_calls",
     "Case": "_cases", "cases": "_cases", "fixture": "_cases", "suite": "_cases",
+    "Gradients": "_gradcheck", "gradcheck": "_gradcheck",
     "Invariance": "_invariance", "invariant": "_invariance", "over": "_invariance",
     "record": "_recorder", "Row": "_recorded", "row_of": "_recorded",
     "Report": "_report",

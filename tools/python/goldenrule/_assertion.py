@@ -3,11 +3,14 @@
 has judged (pytest_plugin.py)."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._calls import Call, mapping
 from ._cases import Case, skip_test
 from ._report import Report
+
+if TYPE_CHECKING:
+    from ._gradcheck import Gradients
 
 # Called with each call and its report before the assertion is decided; what they return is added to
 # the message of a failure.
@@ -46,6 +49,34 @@ def assert_delta_rule(case: Case | Call | None = None, *, outputs: Mapping[str, 
     if not allowed:
         raise AssertionError("\n".join([str(report), *_replay(case), *notes]))
     return report
+
+
+def assert_gradients(function: Callable[..., Any], inputs: Mapping[str, Any], do: Any,
+                     dfinal_state: Any = None, *, allow_mistrusted: bool = False,
+                     **options: Any) -> "Gradients":
+    """Asserts that a function's outputs and its gradients by autograd pass: the arguments and exceptions are
+    those of goldenrule.gradcheck.
+
+    What is out of budget, or cannot be bounded, is an AssertionError; so are a pass that says nothing
+    (MISTRUSTED) unless that is allowed, and a gradient that is not there. Passes that cannot be judged otherwise
+    (SKIPPED) skip the test with the reason.
+    """
+    __tracebackhide__ = True
+    from ._gradcheck import gradcheck
+
+    found = gradcheck(function, inputs, do, dfinal_state, **options)
+    passes = ((found.forward_call, found.forward), (found.backward_call, found.backward))
+    notes = [note for call, report in passes for note in (each(call, report) for each in observers) if note]
+    wrong = [report for _, report in passes if not report.passed
+             and not (allow_mistrusted and report.verdict == "MISTRUSTED")]
+    missing = [name for report in wrong for name in report.data.get("absent") or []]
+    if wrong and not missing and not found.unwritten and all(each.verdict == "SKIPPED" for each in wrong):
+        skip_test(wrong[0].reason)
+    if missing:
+        notes.insert(0, f"  expected {', '.join(missing)} as well, or only=(..) without it")
+    if wrong or found.unwritten:
+        raise AssertionError("\n".join([str(found), *notes]))
+    return found
 
 
 def _replay(case: Any) -> list[str]:
