@@ -3,6 +3,7 @@
 
 #include "fixtures/call/operation.hpp"
 #include "reference/backward/memory.hpp"
+#include "reference/backward/mistakes/mistake.hpp"
 #include "reference/backward/rule/evaluate.hpp"
 #include "reference/verdict/work.hpp"
 
@@ -17,7 +18,6 @@ void grant_call(const call::Record& record, const contract::Contract& contract,
   for (auto& [name, e] : expected.outputs) { e.grant = {}; e.grant.given = contract.is_ideal(); }
 }
 const contract::Contract& default_contract(const call::Record&) { return contract::find_contract("ideal"); }
-std::span<const calls::Mistake> mistakes() { return {}; }
 call::TensorMap emulate(const call::Record& record, const contract::Contract&, std::uint64_t) {
   auto e = evaluate(record, Precision::kDouble, {.certify=false});
   call::TensorMap m; for (auto& [n, x] : e.outputs) m[n] = call::Tensor(call::DType::kF64, x.exact.shape, x.exact.golden); return m;
