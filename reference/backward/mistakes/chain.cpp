@@ -139,6 +139,10 @@ class ChainRun {
     return chain_.dg == GateFactor::kLog2E ? std::numbers::log2e : 1.0;
   }
 
+  [[nodiscard]] double product(double slope, double dg) const {
+    return chain_.silences ? silenced(slope, dg) : slope * dg;
+  }
+
   struct Sums {
     std::vector<double> rate, bias;
   };
@@ -155,7 +159,7 @@ class ChainRun {
       double dg = plain_.at("dg")[at] * gate_factor();
       if (chain_.dg_over_alpha) dg /= delta::gate<double>(c_, x, A_log, shift).alpha;
       const GateSlopes<double> slopes = chain_.gate(c_, x, A_log, shift);
-      const double da = silenced(slopes.input.value, dg);
+      const double da = product(slopes.input.value, dg);
       to.set(at, da);
       if (!summed) continue;
       const bool stored = chain_.bias_from_stored && call::has_logit_gate(c_);
@@ -164,8 +168,7 @@ class ChainRun {
       }
       const bool channel = chain_.parameters != ParameterSum::kLastChannel || i + 1 == gates_;
       if (sums.rate.empty() || !channel) continue;
-      sums.rate[place(head)] +=
-          chain_.silences ? silenced(slopes.amplitude.value, dg) : slopes.amplitude.value * dg;
+      sums.rate[place(head)] += product(slopes.amplitude.value, dg);
     }
   }
 

@@ -59,7 +59,7 @@ struct Chain {
   bool dbeta_over_beta = false;   ///< dbeta is multiplied by beta and divided by it again
   bool dbeta_rounded = false;     ///< dbeta is rounded to bf16
   bool bias_from_stored = false;  ///< ddt_bias sums da as it is stored, in the type of a
-  bool silences = true;           ///< false: 0 times infinity is NaN in the sum of dA_log
+  bool silences = true;           ///< false: a slope that is infinite or NaN makes NaN of dg = 0
 };
 
 void right_norm(const call::Convention& c, const double* x, const double* dy, std::int64_t K,

@@ -76,9 +76,13 @@ ChunkForward run_chunk(const VariantLane& lane, std::int64_t first, std::int64_t
   return c;
 }
 
+// x decay rounded to bf16, whatever the exponent of the decay: kernels take decays from nearby
+// rows.
 double rounded_side(double x, double decay) {
   if (decay == 0.0 || !std::isfinite(decay)) return x;
-  return call::round_to(call::DType::kBF16, x * decay) / decay;
+  int exponent = 0;
+  const double mantissa = std::frexp(decay, &exponent);
+  return call::round_to(call::DType::kBF16, x * mantissa) / mantissa;
 }
 
 // The decays of the pairs of a kernel, and what they meet: k_j and q_i.

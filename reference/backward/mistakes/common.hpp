@@ -5,7 +5,9 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
+#include "fixtures/call/dtype.hpp"
 #include "fixtures/call/operation.hpp"
 #include "reference/backward/mistakes/chain.hpp"
 #include "reference/backward/mistakes/variant.hpp"
@@ -36,11 +38,15 @@ namespace goldenrule::backward {
   const call::Dims d = call::validate(r);
   return d.HV > d.H && d.tokens > 0;
 }
+/// A token meets a state that is not 0: without one, no gate has a gradient.
+[[nodiscard]] inline bool has_states(const call::Record& r) {
+  return has_pairs(r) || (has_start(r) && has_tokens(r));
+}
 [[nodiscard]] inline bool has_gate(const call::Record& r) {
-  return r.convention.gate != call::Gate::kNone && has_tokens(r);
+  return r.convention.gate != call::Gate::kNone && has_states(r);
 }
 [[nodiscard]] inline bool has_logit_gate(const call::Record& r) {
-  return call::has_logit_gate(r.convention) && has_tokens(r);
+  return call::has_logit_gate(r.convention) && has_states(r);
 }
 [[nodiscard]] inline bool has_rate(const call::Record& r) {
   return has_logit_gate(r) && r.inputs.contains("A_log");
@@ -59,6 +65,14 @@ namespace goldenrule::backward {
 [[nodiscard]] inline bool has_norm(const call::Record& r) {
   return r.convention.qk_l2norm != call::QkNorm::kNone && has_tokens(r);
 }
+
+/// Whether f changes some number of input `name`, which the call has.
+template <class F>
+[[nodiscard]] bool changes_input(const call::Record& r, const char* name, F&& f) {
+  const std::vector<double> values = r.inputs.at(name).to_doubles();
+  return std::ranges::any_of(values, [&](double x) { return f(x) != x; });
+}
+[[nodiscard]] inline double to_bf16(double x) { return call::round_to(call::DType::kBF16, x); }
 
 /// Commits the chain that `change`, a function of Chain&, makes of the right one, behind the
 /// kernel.

@@ -63,14 +63,8 @@ GateSlopes<double> overflowing(const Convention& c, double x, double A_log, doub
   return slopes;
 }
 
-bool has_infinite_gate(const Record& r) {
-  return has_rate(r) && any_gate(r, [&](double x, double A_log, double shift) {
-           return std::isinf(delta::gate<double>(r.convention, x, A_log, shift).log_alpha);
-         });
-}
-
 bool has_bent_softplus(const Record& r) {
-  constexpr double kStraight = 20.0;  // the slope is 1 to 2e-9
+  constexpr double kStraight = 5.0;  // where the slope is 1 to 7e-3
   if (!has_logit_gate(r) || r.convention.gate != Gate::kSoftplus) return false;
   return any_gate(r, [&](double x, double A_log, double shift) {
     const double z = sigmoid_input(r.convention, x, A_log, shift);
@@ -107,8 +101,13 @@ GateSlopes<double> rate_unscaled(const Convention& c, double x, double A_log, do
 }
 
 bool has_parameters(const Record& r) { return has_rate(r) || has_bias(r); }
+// A sequence before the last one has a gate with a gradient.
 bool has_several_sequences(const Record& r) {
-  return has_parameters(r) && calls::longest_sequence(r) < call::validate(r).tokens;
+  if (!has_parameters(r)) return false;
+  const call::Dims d = call::validate(r);
+  return std::ranges::any_of(sequences_of(r, d), [&](const Sequence& s) {
+    return s.first + s.count < d.tokens && s.count > (has_start(r) ? 0 : 1);
+  });
 }
 bool has_several_tiles(const Record& r) { return has_parameters(r) && has_chunks(r); }
 bool has_rate_of_channels(const Record& r) {
@@ -123,10 +122,15 @@ bool has_stored_bias_terms(const Record& r) {
   return type == call::DType::kBF16 || type == call::DType::kF16;
 }
 
+bool has_bias_to_drop(const Record& r) {
+  return has_bias(r) && changes_input(r, "dt_bias", [](double) { return 0.0; });
+}
+bool has_bias_to_round(const Record& r) {
+  return has_bias(r) && changes_input(r, "dt_bias", to_bf16);
+}
 TensorMap bias_bf16(const Record& r, const calls::Kernel& kernel) {
   Record changed = calls::without_outputs(r);
-  calls::change_input(changed, "dt_bias",
-                      [](std::int64_t, double x) { return call::round_to(call::DType::kBF16, x); });
+  calls::change_input(changed, "dt_bias", [](std::int64_t, double x) { return to_bf16(x); });
   return kernel(changed);
 }
 
@@ -163,22 +167,20 @@ constexpr std::array kGateChainMistakes{
         has_log_gate, "ms-swift #8366"),
     chain_row<[](Chain& c) { c.gate = without_bias; }>(
         "gate_slope_without_bias", kSlope, "the slope of the gate is taken at a, without dt_bias",
-        has_bias),
+        has_bias_to_drop),
     calls::Mistake{.name = "dt_bias_bf16",
                    .group = kSlope,
                    .meaning = "dt_bias is rounded to bf16",
-                   .applies = has_bias,
+                   .applies = has_bias_to_round,
                    .commit = bias_bf16,
                    .rounds = calls::kRounds,
                    .reported = "FlashInfer #4726"},
-    chain_row<[](Chain& c) { c.gate = overflowing; }>(
-        "saturated_gate_nan", kSlope,
-        "the slope of a saturated gate is e^z / (1 + e^z) in fp32, which overflows",
-        has_large_exponent, "flash-linear-attention #1007, unsloth-zoo #582"),
-    chain_row<[](Chain& c) { c.silences = false; }>(
-        "saturated_gate_nan", kSlope,
-        "where the gate erases the state, dA_log gets an infinite gate times a gradient of 0",
-        has_infinite_gate, "flash-linear-attention #1007, unsloth-zoo #582"),
+    chain_row<[](Chain& c) {
+      c.gate = overflowing;
+      c.silences = false;
+    }>("saturated_gate_nan", kSlope,
+       "the slope of a saturated gate is e^z / (1 + e^z) in fp32, which overflows",
+       has_large_exponent, "flash-linear-attention #1007, unsloth-zoo #582"),
     chain_row<[](Chain& c) { c.gate = straight_above_zero; }>(
         "softplus_slope_threshold", kSlope,
         "the slope of softplus is 1 from 0 on, where it is sigmoid up to the threshold",

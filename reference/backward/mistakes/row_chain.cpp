@@ -67,6 +67,8 @@ bool any_divisor_differs(const Record& r, F&& other) {
   }
   return false;
 }
+// One channel has no direction: its gradient is 0 as often as it passes the norm.
+bool has_normed_rows(const Record& r) { return has_norm(r) && call::validate(r).K > 1; }
 bool has_eps_in_root(const Record& r) {
   return has_norm(r) && r.convention.qk_l2norm == call::QkNorm::kRsqrtSumEps &&
          any_divisor_differs(r, [](const Convention&, double sum) { return std::sqrt(sum); });
@@ -154,7 +156,7 @@ constexpr std::array kRowChainMistakes{
         "norm_adjoint_unprojected", kNorms,
         "dq and dk are divided by the norm, and keep the part along q and k", has_norm),
     part_row<[](Chain& c) { c.q_norm = c.k_norm = norm_twice; }>(
-        "norm_adjoint_twice", kNorms, "dq and dk pass the norm's adjoint twice", has_norm),
+        "norm_adjoint_twice", kNorms, "dq and dk pass the norm's adjoint twice", has_normed_rows),
     part_row<[](Chain& c) { c.k_norm = norm_missing; }>(
         "norm_adjoint_q_only", kNorms, "dk is the gradient by the normalised k", has_norm),
     part_row<[](Chain& c) { c.q_norm = c.k_norm = norm_without_eps; }>(

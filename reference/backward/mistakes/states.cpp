@@ -93,12 +93,12 @@ TensorMap neighbour_states(const Record& r, const calls::Kernel& kernel) {
 }
 
 bool has_f32_gradient(const Record& r) {
-  return has_tokens(r) && r.inputs.at("do").dtype() == call::DType::kF32;
+  return has_tokens(r) && r.inputs.at("do").dtype() == call::DType::kF32 &&
+         changes_input(r, "do", to_bf16);
 }
 TensorMap gradient_bf16(const Record& r, const calls::Kernel& kernel) {
   Record changed = calls::without_outputs(r);
-  calls::change_input(changed, "do",
-                      [](std::int64_t, double x) { return call::round_to(call::DType::kBF16, x); });
+  calls::change_input(changed, "do", [](std::int64_t, double x) { return to_bf16(x); });
   return kernel(changed);
 }
 

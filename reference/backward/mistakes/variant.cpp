@@ -2,6 +2,7 @@
 #include "reference/backward/mistakes/variant.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "fixtures/call/operation.hpp"
@@ -119,6 +120,7 @@ std::vector<std::int64_t> sum_bounds(GateSum sum, const Record& plain, const Dim
 void sum_gates(GateSum sum, const Record& plain, Tensor& dg) {
   const Dims d = call::validate(plain);
   if (d.tokens == 0) return;
+  const Tensor& g = plain.inputs.at("g");
   const std::int64_t row = dg.size() / d.tokens;
   const std::vector<std::int64_t> bounds = sum_bounds(sum, plain, d);
   for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
@@ -129,7 +131,8 @@ void sum_gates(GateSum sum, const Record& plain, Tensor& dg) {
         const std::int64_t t = sum == GateSum::kForward ? step : count - 1 - step;
         const std::int64_t at = (bounds[i] + t) * row + e;
         const double with_own = running + dg[at];
-        dg.set(at, sum == GateSum::kExclusive ? running : with_own);
+        const bool erased = std::exp(g[at]) == 0.0;  // what is left is rounding
+        dg.set(at, erased ? 0.0 : sum == GateSum::kExclusive ? running : with_own);
         running = with_own;
       }
     }
