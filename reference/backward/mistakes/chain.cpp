@@ -156,7 +156,7 @@ class ChainRun {
       const std::size_t bias = place(head * gates_ + i);
       const double x = inputs_.gate_input[place(at)];
       const double shift = inputs_.dt_bias.empty() ? 0.0 : inputs_.dt_bias[bias];
-      double dg = plain_.at("dg")[at] * gate_factor();
+      double dg = (*dg_)[at] * gate_factor();
       if (chain_.dg_over_alpha) dg /= delta::gate<double>(c_, x, A_log, shift).alpha;
       const GateSlopes<double> slopes = chain_.gate(c_, x, A_log, shift);
       const double da = product(slopes.input.value, dg);
@@ -173,6 +173,7 @@ class ChainRun {
   }
 
   void set_gate() {
+    dg_ = &plain_.at("dg");
     Tensor to = blank(record_, d_, gate_output(c_));
     const std::int64_t heads = c_.gate_head == call::GateHead::kV ? d_.HV : d_.H;
     Sums sums;
@@ -202,6 +203,7 @@ class ChainRun {
   Dims d_;
   delta::CallInputs inputs_;
   std::int64_t gates_;
+  const Tensor* dg_ = nullptr;
   TensorMap outputs_;
 };
 

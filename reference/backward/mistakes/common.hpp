@@ -58,7 +58,7 @@ namespace goldenrule::backward {
 [[nodiscard]] inline bool has_log_gate(const call::Record& r) {
   return has_gate(r) && r.convention.gate != call::Gate::kLinear;
 }
-/// The chunk form has no gradient by an alpha that is 0, nor decays of its own without a gate.
+/// The variants have no gradient by an alpha that is 0 and given as such.
 [[nodiscard]] inline bool has_chunk_form(const call::Record& r) {
   return r.convention.gate != call::Gate::kLinear && has_tokens(r);
 }

@@ -21,8 +21,9 @@
 //   raw_C += e^(H_C) sum_v h dh' + sum_s k_s e^(H_C - H_s) (dh' v_new_s)
 //   dg_t = sum_(s >= t) raw_s within the chunk.
 //
-// Decays are products of alphas, so alpha = 0 needs no exception; but a gradient by alpha itself
-// is dg / alpha here, for which alpha must not be 0.
+// Decays are products of alphas, so alpha = 0 needs no exception but one: there dg is 0, and what
+// the sum of raw leaves is rounding. A gradient by alpha itself is dg / alpha here, for which alpha
+// must not be 0.
 #pragma once
 
 #include <vector>
