@@ -5,6 +5,7 @@
 #include "reference/backward/budget/grant.hpp"
 #include "reference/backward/emulation/emulate.hpp"
 #include "reference/backward/memory.hpp"
+#include "reference/backward/mistakes/mistake.hpp"
 #include "reference/backward/rule/evaluate.hpp"
 #include "reference/verdict/work.hpp"
 
@@ -43,7 +44,6 @@ const contract::Contract& default_contract(const call::Record& record) {
   return followed ? claimed : implied;
 }
 
-std::span<const calls::Mistake> mistakes() { return {}; }
 verdict::Expectations evaluate_call(const call::Record& record, Precision precision,
                                     const verdict::EvaluationOptions& options) {
   return evaluate(record, precision, options);

@@ -142,9 +142,11 @@ class Adjoint {
     to_.dbeta.middleRows(t.first, t.n) =
         (erase.through_u.array() * x.v.array()).rowwise().sum() +
         ((erase.row + erase.through_w).array() * x.k.array()).rowwise().sum();
-    Floats raw = x.q.array() * dq.array() - x.k.array() * of_write.array() +
-                 x.k.array() * kept.array() - x.k.array() * erase.col.array();
-    raw.row(t.n - 1) += last_raw.row(0);
+    Floats raw = rounder_.summand(x.q.array() * dq.array());
+    raw -= rounder_.summand(x.k.array() * of_write.array());
+    raw += rounder_.summand(x.k.array() * kept.array());
+    raw -= rounder_.summand(x.k.array() * erase.col.array());
+    raw.row(t.n - 1) += rounder_.summand(std::move(last_raw)).row(0);
     store_gate(t, raw);
   }
 

@@ -45,6 +45,18 @@ Rounder::Rounder(const contract::ChunkedAdjoint& model, call::DType io, bool ran
   for (std::size_t i = 0; i < formats_.size(); ++i) formats_[i] = format_of(model.points[i], io);
 }
 
+Floats Rounder::summand(Floats x) {
+  if (!random_) return x;
+  for (std::int64_t first = 0; first < x.size(); first += delta::kNoiseRun) {
+    const double* noise = places_.three(delta::noise_table())[0];
+    const std::int64_t n = std::min<std::int64_t>(delta::kNoiseRun, x.size() - first);
+    for (std::int64_t i = 0; i < n; ++i) {
+      x.data()[first + i] *= 1.0F + 0x1p-22F * static_cast<float>(noise[i]);
+    }
+  }
+  return x;
+}
+
 void Rounder::apply(contract::AdjointPoint point, float* x, std::int64_t count) {
   const std::optional<Format>& format = formats_[static_cast<std::size_t>(point)];
   if (random_) {

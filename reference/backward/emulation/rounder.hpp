@@ -27,6 +27,9 @@ class Rounder {
   /// In place, as the contract does at `point`.
   void apply(contract::AdjointPoint point, Floats& x) { apply(point, x.data(), x.size()); }
   void apply(contract::AdjointPoint point, float* x, std::int64_t count);
+  /// Of a sum of numbers that may cancel: what the fp32 sums behind each of them leave. Only a
+  /// random run puts it in, a nearest one has its own.
+  [[nodiscard]] Floats summand(Floats x);
   [[nodiscard]] Floats rounded(contract::AdjointPoint point, Floats x) {
     apply(point, x);
     return x;
