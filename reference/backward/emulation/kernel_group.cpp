@@ -110,6 +110,14 @@ KernelCall kernel_call(const delta::Lane<double>& lane, const LaneInputs& inputs
   return call;
 }
 
+// What sigma (1 - sigma) loses in fp32: nothing below 0, where sigma is small itself; an ulp of 1
+// above, and all of it once 1 + e^-z is 1.
+double lost_by_saturation(double z) {
+  if (!(z > 0.0)) return 0.0;
+  const double left = std::exp(-z);
+  return left < kFp32 / 2 ? left : 2 * kFp32;
+}
+
 // By how much a kernel's slopes of a gate may be off, absolutely.
 GateChain gate_chain(const Convention& c, const FunctionErrors& f, double x, double A_log,
                      double dt_bias) {
@@ -127,7 +135,7 @@ GateChain gate_chain(const Convention& c, const FunctionErrors& f, double x, dou
     chain.amplitude_error += E * f.softplus;
     return chain;
   }
-  const double lost = 2 * kFp32 * std::fabs(c.lower_bound);
+  const double lost = lost_by_saturation(z) * std::fabs(c.lower_bound);
   chain.input_error += lost * E;
   chain.amplitude_error += delta::weighted(lost, std::fabs(z));
   return chain;
@@ -138,7 +146,7 @@ double beta_slope_error(call::BetaForm form, const FunctionErrors& f, double b) 
   const double most = form == call::BetaForm::kSigmoid2 ? 2.0 : 1.0;
   return std::fabs(beta_slope<double>(form, b).value) *
              (2 * f.sigmoid + 4 * kFp32 + std::fabs(b) * f.logit) +
-         2 * kFp32 * most;
+         most * lost_by_saturation(b);
 }
 
 std::vector<GateChain> gate_chains(const call::Record& record, const FunctionErrors& f,
