@@ -22,7 +22,7 @@ using verdict::Expected;
 
 constexpr double kSamples = 512.0;
 // Core-seconds of one run for each token and value head, by what a chunk multiplies, measured.
-constexpr double kSecondsPerProduct = 0.5e-9;
+constexpr double kSecondsPerProduct = 0.15e-9;
 
 double seconds_of_run(const call::Dims& d, const contract::Contract& contract) {
   const auto C = static_cast<double>(contract.adjoint()->chunk);

@@ -44,7 +44,7 @@ namespace goldenrule::backward {
 /// kUsualSeconds of one core, and never fewer than kFewestRuns.
 inline constexpr int kFewestRuns = 4;
 inline constexpr int kMostRuns = 48;
-inline constexpr double kUsualSeconds = 24.0;
+inline constexpr double kUsualSeconds = 48.0;
 
 /// The runs that a call is given, and the core-seconds that they take.
 [[nodiscard]] int runs_for(const call::Record& record, const contract::Contract& contract);
