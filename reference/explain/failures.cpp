@@ -19,7 +19,15 @@ Grid::Grid(const call::Record& record, const call::Dims& dims, const std::string
   key_stride = std::max<std::int64_t>(strides.key, 1);
   if (strides.value == 0) values = 1;
   value_stride = std::max<std::int64_t>(strides.value, 1);
-  heads_first = axes.front() == call::axis::kValueHead;
+  if (call::find_axis(axes, call::axis::kQkHead)) heads = dims.H;
+  const bool of_heads =
+      axes.front() == call::axis::kValueHead || axes.front() == call::axis::kQkHead;
+  heads_first = of_heads && call::find_axis(axes, call::axis::kPackedToken).has_value();
+  if (of_heads && !heads_first) {
+    parameter = true;
+    rows.push_back({0, -1});
+    return;
+  }
   if (!call::find_axis(axes, call::axis::kValueHead) &&
       !call::find_axis(axes, call::axis::kQkHead)) {
     plain = true;

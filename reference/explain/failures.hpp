@@ -3,7 +3,7 @@
 // Which elements of the outputs fail, and where they lie in the terms of the call. Every output is
 // viewed as rows x value heads x key channels x value channels: a row is one token of o, one slot
 // of final_state, one token of intermediate_states or one checkpoint; o has one key channel, lse
-// one of each.
+// one of each. Of the gradient by a parameter there is one row.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,10 @@ struct Grid {
   bool buffer = false;       ///< rows are places of a buffer of intermediate states
   bool rings = false;        ///< rows are rings, keys their places and values what stands there
   bool plain = false;        ///< no heads: rows are sequences with a number or some, their values
+  bool parameter = false;    ///< one row: a number or some of each head, of all tokens together
   bool heads_first = false;  ///< heads stand before rows, which have one element each
 
-  [[nodiscard]] bool by_sequence() const { return !slots && !checkpoints && !buffer && !rings; }
+  [[nodiscard]] bool by_sequence() const { return !slots && !checkpoints && !buffer && !rings && !parameter; }
   [[nodiscard]] std::int64_t head_stride() const {
     return heads_first ? std::ssize(rows) : keys * values;
   }

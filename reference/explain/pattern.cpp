@@ -128,6 +128,7 @@ class TensorPattern {
     if (grid_.checkpoints) return axis_words({"checkpoint", "checkpoints", "r"}, rows_);
     if (grid_.buffer) return axis_words({"place", "places", "i"}, rows_);
     if (grid_.rings) return axis_words({"ring", "rings", "j"}, rows_);
+    if (grid_.parameter) return "";
     std::vector<TokenMask> masks = token_masks();
     std::int64_t first = std::ssize(rows_);
     for (const TokenMask& mask : masks) {

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gradients as the neutral parts see them: honest kernels pass, noise in one channel, token or head
+// does not, whatever the others are, and mistakes of emulated kernels are named.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fixtures/call/error.hpp"
+#include "fixtures/cases/suite.hpp"
+#include "reference/backward/slice.hpp"
+#include "reference/calls/kernel.hpp"
+#include "reference/explain/diagnose.hpp"
+#include "reference/verdict/kernels.hpp"
+#include "tests/record_of.hpp"
+
+using namespace goldenrule;
+using cases::record_of;
+using verdict::Verdict;
+
+namespace {
+
+constexpr const char* kGdn =
+    "op=gdn_backward mode=prefill lens=70,64 H=1 HV=2 K=32 V=24 h0=1 dstate=1 pattern=A";
+constexpr const char* kKda =
+    "op=kda_backward mode=prefill lens=70,64 H=1 HV=2 K=32 V=24 h0=1 dstate=1 pattern=A";
+
+call::Record honest(const std::string& line, std::uint64_t seed = 3) {
+  call::Record record = record_of(line);
+  const verdict::Slice& slice = backward::slice();
+  const contract::Contract& contract = slice.default_contract(record);
+  record.outputs = calls::stored(record, contract, slice.emulate(record, contract, seed));
+  return record;
+}
+
+verdict::CaseReport judged(const call::Record& record) {
+  return verdict::judge_record(backward::slice(), record);
+}
+
+const verdict::TensorReport& tensor(const verdict::CaseReport& report, const std::string& name) {
+  return *std::ranges::find(report.tensors, name, &verdict::TensorReport::name);
+}
+
+// Root mean square of the elements that `takes`.
+template <class F>
+double rms(const call::Tensor& t, F&& takes) {
+  double sum = 0.0;
+  double count = 0.0;
+  for (std::int64_t i = 0; i < t.size(); ++i) {
+    if (!takes(call::unravel(t.shape(), i))) continue;
+    sum += t[i] * t[i];
+    count += 1.0;
+  }
+  return std::sqrt(sum / count);
+}
+
+// Noise of `share` of the rms of the elements that `takes`, alternating in sign.
+template <class F>
+void disturb(call::Record& record, const std::string& name, double share, F&& takes) {
+  call::Tensor& t = record.outputs.at(name);
+  const double size = share * rms(t, takes);
+  for (std::int64_t i = 0; i < t.size(); ++i) {
+    if (takes(call::unravel(t.shape(), i))) t.set(i, t[i] + (i % 2 == 0 ? size : -size));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("backward: emulated kernels pass under their contract, and their types say which") {
+  for (const std::string line : {kGdn, kKda}) {
+    for (const char* io : {"", " io=f16", " io=f32"}) {
+      const call::Record record = honest(line + io);
+      const verdict::CaseReport report = judged(record);
+      CAPTURE(record.case_line);
+      CHECK(report.verdict == Verdict::kWithinBudget);
+      CHECK(report.tensors.size() == 8);
+    }
+  }
+  CHECK(judged(honest(kGdn)).contract == "adjoint64_16bit_pairs");
+  CHECK(judged(honest(kKda)).contract == "adjoint64_fp32_pairs");
+  CHECK(judged(honest(std::string(kKda) + " io=f32")).contract == "adjoint_f32");
+}
+
+TEST_CASE("backward: noise in a part is refused, whatever the rest is") {
+  for (const std::string line : {kGdn, kKda}) {
+    const std::string large = line + " grad=channel";
+    for (const char* name : {"dq", "dk", "dv", "dinitial_state", "da", "db"}) {
+      CAPTURE(line);
+      CAPTURE(std::string(name));
+      call::Record record = honest(line);
+      const bool is_scalar = record.outputs.at(name).shape().size() == 2;
+      disturb(record, name, 0.5, [&](const call::Shape& i) {
+        return i[1] == 0 && (is_scalar || i[0] == 1);
+      });
+      CHECK(tensor(judged(record), name).verdict == Verdict::kOutOfBudget);
+    }
+    // The first value channel of do is 100 times as large: the others keep their budgets.
+    call::Record record = honest(large);
+    REQUIRE(judged(record).verdict == Verdict::kWithinBudget);
+    disturb(record, "dv", 0.3, [](const call::Shape& i) { return i[2] == 5; });
+    CHECK(tensor(judged(record), "dv").verdict == Verdict::kOutOfBudget);
+  }
+}
+
+TEST_CASE("backward: zeros, NaN and what is not there are no gradients") {
+  call::Record record = honest(kKda);
+  SUBCASE("zeros") {
+    for (auto& [name, t] : record.outputs) {
+      CAPTURE(name);
+      call::Record zeros = record;
+      zeros.outputs[name] = call::Tensor(t.dtype(), t.shape());
+      CHECK(tensor(judged(zeros), name).verdict == Verdict::kOutOfBudget);
+    }
+  }
+  SUBCASE("NaN") {
+    record.outputs.at("dk").set(77, NAN);
+    const verdict::CaseReport report = judged(record);
+    CHECK(tensor(report, "dk").verdict == Verdict::kOutOfBudget);
+    CHECK(tensor(report, "dk").nan == 1);
+  }
+  SUBCASE("without dk the call is not judged as passed") {
+    record.outputs.erase("dk");
+    const verdict::CaseReport report = judged(record);
+    CHECK(report.verdict == Verdict::kSkipped);
+    CHECK(report.absent == std::vector<std::string>{"dk"});
+  }
+  SUBCASE("those of parameters and of the initial state may be absent") {
+    for (const char* name : {"dA_log", "ddt_bias", "dinitial_state"}) record.outputs.erase(name);
+    CHECK(judged(record).verdict == Verdict::kWithinBudget);
+  }
+}
+
+TEST_CASE("backward: contracts of other families are refused, tighter claims are followed") {
+  call::Record record = honest(kKda);
+  record.contract = "chunk64_bf16";
+  CHECK_THROWS_WITH_AS((void)judged(record), doctest::Contains("adjoint64_fp32_pairs"), Error);
+  record.contract = "adjoint_f32";  // claims too much
+  CHECK(judged(record).verdict == Verdict::kOutOfBudget);
+  record.contract = "adjoint64_16bit_pairs";  // wider than what the operation implies
+  CHECK(judged(record).contract == "adjoint64_fp32_pairs");
+}
+
+// In the first cases in which an emulated kernel that makes a mistake is refused it is named, alone
+// or among those with the same outputs.
+TEST_CASE("backward: mistakes of emulated kernels are named") {
+  constexpr int kCases = 1;
+  std::vector<call::Record> records;
+  for (const char* suite : {"backward_smoke", "backward_stress"}) {
+    for (const cases::Case& c : cases::load_suite(suite).cases) {
+      if (cases::step_count(c) < 2'500'000) records.push_back(cases::make_record(c));
+    }
+  }
+  const verdict::Slice& slice = backward::slice();
+  std::map<std::string, int> refused;
+  std::map<std::string, int> named;
+  std::string others;
+  for (const calls::Mistake& mistake : slice.mistakes()) {
+    const std::string name(mistake.name);
+    for (const call::Record& call : records) {
+      if (refused[name] >= kCases) break;
+      if (!mistake.applies(call)) continue;
+      const contract::Contract& contract = slice.default_contract(call);
+      call::Record record = call;
+      const calls::Kernel kernel = verdict::emulated_kernel(slice, contract, 5);
+      record.outputs = calls::stored(record, contract, mistake.commit(call, kernel));
+      const auto judgement = verdict::judgement(slice, record);
+      if (judgement.report.verdict != Verdict::kOutOfBudget) continue;
+      ++refused[name];
+      const explain::Diagnosis d = explain::diagnose(judgement, slice.mistakes(), {.seconds = 1e6});
+      const bool found = std::ranges::any_of(d.explanations, [&](const explain::Explanation& e) {
+        return e.explains && (e.name() == name || std::ranges::find(e.same, name) != e.same.end());
+      });
+      named[name] += found ? 1 : 0;
+      if (!found) others += name + " in " + call.case_line + "\n";
+    }
+  }
+  int all = 0;
+  int right = 0;
+  for (const auto& [name, count] : refused) all += count;
+  for (const auto& [name, count] : named) right += count;
+  MESSAGE(right << " of " << all << " refused captures are named right; others:\n" << others);
+  CHECK(right >= all * 9 / 10);
+}
