@@ -45,10 +45,10 @@ call::Record asking(const call::Operation& operation, call::Mode mode) {
   call::Record record;
   record.op = operation.op;
   record.mode = mode;
-  for (const char* name : {"initial_state", "state_indices", "ssm_state_indices",
-                           "checkpoint_offsets", "initial_intermediate_states",
-                           "checkpoint_state_indices", "request_ids", "k", "visible_first", "A_log",
-                           "dt_bias"}) {
+  for (const char* name :
+       {"initial_state", "state_indices", "ssm_state_indices", "checkpoint_offsets",
+        "initial_intermediate_states", "checkpoint_state_indices", "request_ids", "k",
+        "visible_first", "A_log", "dt_bias"}) {
     record.inputs[name];
   }
   return record;

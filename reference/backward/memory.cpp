@@ -33,20 +33,20 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
   const double sequences = std::max(extent(call, "cu_seqlens", 0) - 1.0, 0.0);
   const double gates = std::max({extent(call, "a", 2), extent(call, "g", 2), 1.0});
   const double states = sequences * HV * K * V;
-  const double elements =
-      tokens * (2 * H * K + HV * (V + gates + 1)) + HV * (1 + gates) + states;
+  const double elements = tokens * (2 * H * K + HV * (V + gates + 1)) + HV * (1 + gates) + states;
   const double wide = sizeof(scalar::Multi);
   const double parameters = sequences * HV * (1 + gates) * (wide + 32);
   // q^, k^, gates, the gradients by them, and the states of two blocks; chunk by chunk in fp32.
   const double of_lane = tokens * ((5 * K + V + 4 * gates) * wide + 16 * V) +
                          (2 * std::sqrt(tokens) + 4) * K * 64 * wide +
-                         tokens * (12 * K + 12 * V + 8 * 64) * 4 + (tokens / 64 + 2) * 2 * K * V * 4;
+                         tokens * (12 * K + 12 * V + 8 * 64) * 4 +
+                         (tokens / 64 + 2) * 2 * K * V * 4;
   const double beside = std::min<double>(threads, std::max(sequences * H, 1.0));
   verdict::Need need;
-  need.verdict = kProcess + threads * kPerThread +
-                 std::max(call.file_bytes + 2 * call.tensor_bytes,
-                          call.tensor_bytes + elements * kPerElement + parameters +
-                              beside * of_lane);
+  need.verdict =
+      kProcess + threads * kPerThread +
+      std::max(call.file_bytes + 2 * call.tensor_bytes,
+               call.tensor_bytes + elements * kPerElement + parameters + beside * of_lane);
   need.explanation = elements * kExplanationPerElement + 2 * call.tensor_bytes;
   return need;
 }

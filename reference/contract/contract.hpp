@@ -33,12 +33,13 @@ namespace goldenrule::contract {
 struct Ideal {};
 
 using Model = std::variant<Ideal, Recurrent, Chunked, Softmax, ChunkedAdjoint>;
-inline constexpr std::array<std::string_view, 5> kModelNames{
-    "ideal", "recurrent", "chunked", "softmax", "chunked_adjoint"};
+inline constexpr std::array<std::string_view, 5> kModelNames{"ideal", "recurrent", "chunked",
+                                                             "softmax", "chunked_adjoint"};
 static_assert(kModelNames.size() == std::variant_size_v<Model>);
 
 /// What the families may declare (delta_contracts, attention_contracts).
-inline constexpr std::array kContractTables{delta_contracts, attention_contracts, backward_contracts};
+inline constexpr std::array kContractTables{delta_contracts, attention_contracts,
+                                            backward_contracts};
 
 struct Contract {
   std::string name;

@@ -70,8 +70,9 @@ std::optional<Misfit> misfit_of_delta(const Draft& c) {
     return Misfit{"round." + std::string(point_name(i)),
                   ideal     ? "no rounding in an ideal contract"
                   : softmax ? "a point of a kernel of attention: scores, weights or sum"
-                  : c.is("chunked_adjoint") ? "none: points of the backward pass stand under adjoint"
-                            : "a point of a recurrent kernel: query, key, beta or gate",
+                  : c.is("chunked_adjoint")
+                      ? "none: points of the backward pass stand under adjoint"
+                      : "a point of a recurrent kernel: query, key, beta or gate",
                   i < kActivations ? "a point of the delta rule" : "a point of a chunked kernel"};
   }
   return std::nullopt;
@@ -154,7 +155,8 @@ Draft draft_of(const Contract& c) {
 }
 
 std::optional<Misfit> misfit(const Draft& draft) {
-  for (const auto part : {misfit_of_extents, misfit_of_delta, misfit_of_softmax, misfit_of_adjoint}) {
+  for (const auto part :
+       {misfit_of_extents, misfit_of_delta, misfit_of_softmax, misfit_of_adjoint}) {
     if (std::optional<Misfit> found = part(draft)) return found;
   }
   return std::nullopt;

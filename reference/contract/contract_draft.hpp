@@ -32,7 +32,7 @@ struct Draft {
   FunctionErrors functions{};
   std::array<bool, kSoftmaxPoints> softmax_rounds{};  ///< of an attention kernel: to the type of q
   std::array<AdjointRounding, kAdjointPoints> adjoint{};  ///< of one of the backward pass
-  double exp2 = 0.0, tanh = 0.0;                      ///< errors of its functions
+  double exp2 = 0.0, tanh = 0.0;                          ///< errors of its functions
 
   [[nodiscard]] bool is(std::string_view model) const { return kModelNames[kind] == model; }
 };

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: one reader, a function for each key.
 #include "reference/contract/contract_json.hpp"
 
 #include <algorithm>
@@ -17,7 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::array<std::string_view, 13> kKeys{
-    "name", "base", "inherits",      "meaning", "kind",      "state",  "chunk",
+    "name",    "base", "inherits",      "meaning", "kind",      "state",  "chunk",
     "segment", "form", "unit_roundoff", "round",   "functions", "adjoint"};
 constexpr std::size_t kLongestName = 64;
 
@@ -145,7 +147,8 @@ class ContractReader {
 
   void check(const Draft& c) const {
     if (find("kind") == nullptr && !inherits_kind()) {
-      fail(ErrorKind::kSchema, "kind", listed({kModelNames.begin(), kModelNames.end()}) + " (or a base)", "none");
+      fail(ErrorKind::kSchema, "kind",
+           listed({kModelNames.begin(), kModelNames.end()}) + " (or a base)", "none");
     }
     if (!c.is("chunked") && find("form") != nullptr) {
       fail(ErrorKind::kValue, "form", "none in a contract that is not chunked",

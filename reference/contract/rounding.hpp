@@ -29,16 +29,16 @@ struct FunctionErrors {
 /// __expf(x) is within 2 + 1.173 |x| ulp, __logf within an absolute 2^-21.41 on [1/2, 2] and 3 ulp
 /// outside, rsqrtf within 2 ulp, division within 2 ulp; an ulp is at most 2^-23 relative. So exp at
 /// a given argument: 2^-22; log alpha, two or three rounded products and 1.173 ulp in exp: 2^-21;
-/// log(1 + exp(x)): 2^-21.41 and the 2^-24 lost in the sum, 2^-21; log of a given alpha, an absolute
-/// 2^-21.41 near 1 too (lg2.approx: 2^-22 of the binary one); sigmoid, exp and a quotient:
+/// log(1 + exp(x)): 2^-21.41 and the 2^-24 lost in the sum, 2^-21; log of a given alpha, an
+/// absolute 2^-21.41 near 1 too (lg2.approx: 2^-22 of the binary one); sigmoid, exp and a quotient:
 /// 2^-21; norm, a sum of squares in fp32 and a reciprocal root: 2^-21.
 inline constexpr FunctionErrors kFastFp32{.exp = 0x1p-22,
-                                   .log = 0x1p-21,
-                                   .log_alpha = 0x1p-21,
-                                   .softplus = 0x1p-21,
-                                   .logit = 0x1p-23,
-                                   .sigmoid = 0x1p-21,
-                                   .norm = 0x1p-21};
+                                          .log = 0x1p-21,
+                                          .log_alpha = 0x1p-21,
+                                          .softplus = 0x1p-21,
+                                          .logit = 0x1p-23,
+                                          .sigmoid = 0x1p-21,
+                                          .norm = 0x1p-21};
 
 /// Visits every field as f(name, field). `E` is FunctionErrors or const FunctionErrors.
 template <class E, class F>

@@ -36,7 +36,9 @@ struct Grid {
   bool parameter = false;    ///< one row: a number or some of each head, of all tokens together
   bool heads_first = false;  ///< heads stand before rows, which have one element each
 
-  [[nodiscard]] bool by_sequence() const { return !slots && !checkpoints && !buffer && !rings && !parameter; }
+  [[nodiscard]] bool by_sequence() const {
+    return !slots && !checkpoints && !buffer && !rings && !parameter;
+  }
   [[nodiscard]] std::int64_t head_stride() const {
     return heads_first ? std::ssize(rows) : keys * values;
   }

@@ -66,8 +66,7 @@ GOLDENRULE_VECTOR_CLONES void multiply_add(float sign, StridedFloats a, const fl
 }
 
 GOLDENRULE_VECTOR_CLONES void decayed_products(const DecayedRows& rows, const float* left,
-                                               const float* right, float* s,
-                                               std::int64_t stride) {
+                                               const float* right, float* s, std::int64_t stride) {
   const std::int64_t K = rows.K;
   const std::int64_t whole = K - K % kWidth;
   std::vector<float> decayed(static_cast<std::size_t>(K));

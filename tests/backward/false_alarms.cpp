@@ -49,17 +49,16 @@ std::string random_line(std::uint64_t number) {
   add("io=", {"bf16", "bf16", "f16", "f32"});
   add("gate=", {"softplus", "softplus", "bounded", "log", "log2", "none"});
   add("beta=", {"sigmoid", "sigmoid2", "direct"});
-  add("qk_l2norm=",
-      {"rsqrt_sum_eps", "rsqrt_sum_eps", "max_norm_eps", "norm_plus_eps", "none"});
+  add("qk_l2norm=", {"rsqrt_sum_eps", "rsqrt_sum_eps", "max_norm_eps", "norm_plus_eps", "none"});
   add("head_map=", {"grouped", "tiled"});
   add("gate_head=", {"v", "qk"});
   add("state_layout=", {"vk", "kv"});
   add("h0=", {"0", "1"});
   add("dstate=", {"0", "1"});
   add("grad=", {"normal", "normal", "last", "early", "channel", "ones"});
-  add("pattern=", {"A",     "A",     "B75",    "B95",   "B999",    "B16",    "C000", "C050",
-                   "C100",  "Dslow", "Dbound", "Dzero", "Dmixed",  "Dhard",  "Dinside", "Derase",
-                   "E",     "F",     "G",      "I",     "J17",     "J20p",   "J20m", "production"});
+  add("pattern=", {"A",    "A",     "B75",    "B95",   "B999",   "B16",   "C000",    "C050",
+                   "C100", "Dslow", "Dbound", "Dzero", "Dmixed", "Dhard", "Dinside", "Derase",
+                   "E",    "F",     "G",      "I",     "J17",    "J20p",  "J20m",    "production"});
   return line.append(" seed=").append(std::to_string(number));
 }
 

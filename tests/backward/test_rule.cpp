@@ -56,8 +56,8 @@ double inner(const call::Tensor& a, const call::Tensor& b) {
 
 call::Record forward_of(const call::Record& backward) {
   call::Record forward = backward;
-  forward.op = call::operation(backward.op).gate_per_channel ? call::Op::kKda
-                                                             : call::Op::kGatedDeltaRule;
+  forward.op =
+      call::operation(backward.op).gate_per_channel ? call::Op::kKda : call::Op::kGatedDeltaRule;
   forward.outputs.clear();
   forward.inputs.erase("do");
   forward.inputs.erase("dfinal_state");
@@ -89,7 +89,8 @@ TEST_CASE("backward: radii enclose what the widest tier says, and are small") {
 }
 
 // A bound that is never approached would hide a wrong derivation of it: somewhere it is within a
-// factor of 2000 of the error (norms, V terms of random signs and 64 tokens of contraction lose it).
+// factor of 2000 of the error (norms, V terms of random signs and 64 tokens of contraction lose
+// it).
 TEST_CASE("backward: radii are not idle") {
   double closest = 0.0;
   for (const std::string& line : lines()) {
@@ -218,8 +219,8 @@ TEST_CASE("backward: Euler's identity with the forward call") {
 }
 
 TEST_CASE("backward: a sequence alone has the gradients that it has packed") {
-  const call::Record packed = record_of(
-      "op=gdn_backward mode=prefill lens=20,13 H=1 HV=2 K=8 V=6 h0=1 dstate=1 pattern=A");
+  const call::Record packed =
+      record_of("op=gdn_backward mode=prefill lens=20,13 H=1 HV=2 K=8 V=6 h0=1 dstate=1 pattern=A");
   call::Record alone = packed;
   const auto rows = [&](const char* name, std::int64_t first, std::int64_t count) {
     const call::Tensor& t = packed.inputs.at(name);
@@ -244,8 +245,8 @@ TEST_CASE("backward: a sequence alone has the gradients that it has packed") {
 }
 
 TEST_CASE("backward: NaN in one sequence reaches no other") {
-  call::Record record = record_of(
-      "op=kda_backward mode=prefill lens=20,13 H=1 HV=2 K=8 V=6 h0=1 dstate=1 pattern=A");
+  call::Record record =
+      record_of("op=kda_backward mode=prefill lens=20,13 H=1 HV=2 K=8 V=6 h0=1 dstate=1 pattern=A");
   const auto before = backward::evaluate(record, Precision::kDouble);
   record.inputs.at("v").set(5 * 2 * 6 + 1, NAN);
   const auto e = backward::evaluate(record, Precision::kDouble);

@@ -93,9 +93,8 @@ TEST_CASE("backward: noise in a part is refused, whatever the rest is") {
       CAPTURE(std::string(name));
       call::Record record = honest(line);
       const bool is_scalar = record.outputs.at(name).shape().size() == 2;
-      disturb(record, name, 0.5, [&](const call::Shape& i) {
-        return i[1] == 0 && (is_scalar || i[0] == 1);
-      });
+      disturb(record, name, 0.5,
+              [&](const call::Shape& i) { return i[1] == 0 && (is_scalar || i[0] == 1); });
       CHECK(tensor(judged(record), name).verdict == Verdict::kOutOfBudget);
     }
     // The first value channel of do is 100 times as large: the others keep their budgets.

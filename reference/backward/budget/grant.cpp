@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: the tensors of a call and what runs leave in each, which are read together.
 #include "reference/backward/budget/grant.hpp"
 
 #include <algorithm>
@@ -10,8 +12,8 @@
 #include "fixtures/call/f32_bound.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
-#include "reference/backward/rule/pooled.hpp"
 #include "reference/backward/emulation/kernel_group.hpp"
+#include "reference/backward/rule/pooled.hpp"
 #include "reference/delta/budget/spread.hpp"
 #include "reference/verdict/grants.hpp"
 
@@ -90,11 +92,10 @@ class Granting {
     grant_parameters("dA_log", 1, [](const ParameterRuns& p, std::size_t run, std::int64_t) {
       return p.amplitude[run];
     });
-    grant_parameters("ddt_bias", gates_,
-                     [&](const ParameterRuns& p, std::size_t run, std::int64_t i) {
-                       return p.bias[run * static_cast<std::size_t>(gates_) +
-                                     static_cast<std::size_t>(i)];
-                     });
+    grant_parameters(
+        "ddt_bias", gates_, [&](const ParameterRuns& p, std::size_t run, std::int64_t i) {
+          return p.bias[run * static_cast<std::size_t>(gates_) + static_cast<std::size_t>(i)];
+        });
   }
 
  private:
@@ -170,8 +171,8 @@ class Granting {
       for (std::int64_t i = 0; i < d_.K; ++i) {
         for (std::int64_t c = 0; c < d_.V; ++c) {
           const auto index = static_cast<std::size_t>(i * d_.V + c);
-          take(states, state_(g.sequence, g.heads[lane], i, c), part.dstart[index],
-               errors.dstart, index);
+          take(states, state_(g.sequence, g.heads[lane], i, c), part.dstart[index], errors.dstart,
+               index);
         }
       }
     }
@@ -192,8 +193,8 @@ class Granting {
       GroupErrors errors = no_errors(g);
       for (int run = 0; run < runs_of_kind(random); ++run) {
         parallel::stop_if_asked();
-        const std::uint64_t seed = delta::kSpreadSeed + 2 * static_cast<std::uint64_t>(run) +
-                                   (random ? 0 : 1);
+        const std::uint64_t seed =
+            delta::kSpreadSeed + 2 * static_cast<std::uint64_t>(run) + (random ? 0 : 1);
         const GroupOutputs outputs =
             run_group(record_, g, contract_, {.random = random, .seed = seed});
         take_run(g, outputs, errors);
@@ -343,8 +344,8 @@ class Granting {
         }
         for (std::size_t i = 0; i < sums.size(); ++i) take(e, i, sums[i], errors, i);
       }
-      const std::vector<double> sigma2 = pooled_in_units(
-          errors.mean(runs), units, static_cast<std::int64_t>(heads * width));
+      const std::vector<double> sigma2 =
+          pooled_in_units(errors.mean(runs), units, static_cast<std::int64_t>(heads * width));
       for (std::size_t i = 0; i < sigma2.size(); ++i) store(e, i, sigma2[i]);
       first_run += runs;
     }

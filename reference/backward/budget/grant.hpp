@@ -17,12 +17,13 @@
 // A channel that is 2^n times larger has 2^n times the budget, and the others keep theirs. A
 // gradient with one number a token (dbeta, dg of one gate per head) has the tokens of its chunk for
 // neighbours, in units of the size s that the sum has for terms of random signs
-// (verdict::Exact::unit): sigma^2 = e2 / 2 + s^2 mean (e2 / s^2) / 2. A kernel takes dg_t as the sum
-// of what the tokens from t to the end of the chunk leave, where what does not reach over t cancels
-// but for its rounding: there s^2 is the sum of those of these tokens. So have dA_log and ddt_bias,
-// whose neighbours are the other heads (and channels), s the root of the sum of the squares of what
-// is added up. Their errors are those of whole runs: dg of the tokens of a chunk are sums over the
-// same later tokens, so that adding up variances would be too small by up to sqrt(C).
+// (verdict::Exact::unit): sigma^2 = e2 / 2 + s^2 mean (e2 / s^2) / 2. A kernel takes dg_t as the
+// sum of what the tokens from t to the end of the chunk leave, where what does not reach over t
+// cancels but for its rounding: there s^2 is the sum of those of these tokens. So have dA_log and
+// ddt_bias, whose neighbours are the other heads (and channels), s the root of the sum of the
+// squares of what is added up. Their errors are those of whole runs: dg of the tokens of a chunk
+// are sums over the same later tokens, so that adding up variances would be too small by up to
+// sqrt(C).
 //
 // The number of sigmas follows from the runs as in delta/budget/spread.hpp. Errors of functions are
 // put into every run in full, with a sign of its own for each function: as the multiple is above 8,

@@ -8,8 +8,8 @@
 //   recompute   A_ij = beta_i <k_i D_ij, k_j> (j < i)    T = (I + A)^-1    P_ij = <q_i D_ij, k_j>
 //               u = T (beta v)    w = T (beta k E)    v_new = u - w h
 //               h' = E_C h + (k L)^T v_new
-//   state       du = P^T do + (k L) dh'     dh = E_C dh' + (q E)^T do - w^T du   (chunks in reverse)
-//   output      dP = tril(do v_new^T)
+//   state       du = P^T do + (k L) dh'     dh = E_C dh' + (q E)^T do - w^T du   (chunks in
+//   reverse) output      dP = tril(do v_new^T)
 //               dq_i = E_i h do_i + sum_j dP_ij D_ij k_j
 //               kw_j = L_j dh' v_new_j + sum_i dP_ij D_ij q_i
 //   inverse     dw = -du h^T     dT = dw (beta k E)^T + du (beta v)^T
@@ -36,9 +36,9 @@ namespace goldenrule::backward {
 /// One lane as a kernel has it. Rows are tokens.
 struct KernelCall {
   Floats q, k, v, output_gradient;
-  Floats alpha, log_alpha;       ///< [tokens, gates]
-  Floats beta;                   ///< [tokens, 1]
-  Floats start, state_gradient;  ///< [K,V]
+  Floats alpha, log_alpha;             ///< [tokens, gates]
+  Floats beta;                         ///< [tokens, 1]
+  Floats start, state_gradient;        ///< [K,V]
   std::vector<std::uint64_t> content;  ///< of each chunk: what random roundings are a function of
 };
 

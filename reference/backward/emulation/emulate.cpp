@@ -9,8 +9,7 @@ namespace goldenrule::backward {
 namespace {
 
 call::TensorMap exact_outputs(const call::Record& record) {
-  verdict::Expectations expected =
-      evaluate(record, scalar::Precision::kDouble, {.certify = false});
+  verdict::Expectations expected = evaluate(record, scalar::Precision::kDouble, {.certify = false});
   call::TensorMap outputs;
   for (auto& [name, output] : expected.outputs) {
     outputs[name] = call::Tensor(call::DType::kF64, output.exact.shape, output.exact.golden);
@@ -66,8 +65,8 @@ class Outputs {
   // Kernels add up over sequences in fp32.
   void add_parameters(const Group& group, const GroupOutputs& from) {
     for (std::size_t lane = 0; lane < group.heads.size(); ++lane) {
-      const std::int64_t of = c_.gate_head == call::GateHead::kV ? group.heads[lane]
-                                                                  : group.qk_head;
+      const std::int64_t of =
+          c_.gate_head == call::GateHead::kV ? group.heads[lane] : group.qk_head;
       add_to("dA_log", of, from.lanes[lane].amplitude);
       for (std::int64_t i = 0; i < gates_; ++i) {
         add_to("ddt_bias", of * gates_ + i, from.lanes[lane].bias[static_cast<std::size_t>(i)]);

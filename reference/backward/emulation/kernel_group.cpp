@@ -14,10 +14,8 @@ namespace {
 
 using call::Convention;
 using contract::AdjointPoint;
-using contract::FunctionErrors;
 using Eigen::Index;
 
-constexpr double kFp32 = contract::kFp32;
 constexpr std::int64_t kPartial = 32;  // tokens that are added up before others
 
 Floats floats(const double* from, Index rows, Index columns) {
@@ -49,9 +47,9 @@ void take_quantities(const delta::Lane<double>& lane, const contract::Contract& 
     to.beta = floats(moved.beta.data(), T, 1);
     for (Index i = 0; i < to.log_alpha.size(); ++i) {
       const double exact = lane.log_alpha[static_cast<std::size_t>(i)];
-      to.log_alpha.data()[i] = static_cast<float>(
-          exact + std::log(moved.alpha[static_cast<std::size_t>(i)] /
-                           lane.alpha[static_cast<std::size_t>(i)]));
+      to.log_alpha.data()[i] =
+          static_cast<float>(exact + std::log(moved.alpha[static_cast<std::size_t>(i)] /
+                                              lane.alpha[static_cast<std::size_t>(i)]));
     }
   } else {
     const delta::KernelLane kernel =
@@ -110,70 +108,6 @@ KernelCall kernel_call(const delta::Lane<double>& lane, const LaneInputs& inputs
   return call;
 }
 
-// What sigma (1 - sigma) loses in fp32: nothing below 0, where sigma is small itself; an ulp of 1
-// above, and all of it once 1 + e^-z is 1.
-double lost_by_saturation(double z) {
-  if (!(z > 0.0)) return 0.0;
-  const double left = std::exp(-z);
-  return left < kFp32 / 2 ? left : 2 * kFp32;
-}
-
-// By how much a kernel's slopes of a gate may be off, absolutely.
-GateChain gate_chain(const Convention& c, const FunctionErrors& f, double x, double A_log,
-                     double dt_bias) {
-  const GateSlopes<double> slopes = gate_slopes<double>(c, x, A_log, dt_bias);
-  GateChain chain{.input = slopes.input.value, .amplitude = slopes.amplitude.value};
-  if (!call::has_logit_gate(c)) return chain;
-  const bool bounded = c.gate == call::Gate::kBounded;
-  const double E = std::exp(A_log);
-  const double z = (bounded ? E : c.softplus_beta) * (x + dt_bias);
-  const double of_z = std::fabs(z) * (f.logit + (bounded ? f.exp : 0.0));
-  const double relative = of_z + f.exp + f.sigmoid + 4 * kFp32;
-  chain.input_error = delta::weighted(std::fabs(chain.input), relative);
-  chain.amplitude_error = delta::weighted(std::fabs(chain.amplitude), relative + f.exp);
-  if (!bounded) {
-    chain.amplitude_error += E * f.softplus;
-    return chain;
-  }
-  const double lost = lost_by_saturation(z) * std::fabs(c.lower_bound);
-  chain.input_error += lost * E;
-  chain.amplitude_error += delta::weighted(lost, std::fabs(z));
-  return chain;
-}
-
-double beta_slope_error(call::BetaForm form, const FunctionErrors& f, double b) {
-  if (form == call::BetaForm::kDirect) return 0.0;
-  const double most = form == call::BetaForm::kSigmoid2 ? 2.0 : 1.0;
-  return std::fabs(beta_slope<double>(form, b).value) *
-             (2 * f.sigmoid + 4 * kFp32 + std::fabs(b) * f.logit) +
-         most * lost_by_saturation(b);
-}
-
-std::vector<GateChain> gate_chains(const call::Record& record, const FunctionErrors& f,
-                                   const delta::CallInputs& inputs, const Group& group,
-                                   std::size_t lane) {
-  const Convention& c = record.convention;
-  std::vector<GateChain> chains;
-  if (c.gate == call::Gate::kNone) return chains;
-  const std::int64_t HV = record.inputs.at("v").shape()[1];
-  const std::int64_t gates = group.lanes[lane].gates;
-  const std::int64_t head = group.heads[lane];
-  const std::int64_t of = c.gate_head == call::GateHead::kV ? head : group.qk_head;
-  const double A_log = inputs.A_log.empty() ? 0.0 : inputs.A_log[static_cast<std::size_t>(of)];
-  std::vector<double> row;
-  for (std::int64_t t = 0; t < group.tokens.count; ++t) {
-    const std::int64_t first = ((group.tokens.first + t) * HV + head) * gates;
-    const double* x = inputs.gate_input.read(first, gates, row);
-    for (std::int64_t i = 0; i < gates; ++i) {
-      const double shift = inputs.dt_bias.empty()
-                               ? 0.0
-                               : inputs.dt_bias[static_cast<std::size_t>(of * gates + i)];
-      chains.push_back(gate_chain(c, f, x[i], A_log, shift));
-    }
-  }
-  return chains;
-}
-
 class GroupRun {
  public:
   GroupRun(const call::Record& record, const Group& group, const contract::Contract& contract,
@@ -195,8 +129,7 @@ class GroupRun {
     Floats q;
     Floats k;
     for (std::size_t i = 0; i < group_.lanes.size(); ++i) {
-      const std::vector<double> units =
-          channel_units(run_, group_.heads[i], group_.inputs[i].V);
+      const std::vector<double> units = channel_units(run_, group_.heads[i], group_.inputs[i].V);
       KernelCall call = kernel_call(group_.lanes[i], group_.inputs[i], contract_, run_, units);
       round_keys(call);
       const KernelGradients part = chunked_adjoint(call, contract_.adjoint()->chunk, rounder_);
@@ -237,9 +170,8 @@ class GroupRun {
     }
     std::vector<double> dx(static_cast<std::size_t>(T_ * K_));
     for (std::int64_t t = 0; t < T_; ++t) {
-      const std::int64_t first = ((group_.tokens.first + t) * record_.inputs.at("q").shape()[1] +
-                                  group_.qk_head) *
-                                 K_;
+      const std::int64_t first =
+          ((group_.tokens.first + t) * record_.inputs.at("q").shape()[1] + group_.qk_head) * K_;
       const double* given = x.read(first, K_, row);
       double sum = 0.0;
       for (std::int64_t i = 0; i < K_; ++i) sum += given[i] * given[i];
@@ -266,8 +198,8 @@ class GroupRun {
     const auto columns = [&](const Floats& from, std::vector<double>& out) {
       out.resize(static_cast<std::size_t>(from.size()));
       for (Index e = 0; e < from.size(); ++e) {
-        out[static_cast<std::size_t>(e)] = static_cast<double>(from.data()[e]) *
-                                           units[static_cast<std::size_t>(e % from.cols())];
+        out[static_cast<std::size_t>(e)] =
+            static_cast<double>(from.data()[e]) * units[static_cast<std::size_t>(e % from.cols())];
       }
     };
     columns(part.dv, to.dv);
@@ -283,8 +215,7 @@ class GroupRun {
     const double sign = signs_.uniform(1) - 0.5 < 0.0 ? -1.0 : 1.0;
     const std::int64_t HV = record_.inputs.at("v").shape()[1];
     for (std::int64_t t = 0; t < T_; ++t) {
-      const double b =
-          inputs_.b[static_cast<std::size_t>((group_.tokens.first + t) * HV + head)];
+      const double b = inputs_.b[static_cast<std::size_t>((group_.tokens.first + t) * HV + head)];
       const double slope = beta_slope<double>(c_.beta, b).value +
                            sign * beta_slope_error(c_.beta, contract_.functions, b);
       to.dbeta.push_back(slope * static_cast<double>(dbeta(t, 0)));
@@ -305,8 +236,8 @@ class GroupRun {
         const auto d = static_cast<double>(dg(t, i)) * by_alpha(lane, t * gates + i);
         auto da = static_cast<float>(silenced(chain.input + sign * chain.input_error, d));
         to.dgate[static_cast<std::size_t>(t * gates + i)] = static_cast<double>(da);
-        amplitude += static_cast<float>(
-            silenced(chain.amplitude + sign * chain.amplitude_error, d));
+        amplitude +=
+            static_cast<float>(silenced(chain.amplitude + sign * chain.amplitude_error, d));
         rounder_.apply(AdjointPoint::kGateGradient, &da, 1);
         bias[static_cast<std::size_t>(i)] += da;
       }

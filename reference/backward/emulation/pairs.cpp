@@ -52,8 +52,8 @@ Floats pair_products(const ChunkDecay& decay, const Floats& left, const Floats& 
   for (Eigen::Index first = 0; first < n; first += kBlock) {
     const Eigen::Index rows = std::min(kBlock, n - first);
     if (first > 0) {
-      const Floats l = left.middleRows(first, rows).array() *
-                       folded(decay.G, first, rows, first, true).array();
+      const Floats l =
+          left.middleRows(first, rows).array() * folded(decay.G, first, rows, first, true).array();
       const Floats r =
           right.topRows(first).array() * folded(decay.G, 0, first, first, false).array();
       S.block(first, 0, rows, first) = product_transposed(l, r);

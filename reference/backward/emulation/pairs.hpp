@@ -19,10 +19,10 @@ namespace goldenrule::backward {
 
 /// The decays of one chunk: rows are tokens, columns channels or one.
 struct ChunkDecay {
-  Floats alpha, G;      ///< of each token; the cumulated logarithm
-  Floats start, end;    ///< from the start of the chunk to a token; from a token to the end
-  Floats whole;         ///< [1,.] over all of the chunk
-  Floats between;       ///< [n,n] D with one gate per head, lower
+  Floats alpha, G;    ///< of each token; the cumulated logarithm
+  Floats start, end;  ///< from the start of the chunk to a token; from a token to the end
+  Floats whole;       ///< [1,.] over all of the chunk
+  Floats between;     ///< [n,n] D with one gate per head, lower
 
   [[nodiscard]] bool is_scalar() const { return G.cols() == 1; }
 };

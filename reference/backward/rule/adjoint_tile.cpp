@@ -39,8 +39,7 @@ GOLDENRULE_INLINE void store(const NormOf<S> (&from)[W], typename StepNorms<S>::
 }
 
 template <class S>
-GOLDENRULE_INLINE void store_leading(const VectorOf<S> (&from)[W],
-                                     typename StepNorms<S>::Row& to) {
+GOLDENRULE_INLINE void store_leading(const VectorOf<S> (&from)[W], typename StepNorms<S>::Row& to) {
   NormOf<S> leading[W];
   for (int w = 0; w < W; ++w) leading[w] = scalar::leading(from[w]);
   store<S>(leading, to);

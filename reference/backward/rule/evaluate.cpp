@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: the tensors of a call and what a group of lanes stores in each, which are read together.
 #include "reference/backward/rule/evaluate.hpp"
 
 #include <algorithm>
@@ -49,8 +51,8 @@ struct Sum {
     terms += other.terms + 1;
   }
   [[nodiscard]] double bound() const {
-    return radius + static_cast<double>(terms) * scalar::Tier<S>::kUnitRoundoff * sizes *
-                        kSecondOrder;
+    return radius +
+           static_cast<double>(terms) * scalar::Tier<S>::kUnitRoundoff * sizes * kSecondOrder;
   }
 };
 
@@ -140,8 +142,8 @@ class Gradients {
     } else {
       constexpr bool kRounds = scalar::Tier<S>::kPrecision != scalar::Precision::kDouble;
       const double whole = radius + (kRounds ? std::fabs(golden) * 0x1p-53 + 0x1p-1074 : 0.0);
-      to.radius[at] = std::isnan(whole) ? std::numeric_limits<float>::infinity()
-                                        : call::f32_not_below(whole);
+      to.radius[at] =
+          std::isnan(whole) ? std::numeric_limits<float>::infinity() : call::f32_not_below(whole);
     }
   }
 
@@ -183,8 +185,7 @@ class Gradients {
     const S scale(call::resolved_scale(convention_, d_.K));
     store_normed(*dq_, inputs_.q, tokens, h, scale, dq, q_radius, q_size2,
                  parameters.met_nonfinite);
-    store_normed(*dk_, inputs_.k, tokens, h, S(1), dk, k_radius, k_size2,
-                 parameters.met_nonfinite);
+    store_normed(*dk_, inputs_.k, tokens, h, S(1), dk, k_radius, k_size2, parameters.met_nonfinite);
     return parameters;
   }
 
@@ -220,16 +221,16 @@ class Gradients {
         of_token[i] = of_token[i] * scale;
         largest = std::max(largest, std::fabs(scalar::to_double(of_token[i])));
       }
-      const double moved = size * radius[static_cast<std::size_t>(t)] +
-                           scalar::Tier<S>::kUnitRoundoff * largest;
+      const double moved =
+          size * radius[static_cast<std::size_t>(t)] + scalar::Tier<S>::kUnitRoundoff * largest;
       norm_adjoint<S>(convention_, x.read(first, d_.K, row), of_token, d_.K, moved, dx.data(),
                       radii.data());
       for (std::size_t i = 0; i < K; ++i) {
         store(to, static_cast<std::size_t>(first) + i, dx[i], radii[i], met_nonfinite);
       }
-      store_reach(to, static_cast<std::size_t>(first) / K,
-                  size * std::sqrt(size2[static_cast<std::size_t>(t)]) /
-                      norm_size(convention_, row, d_.K));
+      store_reach(
+          to, static_cast<std::size_t>(first) / K,
+          size * std::sqrt(size2[static_cast<std::size_t>(t)]) / norm_size(convention_, row, d_.K));
     }
   }
 
@@ -257,8 +258,7 @@ class Gradients {
     for (std::int64_t t = 0; t < tokens.count; ++t) {
       for (std::int64_t c = 0; c < d_.V; ++c) {
         const auto from = static_cast<std::size_t>(t * d_.V + c);
-        const auto at =
-            static_cast<std::size_t>(((tokens.first + t) * d_.HV + head) * d_.V + c);
+        const auto at = static_cast<std::size_t>(((tokens.first + t) * d_.HV + head) * d_.V + c);
         store(*dv_, at, part.dv[from], part.dv_radius[from], met);
         store_reach(*dv_, at, std::sqrt(held2[from]));
       }
@@ -287,8 +287,7 @@ class Gradients {
   void store_gate(const Sequence& tokens, std::int64_t head, const LaneGradients<S>& part, bool met,
                   Parameters<S>& parameters) const {
     const std::int64_t parameter_head =
-        convention_.gate_head == call::GateHead::kV ? head
-                                                    : d_.qk_head(convention_.head_map, head);
+        convention_.gate_head == call::GateHead::kV ? head : d_.qk_head(convention_.head_map, head);
     const double A_log =
         inputs_.A_log.empty() ? 0.0 : inputs_.A_log[static_cast<std::size_t>(parameter_head)];
     Sum<S>& amplitude = parameters.amplitude.back();
@@ -309,16 +308,14 @@ class Gradients {
         const S& dg = part.dg[static_cast<std::size_t>(t * gates_ + i)];
         const auto through = [&](const Slope<S>& slope, Sum<S>* sum) {
           const S y = silenced<S>(slope.value, dg);
-          const double error =
-              std::fabs(scalar::to_double(slope.value)) * part.dg_radius[token] +
-              delta::weighted(std::fabs(scalar::to_double(y)),
-                              slope.error + scalar::Tier<S>::kUnitRoundoff) *
-                  kSecondOrder;
+          const double error = std::fabs(scalar::to_double(slope.value)) * part.dg_radius[token] +
+                               delta::weighted(std::fabs(scalar::to_double(y)),
+                                               slope.error + scalar::Tier<S>::kUnitRoundoff) *
+                                   kSecondOrder;
           if (sum != nullptr) sum->add(y, error);
           return std::pair(y, error);
         };
-        const auto [da, error] =
-            through(slopes.input, ddt_bias_ == nullptr ? nullptr : bias + i);
+        const auto [da, error] = through(slopes.input, ddt_bias_ == nullptr ? nullptr : bias + i);
         if (dA_log_ != nullptr) through(slopes.amplitude, &amplitude);
         store(*dgate_, static_cast<std::size_t>(first + i), da, error, met);
         const double by = std::fabs(scalar::to_double(slopes.input.value));
@@ -395,59 +392,6 @@ class Gradients {
 };
 
 }  // namespace
-
-std::vector<Sequence> sequences_of(const Record& record, const Dims& dims) {
-  const std::vector<std::int64_t> bounds = call::token_bounds(record, dims);
-  std::vector<Sequence> sequences;
-  for (std::size_t n = 0; n + 1 < bounds.size(); ++n) {
-    sequences.push_back({bounds[n], bounds[n + 1] - bounds[n]});
-  }
-  return sequences;
-}
-
-std::vector<std::int64_t> heads_of_group(const Record& record, const Dims& dims, std::int64_t h) {
-  std::vector<std::int64_t> heads;
-  for (std::int64_t j = 0; j < dims.HV; ++j) {
-    if (dims.qk_head(record.convention.head_map, j) == h) heads.push_back(j);
-  }
-  return heads;
-}
-
-LaneInputs lane_inputs(const Record& record, const Dims& d, std::int64_t sequence,
-                       const Sequence& tokens, std::int64_t head) {
-  LaneInputs inputs;
-  inputs.V = d.V;
-  inputs.by_alpha = record.convention.gate == call::Gate::kLinear;
-  const auto values = [&](const char* name, std::vector<double>& to) {
-    const delta::Input from(record.find_input(name));
-    to.resize(static_cast<std::size_t>(tokens.count * d.V));
-    for (std::int64_t t = 0; t < tokens.count; ++t) {
-      from.read(((tokens.first + t) * d.HV + head) * d.V, d.V, to.data() + t * d.V);
-    }
-  };
-  const call::Strides strides = call::output_strides(record, d, "dinitial_state");
-  const auto states = [&](const char* name, std::vector<double>& to) {
-    const delta::Input from(record.find_input(name));
-    if (from.empty()) return;
-    for (std::int64_t i = 0; i < d.K; ++i) {
-      for (std::int64_t c = 0; c < d.V; ++c) to.push_back(from[strides(sequence, head, i, c)]);
-    }
-  };
-  values("v", inputs.v);
-  values("do", inputs.output_gradient);
-  states("initial_state", inputs.start);
-  states("dfinal_state", inputs.state_gradient);
-  return inputs;
-}
-
-std::string gate_output(const call::Convention& convention) {
-  if (convention.gate == call::Gate::kNone) return "";
-  return call::has_logit_gate(convention) ? "da" : "dg";
-}
-
-std::string beta_output(const call::Convention& convention) {
-  return convention.beta == call::BetaForm::kDirect ? "dbeta" : "db";
-}
 
 verdict::Expectations evaluate(const Record& record, scalar::Precision precision,
                                const verdict::EvaluationOptions& options) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "fixtures/parallel/for_each_index.hpp"
+#include "reference/backward/rule/adjoint_certificate.hpp"
 #include "reference/delta/oracle/certificate.hpp"
 
 namespace goldenrule::backward {
@@ -14,132 +15,8 @@ namespace {
 using delta::Certificate;
 using delta::Lane;
 using delta::RecurrentTile;
-using delta::TokenBounds;
 
-constexpr double kSafety = 1.0 + 0x1p-6;            // of local terms, not of what is carried
-constexpr double kBoundArithmetic = 1.0 + 0x1p-44;  // at every token
 constexpr int kPacks = kTileVectors;
-
-// 0 times a bound that is infinite is 0: what is erased carries no error.
-double times(double x, double bound) { return x == 0.0 ? 0.0 : x * bound; }
-
-// The gradient of a tile's states and the bound on its error.
-template <class S>
-class TileCertificate {
- public:
-  using Row = typename StepNorms<S>::Row;
-
-  // The states before and behind a token: norms of their columns, and bounds of their errors.
-  struct States {
-    Row norm{}, error{};
-  };
-
-  TileCertificate(const Lane<S>& lane, int columns, std::int64_t V, bool by_alpha)
-      : lane_(&lane),
-        columns_(columns),
-        by_alpha_(by_alpha),
-        gamma_key_(gamma(lane.K + 1)),
-        gamma_sum_(gamma(V + 8)),
-        gamma_gate_(gamma(lane.gates == 1 ? lane.K + V + 8 : V + 8)) {}
-
-  // What token t adds to the radii of `to`, columns from `first` on.
-  void advance(std::int64_t t, const States& before, const States& behind,
-               const StepNorms<S>& norms, const double* output_gradient, std::int64_t first,
-               LaneGradients<S>& to) {
-    const TokenBounds& b = lane_->bounds[static_cast<std::size_t>(t)];
-    const auto at = static_cast<std::size_t>(t);
-    double of_q = 0.0;
-    double of_k = 0.0;
-    double of_g = 0.0;
-    double of_beta = 0.0;
-    for (int c = 0; c < columns_; ++c) {
-      const auto column = static_cast<std::size_t>(c);
-      const Column e = column_errors(b, before, behind, norms, output_gradient[c], column);
-      of_q += e.q;
-      of_k += e.k;
-      of_g += e.g;
-      of_beta += e.beta;
-      to.dv_radius[static_cast<std::size_t>(first) + column] = e.v;
-      // dd of a key in a random direction, or of this one if that is more.
-      const double dd = std::max(b.k_norm * e.gradient / std::sqrt(static_cast<double>(lane_->K)),
-                                 std::fabs(norms.dd[column]));
-      to.dv_size[static_cast<std::size_t>(first) + column] = b.beta * dd;
-      to.dbeta_size[at] += squared(dd * norms.residual[column]);
-      to.dq_size[at] += squared(behind.norm[column] * output_gradient[c]);
-      to.dk_size[at] += squared(b.beta * e.gradient * norms.residual[column]) +
-                        squared(b.beta * e.decayed * dd);
-      to.dg_size[at] += squared(e.gradient * e.decayed);
-    }
-    to.dq_radius[at] += of_q * kSafety;
-    to.dk_radius[at] += times(b.beta, of_k) * kSafety;
-    to.dg_radius[at] += of_g * kSafety;
-    to.dbeta_radius[at] += of_beta * kSafety;
-  }
-
-  [[nodiscard]] double error(int column) const { return error_[static_cast<std::size_t>(column)]; }
-
- private:
-  static constexpr double u = scalar::Tier<S>::kUnitRoundoff;
-
-  static double gamma(std::int64_t n) {
-    const double nu = static_cast<double>(n) * u;
-    return nu / (1.0 - nu);
-  }
-
-  static double squared(double x) { return x * x; }
-
-  struct Column {
-    double q = 0.0, k = 0.0, v = 0.0, g = 0.0, beta = 0.0;
-    double gradient = 0.0, decayed = 0.0;  // |G| and |S'|
-  };
-
-  Column column_errors(const TokenBounds& b, const States& before, const States& behind,
-                       const StepNorms<S>& norms, double output_gradient, std::size_t c) {
-    const double h = lane_->k_error;
-    const double grow = 1.0 + static_cast<double>(lane_->K + 8) * 0x1p-53;
-    const double underflow = 4.0 * static_cast<double>(lane_->K) * scalar::Tier<S>::kUnderflow *
-                             (1.0 + b.k_norm) * (1.0 + b.beta);
-    const double d_o = std::fabs(output_gradient);
-    const double G = std::sqrt(norms.gradient2[c]) * grow;
-    const double dd = std::fabs(norms.dd[c]) * grow;
-    const double r = std::fabs(norms.residual[c]) * grow;
-    const double z = before.norm[c];
-    const double decayed = times(b.alpha_max, z) * grow;
-    const double e1 = error_[c] + ((lane_->q_error + 2 * u) * b.q_norm * d_o + u * G) * kSafety +
-                      underflow;
-    const double e_decayed = times(b.alpha_max, before.error[c]) +
-                             times(b.alpha_error + u * b.alpha_max, z) * kSafety + underflow;
-    const double e_r = times(b.k_norm, e_decayed) + (gamma_key_ + h) * decayed * b.k_norm + u * r +
-                       underflow;
-    const double e_d = times(b.k_norm, e1) + (gamma_key_ + h) * G * b.k_norm + underflow;
-    const double after = b.spectral * G;  // |G'|
-    const double local = b.beta * b.k_norm *
-                             ((h + b.beta_error + 2 * u) * dd +
-                              (gamma_key_ + h) * G * b.k_norm) +
-                         u * after;
-    const double e2 = times(b.spectral, e1) + local * kSafety + underflow;
-    Column e{.gradient = G, .decayed = decayed};
-    e.q = times(d_o, behind.error[c]) + gamma_sum_ * behind.norm[c] * d_o + underflow;
-    e.beta = times(r, e_d) + times(dd, e_r) + e_d * e_r + gamma_sum_ * dd * r + underflow;
-    e.k = times(r, e1) + times(G, e_r) + times(dd, e_decayed) + times(decayed, e_d) + e1 * e_r +
-          e_decayed * e_d +
-          (2 * gamma_sum_ + b.beta_error + u) * (G * r + decayed * dd) + underflow;
-    e.v = (times(b.beta, e_d) + (b.beta_error + u) * b.beta * dd + underflow) * kSafety;
-    const double x = by_alpha_ ? z : decayed;
-    const double e_x = by_alpha_ ? before.error[c] : e_decayed;
-    e.g = times(x, e2) + times(after, e_x) + e2 * e_x + gamma_gate_ * after * x + underflow;
-    error_[c] = (times(b.alpha_max, e2) +
-                 times(b.alpha_error + u * b.alpha_max, after) * kSafety + underflow) *
-                kBoundArithmetic;
-    return e;
-  }
-
-  const Lane<S>* lane_;
-  int columns_;
-  bool by_alpha_;
-  double gamma_key_, gamma_sum_, gamma_gate_;
-  Row error_{};
-};
 
 // One tile of columns of a lane, on the way back.
 template <class S>
@@ -170,7 +47,7 @@ class Tile {
       if (t < last) advance(t, certificate);
     }
     set_state_gradient();
-    TileCertificate<S> backward(lane_, columns_, inputs_.V, inputs_.by_alpha);
+    AdjointCertificate<S> backward(lane_, columns_, inputs_.V, inputs_.by_alpha);
     for (std::int64_t begin = last; begin >= 0; begin -= block_) {
       parallel::stop_if_asked();
       take_block(begin, std::move(kept.back()), backward);
@@ -180,7 +57,7 @@ class Tile {
   }
 
  private:
-  using States = typename TileCertificate<S>::States;
+  using States = StateColumns<S>;
 
   struct Kept {
     std::vector<Vector> state;
@@ -232,7 +109,7 @@ class Tile {
   }
 
   // Tokens of the block that begins at `begin`: forward again, then back.
-  void take_block(std::int64_t begin, Kept kept, TileCertificate<S>& backward) {
+  void take_block(std::int64_t begin, Kept kept, AdjointCertificate<S>& backward) {
     const std::int64_t end = std::min(begin + block_, lane_.tokens);
     std::vector<std::vector<Vector>> states{std::move(kept.state)};
     std::vector<States> known{kept.states};
@@ -251,7 +128,7 @@ class Tile {
 
   void take_token(std::int64_t t, const std::vector<Vector>& before,
                   const std::vector<Vector>& behind, const States& known_before,
-                  const States& known_behind, TileCertificate<S>& backward) {
+                  const States& known_behind, AdjointCertificate<S>& backward) {
     Vector v[kPacks];
     Vector output_gradient[kPacks];
     Vector dv[kPacks];
@@ -290,14 +167,14 @@ class Tile {
     for (int c = 0; c < columns_; ++c) scalar::set_lane(to[c / lanes], c % lanes, S(from[c]));
   }
 
-  void store_start(const TileCertificate<S>& backward) {
+  void store_start(const AdjointCertificate<S>& backward) {
     constexpr int lanes = scalar::Tier<S>::kLanes;
     for (int c = 0; c < columns_; ++c) {
       for (std::int64_t i = 0; i < lane_.K; ++i) {
         to_.dstart[static_cast<std::size_t>(i * inputs_.V + first_ + c)] =
             scalar::get_lane(G_[static_cast<std::size_t>(i * kPacks + c / lanes)], c % lanes);
       }
-      if (certify_) to_.dstart_radius[static_cast<std::size_t>(first_ + c)] = backward.error(c) * kSafety;
+      if (certify_) to_.dstart_radius[static_cast<std::size_t>(first_ + c)] = backward.error(c);
     }
   }
 

@@ -3,35 +3,7 @@
 // The gradients of one lane, a sequence of one value head, token by token in reverse. The states
 // are computed forward once, of which every n-th is kept (n about sqrt(tokens)), and again block by
 // block on the way back: 2 n states of a tile of columns are alive.
-//
-// The certificate, a bound on |computed - exact| of every element, per value column. Of the forward
-// pass e_t bounds the error of a state column z_t (delta/oracle/certificate.hpp). The transpose of
-// a step is contracted by the same factors: phi = ||I - beta k k^T||_2 and a = max alpha. With h,
-// h_q the relative errors of k^ and q^, b that of beta, A the absolute one of alpha, gamma_n = n u /
-// (1 - n u), and computed values throughout, x' = S' column, |x'| <= a |z_(t-1)| (1 + u):
-//
-//   G + q do:      e1  = e_G + (h_q + 2u) |q| |do| + u |G|
-//   S':            e'  = a e_(t-1) + (A + u a) |z_(t-1)|
-//   r = v - p:     e_r = |k| e' + (gamma_(K+1) + h) |x'| |k| + u |r|
-//   dd = G^T k:    e_d = |k| e1 + (gamma_K + h) |G| |k|                         (Cauchy-Schwarz)
-//   dv = beta dd:  beta e_d + (b + u) |dv|
-//   G':            e_2 = phi e1 + beta |k| [ (h + b + 2u) |dd| + (gamma_K + h) |G| |k| ] + u |G'|
-//   e_G <- a e_2 + (A + u a) |G'|,                      |G'| <= phi |G| + what its rounding adds
-//
-// The last but one as in the forward certificate: G' = (I - beta k k^T) G exactly, what is computed
-// in place of k^T G is dd. Sums over the V columns, n = V + 8 additions, of which each element is
-// bounded by the norm of its column:
-//
-//   dq^_i:  sum_j e_t |do_j| + gamma_n |z_t| |do_j|
-//   dbeta:  sum_j e_d |r| + |dd| e_r + e_d e_r + gamma_n |dd| |r|
-//   dk^_i:  beta sum_j [ e1 |r| + |G| e_r + e' |dd| + |x'| e_d + e1 e_r + e' e_d
-//                        + gamma_(2n) (|G| |r| + |x'| |dd|) ] + (b + u) |dk^_i|
-//   dg_i:   sum_j e_2 |x'| + e' |G'| + e_2 e' + gamma_n |G'| |x'|,   GDN, with gamma_(K n): an inner
-//           product of two columns is bounded as one element is. By alpha itself z_(t-1) for x'.
-//
-// For 0 <= beta |k|^2 <= 2 and alpha <= 1 errors never grow, they add. Products of two small
-// numbers and the rounding of the bounds themselves are covered by a factor 1 + 2^-6. Underflow
-// adds an absolute term per operation.
+// Bounds on errors are those of adjoint_certificate.hpp.
 #pragma once
 
 #include <cstdint>
@@ -54,11 +26,11 @@ struct LaneInputs {
 /// the root of the sum of their squares, those of a column of K channels by its norms.
 template <class S>
 struct LaneGradients {
-  std::vector<S> dq, dk;                      ///< [tokens,K]
-  std::vector<S> dv;                          ///< [tokens,V]
-  std::vector<S> dg;                          ///< [tokens,gates]
-  std::vector<S> dbeta;                       ///< [tokens]
-  std::vector<S> dstart;                      ///< [K,V]
+  std::vector<S> dq, dk;                         ///< [tokens,K]
+  std::vector<S> dv;                             ///< [tokens,V]
+  std::vector<S> dg;                             ///< [tokens,gates]
+  std::vector<S> dbeta;                          ///< [tokens]
+  std::vector<S> dstart;                         ///< [K,V]
   std::vector<double> dq_radius, dk_radius;      ///< [tokens]
   std::vector<double> dq_size, dk_size;          ///< [tokens], of all channels together
   std::vector<double> dv_radius, dv_size;        ///< [tokens,V]

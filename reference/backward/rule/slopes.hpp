@@ -75,9 +75,8 @@ template <class S>
   const S slope = linear ? S(1) : delta::sigmoid(z);
   const double z_error = 2 * u * std::fabs(scalar::to_double(z));
   const double error = linear ? 0.0 : z_error + f + 4 * u;
-  const auto product = delta::gate_product<S>(A_log, slope, error, [&]() -> S {
-    return linear ? S(0) : log_sigmoid(z);
-  });
+  const auto product = delta::gate_product<S>(
+      A_log, slope, error, [&]() -> S { return linear ? S(0) : log_sigmoid(z); });
   const delta::GateValue<S> gate = delta::softplus_gate<S>(c, x, A_log, dt_bias);
   const double g = std::fabs(gate.log_alpha);
   return {{S(-product.value), product.relative_error + u},
@@ -95,9 +94,8 @@ template <class S>
   const S curve = delta::sigmoid(z.value) * delta::sigmoid(S(-z.value));
   const double moved = delta::weighted(std::fabs(scalar::to_double(z.value)), z.relative_error);
   const double error = moved + 2 * f + 9 * u;
-  const auto product = delta::gate_product<S>(A_log, curve, error, [&]() -> S {
-    return log_sigmoid(z.value) + log_sigmoid(S(-z.value));
-  });
+  const auto product = delta::gate_product<S>(
+      A_log, curve, error, [&]() -> S { return log_sigmoid(z.value) + log_sigmoid(S(-z.value)); });
   const S bound(c.lower_bound);
   return {{silenced<S>(bound, product.value), product.relative_error + u},
           {silenced<S>(z.value, silenced<S>(bound, curve)), error + z.relative_error + 2 * u}};
@@ -129,8 +127,7 @@ template <class S>
 [[nodiscard]] Slope<S> beta_slope(call::BetaForm form, double b) {
   if (form == call::BetaForm::kDirect) return {};
   const S curve = delta::sigmoid(S(b)) * delta::sigmoid(S(-b));
-  const double error =
-      2 * scalar::Tier<S>::kFunctionError + 10 * scalar::Tier<S>::kUnitRoundoff;
+  const double error = 2 * scalar::Tier<S>::kFunctionError + 10 * scalar::Tier<S>::kUnitRoundoff;
   return {form == call::BetaForm::kSigmoid2 ? S(2) * curve : curve, error};
 }
 
@@ -174,9 +171,8 @@ void norm_adjoint(const call::Convention& c, const double* x, const S* dy, std::
     const S y = S(x[i]) / divisor;
     dx[i] = (constant ? dy[i] : S(dy[i] - y * projection)) / divisor;
     const double size = std::fabs(scalar::to_double(y));
-    const double moved =
-        radius * (1.0 + size * sum_of_units) +
-        rounding * (std::fabs(scalar::to_double(dy[i])) + size * sum_of_terms);
+    const double moved = radius * (1.0 + size * sum_of_units) +
+                         rounding * (std::fabs(scalar::to_double(dy[i])) + size * sum_of_terms);
     radii[i] = undecided ? kUnbounded : moved / D * kSecondOrder + scalar::Tier<S>::kUnderflow;
   }
 }

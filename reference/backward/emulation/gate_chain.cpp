@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include "reference/backward/emulation/kernel_group.hpp"
+
+namespace goldenrule::backward {
+namespace {
+
+using call::Convention;
+using contract::FunctionErrors;
+
+constexpr double kFp32 = contract::kFp32;
+
+// What sigma (1 - sigma) loses in fp32: nothing below 0, where sigma is small itself; an ulp of 1
+// above, and all of it once 1 + e^-z is 1.
+double lost_by_saturation(double z) {
+  if (!(z > 0.0)) return 0.0;
+  const double left = std::exp(-z);
+  return left < kFp32 / 2 ? left : 2 * kFp32;
+}
+
+// By how much a kernel's slopes of a gate may be off, absolutely.
+GateChain gate_chain(const Convention& c, const FunctionErrors& f, double x, double A_log,
+                     double dt_bias) {
+  const GateSlopes<double> slopes = gate_slopes<double>(c, x, A_log, dt_bias);
+  GateChain chain{.input = slopes.input.value, .amplitude = slopes.amplitude.value};
+  if (!call::has_logit_gate(c)) return chain;
+  const bool bounded = c.gate == call::Gate::kBounded;
+  const double E = std::exp(A_log);
+  const double z = (bounded ? E : c.softplus_beta) * (x + dt_bias);
+  const double of_z = std::fabs(z) * (f.logit + (bounded ? f.exp : 0.0));
+  const double relative = of_z + f.exp + f.sigmoid + 4 * kFp32;
+  chain.input_error = delta::weighted(std::fabs(chain.input), relative);
+  chain.amplitude_error = delta::weighted(std::fabs(chain.amplitude), relative + f.exp);
+  if (!bounded) {
+    chain.amplitude_error += E * f.softplus;
+    return chain;
+  }
+  const double lost = lost_by_saturation(z) * std::fabs(c.lower_bound);
+  chain.input_error += lost * E;
+  chain.amplitude_error += delta::weighted(lost, std::fabs(z));
+  return chain;
+}
+
+}  // namespace
+
+double beta_slope_error(call::BetaForm form, const FunctionErrors& f, double b) {
+  if (form == call::BetaForm::kDirect) return 0.0;
+  const double most = form == call::BetaForm::kSigmoid2 ? 2.0 : 1.0;
+  return std::fabs(beta_slope<double>(form, b).value) *
+             (2 * f.sigmoid + 4 * kFp32 + std::fabs(b) * f.logit) +
+         most * lost_by_saturation(b);
+}
+
+std::vector<GateChain> gate_chains(const call::Record& record, const FunctionErrors& f,
+                                   const delta::CallInputs& inputs, const Group& group,
+                                   std::size_t lane) {
+  const Convention& c = record.convention;
+  std::vector<GateChain> chains;
+  if (c.gate == call::Gate::kNone) return chains;
+  const std::int64_t HV = record.inputs.at("v").shape()[1];
+  const std::int64_t gates = group.lanes[lane].gates;
+  const std::int64_t head = group.heads[lane];
+  const std::int64_t of = c.gate_head == call::GateHead::kV ? head : group.qk_head;
+  const double A_log = inputs.A_log.empty() ? 0.0 : inputs.A_log[static_cast<std::size_t>(of)];
+  std::vector<double> row;
+  for (std::int64_t t = 0; t < group.tokens.count; ++t) {
+    const std::int64_t first = ((group.tokens.first + t) * HV + head) * gates;
+    const double* x = inputs.gate_input.read(first, gates, row);
+    for (std::int64_t i = 0; i < gates; ++i) {
+      const double shift =
+          inputs.dt_bias.empty() ? 0.0 : inputs.dt_bias[static_cast<std::size_t>(of * gates + i)];
+      chains.push_back(gate_chain(c, f, x[i], A_log, shift));
+    }
+  }
+  return chains;
+}
+
+}  // namespace goldenrule::backward
