@@ -140,8 +140,8 @@ bool is_small(const cases::Case& c) { return cases::input_elements(c) <= kSmall;
 // For every row of the table of mistakes: the operations and modes in which it can be made.
 std::vector<std::set<Place>> places_of_mistakes() {
   std::vector<cases::Case> asked;
-  for (const char* suite :
-       {"boundary", "stress", "mtp", "attention_boundary", "draft_acceptance"}) {
+  for (const char* suite : {"boundary", "stress", "mtp", "attention_boundary", "backward_smoke",
+                            "backward_boundary", "backward_stress", "draft_acceptance"}) {
     for (cases::Case& c : cases::load_suite(suite).cases) {
       if (is_small(c)) asked.push_back(std::move(c));
     }

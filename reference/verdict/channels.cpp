@@ -79,9 +79,12 @@ ChannelSignal Channels::signal_of(const Sums& channel, double relative2, bool an
   const double reach = reach_of(channel);
   const double held2 =
       std::max(relative2 * reach * reach, logarithms ? static_cast<double>(channel.count) : 0.0);
-  // Below what fp32 can hold every kernel returns 0, and no budget can tell it from another.
-  const bool is_granted =
-      channel.spread2 > channel.flushed2 && channel.spread2 >= std::max(channel.signal2, held2);
+  const double signal2 = std::max(channel.signal2, held2);
+  // Below what fp32 can hold every kernel returns 0, and no budget can tell it from another. Where
+  // the exact result is 0 whatever the numbers are (dg of a token that no state precedes), 0 is
+  // right, and the budget is what an honest kernel leaves beside it.
+  const bool is_granted = channel.spread2 > channel.flushed2 && channel.spread2 >= signal2 &&
+                          !(signal2 == 0.0 && !expected_->exact.reach.empty());
   return {.first = channel.first,
           .budget2 = channel.budget2,
           .signal2 = std::max(channel.golden2, held2),

@@ -46,7 +46,9 @@ TEST_CASE("convention: names, and the refusal of others") {
   check_names<QkNorm>("none, rsqrt_sum_eps, max_norm_eps, norm_plus_eps");
   check_names<HeadMap>("grouped, tiled");
   check_names<GateHead>("v, qk");
-  check_names<Op>("gated_delta_rule, kda, attention, draft_acceptance");
+  check_names<Op>(
+      "gated_delta_rule, kda, gated_delta_rule_backward, kda_backward, attention, "
+      "draft_acceptance");
   check_names<Mode>("decode, mtp, prefill, greedy, rejection");
   check_names<Mask>("full, causal, block_causal");
   check_names<BlockBase>("absolute, segment");

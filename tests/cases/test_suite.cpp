@@ -87,7 +87,8 @@ TEST_CASE("a suite text gives description and cases, and names the line of a mis
 TEST_CASE("the library carries its suites") {
   CHECK(list_suites() == std::vector<std::string>{
                              "smoke", "boundary", "stress", "mtp", "production", "attention_smoke",
-                             "attention_boundary", "attention_stress", "draft_acceptance"});
+                             "attention_boundary", "attention_stress", "backward_smoke",
+                             "backward_boundary", "backward_stress", "draft_acceptance"});
   CHECK_THROWS_AS((void)load_suite("nonsense"), Error);
   for (const std::string& name : list_suites()) {
     CAPTURE(name);

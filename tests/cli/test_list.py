@@ -6,9 +6,11 @@ import re
 
 from support import REPOSITORY, CommandLineTest, main
 
-NAMES = [name for folder in ("delta/mistakes", "attention", "drafts")
+NAMES = [name for folder in ("delta/mistakes", "backward", "attention", "drafts")
          for name in (REPOSITORY / f"tests/{folder}/names.txt").read_text().split()]
 MODES = {"decode", "mtp", "prefill"}
+OPERATIONS = ("gated_delta_rule", "kda", "gated_delta_rule_backward", "kda_backward", "attention",
+              "draft_acceptance")
 OF_DRAFTS = {"greedy", "rejection"}
 
 
@@ -33,7 +35,7 @@ class ListTest(CommandLineTest):
                 self.assertIn(f"      {row['meaning']}\n", text)
                 self.assertTrue(row["where"], "it can be made in no call of the suites")
                 for operation, modes in row["where"].items():
-                    self.assertIn(operation, ("gated_delta_rule", "kda", "attention", "draft_acceptance"))
+                    self.assertIn(operation, OPERATIONS)
                     self.assertLessEqual(set(modes), OF_DRAFTS if operation == "draft_acceptance" else MODES)
 
     def test_where_a_mistake_can_be_made_is_what_it_says_itself(self):

@@ -138,7 +138,9 @@ class CaptureTest(unittest.TestCase):
     def test_errors_name_what_is_wrong(self):
         inputs, outputs = decode_call()
         cases = [
-            (dict(op="mamba"), "op: expected one of gated_delta_rule, kda, attention, draft_acceptance, actual 'mamba'"),
+            (dict(op="mamba"), "op: expected one of "
+             "gated_delta_rule, kda, gated_delta_rule_backward, kda_backward, attention, "
+             "draft_acceptance, actual 'mamba'"),
             (dict(mode="train"), "mode: expected one of decode, mtp, prefill"),
             (dict(convention={"gatte": "log"}), "unknown attribute 'gatte'"),
             (dict(convention={"gate": "exp"}), "convention gate: expected one of softplus"),

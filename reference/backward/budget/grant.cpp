@@ -78,7 +78,13 @@ class Granting {
       e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels,
                              call::f32_not_below(flushed_));
       outputs_[name] = &e;
+      if (says_nothing_of(name)) e.grant.given = false;
     }
+  }
+
+  // A kernel that is given alpha differentiates its logarithm, or not: nobody has declared which.
+  [[nodiscard]] bool says_nothing_of(const std::string& name) const {
+    return c_.gate == call::Gate::kLinear && name == "dg";
   }
 
   void run() {

@@ -29,6 +29,9 @@
 // put into every run in full, with a sign of its own for each function: as the multiple is above 8,
 // they are covered.
 //
+// Where alpha itself is given, nothing is granted for its gradient: a contract does not say whether
+// its kernel divides by alpha.
+//
 // Overflow and inputs that are no numbers. Where a run leaves no number an honest kernel may leave
 // none either (verdict::Grant::overflows). Where none of the runs leaves one, nothing is known of
 // what it may be (verdict::Grant::anything). Subnormal numbers: kernels flush what is below 2^-126

@@ -6,6 +6,19 @@
 #include <cstddef>
 
 namespace goldenrule::backward {
+namespace {
+
+struct Mean {
+  double sum = 0.0, count = 0.0;
+
+  void add(double x) {
+    sum += x;
+    count += 1.0;
+  }
+  [[nodiscard]] double value() const { return count > 0.0 ? sum / count : 0.0; }
+};
+
+}  // namespace
 
 std::vector<double> MeanSquares::mean(int runs) const {
   std::vector<double> means = squares_;
@@ -48,26 +61,34 @@ std::vector<double> pooled_in_units(const std::vector<double>& mean_squares,
   const std::size_t n = mean_squares.size();
   for (std::size_t first = 0; first < n; first += static_cast<std::size_t>(together)) {
     const std::size_t last = std::min(n, first + static_cast<std::size_t>(together));
-    double sum = 0.0;
-    double count = 0.0;
+    Mean in_units;
+    Mean lost;
+    const auto is_lost = [&](std::size_t i) { return !(mean_squares[i] < units[i] * units[i]); };
     for (std::size_t i = first; i < last; ++i) {
-      if (!(units[i] > 0.0)) continue;
-      sum += mean_squares[i] / (units[i] * units[i]);
-      count += 1.0;
+      if (is_lost(i)) {
+        lost.add(mean_squares[i]);
+      } else {
+        in_units.add(mean_squares[i] / (units[i] * units[i]));
+      }
     }
-    for (std::size_t i = first; i < last && count > 0.0; ++i) {
-      if (units[i] > 0.0) sigma2[i] = 0.5 * sigma2[i] + 0.5 * units[i] * units[i] * sum / count;
+    for (std::size_t i = first; i < last; ++i) {
+      const double held = is_lost(i) ? lost.value() : units[i] * units[i] * in_units.value();
+      sigma2[i] = 0.5 * sigma2[i] + 0.5 * held;
     }
   }
   return sigma2;
 }
 
 std::vector<double> among_neighbours(const std::vector<double>& sizes, std::int64_t together) {
-  std::vector<double> squares;
-  for (const double x : sizes) squares.push_back(x * x);
-  const std::vector<double> ones(sizes.size(), 1.0);
-  std::vector<double> held = pooled_in_units(squares, ones, together);
-  for (double& x : held) x = std::sqrt(x);
+  std::vector<double> held = sizes;
+  for (std::size_t first = 0; first < sizes.size(); first += static_cast<std::size_t>(together)) {
+    const std::size_t last = std::min(sizes.size(), first + static_cast<std::size_t>(together));
+    Mean squares;
+    for (std::size_t i = first; i < last; ++i) squares.add(sizes[i] * sizes[i]);
+    for (std::size_t i = first; i < last; ++i) {
+      held[i] = std::sqrt(0.5 * sizes[i] * sizes[i] + 0.5 * squares.value());
+    }
+  }
   return held;
 }
 

@@ -29,8 +29,8 @@ class MeanSquares {
 [[nodiscard]] std::vector<double> pooled(const std::vector<double>& mean_squares,
                                          std::int64_t channels, std::int64_t together);
 
-/// sigma^2 of numbers in units of their own, `together` of them at a time; those without a unit are
-/// what they are.
+/// sigma^2 of numbers in units of their own, `together` of them at a time. Those whose error is as
+/// large as their unit say nothing of the others: they have one another for neighbours, as numbers.
 [[nodiscard]] std::vector<double> pooled_in_units(const std::vector<double>& mean_squares,
                                                   std::span<const double> units,
                                                   std::int64_t together);
