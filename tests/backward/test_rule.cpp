@@ -124,6 +124,17 @@ TEST_CASE("backward: the number of threads changes no bit") {
   }
 }
 
+TEST_CASE("backward: budgets of fixtures are those of verdicts: sizes need no certificate") {
+  const call::Record record = record_of(lines()[0]);
+  const auto certified = backward::evaluate(record, Precision::kDouble);
+  const auto bare = backward::evaluate(record, Precision::kDouble, {.certify = false});
+  for (const auto& [name, e] : certified.outputs) {
+    CHECK(e.exact.reach == bare.outputs.at(name).exact.reach);
+    CHECK(e.exact.unit == bare.outputs.at(name).exact.unit);
+    CHECK(std::isinf(bare.outputs.at(name).exact.radius[0]));
+  }
+}
+
 TEST_CASE("backward: edges of the rule") {
   SUBCASE("without tokens the gradient of the state passes") {
     const call::Record record =

@@ -33,7 +33,7 @@ ones that a call of this mode can make. The kill matrix makes each of them in th
 CONTRACTS = """## Contracts
 
 A kernel that is emulated under a contract passes by it, and does not with one element wrong
-([delta rule](delta/emulation/test_verdict_matrix.cpp), [attention](attention/test_budget.cpp)). "Captures" are those of
+([delta rule](delta/emulation/test_verdict_matrix.cpp), [attention](attention/test_budget.cpp), [gradients](backward/test_slice.cpp)). "Captures" are those of
 real kernels that are judged by it: passed + refused. Of the refused, `bug_*` and `sab_*` are planted, the others are
 kernels as released.
 
@@ -84,8 +84,8 @@ def judged_captures(program):
 def page(program):
     schema = json.loads(answer(program, "schema", "--json"))
     mistakes = json.loads(answer(program, "list", "mistakes", "--json"))
-    short_names = {operation["name"]: operation["name"] for operation in schema["operations"]}
-    short_names["gdn"] = "gated_delta_rule"
+    names = [operation["name"] for operation in schema["operations"]]
+    short_names = {name.replace("gated_delta_rule", "gdn"): name for name in names}
     cases, captures = counted_cases(program, short_names), judged_captures(program)
     text = HEAD + CALLS + "| operation | mode | cases | mistakes | contracts | captures |\n|---|---|---|---|---|---|\n"
     for operation in schema["operations"]:

@@ -123,13 +123,9 @@ class Gradients {
     return &e;
   }
 
-  void reach(Exact& e) const {
-    if (certify_) e.reach.assign(e.touched.size() * e.channels, 0.0F);
-  }
+  static void reach(Exact& e) { e.reach.assign(e.touched.size() * e.channels, 0.0F); }
 
-  void unit(Exact& e) const {
-    if (certify_) e.unit.assign(e.golden.size(), 0.0F);
-  }
+  static void unit(Exact& e) { e.unit.assign(e.golden.size(), 0.0F); }
 
   // Rounded to double, with that rounding in its radius.
   void store(Exact& to, std::size_t at, const S& x, double radius, bool met_nonfinite) const {
@@ -147,8 +143,8 @@ class Gradients {
     }
   }
 
-  void store_reach(Exact& to, std::size_t block, double size) const {
-    if (certify_ && std::isfinite(size)) to.reach[block] = static_cast<float>(size);
+  static void store_reach(Exact& to, std::size_t block, double size) {
+    if (std::isfinite(size)) to.reach[block] = static_cast<float>(size);
   }
 
   // The lanes of one sequence that share a query/key head.
@@ -172,7 +168,7 @@ class Gradients {
                        !all_finite(given.output_gradient) || !all_finite(given.start) ||
                        !all_finite(given.state_gradient);
       parameters.met_nonfinite = parameters.met_nonfinite || met;
-      const LaneGradients<S> part = lane_gradients(lane, given, certify_);
+      const LaneGradients<S> part = lane_gradients(lane, given);
       add(part.dq, part.dq_radius, part.dq_size, dq, q_radius, q_size2);
       add(part.dk, part.dk_radius, part.dk_size, dk, k_radius, k_size2);
       store_value(tokens, head, part, met);
@@ -236,8 +232,8 @@ class Gradients {
 
   static double squared(double x) { return x * x; }
 
-  void store_unit(Exact& to, std::size_t at, double size) const {
-    if (certify_ && std::isfinite(size)) to.unit[at] = static_cast<float>(size);
+  static void store_unit(Exact& to, std::size_t at, double size) {
+    if (std::isfinite(size)) to.unit[at] = static_cast<float>(size);
   }
 
   // The size of each token, in view of those of its chunk.

@@ -19,7 +19,8 @@
 
 namespace goldenrule::backward {
 
-/// Every output that the call can have. Throws Error for a call that makes no sense.
+/// Every output that the call can have, sizes without a certificate too. Throws Error for a call
+/// that makes no sense.
 [[nodiscard]] verdict::Expectations evaluate(const call::Record& record,
                                              scalar::Precision precision,
                                              const verdict::EvaluationOptions& options = {});

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/backward/rule/adjoint_certificate.hpp"
@@ -24,13 +23,11 @@ class Tile {
  public:
   using Vector = typename scalar::Tier<S>::Vector;
 
-  Tile(const Lane<S>& lane, const LaneInputs& inputs, std::int64_t first, bool certify,
-       LaneGradients<S>& to)
+  Tile(const Lane<S>& lane, const LaneInputs& inputs, std::int64_t first, LaneGradients<S>& to)
       : lane_(lane),
         inputs_(inputs),
         first_(first),
         columns_(static_cast<int>(std::min<std::int64_t>(kTileColumns<S>, inputs.V - first))),
-        certify_(certify),
         to_(to),
         block_(std::max<std::int64_t>(
             1, static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(lane.tokens)))))),
@@ -97,8 +94,7 @@ class Tile {
 
   // One token forward: the state and what is known of it.
   void advance(std::int64_t t, Certificate<S>& certificate) {
-    tile_.advance(t, t + 1, certify_ ? delta::Detail::kNorms : delta::Detail::kValues);
-    if (!certify_) return;
+    tile_.advance(t, t + 1, delta::Detail::kNorms);
     const auto& norms = tile_.norms()[0];
     certificate.advance(t, norms);
     for (int c = 0; c < columns_; ++c) {
@@ -155,10 +151,8 @@ class Tile {
     for (int c = 0; c < columns_; ++c) {
       to_.dv[static_cast<std::size_t>(at + c)] = scalar::get_lane(dv[c / lanes], c % lanes);
     }
-    if (certify_) {
-      backward.advance(t, known_before, known_behind, norms, inputs_.output_gradient.data() + at,
-                       at, to_);
-    }
+    backward.advance(t, known_before, known_behind, norms, inputs_.output_gradient.data() + at, at,
+                     to_);
   }
 
   void load(const double* from, Vector (&to)[kPacks]) const {
@@ -174,7 +168,7 @@ class Tile {
         to_.dstart[static_cast<std::size_t>(i * inputs_.V + first_ + c)] =
             scalar::get_lane(G_[static_cast<std::size_t>(i * kPacks + c / lanes)], c % lanes);
       }
-      if (certify_) to_.dstart_radius[static_cast<std::size_t>(first_ + c)] = backward.error(c);
+      to_.dstart_radius[static_cast<std::size_t>(first_ + c)] = backward.error(c);
     }
   }
 
@@ -182,7 +176,6 @@ class Tile {
   const LaneInputs& inputs_;
   std::int64_t first_;
   int columns_;
-  bool certify_;
   LaneGradients<S>& to_;
   std::int64_t block_;
   RecurrentTile<S> tile_;
@@ -198,11 +191,10 @@ void take_root(std::vector<double>& size2, std::int64_t elements) {
 }  // namespace
 
 template <class S>
-LaneGradients<S> lane_gradients(const Lane<S>& lane, const LaneInputs& inputs, bool certify) {
+LaneGradients<S> lane_gradients(const Lane<S>& lane, const LaneInputs& inputs) {
   const auto n = static_cast<std::size_t>(lane.tokens);
   const auto K = static_cast<std::size_t>(lane.K);
   const auto V = static_cast<std::size_t>(inputs.V);
-  const double radius = certify ? 0.0 : std::numeric_limits<double>::infinity();
   LaneGradients<S> to;
   to.dq.assign(n * K, S(0));
   to.dk.assign(n * K, S(0));
@@ -211,15 +203,15 @@ LaneGradients<S> lane_gradients(const Lane<S>& lane, const LaneInputs& inputs, b
   to.dbeta.assign(n, S(0));
   to.dstart.assign(K * V, S(0));
   for (auto* all : {&to.dq_radius, &to.dk_radius, &to.dg_radius, &to.dbeta_radius}) {
-    all->assign(n, radius);
+    all->assign(n, 0.0);
   }
-  to.dv_radius.assign(n * V, radius);
-  to.dstart_radius.assign(V, radius);
+  to.dv_radius.assign(n * V, 0.0);
+  to.dstart_radius.assign(V, 0.0);
   to.dv_size.assign(n * V, 0.0);
   for (auto* all : {&to.dq_size, &to.dk_size, &to.dg_size}) all->assign(n, 0.0);
   to.dbeta_size.assign(n, 0.0);
   for (std::int64_t first = 0; first < inputs.V; first += kTileColumns<S>) {
-    Tile<S>(lane, inputs, first, certify, to).run();
+    Tile<S>(lane, inputs, first, to).run();
   }
   take_root(to.dq_size, 1);
   take_root(to.dk_size, 1);
@@ -228,10 +220,8 @@ LaneGradients<S> lane_gradients(const Lane<S>& lane, const LaneInputs& inputs, b
   return to;
 }
 
-template LaneGradients<double> lane_gradients(const Lane<double>&, const LaneInputs&, bool);
-template LaneGradients<scalar::Quad> lane_gradients(const Lane<scalar::Quad>&, const LaneInputs&,
-                                                    bool);
-template LaneGradients<scalar::Multi> lane_gradients(const Lane<scalar::Multi>&, const LaneInputs&,
-                                                     bool);
+template LaneGradients<double> lane_gradients(const Lane<double>&, const LaneInputs&);
+template LaneGradients<scalar::Quad> lane_gradients(const Lane<scalar::Quad>&, const LaneInputs&);
+template LaneGradients<scalar::Multi> lane_gradients(const Lane<scalar::Multi>&, const LaneInputs&);
 
 }  // namespace goldenrule::backward

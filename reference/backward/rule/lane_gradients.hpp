@@ -21,9 +21,9 @@ struct LaneInputs {
   bool by_alpha = false;  ///< dg is the gradient by alpha
 };
 
-/// By the quantities of the lane: q^, k^, v, log alpha (alpha), beta and the start state. Radii are
-/// infinite without a certificate. A size is what an element has where its terms have random signs:
-/// the root of the sum of their squares, those of a column of K channels by its norms.
+/// By the quantities of the lane: q^, k^, v, log alpha (alpha), beta and the start state. A size is
+/// what an element has where its terms have random signs: the root of the sum of their squares,
+/// those of a column of K channels by its norms.
 template <class S>
 struct LaneGradients {
   std::vector<S> dq, dk;                         ///< [tokens,K]
@@ -40,14 +40,12 @@ struct LaneGradients {
 };
 
 template <class S>
-[[nodiscard]] LaneGradients<S> lane_gradients(const delta::Lane<S>& lane, const LaneInputs& inputs,
-                                              bool certify);
+[[nodiscard]] LaneGradients<S> lane_gradients(const delta::Lane<S>& lane, const LaneInputs& inputs);
 
-extern template LaneGradients<double> lane_gradients(const delta::Lane<double>&, const LaneInputs&,
-                                                     bool);
+extern template LaneGradients<double> lane_gradients(const delta::Lane<double>&, const LaneInputs&);
 extern template LaneGradients<scalar::Quad> lane_gradients(const delta::Lane<scalar::Quad>&,
-                                                           const LaneInputs&, bool);
+                                                           const LaneInputs&);
 extern template LaneGradients<scalar::Multi> lane_gradients(const delta::Lane<scalar::Multi>&,
-                                                            const LaneInputs&, bool);
+                                                            const LaneInputs&);
 
 }  // namespace goldenrule::backward
