@@ -23,7 +23,7 @@ install(DIRECTORY reference DESTINATION ${include_dir} FILES_MATCHING PATTERN "*
 install(FILES fixtures/schema/fixture.hpp fixtures/schema/read.hpp fixtures/schema/write.hpp
         DESTINATION ${include_dir}/fixtures/schema)
 install(FILES fixtures/cases/case.hpp fixtures/cases/attention_keys.hpp fixtures/cases/delta_keys.hpp
-              fixtures/cases/draft_keys.hpp fixtures/cases/length_run.hpp fixtures/cases/delta_patterns.hpp
+              fixtures/cases/backward_keys.hpp fixtures/cases/draft_keys.hpp fixtures/cases/length_run.hpp fixtures/cases/delta_patterns.hpp
               fixtures/cases/delta_scenario.hpp fixtures/cases/suite.hpp
         DESTINATION ${include_dir}/fixtures/cases)
 install(FILES fixtures/random/philox.hpp fixtures/random/portable_math.hpp

@@ -126,7 +126,7 @@ class AnswersTest(CommandLineTest):
             self.assertIn("actual 'mine'", refused)
         mine.write_text(json.dumps({"name": "mine", "kind": "hard"}))
         self.assert_one_line(self.assert_run(2, "check", path, "--contract", mine).err, "kind",
-                             "ideal, recurrent, chunked or softmax", "'hard'")
+                             "ideal, recurrent, chunked, softmax or chunked_adjoint", "'hard'")
         self.assert_one_line(self.assert_run(2, "contract", "chunk").err, "contract:", "one of")
 
     def test_a_call_judged_alike_by_check_and_diff(self):

@@ -656,7 +656,7 @@ class ProgramTest(ShapesTest):
         known = (done.stdout + done.stderr).partition("one of ")[2].partition(", actual")[0]
         self.assertTrue(known, done.stdout + done.stderr)
         self.assertEqual(set(known.split(", ")) - set(gc.CONTRACTS),
-                         set(gc.ATTENTION_CONTRACTS) - {"ideal"})
+                         {*gc.ATTENTION_CONTRACTS, *gc.BACKWARD_CONTRACTS} - {"ideal"})
 
 
 if __name__ == "__main__":

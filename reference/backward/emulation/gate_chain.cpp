@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "fixtures/call/operation.hpp"
 #include "reference/backward/emulation/kernel_group.hpp"
 
 namespace goldenrule::backward {

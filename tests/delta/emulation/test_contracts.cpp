@@ -121,11 +121,13 @@ TEST_CASE("a wrong contract is refused with the key, what is expected and what i
        "c.json: name: expected a name that no built-in contract has, actual 'ideal'"},
       {R"({"name":"a","chunks":16})",
        "c.json: chunks: expected name, base, inherits, meaning, kind, "
-       "state, chunk, segment, form, unit_roundoff, round or functions, actual this key"},
+       "state, chunk, segment, form, unit_roundoff, round, functions or adjoint, actual this key"},
       {R"({"name":"a"})",
-       "c.json: kind: expected ideal, recurrent, chunked or softmax (or a base), actual none"},
+       "c.json: kind: expected ideal, recurrent, chunked, softmax or chunked_adjoint (or a base), "
+       "actual none"},
       {R"({"name":"a","kind":"fast"})",
-       "c.json: kind: expected ideal, recurrent, chunked or softmax, actual 'fast'"},
+       "c.json: kind: expected ideal, recurrent, chunked, softmax or chunked_adjoint, actual "
+       "'fast'"},
       {R"({"name":"a","kind":"chunked","chunk":64})",
        "c.json: unit_roundoff: expected the unit "
        "roundoff of the kernel's arithmetic, above 0, actual none"},
@@ -139,7 +141,8 @@ TEST_CASE("a wrong contract is refused with the key, what is expected and what i
        "c.json: round.inverse: expected a point of a recurrent kernel: query, key, beta or gate, "
        "actual a point of a chunked kernel"},
       {R"({"name":"a","base":"chunk64_bf16","inherits":["functions"],"unit_roundoff":6e-8})",
-       "c.json: kind: expected ideal, recurrent, chunked or softmax (or a base), actual none"},
+       "c.json: kind: expected ideal, recurrent, chunked, softmax or chunked_adjoint (or a base), "
+       "actual none"},
       {R"({"name":"a","base":"recurrent_f32","form":"direct"})",
        "c.json: form: expected none in a contract that is not chunked, actual direct"},
       {R"({"name":"a","kind":"ideal","unit_roundoff":6e-8})",
@@ -148,7 +151,7 @@ TEST_CASE("a wrong contract is refused with the key, what is expected and what i
        "c.json: inherits: expected a base beside it, actual none"},
       {R"({"name":"a","base":"ideal","inherits":["rond"]})",
        "c.json: inherits: expected kind, state, "
-       "chunk, form, unit_roundoff, round or functions, actual \"rond\""},
+       "chunk, form, unit_roundoff, round, functions or adjoint, actual \"rond\""},
       {R"({"name":"a","base":"ideal","chunk":-1})",
        "c.json: chunk: expected 0 to 4096 tokens, actual -1"},
       {R"({"name":"a","base":"chunk64_bf16","chunk":18446744073709551615})",
