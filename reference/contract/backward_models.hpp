@@ -34,6 +34,7 @@ enum class AdjointPoint : std::uint8_t {
   kQueryIn,          ///< q^ E, operand of the gradient of the state
   kStateGradient,    ///< dh as an operand
   kPair,             ///< dP D (one gate per head); operands with decays folded in (per channel)
+  kPairDiagonal,     ///< on blocks of 16: two products, decays folded about row 8; none: see below
   kKeyIn,            ///< k^ E in the gradient of T, where beta is applied behind it
   kKeyCorrection,    ///< dw
   kInverseGradient,  ///< the gradient by T, before and between its products with T^T
@@ -43,12 +44,13 @@ enum class AdjointPoint : std::uint8_t {
   kBetaGradient,     ///< the gradient by beta, before that by its logit
   kGateGradient,     ///< da, before it is added up to ddt_bias
 };
-inline constexpr std::size_t kAdjointPoints = 24;
+inline constexpr std::size_t kAdjointPoints = 25;
 [[nodiscard]] std::string_view name_of(AdjointPoint point);
 
-enum class AdjointRounding : std::uint8_t { kNone, kTypeOfQ, kTF32 };
+enum class AdjointRounding : std::uint8_t { kNone, kTypeOfQ, kTF32, kTwoBF16 };
 
-/// By chunks of tokens.
+/// By chunks of tokens. Without a rounding at kPairDiagonal pairs on the diagonal are element by
+/// element in fp32.
 struct ChunkedAdjoint {
   static constexpr auto kFamily = call::Family::kBackward;
   double unit_roundoff = kFp32;  ///< of products and sums
@@ -64,8 +66,8 @@ struct Contract;
 /// The contracts that kernels of the backward pass alone may declare.
 [[nodiscard]] std::vector<Contract> backward_contracts();
 
-/// Whether whatever keeps `a` keeps `b` as well: every value is rounded no more. tf32 has more
-/// digits than the types of q that are rounded to.
+/// Whether whatever keeps `a` keeps `b` as well: every value is rounded no more. Two terms of
+/// bf16 have more digits than tf32, and that more than the types of q that are rounded to.
 [[nodiscard]] bool is_no_wider(const ChunkedAdjoint& a, const ChunkedAdjoint& b);
 
 }  // namespace goldenrule::contract

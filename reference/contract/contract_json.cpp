@@ -246,7 +246,8 @@ class ContractReader {
     const std::string given = text(where, value);
     if (given == kTypeOfQ) return AdjointRounding::kTypeOfQ;
     if (given == "tf32") return AdjointRounding::kTF32;
-    fail(ErrorKind::kValue, where, "the words type of q, tf32, or null", "'" + given + "'");
+    if (given == "bf16x2") return AdjointRounding::kTwoBF16;
+    fail(ErrorKind::kValue, where, "the words type of q, tf32, bf16x2, or null", "'" + given + "'");
   }
 
   [[nodiscard]] bool rounds_to_q(const std::string& where, const json& value) const {

@@ -38,6 +38,7 @@ std::string to_json(const Contract& c) {
         const std::string name(name_of(static_cast<AdjointPoint>(i)));
         if (adjoint->points[i] == AdjointRounding::kTypeOfQ) root["adjoint"][name] = kTypeOfQ;
         if (adjoint->points[i] == AdjointRounding::kTF32) root["adjoint"][name] = "tf32";
+        if (adjoint->points[i] == AdjointRounding::kTwoBF16) root["adjoint"][name] = "bf16x2";
       }
     }
     for_each_function(c.functions, [&](std::string_view name, double error) {

@@ -74,6 +74,7 @@ class BackwardTest(CommandLineTest):
         found = self.verdicts(REAL / "fla_kda_strong.h5")
         self.assertEqual(found.pop("da"), "OUT_OF_BUDGET")
         self.assertEqual(set(found.values()), {"WITHIN_BUDGET"})
+        self.assert_run(0, "check", REAL / "fla_kda_strong.h5", "--contract", "adjoint64_two_factors")
 
     def test_a_spoiled_real_kernel_is_refused(self):
         for name in ("dq", "dk", "dv", "dbeta", "dg", "dinitial_state"):

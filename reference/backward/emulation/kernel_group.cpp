@@ -43,13 +43,14 @@ void take_quantities(const delta::Lane<double>& lane, const contract::Contract& 
     to.q = floats(moved.q.data(), T, lane.K);
     to.k = floats(moved.k.data(), T, lane.K);
     to.alpha = floats(moved.alpha.data(), T, lane.gates);
-    to.log_alpha = to.alpha.array().log();
+    to.log_alpha = Floats(T, lane.gates);
     to.beta = floats(moved.beta.data(), T, 1);
     for (Index i = 0; i < to.log_alpha.size(); ++i) {
-      const double exact = lane.log_alpha[static_cast<std::size_t>(i)];
+      const auto at = static_cast<std::size_t>(i);
+      // Where alpha is below the range of double its error is no part of its logarithm.
+      const double moved_by = std::log(moved.alpha[at] / lane.alpha[at]);
       to.log_alpha.data()[i] =
-          static_cast<float>(exact + std::log(moved.alpha[static_cast<std::size_t>(i)] /
-                                              lane.alpha[static_cast<std::size_t>(i)]));
+          static_cast<float>(lane.log_alpha[at] + (std::isfinite(moved_by) ? moved_by : 0.0));
     }
   } else {
     const delta::KernelLane kernel =

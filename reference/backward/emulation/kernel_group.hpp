@@ -6,8 +6,8 @@
 // sigmoid and the sums for the parameters are in fp32.
 //
 // Functions. A kernel's functions err as its contract says, always the same way: alpha, beta and
-// the norm of a run have signs of their own (delta/emulation/perturbed_lane.hpp). So have slopes,
-// by what slope_errors gives. A saturated gate: sigma (1 - sigma) in fp32 loses all of 1 - sigma
+// the norm of a run have signs of their own (delta/emulation/perturbed_lane.hpp). So have slopes
+// (GateChain). A saturated gate: sigma (1 - sigma) in fp32 loses all of 1 - sigma
 // below 2^-24, an absolute error of 2^-24 of the factor before it, and is 0 once sigma is 1.
 #pragma once
 

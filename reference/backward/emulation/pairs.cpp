@@ -64,6 +64,33 @@ Floats pair_products(const ChunkDecay& decay, const Floats& left, const Floats& 
   return S;
 }
 
+namespace {
+
+struct Block {
+  Eigen::Index first, rows;
+};
+
+// The pairs of a diagonal block, each side by a product of its own: decays from the row in the
+// middle are folded into both factors of a pair.
+void add_two_products(const Block& block, const ChunkDecay& decay, const Floats& M,
+                      const Floats& left, const Floats& right, Rounder& rounder, PairSums& sums) {
+  const auto [first, rows] = block;
+  const auto operand = [&](Floats x) {
+    return rounder.rounded(contract::AdjointPoint::kPairDiagonal, std::move(x));
+  };
+  const Eigen::Index middle = first + std::min(kBlock / 2, rows - 1);
+  const Floats from = folded(decay.G, first, rows, middle, true);
+  const Floats to = folded(decay.G, first, rows, middle, false);
+  const Floats factors = operand(M.block(first, first, rows, rows));
+  const Floats y = product(factors, operand(right.middleRows(first, rows).array() * to.array()));
+  const Floats z =
+      transposed_product(factors, operand(left.middleRows(first, rows).array() * from.array()));
+  sums.y.middleRows(first, rows) += Floats(y.array() * from.array());
+  sums.z.middleRows(first, rows) += Floats(z.array() * to.array());
+}
+
+}  // namespace
+
 PairSums pair_sums(const ChunkDecay& decay, const Floats& M, const Floats& left,
                    const Floats& right, Rounder& rounder) {
   using contract::AdjointPoint;
@@ -90,8 +117,12 @@ PairSums pair_sums(const ChunkDecay& decay, const Floats& M, const Floats& left,
       sums.z.middleRows(first, rows) +=
           Floats(z.array() * folded(decay.G, first, rows, behind - 1, false).array());
     }
-    scalar::decayed_sums({decay.alpha.data(), first, behind, K}, M.data(), n, left.data(),
-                         right.data(), sums.y.data(), sums.z.data());
+    if (rounder.rounds(AdjointPoint::kPairDiagonal)) {
+      add_two_products({first, rows}, decay, M, left, right, rounder, sums);
+    } else {
+      scalar::decayed_sums({decay.alpha.data(), first, behind, K}, M.data(), n, left.data(),
+                           right.data(), sums.y.data(), sums.z.data());
+    }
   }
   return sums;
 }

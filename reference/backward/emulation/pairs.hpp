@@ -10,7 +10,8 @@
 // of 16 tokens. Beside the diagonal decays are folded into the operands, from the first token of
 // the later block (y) and to the last of the earlier one (z), so that no factor exceeds 1; on the
 // diagonal element by element in fp32. So the errors of a pair enter y_i and z_j alike, and cancel
-// where its gradient does: a contract whose diagonal has two rounded factors is another one.
+// where its gradient does. Where a contract rounds at pair_diagonal each side has a product of its
+// own there: the gradient of a gate then keeps their roundings, e^-g times what it is itself.
 #pragma once
 
 #include "reference/backward/emulation/rounder.hpp"

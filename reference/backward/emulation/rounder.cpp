@@ -16,6 +16,7 @@ using contract::Format;
 std::optional<Format> format_of(AdjointRounding rounding, call::DType io) {
   if (rounding == AdjointRounding::kNone) return std::nullopt;
   if (rounding == AdjointRounding::kTF32) return Format::kTF32;
+  if (rounding == AdjointRounding::kTwoBF16) return Format::kTwoBF16;
   if (io == call::DType::kBF16) return Format::kBF16;
   if (io == call::DType::kF16) return Format::kAny16;
   return std::nullopt;  // fp32 as everything else
@@ -72,7 +73,7 @@ void Rounder::apply(contract::AdjointPoint point, float* x, std::int64_t count) 
     return;
   }
   if (!format) return;
-  if (*format == Format::kBF16 || *format == Format::kTF32) {
+  if (*format == Format::kBF16 || *format == Format::kTF32 || *format == Format::kTwoBF16) {
     const int dropped = 24 - contract::info(*format).significand_bits;
     for (std::int64_t i = 0; i < count; ++i) x[i] = without_bits(x[i], dropped);
     return;

@@ -24,6 +24,9 @@ class Rounder {
   [[nodiscard]] bool is_random() const { return random_; }
   /// What follows belongs to a chunk with this content.
   void begin(std::uint64_t content) { places_ = delta::NoisePlaces(seed_ ^ content); }
+  [[nodiscard]] bool rounds(contract::AdjointPoint point) const {
+    return formats_[static_cast<std::size_t>(point)].has_value();
+  }
   /// In place, as the contract does at `point`.
   void apply(contract::AdjointPoint point, Floats& x) { apply(point, x.data(), x.size()); }
   void apply(contract::AdjointPoint point, float* x, std::int64_t count);

@@ -22,9 +22,10 @@
 //   dbeta:  sum_j e_d |r| + |dd| e_r + e_d e_r + gamma_n |dd| |r|
 //   dk^_i:  beta sum_j [ e1 |r| + |G| e_r + e' |dd| + |x'| e_d + e1 e_r + e' e_d
 //                        + gamma_(2n) (|G| |r| + |x'| |dd|) ] + (b + u) |dk^_i|
-//   dg_i:   sum_j e_2 |x'| + e' |G'| + e_2 e' + gamma_n |G'| |x'|,   GDN, with gamma_(K n): an
-//   inner
-//           product of two columns is bounded as one element is. By alpha itself z_(t-1) for x'.
+//   dg_i:   sum_j e_2 |x'| + e' |G'| + e_2 e' + gamma_n |G'| |x'|
+//
+// One gate per head: the same with gamma_(K n), as the inner product of two columns is bounded as
+// one element is. By alpha itself z_(t-1) stands for x'.
 //
 // For 0 <= beta |k|^2 <= 2 and alpha <= 1 errors never grow, they add. Products of two small
 // numbers and the rounding of the bounds themselves are covered by a factor 1 + 2^-6. Underflow
@@ -60,7 +61,7 @@ class AdjointCertificate {
         by_alpha_(by_alpha),
         gamma_key_(gamma(lane.K + 1)),
         gamma_sum_(gamma(V + 8)),
-        gamma_gate_(gamma(lane.gates == 1 ? lane.K + V + 8 : V + 8)) {}
+        gamma_gate_(gamma(lane.gates == 1 ? lane.K * (V + 8) : V + 8)) {}
 
   /// What token t adds to the radii of `to`, columns from `first` on.
   void advance(std::int64_t t, const StateColumns<S>& before, const StateColumns<S>& behind,
