@@ -114,13 +114,10 @@ def output_type(file, name):
     """Kernels write o as they read v (attention: q), states and rings as they read them, counts as i64."""
     if file.attrs["op"] == "draft_acceptance":
         return h5py.h5t.STD_I64LE
-    if file.attrs["op"].endswith("_backward"):  # a gradient has the type of what it is by
-        like = f"inputs/{name[1:]}"
-        return file[like].id.get_type() if like in file else h5py.h5t.IEEE_F32LE
     values = "inputs/q" if file.attrs["op"] == "attention" else "inputs/v"
     like = values if name == "o" else "inputs/initial_state"
-    if name.startswith("ring_"):
-        like = f"inputs/initial_{name}"
+    like = f"inputs/initial_{name}" if name.startswith("ring_") else like
+    like = f"inputs/{name[1:]}" if file.attrs["op"].endswith("_backward") else like  # that it is by
     return file[like].id.get_type() if like in file else h5py.h5t.IEEE_F32LE
 
 

@@ -275,25 +275,6 @@ class GroupRun {
 
 }  // namespace
 
-Group make_group(const call::Record& record, const call::Dims& dims,
-                 const contract::Contract& contract, std::int64_t sequence, const Sequence& tokens,
-                 std::int64_t qk_head) {
-  Group group;
-  group.sequence = sequence;
-  group.qk_head = qk_head;
-  group.tokens = tokens;
-  group.heads = heads_of_group(record, dims, qk_head);
-  const delta::CallInputs inputs(record);
-  for (const std::int64_t head : group.heads) {
-    group.lanes.push_back(
-        delta::prepare_lane<double>(record, dims, inputs, tokens.first, tokens.count, head));
-    group.inputs.push_back(lane_inputs(record, dims, sequence, tokens, head));
-    group.gates.push_back(
-        gate_chains(record, contract.functions, inputs, group, group.lanes.size() - 1));
-  }
-  return group;
-}
-
 GroupOutputs run_group(const call::Record& record, const Group& group,
                        const contract::Contract& contract, const RunOf& run) {
   return GroupRun(record, group, contract, run).take();
