@@ -3,6 +3,7 @@
 // The contracts of the backward pass.
 #include <array>
 #include <initializer_list>
+#include <span>
 
 #include "reference/contract/contract.hpp"
 
@@ -11,110 +12,53 @@ namespace {
 
 using enum AdjointPoint;
 
-Contract adjoint(const char* name, const char* meaning,
-                 std::initializer_list<AdjointPoint> to_type_of_q,
-                 std::initializer_list<AdjointPoint> to_tf32 = {},
-                 std::initializer_list<AdjointPoint> to_two_bf16 = {}) {
+// What kernels of 16-bit inputs hand to tensor cores.
+constexpr std::array kOperands{
+    kQuery,         kKey,   kBetaV,         kBetaK,           kInverse,      kU,           kW,
+    kState,         kVNew,  kUpdate,        kAttention,       kLocal,        kCorrection,  kQueryIn,
+    kStateGradient, kKeyIn, kKeyCorrection, kInverseGradient, kBetaGradient, kGateGradient};
+
+struct RoundedPoint {
+  AdjointPoint at;
+  AdjointRounding to;
+};
+
+Contract adjoint(const char* name, const char* meaning, std::span<const AdjointPoint> to_type_of_q,
+                 std::initializer_list<RoundedPoint> others = {}) {
   ChunkedAdjoint model;
   for (const AdjointPoint p : to_type_of_q) {
     model.points[static_cast<std::size_t>(p)] = AdjointRounding::kTypeOfQ;
   }
-  for (const AdjointPoint p : to_tf32) {
-    model.points[static_cast<std::size_t>(p)] = AdjointRounding::kTF32;
-  }
-  for (const AdjointPoint p : to_two_bf16) {
-    model.points[static_cast<std::size_t>(p)] = AdjointRounding::kTwoBF16;
-  }
+  for (const RoundedPoint& point : others)
+    model.points[static_cast<std::size_t>(point.at)] = point.to;
   return {.name = name, .meaning = meaning, .functions = kFastFp32, .model = model};
 }
 
 }  // namespace
 
 std::vector<Contract> backward_contracts() {
+  constexpr auto kQ = AdjointRounding::kTypeOfQ;
   return {
       // Automatic differentiation of an implementation in fp32.
       adjoint("adjoint_f32", "gradients in fp32 throughout, by chunks of tokens or one by one", {}),
-      // flash-linear-attention's KDA, FlashQLA's variant of it: pairs of tokens in fp32 or tf32.
+      // flash-linear-attention's KDA.
       adjoint("adjoint64_fp32_pairs",
               "chunks of 64 tokens, operands in the type of q, pairs of tokens in fp32 on the "
               "diagonal blocks and in tf32 beside them, gradients in fp32 to the end",
-              {kQuery,
-               kKey,
-               kBetaV,
-               kBetaK,
-               kInverse,
-               kU,
-               kW,
-               kState,
-               kVNew,
-               kUpdate,
-               kAttention,
-               kLocal,
-               kCorrection,
-               kQueryIn,
-               kStateGradient,
-               kKeyIn,
-               kKeyCorrection,
-               kInverseGradient,
-               kBetaGradient,
-               kGateGradient},
-              {kPair}),
-      // flash-linear-attention's KDA with safe_gate. On an H100 (Triton 3.6) the errors of da near
-      // the bound of the gate are those of operands with 17 significant bits: 4.9 % of the elements
-      // off by half of themselves, 4.7 % emulated so; with tf32 it would be 48 %, with 15 bits 12
-      // %.
+              kOperands, {{kPair, AdjointRounding::kTF32}}),
+      // The same with safe_gate. On an H100 (Triton 3.6) the errors of da near the bound of the
+      // gate are those of operands with 17 significant bits: 4.9 % of the elements are off by half
+      // of themselves, 4.7 % emulated so. With tf32 it would be 48 %, with 15 bits 12 %.
       adjoint("adjoint64_two_factors",
               "as adjoint64_fp32_pairs; pairs on the diagonal blocks as two products with decays "
               "folded into operands of two bf16 terms, which cancel but for their roundings",
-              {kQuery,
-               kKey,
-               kBetaV,
-               kBetaK,
-               kInverse,
-               kU,
-               kW,
-               kState,
-               kVNew,
-               kUpdate,
-               kAttention,
-               kLocal,
-               kCorrection,
-               kQueryIn,
-               kStateGradient,
-               kKeyIn,
-               kKeyCorrection,
-               kInverseGradient,
-               kBetaGradient,
-               kGateGradient},
-              {kPair}, {kPairDiagonal}),
+              kOperands,
+              {{kPair, AdjointRounding::kTF32}, {kPairDiagonal, AdjointRounding::kTwoBF16}}),
       // flash-linear-attention's GDN: one rounded dP D for both sides of a pair.
       adjoint("adjoint64_16bit_pairs",
               "chunks of 64 tokens, operands in the type of q, one rounded factor for both sides "
               "of a pair of tokens, gradients of a value head stored in the type of q",
-              {kQuery,
-               kKey,
-               kBetaV,
-               kBetaK,
-               kInverse,
-               kU,
-               kW,
-               kState,
-               kVNew,
-               kUpdate,
-               kAttention,
-               kLocal,
-               kCorrection,
-               kQueryIn,
-               kStateGradient,
-               kPair,
-               kKeyIn,
-               kKeyCorrection,
-               kInverseGradient,
-               kErase,
-               kKeyHalves,
-               kHeads,
-               kBetaGradient,
-               kGateGradient}),
+              kOperands, {{kPair, kQ}, {kErase, kQ}, {kKeyHalves, kQ}, {kHeads, kQ}}),
   };
 }
 
