@@ -133,6 +133,28 @@ TEST_CASE("backward: zeros, NaN and what is not there are no gradients") {
   }
 }
 
+// A NaN in v reaches dv of no token, and in a kernel that multiplies masked rows the whole chunk.
+TEST_CASE("backward: what no honest kernel need have computed is not held against one") {
+  call::Record record = record_of(kKda);
+  record.inputs.at("v").set(100 * 2 * 24, NAN);
+  const verdict::Slice& slice = backward::slice();
+  const contract::Contract& contract = slice.default_contract(record);
+  for (const bool emulated : {true, false}) {
+    call::Record call = record;
+    call.outputs = calls::stored(
+        call, contract,
+        emulated ? slice.emulate(record, contract, 3) : verdict::exact_outputs(slice, record));
+    for (const verdict::TensorReport& t : judged(call).tensors) {
+      CAPTURE(t.name);
+      CHECK(t.out_of_budget == 0);
+      CHECK(t.unbounded == 0);
+    }
+    // The first sequence is judged as ever.
+    call.outputs.at("dq").set(5, 10.0);
+    CHECK(tensor(judged(call), "dq").verdict == Verdict::kOutOfBudget);
+  }
+}
+
 TEST_CASE("backward: contracts of other families are refused, tighter claims are followed") {
   call::Record record = honest(kKda);
   record.contract = "chunk64_bf16";

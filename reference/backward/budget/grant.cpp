@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -102,6 +103,7 @@ class Granting {
         "ddt_bias", gates_, [&](const ParameterRuns& p, std::size_t run, std::int64_t i) {
           return p.bias[run * static_cast<std::size_t>(gates_) + static_cast<std::size_t>(i)];
         });
+    for (const auto& [name, e] : outputs_) admit_anything(*e);
   }
 
  private:
@@ -131,6 +133,15 @@ class Granting {
   }
   [[nodiscard]] std::size_t head_place(const Group& g, std::size_t lane, std::int64_t t) const {
     return static_cast<std::size_t>((g.tokens.first + t) * d_.HV + g.heads[lane]);
+  }
+
+  // Where no run has left a number.
+  static void admit_anything(Expected& e) {
+    for (std::size_t i = 0; i < e.grant.spread.size(); ++i) {
+      if (e.grant.overflows[i] == 0 || e.grant.spread[i] > 0.0F) continue;
+      e.grant.spread[i] = std::numeric_limits<float>::max();
+      e.grant.anything[i / e.exact.block] = 1;
+    }
   }
 
   // The error of a run, where both are numbers.
