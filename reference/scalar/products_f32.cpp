@@ -13,7 +13,8 @@ constexpr int kWidth = 16;  // floats of a pack
 using Floats = float __attribute__((vector_size(kWidth * sizeof(float))));
 constexpr int kBlockRows = 4;
 constexpr int kBlockPacks = 2;
-constexpr std::int64_t kBlockColumns = kBlockPacks * kWidth;
+constexpr std::int64_t kPack = kWidth;
+constexpr std::int64_t kBlockColumns = kBlockPacks * kPack;
 
 GOLDENRULE_INLINE void read(const float* p, Floats& x) { std::memcpy(&x, p, sizeof x); }
 GOLDENRULE_INLINE void write(const Floats& x, float* p) { std::memcpy(p, &x, sizeof x); }
@@ -25,7 +26,7 @@ GOLDENRULE_INLINE void float_block(float sign, const StridedFloats& a, const flo
   Floats sum[kBlockRows][kBlockPacks] = {};
   for (std::int64_t x = 0; x < k; ++x) {
     Floats right[kBlockPacks];
-    for (int p = 0; p < kBlockPacks; ++p) read(b + x * b_row + p * kWidth, right[p]);
+    for (int p = 0; p < kBlockPacks; ++p) read(b + x * b_row + p * kPack, right[p]);
     for (int i = 0; i < kBlockRows; ++i) {
       const float left = a.data[i * a.row + x * a.column];
       for (int p = 0; p < kBlockPacks; ++p) sum[i][p] += left * right[p];
@@ -33,7 +34,7 @@ GOLDENRULE_INLINE void float_block(float sign, const StridedFloats& a, const flo
   }
   for (int i = 0; i < kBlockRows; ++i) {
     for (int p = 0; p < kBlockPacks; ++p) {
-      float* to = c + i * c_row + p * kWidth;
+      float* to = c + i * c_row + p * kPack;
       Floats before;
       read(to, before);
       write(before + sign * sum[i][p], to);

@@ -73,9 +73,9 @@ double difference(const call::Tensor& x, const call::Tensor& right) {
 double difference(const call::TensorMap& outputs, const call::TensorMap& right) {
   REQUIRE(outputs.size() == right.size());
   double worst = 0.0;
-  for (const auto& [name, tensor] : right) {
-    CAPTURE(name);
-    worst = std::max(worst, difference(outputs.at(name), tensor));
+  for (const auto& output : right) {
+    CAPTURE(output.first);
+    worst = std::max(worst, difference(outputs.at(output.first), output.second));
   }
   return worst;
 }

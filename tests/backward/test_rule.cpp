@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "fixtures/call/operation.hpp"
 #include "reference/backward/rule/evaluate.hpp"
 #include "reference/backward/slice.hpp"
 #include "reference/delta/slice.hpp"
@@ -23,14 +25,16 @@ using verdict::Exact;
 
 namespace {
 
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
 const std::vector<std::string>& lines() {
   static const std::vector<std::string> all{
       "op=gdn_backward mode=prefill lens=70,0,1,17 H=2 HV=4 K=20 V=33 h0=1 dstate=1 pattern=A",
       "op=kda_backward mode=prefill lens=70,0,1,17 H=2 HV=4 K=20 V=33 h0=1 dstate=1 pattern=E",
-      "op=kda_backward mode=prefill lens=40 H=1 HV=3 K=16 V=8 gate=bounded beta=sigmoid2 "
-      "qk_l2norm=norm_plus_eps gate_head=qk head_map=tiled pattern=A",
-      "op=gdn_backward mode=prefill lens=66 H=1 HV=1 K=1 V=1 gate=log2 qk_l2norm=none "
-      "beta=direct pattern=A",
+      std::string("op=kda_backward mode=prefill lens=40 H=1 HV=3 K=16 V=8 gate=bounded ") +
+          "beta=sigmoid2 qk_l2norm=norm_plus_eps gate_head=qk head_map=tiled pattern=A",
+      std::string("op=gdn_backward mode=prefill lens=66 H=1 HV=1 K=1 V=1 gate=log2 ") +
+          "qk_l2norm=none beta=direct pattern=A",
       "op=kda_backward mode=prefill lens=50 H=1 HV=2 K=16 V=16 gate=log h0=1 pattern=Derase",
       "op=gdn_backward mode=prefill lens=90 H=1 HV=2 K=32 V=16 pattern=J20p",
       "op=kda_backward mode=prefill lens=30 H=1 HV=2 K=16 V=16 qk_l2norm=max_norm_eps pattern=I"};
@@ -73,9 +77,10 @@ TEST_CASE("backward: radii enclose what the widest tier says, and are small") {
     const auto multi = backward::evaluate(record, Precision::kMulti);
     for (const Precision tier : {Precision::kDouble, Precision::kQuad}) {
       const auto narrow = backward::evaluate(record, tier);
-      for (const auto& [name, expected] : narrow.outputs) {
+      for (const auto& output : narrow.outputs) {
+        const std::string& name = output.first;
         CAPTURE(name);
-        const Exact& e = expected.exact;
+        const Exact& e = output.second.exact;
         const Exact& wide = multi.outputs.at(name).exact;
         const double size = largest(e.golden);
         for (std::size_t i = 0; i < e.golden.size(); ++i) {
@@ -161,12 +166,12 @@ TEST_CASE("backward: edges of the rule") {
   SUBCASE("alpha = 0 hands nothing on, and its logarithm has no gradient") {
     call::Record record = record_of(
         "op=gdn_backward mode=prefill lens=8 H=1 HV=1 K=4 V=3 gate=log h0=1 dstate=1 grad=last");
-    record.inputs.at("g").set(5, -INFINITY);
+    record.inputs.at("g").set(5, -std::numeric_limits<double>::infinity());
     const auto e = backward::evaluate(record, Precision::kDouble);
     CHECK(golden(e, "dg")[5] == 0.0);
     CHECK(largest(golden(e, "dinitial_state")) == 0.0);
     CHECK(std::fabs(golden(e, "dg")[6]) > 0.0);
-    for (std::size_t i = 0; i < 5 * 3; ++i) CHECK(golden(e, "dv")[i] == 0.0);
+    for (std::size_t i = 0; i < 15; ++i) CHECK(golden(e, "dv")[i] == 0.0);
   }
   SUBCASE("a zero key is divided by the root of eps") {
     call::Record record =
@@ -259,15 +264,15 @@ TEST_CASE("backward: NaN in one sequence reaches no other") {
   call::Record record =
       record_of("op=kda_backward mode=prefill lens=20,13 H=1 HV=2 K=8 V=6 h0=1 dstate=1 pattern=A");
   const auto before = backward::evaluate(record, Precision::kDouble);
-  record.inputs.at("v").set(5 * 2 * 6 + 1, NAN);
+  record.inputs.at("v").set(61, kNan);
   const auto e = backward::evaluate(record, Precision::kDouble);
   const Exact& dv = e.outputs.at("dv").exact;
   const Exact& dk = e.outputs.at("dk").exact;
   CHECK(dv.golden == golden(before, "dv"));  // v is not in its own gradient
-  CHECK(std::isnan(dk.golden[5 * 8]));
-  CHECK(dk.radius[5 * 8] == 0.0F);
-  CHECK(std::isfinite(dk.golden[4 * 8]));
-  for (std::size_t i = 20 * 8; i < dk.golden.size(); ++i) {
+  CHECK(std::isnan(dk.golden[40]));          // token 5
+  CHECK(dk.radius[40] == 0.0F);
+  CHECK(std::isfinite(dk.golden[32]));
+  for (std::size_t i = 160; i < dk.golden.size(); ++i) {
     CHECK(dk.golden[i] == golden(before, "dk")[i]);
   }
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ using cases::record_of;
 using verdict::Verdict;
 
 namespace {
+
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
 constexpr const char* kGdn =
     "op=gdn_backward mode=prefill lens=70,64 H=1 HV=2 K=32 V=24 h0=1 dstate=1 pattern=A";
@@ -108,15 +111,16 @@ TEST_CASE("backward: noise in a part is refused, whatever the rest is") {
 TEST_CASE("backward: zeros, NaN and what is not there are no gradients") {
   call::Record record = honest(kKda);
   SUBCASE("zeros") {
-    for (auto& [name, t] : record.outputs) {
+    for (const auto& output : record.outputs) {
+      const std::string& name = output.first;
       CAPTURE(name);
       call::Record zeros = record;
-      zeros.outputs[name] = call::Tensor(t.dtype(), t.shape());
+      zeros.outputs[name] = call::Tensor(output.second.dtype(), output.second.shape());
       CHECK(tensor(judged(zeros), name).verdict == Verdict::kOutOfBudget);
     }
   }
   SUBCASE("NaN") {
-    record.outputs.at("dk").set(77, NAN);
+    record.outputs.at("dk").set(77, kNoNumber);
     const verdict::CaseReport report = judged(record);
     CHECK(tensor(report, "dk").verdict == Verdict::kOutOfBudget);
     CHECK(tensor(report, "dk").nan == 1);
@@ -136,7 +140,8 @@ TEST_CASE("backward: zeros, NaN and what is not there are no gradients") {
 // A NaN in v reaches dv of no token, and in a kernel that multiplies masked rows the whole chunk.
 TEST_CASE("backward: what no honest kernel need have computed is not held against one") {
   call::Record record = record_of(kKda);
-  record.inputs.at("v").set(100 * 2 * 24, NAN);
+  constexpr std::int64_t kLost = 4800;  // token 100, head 0, value 0
+  record.inputs.at("v").set(kLost, kNoNumber);
   const verdict::Slice& slice = backward::slice();
   const contract::Contract& contract = slice.default_contract(record);
   for (const bool emulated : {true, false}) {
