@@ -7,6 +7,7 @@
 #include "reference/attention/mistakes/mistake.hpp"
 #include "reference/attention/rule/evaluate.hpp"
 #include "reference/attention/work.hpp"
+#include "reference/contract/family.hpp"
 #include "reference/verdict/work.hpp"
 
 namespace goldenrule::attention {
@@ -22,13 +23,8 @@ verdict::Expectations evaluate_call(const call::Record& record, scalar::Precisio
 
 // What nearly every kernel does; a claim is followed where it is tighter.
 const contract::Contract& default_contract(const call::Record& record) {
-  const contract::Contract& implied = contract::find_contract("flash_bf16");
-  if (record.contract.empty()) return implied;
-  const contract::Contract& claimed = contract::find_contract(record.contract);
-  // One of another family is refused by judgement.
-  const bool followed =
-      !claimed.is_of(call::Family::kAttention) || contract::is_no_wider(claimed, implied);
-  return followed ? claimed : implied;
+  return contract::claimed_or_implied(record.contract, contract::find_contract("flash_bf16"),
+                                      call::Family::kAttention);
 }
 
 }  // namespace

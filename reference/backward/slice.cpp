@@ -7,6 +7,7 @@
 #include "reference/backward/memory.hpp"
 #include "reference/backward/mistakes/mistake.hpp"
 #include "reference/backward/rule/evaluate.hpp"
+#include "reference/contract/family.hpp"
 #include "reference/verdict/work.hpp"
 
 namespace goldenrule::backward {
@@ -35,13 +36,8 @@ const contract::Contract& implied_contract(const call::Record& record) {
 }
 
 const contract::Contract& default_contract(const call::Record& record) {
-  const contract::Contract& implied = implied_contract(record);
-  if (record.contract.empty()) return implied;
-  const contract::Contract& claimed = contract::find_contract(record.contract);
-  // One of another family is refused by judgement.
-  const bool followed =
-      !claimed.is_of(call::Family::kBackward) || contract::is_no_wider(claimed, implied);
-  return followed ? claimed : implied;
+  return contract::claimed_or_implied(record.contract, implied_contract(record),
+                                      call::Family::kBackward);
 }
 
 verdict::Expectations evaluate_call(const call::Record& record, Precision precision,

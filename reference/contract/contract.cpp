@@ -131,6 +131,13 @@ void require_family(const Contract& contract, call::Family family) {
               "'" + contract.name + "'");
 }
 
+const Contract& claimed_or_implied(std::string_view claim, const Contract& implied,
+                                   call::Family family) {
+  if (claim.empty()) return implied;
+  const Contract& claimed = find_contract(claim);
+  return !claimed.is_of(family) || is_no_wider(claimed, implied) ? claimed : implied;
+}
+
 bool is_no_wider(const Contract& a, const Contract& b) {
   if (a.is_ideal()) return true;  // rounded once, to the type that is there
   if (b.is_ideal()) return false;

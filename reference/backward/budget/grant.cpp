@@ -383,10 +383,6 @@ class Granting {
 
 }  // namespace
 
-int runs_for(const call::Record& record, const contract::Contract& contract) {
-  return runs_of(call::validate(record), contract);
-}
-
 double grant_seconds(const call::Record& record, const contract::Contract& contract) {
   if (contract.adjoint() == nullptr) return 0.0;
   const call::Dims dims = call::validate(record);

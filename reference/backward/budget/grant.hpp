@@ -50,8 +50,7 @@ inline constexpr int kFewestRuns = 4;
 inline constexpr int kMostRuns = 48;
 inline constexpr double kUsualSeconds = 48.0;
 
-/// The runs that a call is given, and the core-seconds that they take.
-[[nodiscard]] int runs_for(const call::Record& record, const contract::Contract& contract);
+/// The core-seconds that the runs of a call take.
 [[nodiscard]] double grant_seconds(const call::Record& record, const contract::Contract& contract);
 
 /// Fills in what `contract` grants the outputs in `expected`, the evaluation of this record. An

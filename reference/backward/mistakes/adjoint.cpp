@@ -47,85 +47,73 @@ constexpr std::string_view kInverse = "Gradients of the inverse";
 constexpr std::string_view kCarry = "Gradients carried over chunks";
 constexpr std::string_view kOutput = "Gradients of the output";
 
-template <auto variant>
-constexpr calls::Mistake row(std::string_view name, std::string_view group,
-                             std::string_view meaning, bool (*applies)(const Record&),
-                             std::string_view reported = {}, bool rounds = false) {
-  return {.name = name,
-          .group = group,
-          .meaning = meaning,
-          .applies = applies,
-          .commit = commit_variant<variant>,
-          .rounds = rounds,
-          .reported = reported};
-}
-
 using enum InverseAdjoint;
 
 constexpr std::array kAdjointMistakes{
-    row<TokenVariant{.erases = false}>("erase_adjoint_lost", kErase,
-                                       "the gradient of the state is carried from token to token "
-                                       "by the decay alone, without what the token erased",
-                                       form_of_tokens),
-    row<TokenVariant{.by_residual = false}>(
+    variant_row<TokenVariant{.erases = false}>(
+        "erase_adjoint_lost", kErase,
+        "the gradient of the state is carried from token to token "
+        "by the decay alone, without what the token erased",
+        form_of_tokens),
+    variant_row<TokenVariant{.by_residual = false}>(
         "dbeta_of_value", kErase, "dbeta is taken of v, not of what v differs by from the state",
         form_of_states, "attention-gym #453"),
-    row<TokenVariant{.state_in_dk = false}>(
+    variant_row<TokenVariant{.state_in_dk = false}>(
         "dk_without_state", kErase, "dk has what the key writes with and lacks what it reads with",
         form_of_states, "flash-linear-attention #984, #988"),
-    row<ChunkVariant{.corrected_in_dbeta = true}>("dbeta_of_corrected_value", kErase,
-                                                  "dbeta of a chunk is taken of v_new, not of v",
-                                                  form_of_tokens),
-    row<ChunkVariant{.corrected_in_dt = true}>("dt_of_corrected_value", kInverse,
-                                               "the gradient of T is taken of v_new, not of v",
-                                               form_of_pairs),
-    row<ChunkVariant{.first_block_in_dt = true}>(
+    variant_row<ChunkVariant{.corrected_in_dbeta = true}>(
+        "dbeta_of_corrected_value", kErase, "dbeta of a chunk is taken of v_new, not of v",
+        form_of_tokens),
+    variant_row<ChunkVariant{.corrected_in_dt = true}>(
+        "dt_of_corrected_value", kInverse, "the gradient of T is taken of v_new, not of v",
+        form_of_pairs),
+    variant_row<ChunkVariant{.first_block_in_dt = true}>(
         "dt_second_block_missing", kInverse,
         "the gradient of T lacks the value columns behind the first block of 64", form_of_blocks),
-    row<ChunkVariant{.inverse = kDiagonal}>(
+    variant_row<ChunkVariant{.inverse = kDiagonal}>(
         "dm_diagonal_kept", kInverse,
         "the gradient by the matrix that is inverted keeps its diagonal, which is constant",
         form_of_tokens, "attention-gym #446-450"),
-    row<ChunkVariant{.inverse = kNegated}>(
+    variant_row<ChunkVariant{.inverse = kNegated}>(
         "dm_negated", kInverse, "the gradient of the inverse has the wrong sign", form_of_pairs),
-    row<ChunkVariant{.inverse = kOneFactor}>(
+    variant_row<ChunkVariant{.inverse = kOneFactor}>(
         "inverse_adjoint_one_factor", kInverse,
         "the gradient of the inverse lacks one of its two factors T^T", form_of_triples),
-    row<ChunkVariant{.inverse = kUntransposed}>(
+    variant_row<ChunkVariant{.inverse = kUntransposed}>(
         "inverse_adjoint_untransposed", kInverse,
         "the gradient of the inverse has T where it needs T^T", form_of_triples),
-    row<ChunkVariant{.dp_diagonal = false}>(
+    variant_row<ChunkVariant{.dp_diagonal = false}>(
         "dp_diagonal_dropped", kOutput,
         "the gradient of the attention within a chunk lacks its diagonal: the token's own key",
         form_of_tokens),
-    row<ChunkVariant{.dp_reversed = true}>(
+    variant_row<ChunkVariant{.dp_reversed = true}>(
         "pair_mask_reversed", kOutput,
         "the gradient of the attention within a chunk is masked to the keys that follow the query",
         form_of_pairs),
-    row<ChunkVariant{.state_after = true}>(
+    variant_row<ChunkVariant{.state_after = true}>(
         "chunk_state_after", kOutput,
         "the state behind the chunk is read where that before it belongs", form_of_tokens),
-    row<ChunkVariant{.state_f16 = true}>(
+    variant_row<ChunkVariant{.state_f16 = true}>(
         "state_tape_f16", kOutput, "the states of the forward pass are kept in fp16",
         form_of_chunk_starts, "attention-gym #465", calls::kRounds),
-    row<ChunkVariant{.carry = Carry::kStateGradient}>(
+    variant_row<ChunkVariant{.carry = Carry::kStateGradient}>(
         "state_gradient_per_chunk", kCarry,
         "the gradient of the final state is added at the end of every chunk", form_of_inner_ends),
-    row<ChunkVariant{.carry = Carry::kNoErase}>(
+    variant_row<ChunkVariant{.carry = Carry::kNoErase}>(
         "segment_without_erase", kCarry,
         "the gradient of the state passes a chunk by its decay alone, without the erase factor",
         form_of_chunk_ends, "attention-gym #464"),
-    row<ChunkVariant{.carry = Carry::kLost}>(
+    variant_row<ChunkVariant{.carry = Carry::kLost}>(
         "rank_gradient_lost", kCarry,
         "a part of a sequence that another rank has hands no gradient to the part before it "
         "(parts of 128 tokens)",
         form_of_ranks, "flash-linear-attention #1115"),
-    row<ChunkVariant{.carry = Carry::kWarmUp}>(
+    variant_row<ChunkVariant{.carry = Carry::kWarmUp}>(
         "warm_up_short", kCarry,
         "the gradient at the end of a part of a sequence comes from the 64 tokens behind it alone "
         "(parts of 128 tokens)",
         form_of_warm_up),
-    row<ChunkVariant{.stored_decayed = true}>(
+    variant_row<ChunkVariant{.stored_decayed = true}>(
         "dstate_decayed", kCarry,
         "the gradient at the end of a chunk is stored after the decay of the chunk, and dk and dg "
         "read it",

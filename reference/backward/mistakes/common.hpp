@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "fixtures/call/dtype.hpp"
@@ -87,6 +88,20 @@ call::TensorMap commit_chain(const call::Record& record, const calls::Kernel& ke
 template <auto variant>
 call::TensorMap commit_variant(const call::Record& record, const calls::Kernel& /*kernel*/) {
   return through(kRightChain, record, variant_outputs(variant, plain_call(record)));
+}
+
+/// A row of the table with such a switch.
+template <auto variant>
+constexpr calls::Mistake variant_row(std::string_view name, std::string_view group,
+                                     std::string_view meaning, bool (*applies)(const call::Record&),
+                                     std::string_view reported = {}, bool rounds = false) {
+  return {.name = name,
+          .group = group,
+          .meaning = meaning,
+          .applies = applies,
+          .commit = commit_variant<variant>,
+          .rounds = rounds,
+          .reported = reported};
 }
 
 }  // namespace goldenrule::backward

@@ -59,60 +59,47 @@ constexpr std::string_view kPairs = "Gradients of the gate: pairs";
 constexpr std::string_view kSummands = "Gradients of the gate: summands";
 constexpr std::string_view kSums = "Gradients of the gate: sums";
 
-template <ChunkVariant variant>
-constexpr calls::Mistake gate_row(std::string_view name, std::string_view group,
-                                  std::string_view meaning, bool (*applies)(const Record&),
-                                  std::string_view reported = {}, bool rounds = false) {
-  return {.name = name,
-          .group = group,
-          .meaning = meaning,
-          .applies = applies,
-          .commit = commit_variant<variant>,
-          .rounds = rounds,
-          .reported = reported};
-}
-
 constexpr std::array kGateSumMistakes{
-    gate_row<ChunkVariant{.pairs = PairDecay::kRoundedSides}>(
+    variant_row<ChunkVariant{.pairs = PairDecay::kRoundedSides}>(
         "pair_factors_bf16", kPairs,
         "the decay between two tokens is split into two factors that are rounded to bf16, so that "
         "what cancels in dg leaves its roundings",
         gates, "attention-gym #461, TIRx #206", calls::kRounds),
-    gate_row<ChunkVariant{.pairs = PairDecay::kShifted}>(
+    variant_row<ChunkVariant{.pairs = PairDecay::kShifted}>(
         "pair_gate_shifted", kPairs,
         "the decay between two tokens has the gate of the earlier one and lacks that of the later",
         gates_of_pairs),
-    gate_row<ChunkVariant{.pairs = PairDecay::kFromLastRow}>(
+    variant_row<ChunkVariant{.pairs = PairDecay::kFromLastRow}>(
         "later_gates_leak", kPairs,
         "the decay between two tokens is formed over the last token of the chunk, so that gates "
         "behind both of them overflow it",
         gates_that_overflow, "flash-linear-attention #1240"),
-    gate_row<ChunkVariant{.raw = RawTerms::kNoErase}>("dg_without_erase", kSummands,
-                                                      "dg lacks the terms of what tokens erase",
-                                                      gates, "FlashQLA 6e5d2ea"),
-    gate_row<ChunkVariant{.raw = RawTerms::kNoRow}>(
+    variant_row<ChunkVariant{.raw = RawTerms::kNoErase}>("dg_without_erase", kSummands,
+                                                         "dg lacks the terms of what tokens erase",
+                                                         gates, "FlashQLA 6e5d2ea"),
+    variant_row<ChunkVariant{.raw = RawTerms::kNoRow}>(
         "dg_of_incomplete_dk", kSummands,
         "dg is taken of a dk that does not have the part of the inverse yet", gates_of_pairs),
-    gate_row<ChunkVariant{.last_row = LastRow::kNoState}>(
+    variant_row<ChunkVariant{.last_row = LastRow::kNoState}>(
         "dg_state_product_missing", kSummands,
         "dg of a chunk lacks the product of the state before it and the gradient at its end",
         gates_and_both),
-    gate_row<ChunkVariant{.last_row = LastRow::kNoKeys}>(
+    variant_row<ChunkVariant{.last_row = LastRow::kNoKeys}>(
         "dg_last_row_keys_missing", kSummands,
         "the last row of a chunk lacks what the decay to its end gives the keys", gates_and_ends),
-    gate_row<ChunkVariant{.last_row = LastRow::kFullChunks}>(
+    variant_row<ChunkVariant{.last_row = LastRow::kFullChunks}>(
         "dg_last_row_lost_in_tail", kSummands,
         "what the decay to the end of a chunk gives dg goes to row 63, which a tail does not have",
         gates_of_tails, "FlashQLA #28"),
-    gate_row<ChunkVariant{.sum = GateSum::kExclusive}>(
+    variant_row<ChunkVariant{.sum = GateSum::kExclusive}>(
         "dg_sum_exclusive", kSums, "dg of a token sums the rows behind it without its own", gates),
-    gate_row<ChunkVariant{.sum = GateSum::kForward}>(
+    variant_row<ChunkVariant{.sum = GateSum::kForward}>(
         "dg_sum_forward", kSums, "dg of a token sums the rows up to it, not those from it on",
         gates_of_pairs),
-    gate_row<ChunkVariant{.sum = GateSum::kOverSequence}>(
+    variant_row<ChunkVariant{.sum = GateSum::kOverSequence}>(
         "dg_sum_over_chunks", kSums, "the sum of dg does not begin again at a chunk",
         gates_of_chunks),
-    gate_row<ChunkVariant{.sum = GateSum::kOverPackedChunk}>(
+    variant_row<ChunkVariant{.sum = GateSum::kOverPackedChunk}>(
         "dg_sum_over_sequences", kSums,
         "the sum of dg begins again at every 64th token of the packed axis, not at sequences",
         gates_off_grid),

@@ -159,7 +159,6 @@ class Gradients {
     std::vector<double> k_size2 = q_radius;
     Parameters<S> parameters;
     const std::vector<std::int64_t> heads = heads_of_group(record_, d_, h);
-    std::vector<bool> nonfinite;
     for (const std::int64_t head : heads) {
       const LaneInputs given = lane_inputs(record_, d_, n, tokens, head);
       const delta::Lane<S> lane =

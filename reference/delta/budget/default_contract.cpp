@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "fixtures/call/operation.hpp"
+#include "reference/contract/family.hpp"
 
 namespace goldenrule::delta {
 namespace {
@@ -59,12 +60,8 @@ const contract::Contract& implied_contract(const call::Record& record) {
 }  // namespace
 
 const contract::Contract& default_contract(const call::Record& record) {
-  const contract::Contract& implied = implied_contract(record);
-  if (record.contract.empty()) return implied;
-  const contract::Contract& claimed = contract::find_contract(record.contract);
-  // Of another family: judgement refuses it.
-  if (!claimed.is_of(call::Family::kDelta)) return claimed;
-  return contract::is_no_wider(claimed, implied) ? claimed : implied;
+  return contract::claimed_or_implied(record.contract, implied_contract(record),
+                                      call::Family::kDelta);
 }
 
 }  // namespace goldenrule::delta
