@@ -3,7 +3,7 @@
 // The tables of the library by name: suites, input patterns, contracts, stages, mistakes of kernels
 // and of servers. What the tables say of themselves is printed as it stands there. Where a mistake
 // can be made is a question that only the mistake answers, call by call: it is asked about every
-// case of the suites that the kill matrix runs.
+// small case of the suites that each family names for it.
 #include "reference/arbiter/tables.hpp"
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -140,9 +141,8 @@ bool is_small(const cases::Case& c) { return cases::input_elements(c) <= kSmall;
 // For every row of the table of mistakes: the operations and modes in which it can be made.
 std::vector<std::set<Place>> places_of_mistakes() {
   std::vector<cases::Case> asked;
-  for (const char* suite : {"boundary", "stress", "mtp", "attention_boundary", "backward_smoke",
-                            "backward_boundary", "backward_stress", "draft_acceptance"}) {
-    for (cases::Case& c : cases::load_suite(suite).cases) {
+  for (const std::string_view suite : suites::telling_suites()) {
+    for (cases::Case& c : cases::load_suite(std::string(suite)).cases) {
       if (is_small(c)) asked.push_back(std::move(c));
     }
   }

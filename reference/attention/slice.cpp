@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/attention/slice.hpp"
 
+#include <array>
+#include <string_view>
+
 #include "reference/attention/budget/grant.hpp"
 #include "reference/attention/emulation/emulate.hpp"
 #include "reference/attention/memory.hpp"
@@ -27,6 +30,8 @@ const contract::Contract& default_contract(const call::Record& record) {
                                       call::Family::kAttention);
 }
 
+constexpr std::array<std::string_view, 1> kTellingSuites{"attention_boundary"};
+
 }  // namespace
 
 const verdict::Slice& slice() {
@@ -40,7 +45,8 @@ const verdict::Slice& slice() {
                                     .likely_cause = nullptr,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed,
-                                    .stages = nullptr};
+                                    .stages = nullptr,
+                                    .telling_suites = kTellingSuites};
   return slice;
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/backward/slice.hpp"
 
+#include <array>
+#include <string_view>
+
 #include "fixtures/call/operation.hpp"
 #include "reference/backward/budget/grant.hpp"
 #include "reference/backward/emulation/emulate.hpp"
@@ -45,6 +48,9 @@ verdict::Expectations evaluate_call(const call::Record& record, Precision precis
   return evaluate(record, precision, options);
 }
 
+constexpr std::array<std::string_view, 3> kTellingSuites{"backward_smoke", "backward_boundary",
+                                                         "backward_stress"};
+
 }  // namespace
 
 const verdict::Slice& slice() {
@@ -58,7 +64,8 @@ const verdict::Slice& slice() {
                                     .likely_cause = nullptr,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed,
-                                    .stages = nullptr};
+                                    .stages = nullptr,
+                                    .telling_suites = kTellingSuites};
   return slice;
 }
 

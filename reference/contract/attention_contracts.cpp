@@ -41,6 +41,18 @@ std::string_view name_of(SoftmaxPoint point) {
   return kNames[static_cast<std::size_t>(point)];
 }
 
+std::optional<Misfit> misfit(const Softmax& c) {
+  if (const auto found = misfit_of_unit(c.unit_roundoff, "attention")) return found;
+  if (c.at(SoftmaxPoint::kScores) && !c.at(SoftmaxPoint::kWeights)) {
+    return Misfit{"round.scores", "rounded weights beside stored scores", "weights that are not"};
+  }
+  if (c.at(SoftmaxPoint::kSum) && (!c.at(SoftmaxPoint::kWeights) || c.at(SoftmaxPoint::kScores))) {
+    return Misfit{"round.sum", "rounded weights beside it, and no stored scores",
+                  c.at(SoftmaxPoint::kScores) ? "stored scores" : "weights that are not rounded"};
+  }
+  return std::nullopt;
+}
+
 bool is_no_wider(const Softmax& a, const Softmax& b) {
   return a.rounds == b.rounds && a.unit_roundoff <= b.unit_roundoff &&
          a.exp2_error <= b.exp2_error && a.tanh_error <= b.tanh_error;

@@ -5,11 +5,16 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "reference/contract/json_words.hpp"
 #include "reference/contract/rounding.hpp"
 
 namespace goldenrule::contract {
@@ -33,6 +38,23 @@ struct Softmax {
 
   [[nodiscard]] bool at(SoftmaxPoint p) const { return rounds[static_cast<std::size_t>(p)]; }
 };
+
+/// Visits every key that a contract of this model has in JSON, as f(path, field).
+template <class C, class M, class F>
+requires std::same_as<std::remove_const_t<M>, Softmax>
+void for_each_key(C& /*contract*/, M& model, F&& f) {
+  f("unit_roundoff", model.unit_roundoff);
+  for (std::size_t i = 0; i < kSoftmaxPoints; ++i) {
+    f("round." + std::string(name_of(static_cast<SoftmaxPoint>(i))), model.rounds[i]);
+  }
+  f("functions.exp2", model.exp2_error);
+  f("functions.tanh", model.tanh_error);
+}
+
+/// What is wrong with a contract of this model, whose values are legal one by one. The sum and the
+/// stored scores say what becomes of weights that are rounded; a budget for other combinations is
+/// not derived.
+[[nodiscard]] std::optional<Misfit> misfit(const Softmax& model);
 
 struct Contract;
 /// The contracts that kernels of attention alone may declare.

@@ -91,6 +91,10 @@ std::string_view name_of(AdjointPoint point) {
   return kNames[static_cast<std::size_t>(point)];
 }
 
+std::optional<Misfit> misfit(const ChunkedAdjoint& c) {
+  return misfit_of_unit(c.unit_roundoff, "the backward pass");
+}
+
 bool is_no_wider(const ChunkedAdjoint& a, const ChunkedAdjoint& b) {
   const auto coarseness = [](AdjointRounding r) {
     constexpr std::array<int, 4> kOf{0, 3, 2, 1};  // in the order of AdjointRounding

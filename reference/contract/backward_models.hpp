@@ -7,11 +7,16 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "reference/contract/json_words.hpp"
 #include "reference/contract/rounding.hpp"
 
 namespace goldenrule::contract {
@@ -48,6 +53,12 @@ inline constexpr std::size_t kAdjointPoints = 25;
 [[nodiscard]] std::string_view name_of(AdjointPoint point);
 
 enum class AdjointRounding : std::uint8_t { kNone, kTypeOfQ, kTF32, kTwoBF16 };
+template <>
+struct JsonWords<AdjointRounding> {
+  static constexpr std::array<std::string_view, 3> kNames{kRoundedToQ, "tf32", "bf16x2"};
+  static std::size_t place(AdjointRounding r) { return static_cast<std::size_t>(r) - 1; }
+  static AdjointRounding at(std::size_t place) { return static_cast<AdjointRounding>(place + 1); }
+};
 
 /// By chunks of tokens. Without a rounding at kPairDiagonal pairs on the diagonal are element by
 /// element in fp32.
@@ -61,6 +72,23 @@ struct ChunkedAdjoint {
     return points[static_cast<std::size_t>(p)];
   }
 };
+
+/// Visits every key that a contract of this model has in JSON, as f(path, field).
+template <class C, class M, class F>
+requires std::same_as<std::remove_const_t<M>, ChunkedAdjoint>
+void for_each_key(C& contract, M& model, F&& f) {
+  f("unit_roundoff", model.unit_roundoff);
+  f("chunk", model.chunk);
+  for (std::size_t i = 0; i < kAdjointPoints; ++i) {
+    f("adjoint." + std::string(name_of(static_cast<AdjointPoint>(i))), model.points[i]);
+  }
+  for_each_function(contract.functions, [&](std::string_view name, auto& error) {
+    f("functions." + std::string(name), error);
+  });
+}
+
+/// What is wrong with a contract of this model, whose values are legal one by one.
+[[nodiscard]] std::optional<Misfit> misfit(const ChunkedAdjoint& model);
 
 struct Contract;
 /// The contracts that kernels of the backward pass alone may declare.

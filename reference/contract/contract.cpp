@@ -96,8 +96,15 @@ Rounding Contract::at(Activation activation) const {
 }
 
 std::int64_t Contract::tokens_together() const {
-  if (adjoint() != nullptr) return adjoint()->chunk;
-  return chunked() == nullptr ? 1 : chunked()->chunk;
+  return std::visit(
+      [](const auto& declared) -> std::int64_t {
+        if constexpr (requires { declared.chunk; }) {
+          return declared.chunk;
+        } else {
+          return 1;
+        }
+      },
+      model);
 }
 
 const std::vector<Contract>& contracts() { return built_in(); }
@@ -142,17 +149,13 @@ bool is_no_wider(const Contract& a, const Contract& b) {
   if (a.is_ideal()) return true;  // rounded once, to the type that is there
   if (b.is_ideal()) return false;
   return std::visit(
-      Each{[](const Softmax& of_a, const Softmax& of_b) { return is_no_wider(of_a, of_b); },
-           [&](const ChunkedAdjoint& of_a, const ChunkedAdjoint& of_b) {
-             return is_no_wider(of_a, of_b) && rounds_no_more(a, b);
-           },
-           [&](const auto& of_a, const auto& of_b) {
-             if constexpr (requires { are_comparable(of_a, of_b); }) {
-               return are_comparable(of_a, of_b) && rounds_no_more(a, b);
-             } else {
-               return false;
-             }
-           }},
+      [&](const auto& of_a, const auto& of_b) {
+        if constexpr (requires { is_no_wider(of_a, of_b); }) {
+          return is_no_wider(of_a, of_b) && rounds_no_more(a, b);
+        } else {
+          return false;
+        }
+      },
       a.model, b.model);
 }
 

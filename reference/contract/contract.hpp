@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -31,6 +32,11 @@ namespace goldenrule::contract {
 
 /// The exact result, rounded once to the type that it is stored in.
 struct Ideal {};
+
+/// Its keys in JSON, as delta_models.hpp has them.
+template <class C, class M, class F>
+requires std::same_as<std::remove_const_t<M>, Ideal>
+void for_each_key(C& contract, M& /*model*/, F&& f) { f("state", contract.state_dtype); }
 
 using Model = std::variant<Ideal, Recurrent, Chunked, Softmax, ChunkedAdjoint>;
 inline constexpr std::array<std::string_view, 5> kModelNames{"ideal", "recurrent", "chunked",

@@ -1,27 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Length: one reader, a function for each key.
+// A file says some keys, its base says others, and the order of keys has no meaning: the two are
+// laid over each other as JSON, and then the model that "kind" names takes the keys that it has.
+// What nobody takes is refused.
 #include "reference/contract/contract_json.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <cctype>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "fixtures/call/error.hpp"
-#include "reference/contract/contract_draft.hpp"
+#include "reference/contract/contract.hpp"
+#include "reference/contract/contract_keys.hpp"
+#include "reference/contract/json_words.hpp"
 
 namespace goldenrule::contract {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 13> kKeys{
-    "name",    "base", "inherits",      "meaning", "kind",      "state",  "chunk",
-    "segment", "form", "unit_roundoff", "round",   "functions", "adjoint"};
 constexpr std::size_t kLongestName = 64;
+constexpr std::int64_t kMostTokens = 4096;
+constexpr std::int64_t kMostSegmentTokens = 1 << 20;
+
+// Of every contract, before the keys of its model.
+constexpr std::array<std::string_view, 5> kOwnKeys{"name", "base", "inherits", "meaning", "kind"};
 
 std::string listed(const std::vector<std::string>& names) {
   std::string text;
@@ -31,26 +46,29 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
+std::string shown(const Json& value) { return value.dump(-1, ' ', true); }
+
 class ContractReader {
  public:
-  ContractReader(const json& root, std::string file) : root_(root), file_(std::move(file)) {}
+  ContractReader(const Json& root, std::string file) : root_(root), file_(std::move(file)) {}
 
   Contract read() {
     refuse_unknown_keys();
-    Draft c = inherited();
-    c.name = name();
-    if (const json* value = find("meaning")) c.meaning = text("meaning", *value);
-    if (const json* value = find("kind")) c.kind = choice("kind", *value, kModelNames);
-    if (const json* value = find("state")) c.state = state(*value);
-    if (const json* value = find("chunk")) c.chunk = tokens("chunk", *value, 4096);
-    if (const json* value = find("segment")) c.segment = tokens("segment", *value, 1 << 20);
-    if (const json* value = find("form")) c.form = form(*value);
-    if (const json* value = find("unit_roundoff")) c.unit_roundoff = error("unit_roundoff", *value);
-    if (const json* value = find("round")) read_rounding(*value, c);
-    if (const json* value = find("functions")) read_functions(*value, c);
-    if (const json* value = find("adjoint")) read_adjoint(*value, c);
-    check(c);
-    return contract_of(c);
+    Json given = inherited();
+    lay_over(given);
+    Contract c{.name = name(), .meaning = "", .model = {}};
+    if (const Json* value = find("meaning")) c.meaning = text("meaning", *value);
+    if (!given.contains("kind")) {
+      fail(ErrorKind::kSchema, "kind",
+           listed({kModelNames.begin(), kModelNames.end()}) + " (or a base)", "none");
+    }
+    const std::size_t kind = choice("kind", given["kind"], kModelNames);
+    c.model = model_at(kind);
+    given.erase("kind");
+    for_each_key(c, [&](std::string_view path, auto& field) { take(given, path, field); });
+    refuse_rest(given, kind);
+    refuse_misfit(c);
+    return c;
   }
 
  private:
@@ -59,28 +77,30 @@ class ContractReader {
     throw Error(kind, file_, where, expected, actual);
   }
 
-  [[nodiscard]] const json* find(const char* key) const {
+  [[nodiscard]] const Json* find(const char* key) const {
     const auto it = root_.find(key);
     return it == root_.end() ? nullptr : &*it;
   }
 
   void refuse_unknown_keys() const {
+    std::vector<std::string> known(kOwnKeys.begin(), kOwnKeys.end());
+    for (const ModelKey& key : model_keys()) known.push_back(key.name);
     for (const auto& [key, value] : root_.items()) {
-      if (std::ranges::find(kKeys, key) != kKeys.end()) continue;
-      fail(ErrorKind::kSchema, key, listed({kKeys.begin(), kKeys.end()}), "this key");
+      if (std::ranges::find(known, key) == known.end()) {
+        fail(ErrorKind::kSchema, key, listed(known), "this key");
+      }
     }
   }
 
   [[nodiscard]] std::string name() const {
-    const json* value = find("name");
+    const Json* value = find("name");
     if (value == nullptr) fail(ErrorKind::kSchema, "name", "a name", "none");
     std::string given = text("name", *value);
     const auto legal = [](unsigned char c) {
       return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '+' || c == '-';
     };
     if (given.empty() || given.size() > kLongestName || !std::ranges::all_of(given, legal)) {
-      fail(ErrorKind::kValue, "name", "1 to 64 letters, digits or _ . + -",
-           value->dump(-1, ' ', true));
+      fail(ErrorKind::kValue, "name", "1 to 64 letters, digits or _ . + -", shown(*value));
     }
     if (std::ranges::find(contracts(), given, &Contract::name) != contracts().end()) {
       fail(ErrorKind::kValue, "name", "a name that no built-in contract has", "'" + given + "'");
@@ -88,84 +108,130 @@ class ContractReader {
     return given;
   }
 
-  // The base, or as much of it as "inherits" says.
-  [[nodiscard]] Draft inherited() const {
-    const json* base = find("base");
-    const json* parts = find("inherits");
+  // What the base says, or as much of it as "inherits" names.
+  [[nodiscard]] Json inherited() const {
+    const Json* base = find("base");
+    const Json* parts = find("inherits");
     if (base == nullptr) {
       if (parts != nullptr) fail(ErrorKind::kSchema, "inherits", "a base beside it", "none");
-      return {};
+      return Json::object();
     }
-    Draft from;
+    Json from;
     try {
-      from = draft_of(find_contract(text("base", *base)));
+      from = Json::parse(to_json(find_contract(text("base", *base))));
     } catch (const Error& e) {
       fail(ErrorKind::kValue, "base", e.expected(), e.actual());
     }
-    from.meaning.clear();
+    from.erase("name");
+    from.erase("meaning");
     if (parts == nullptr) return from;
     if (!parts->is_array()) fail(ErrorKind::kType, "inherits", "an array", parts->type_name());
-    Draft c;
-    for (const json& part : *parts) {
-      const std::string what = text("inherits", part);
-      if (what == "kind") {
-        c.kind = from.kind;
-      } else if (what == "state") {
-        c.state = from.state;
-      } else if (what == "chunk") {
-        c.chunk = from.chunk;
-        c.segment = from.segment;
-      } else if (what == "form") {
-        c.form = from.form;
-      } else if (what == "unit_roundoff") {
-        c.unit_roundoff = from.unit_roundoff;
-      } else if (what == "round") {
-        c.rounding = from.rounding;
-        c.softmax_rounds = from.softmax_rounds;
-      } else if (what == "functions") {
-        c.functions = from.functions;
-        c.exp2 = from.exp2;
-        c.tanh = from.tanh;
-      } else if (what == "adjoint") {
-        c.adjoint = from.adjoint;
-      } else {
-        fail(ErrorKind::kValue, "inherits",
-             listed({"kind", "state", "chunk", "form", "unit_roundoff", "round", "functions",
-                     "adjoint"}),
-             part.dump(-1, ' ', true));
+    std::vector<std::string> legal{"kind"};
+    for (const ModelKey& key : model_keys()) legal.push_back(key.name);
+    Json kept = Json::object();
+    for (const Json& part : *parts) {
+      const std::string key = text("inherits", part);
+      if (std::ranges::find(legal, key) == legal.end()) {
+        fail(ErrorKind::kValue, "inherits", listed(legal), shown(part));
+      }
+      if (from.contains(key)) kept[key] = from[key];
+    }
+    return kept;
+  }
+
+  // The file over its base: values replace values, names replace names.
+  void lay_over(Json& given) const {
+    if (const Json* kind = find("kind")) given["kind"] = *kind;
+    for (const auto& [key, holds_names] : model_keys()) {
+      const Json* value = find(key.c_str());
+      if (value == nullptr) continue;
+      if (!holds_names) {
+        given[key] = *value;
+        continue;
+      }
+      if (!value->is_object()) fail(ErrorKind::kType, key, "an object", value->type_name());
+      for (const auto& [name, entry] : value->items()) given[key][name] = entry;
+    }
+  }
+
+  // Moves the value of one path, if there is one, from `given` to the field; the field is the
+  // zero of its type otherwise.
+  template <class T>
+  void take(Json& given, std::string_view path, T& field) const {
+    const auto [key, name] = split(path);
+    const Json value = given.contains(key) && !name.empty() ? given[key].value(name, Json())
+                       : given.contains(key)                ? given[key]
+                                                            : Json();
+    if (name.empty()) {
+      given.erase(key);
+    } else if (given.contains(key)) {
+      given[key].erase(name);
+    }
+    field = value.is_null() ? T{} : parsed<T>(std::string(path), value);
+  }
+
+  template <class T>
+  [[nodiscard]] T parsed(const std::string& where, const Json& value) const {
+    if constexpr (Word<T>) {
+      return JsonWords<T>::at(choice(where, value, JsonWords<T>::kNames));
+    } else if constexpr (std::same_as<T, double>) {
+      return error(where, value);
+    } else {
+      return tokens(where, value);
+    }
+  }
+
+  // Silence and zero say the same: a key that another kind has is refused where it says more.
+  void refuse_rest(const Json& given, std::size_t kind) const {
+    const std::string of_kind = " in a contract of kind " + std::string(kModelNames[kind]);
+    for (const auto& [key, value] : given.items()) {
+      if (!value.is_object()) {
+        if (!says_nothing(value)) fail(ErrorKind::kValue, key, "none" + of_kind, shown(value));
+        continue;
+      }
+      std::vector<std::string> own;
+      for (const auto& [section, name] : paths_of(kind)) {
+        if (section == key) own.push_back(name);
+      }
+      for (const auto& [name, entry] : value.items()) {
+        const bool known = is_known({key, name});
+        if (known && says_nothing(entry)) continue;
+        fail(known ? ErrorKind::kValue : ErrorKind::kSchema, key + "." + name,
+             (own.empty() ? "none" : listed(own)) + of_kind, "this key");
       }
     }
-    return c;
   }
 
-  // Without a kind silence would mean an ideal kernel.
-  [[nodiscard]] bool inherits_kind() const {
-    const json* parts = find("inherits");
-    return find("base") != nullptr &&
-           (parts == nullptr || std::ranges::find(*parts, json("kind")) != parts->end());
+  [[nodiscard]] static bool says_nothing(const Json& value) {
+    return value.is_null() || (value.is_number() && value.get<double>() == 0.0);
   }
 
-  void check(const Draft& c) const {
-    if (find("kind") == nullptr && !inherits_kind()) {
-      fail(ErrorKind::kSchema, "kind",
-           listed({kModelNames.begin(), kModelNames.end()}) + " (or a base)", "none");
-    }
-    if (!c.is("chunked") && find("form") != nullptr) {
-      fail(ErrorKind::kValue, "form", "none in a contract that is not chunked",
-           std::string(name_of(c.form)));
-    }
-    if (const auto found = misfit(c)) {
-      fail(ErrorKind::kValue, found->where, found->expected, found->actual);
-    }
+  void refuse_misfit(const Contract& c) const {
+    const auto found = std::visit(
+        [](const auto& model) -> std::optional<Misfit> {
+          if constexpr (requires { model.unit_roundoff; }) {
+            if (model.unit_roundoff == 0.0) {
+              return Misfit{"unit_roundoff",
+                            "the unit roundoff of the kernel's arithmetic, above 0", "none"};
+            }
+          }
+          if constexpr (requires { model.chunk; }) {
+            if (model.chunk == 0) return Misfit{"chunk", "a chunk size", "none"};
+          }
+          if constexpr (requires { misfit(model); }) return misfit(model);
+          return std::nullopt;
+        },
+        c.model);
+    if (found) fail(ErrorKind::kValue, found->where, found->expected, found->actual);
   }
 
-  [[nodiscard]] std::string text(const std::string& where, const json& value) const {
+  [[nodiscard]] std::string text(const std::string& where, const Json& value) const {
     if (!value.is_string()) fail(ErrorKind::kType, where, "a string", value.type_name());
     return value.get<std::string>();
   }
 
   // The place of a word among `names`.
-  [[nodiscard]] std::size_t choice(const std::string& where, const json& value,
+  [[nodiscard]] std::size_t choice(const std::string& where, const Json& value,
                                    std::span<const std::string_view> names) const {
     const std::string given = text(where, value);
     const auto found = std::ranges::find(names, given);
@@ -175,134 +241,41 @@ class ContractReader {
     return static_cast<std::size_t>(found - names.begin());
   }
 
-  [[nodiscard]] Form form(const json& value) const {
-    const std::array names{name_of(Form::kWY), name_of(Form::kDirect)};
-    return static_cast<Form>(choice("form", value, names));
-  }
-
-  [[nodiscard]] std::optional<call::DType> state(const json& value) const {
-    if (value.is_null()) return std::nullopt;
-    const std::string given = text("state", value);
-    for (const call::DType dtype : {call::DType::kF32, call::DType::kF16, call::DType::kBF16}) {
-      if (call::info(dtype).name == given) return dtype;
-    }
-    fail(ErrorKind::kValue, "state", "f32, f16 or bf16", "'" + given + "'");
-  }
-
-  [[nodiscard]] std::int64_t tokens(const char* where, const json& value, std::int64_t most) const {
+  [[nodiscard]] std::int64_t tokens(const std::string& where, const Json& value) const {
     if (!value.is_number_integer()) fail(ErrorKind::kType, where, "an integer", value.type_name());
     const auto count = value.get<std::int64_t>();
+    const std::int64_t most = where == "segment" ? kMostSegmentTokens : kMostTokens;
     if (count < 0 || count > most) {
       fail(ErrorKind::kValue, where, "0 to " + std::to_string(most) + " tokens", value.dump());
     }
     return count;
   }
 
-  [[nodiscard]] double error(const std::string& where, const json& value) const {
+  [[nodiscard]] double error(const std::string& where, const Json& value) const {
     if (!value.is_number()) fail(ErrorKind::kType, where, "a number", value.type_name());
     const auto x = value.get<double>();
     if (!(x >= 0.0 && x < 0.5)) fail(ErrorKind::kValue, where, "0 <= x < 0.5", value.dump());
     return x;
   }
 
-  void read_rounding(const json& value, Draft& c) const {
-    if (!value.is_object()) fail(ErrorKind::kType, "round", "an object", value.type_name());
-    for (const auto& [key, entry] : value.items()) {
-      std::vector<std::string> known;
-      bool found = false;
-      for (std::size_t i = 0; i < kPoints && !found; ++i) {
-        known.emplace_back(point_name(i));
-        if (known.back() != key) continue;
-        c.rounding[i] = format("round." + key, entry);
-        found = true;
-      }
-      for (std::size_t i = 0; i < kSoftmaxPoints && !found; ++i) {
-        known.emplace_back(name_of(static_cast<SoftmaxPoint>(i)));
-        if (known.back() != key) continue;
-        c.softmax_rounds[i] = rounds_to_q("round." + key, entry);
-        found = true;
-      }
-      if (!found) fail(ErrorKind::kSchema, "round." + key, "one of " + listed(known), "this key");
-    }
-  }
-
-  void read_adjoint(const json& value, Draft& c) const {
-    if (!value.is_object()) fail(ErrorKind::kType, "adjoint", "an object", value.type_name());
-    std::vector<std::string> known;
-    for (std::size_t i = 0; i < kAdjointPoints; ++i) {
-      known.emplace_back(name_of(static_cast<AdjointPoint>(i)));
-    }
-    for (const auto& [key, entry] : value.items()) {
-      const auto at = std::ranges::find(known, key);
-      const std::string where = "adjoint." + key;
-      if (at == known.end()) fail(ErrorKind::kSchema, where, "one of " + listed(known), "this key");
-      c.adjoint[static_cast<std::size_t>(at - known.begin())] = adjoint_rounding(where, entry);
-    }
-  }
-
-  [[nodiscard]] AdjointRounding adjoint_rounding(const std::string& where,
-                                                 const json& value) const {
-    if (value.is_null()) return AdjointRounding::kNone;
-    const std::string given = text(where, value);
-    if (given == kTypeOfQ) return AdjointRounding::kTypeOfQ;
-    if (given == "tf32") return AdjointRounding::kTF32;
-    if (given == "bf16x2") return AdjointRounding::kTwoBF16;
-    fail(ErrorKind::kValue, where, "the words type of q, tf32, bf16x2, or null", "'" + given + "'");
-  }
-
-  [[nodiscard]] bool rounds_to_q(const std::string& where, const json& value) const {
-    if (value.is_null()) return false;
-    const std::string given = text(where, value);
-    if (given == kTypeOfQ) return true;
-    fail(ErrorKind::kValue, where, "the words type of q, or null", "'" + given + "'");
-  }
-
-  [[nodiscard]] std::optional<Format> format(const std::string& where, const json& value) const {
-    if (value.is_null()) return std::nullopt;
-    const std::string given = text(where, value);
-    const auto parsed = parse_format(given);
-    if (!parsed)
-      fail(ErrorKind::kValue, where, "f32, tf32, f16, bf16, any16 or bf16x2", "'" + given + "'");
-    return parsed;
-  }
-
-  void read_functions(const json& value, Draft& c) const {
-    if (!value.is_object()) fail(ErrorKind::kType, "functions", "an object", value.type_name());
-    for (const auto& item : value.items()) {
-      const std::string& key = item.key();
-      std::vector<std::string> known;
-      bool found = false;
-      const auto take = [&](std::string_view name, double& field) {
-        known.emplace_back(name);
-        if (name != key) return;
-        field = error("functions." + key, item.value());
-        found = true;
-      };
-      for_each_function(c.functions, take);
-      take("exp2", c.exp2);
-      take("tanh", c.tanh);
-      if (!found) fail(ErrorKind::kSchema, "functions." + key, listed(known), "this key");
-    }
-  }
-
-  const json& root_;
+  const Json& root_;
   std::string file_;
 };
 
 // Of two values for one key the parser keeps the last, and a reader of the file sees the first.
-json parse_without_repetition(std::string_view text, const std::string& file) {
+Json parse_without_repetition(std::string_view text, const std::string& file) {
   std::vector<std::set<std::string>> open;
   std::string repeated;
-  const auto watch = [&](int, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::object_start) open.emplace_back();
-    if (event == json::parse_event_t::object_end && !open.empty()) open.pop_back();
-    if (event == json::parse_event_t::key && !open.empty() &&
+  const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) open.emplace_back();
+    if (event == Json::parse_event_t::object_end && !open.empty()) open.pop_back();
+    if (event == Json::parse_event_t::key && !open.empty() &&
         !open.back().insert(parsed.get<std::string>()).second) {
-      repeated = parsed.dump(-1, ' ', true);
+      repeated = shown(parsed);
     }
     return true;
   };
-  json root = json::parse(text, watch, false);
+  Json root = Json::parse(text, watch, false);
   if (!repeated.empty()) {
     throw Error(ErrorKind::kSchema, file, "contract", "each key once", repeated + " twice");
   }
@@ -312,7 +285,7 @@ json parse_without_repetition(std::string_view text, const std::string& file) {
 }  // namespace
 
 Contract parse_contract(std::string_view text, const std::string& file) {
-  const json root = parse_without_repetition(text, file);
+  const Json root = parse_without_repetition(text, file);
   if (!root.is_object()) {
     throw Error(ErrorKind::kFile, file, "contract", "a JSON object",
                 root.is_discarded() ? "no JSON" : root.type_name());

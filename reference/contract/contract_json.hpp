@@ -46,7 +46,8 @@
 // contract::FunctionErrors (relative errors but "log" and "softplus", which are absolute). Without
 // a base, name and kind must be given, and unit_roundoff wherever the kind is not ideal: silence
 // would mean exact arithmetic. `goldenrule contract NAME` prints a built-in contract in this form,
-// `goldenrule budget` what each point costs.
+// `goldenrule budget` what each point costs. A base of another kind may have keys that this kind
+// has not: they are refused unless they are 0 or null.
 #pragma once
 
 #include <filesystem>
@@ -60,7 +61,7 @@ namespace goldenrule::contract {
 /// Throws Error: kFile for what is no JSON object, kSchema for unknown, repeated or missing keys,
 /// kType for a value of the wrong type, kValue for one that has no meaning (a chunk below 1, an
 /// unknown format, a name that is not made of letters, digits and "_.+-" or that a built-in
-/// contract has).
+/// contract has) or that contracts of this kind do not have.
 [[nodiscard]] Contract parse_contract(std::string_view json, const std::string& file);
 [[nodiscard]] Contract load_contract(const std::filesystem::path& file);
 

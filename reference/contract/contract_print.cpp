@@ -1,50 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
-#include "reference/contract/contract_draft.hpp"
 #include "reference/contract/contract_json.hpp"
+#include "reference/contract/contract_keys.hpp"
+#include "reference/contract/json_words.hpp"
 
 namespace goldenrule::contract {
 
 std::string to_json(const Contract& c) {
-  using nlohmann::ordered_json;
-  ordered_json root{{"name", c.name}, {"meaning", c.meaning}, {"kind", c.model_name()}};
-  root["state"] = c.state_dtype ? ordered_json(call::info(*c.state_dtype).name) : nullptr;
-  if (const Chunked* chunked = c.chunked()) {
-    root["chunk"] = chunked->chunk;
-    if (chunked->segment > 0) root["segment"] = chunked->segment;
-    root["form"] = name_of(chunked->form);
-  }
-  if (const Softmax* softmax = c.softmax()) {
-    root["unit_roundoff"] = softmax->unit_roundoff;
-    ordered_json round = ordered_json::object();
-    for (std::size_t i = 0; i < kSoftmaxPoints; ++i) {
-      if (softmax->rounds[i]) round[std::string(name_of(static_cast<SoftmaxPoint>(i)))] = kTypeOfQ;
+  using Json = nlohmann::ordered_json;
+  Json root{{"name", c.name}, {"meaning", c.meaning}, {"kind", c.model_name()}, {"state", nullptr}};
+  for_each_key(c, [&]<class T>(std::string_view path, const T& field) {
+    Json value = nullptr;
+    if constexpr (Word<T>) {
+      const std::size_t place = JsonWords<T>::place(field);
+      if (place < JsonWords<T>::kNames.size()) value = JsonWords<T>::kNames[place];
+    } else {
+      value = field;
     }
-    root["round"] = round;
-    root["functions"] = {{"exp2", softmax->exp2_error}, {"tanh", softmax->tanh_error}};
-  } else if (!c.is_ideal()) {
-    root["unit_roundoff"] = c.unit_roundoff();
-    ordered_json round = ordered_json::object();
-    const auto roundings = c.roundings();
-    for (std::size_t i = 0; i < roundings.size(); ++i) {
-      if (roundings[i]) round[std::string(point_name(i))] = info(*roundings[i]).name;
+    const auto [key, name] = split(path);
+    if (!name.empty()) {
+      Json& names = root[key];
+      if (names.is_null()) names = Json::object();
+      if (!value.is_null()) names[name] = value;
+    } else if (value != 0) {
+      root[key] = value;
     }
-    root["round"] = round;
-    if (const ChunkedAdjoint* adjoint = c.adjoint()) {
-      root["chunk"] = adjoint->chunk;
-      root.erase("round");
-      for (std::size_t i = 0; i < kAdjointPoints; ++i) {
-        const std::string name(name_of(static_cast<AdjointPoint>(i)));
-        if (adjoint->points[i] == AdjointRounding::kTypeOfQ) root["adjoint"][name] = kTypeOfQ;
-        if (adjoint->points[i] == AdjointRounding::kTF32) root["adjoint"][name] = "tf32";
-        if (adjoint->points[i] == AdjointRounding::kTwoBF16) root["adjoint"][name] = "bf16x2";
-      }
-    }
-    for_each_function(c.functions, [&](std::string_view name, double error) {
-      root["functions"][std::string(name)] = error;
-    });
-  }
+  });
   return root.dump(1) + "\n";
 }
 

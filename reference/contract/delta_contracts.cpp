@@ -187,7 +187,7 @@ bool Chunked::has_coarse_operands() const {
   return false;
 }
 
-bool are_comparable(const Chunked& a, const Chunked& b) {
+bool is_no_wider(const Chunked& a, const Chunked& b) {
   return a.chunk == b.chunk && a.form == b.form && (a.segment == 0 || a.segment == b.segment);
 }
 
@@ -199,9 +199,10 @@ std::string_view point_name(std::size_t point) {
   return kNames.at(point);
 }
 
-std::string_view name_of(Form form) {
-  constexpr std::array<std::string_view, 2> kNames{"wy", "direct"};
-  return kNames[static_cast<std::size_t>(form)];
+std::optional<Misfit> misfit(const Chunked& c) {
+  if (c.segment % c.chunk == 0) return std::nullopt;
+  return Misfit{"segment", "a multiple of the chunk, " + std::to_string(c.chunk),
+                std::to_string(c.segment)};
 }
 
 }  // namespace goldenrule::contract

@@ -7,12 +7,17 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "reference/contract/json_words.hpp"
 #include "reference/contract/rounding.hpp"
 
 namespace goldenrule::contract {
@@ -57,7 +62,13 @@ inline constexpr std::size_t kPoints = 20;  ///< the activations included
 
 /// The name of a rounding point in JSON and in reports, by its number: "query", "state_operand", ..
 [[nodiscard]] std::string_view point_name(std::size_t point);
-[[nodiscard]] std::string_view name_of(Form form);
+
+template <>
+struct JsonWords<Form> {
+  static constexpr std::array<std::string_view, 2> kNames{"wy", "direct"};
+  static std::size_t place(Form form) { return static_cast<std::size_t>(form); }
+  static Form at(std::size_t place) { return static_cast<Form>(place); }
+};
 
 /// Token by token.
 struct Recurrent {
@@ -89,19 +100,42 @@ struct Chunked {
   [[nodiscard]] bool has_coarse_operands() const;
 };
 
+/// Visits every key that a contract of this model has in JSON, as f(path, field): "chunk", of
+/// "round" and "functions" name by name. `C` and `M` may be const.
+template <class C, class M, class F>
+requires std::same_as<std::remove_const_t<M>, Recurrent> ||
+    std::same_as<std::remove_const_t<M>, Chunked>
+void for_each_key(C& contract, M& model, F&& f) {
+  f("state", contract.state_dtype);
+  if constexpr (std::same_as<std::remove_const_t<M>, Chunked>) {
+    f("chunk", model.chunk);
+    f("segment", model.segment);
+    f("form", model.form);
+  }
+  f("unit_roundoff", model.unit_roundoff);
+  for (std::size_t i = 0; i < model.rounding.size(); ++i) {
+    f("round." + std::string(point_name(i)), model.rounding[i]);
+  }
+  for_each_function(contract.functions, [&](std::string_view name, auto& error) {
+    f("functions." + std::string(name), error);
+  });
+}
+
+/// What is wrong with a contract of this model, whose values are legal one by one.
+[[nodiscard]] std::optional<Misfit> misfit(const Chunked& model);
+
 struct Contract;
 /// The contracts that kernels of the delta rule alone may declare.
 [[nodiscard]] std::vector<Contract> delta_contracts();
 
 /// Whether kernels of these models round the same values, so that the roundings of `b` can be
-/// compared with those of `a` one by one. Fp32 arithmetic token by token is what a chunk of one
-/// token does. Chunks of other sizes and other forms round other values: nothing can be said.
-[[nodiscard]] inline bool are_comparable(const Recurrent& /*a*/, const Recurrent& /*b*/) {
+/// compared with those of `a` one by one (Contract::roundings). Fp32 arithmetic token by token is
+/// what a chunk of one token does. Chunks of other sizes and other forms round other values:
+/// nothing can be said.
+[[nodiscard]] inline bool is_no_wider(const Recurrent& /*a*/, const Recurrent& /*b*/) {
   return true;
 }
-[[nodiscard]] inline bool are_comparable(const Recurrent& /*a*/, const Chunked& /*b*/) {
-  return true;
-}
-[[nodiscard]] bool are_comparable(const Chunked& a, const Chunked& b);
+[[nodiscard]] inline bool is_no_wider(const Recurrent& /*a*/, const Chunked& /*b*/) { return true; }
+[[nodiscard]] bool is_no_wider(const Chunked& a, const Chunked& b);
 
 }  // namespace goldenrule::contract

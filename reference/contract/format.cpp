@@ -9,23 +9,16 @@ namespace goldenrule::contract {
 namespace {
 
 // Two bf16 numbers of which one is half an ulp of the other at most have 16 bits together.
-constexpr std::array<FormatInfo, kFormats> kTable{{{"f32", 24, -126, 127},
-                                                   {"tf32", 11, -126, 127},
-                                                   {"f16", 11, -14, 15},
-                                                   {"bf16", 8, -126, 127},
-                                                   {"any16", 8, -17, 127},
-                                                   {"bf16x2", 16, -118, 127}}};
+constexpr std::array<FormatInfo, kFormatNames.size()> kTable{{{kFormatNames[0], 24, -126, 127},
+                                                              {kFormatNames[1], 11, -126, 127},
+                                                              {kFormatNames[2], 11, -14, 15},
+                                                              {kFormatNames[3], 8, -126, 127},
+                                                              {kFormatNames[4], 8, -17, 127},
+                                                              {kFormatNames[5], 16, -118, 127}}};
 
 }  // namespace
 
 const FormatInfo& info(Format format) { return kTable[static_cast<std::size_t>(format)]; }
-
-std::optional<Format> parse_format(std::string_view name) {
-  for (std::size_t i = 0; i < kTable.size(); ++i) {
-    if (kTable[i].name == name) return static_cast<Format>(i);
-  }
-  return std::nullopt;
-}
 
 double unit_roundoff(Format format) { return std::ldexp(1.0, -info(format).significand_bits); }
 

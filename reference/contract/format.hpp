@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <optional>
@@ -16,12 +17,14 @@
 namespace goldenrule::contract {
 
 enum class Format : std::uint8_t { kF32, kTF32, kF16, kBF16, kAny16, kTwoBF16 };
-inline constexpr int kFormats = 6;
+/// In JSON and reports.
+inline constexpr std::array<std::string_view, 6> kFormatNames{"f32",  "tf32",  "f16",
+                                                              "bf16", "any16", "bf16x2"};
 
 struct FormatInfo {
-  std::string_view name;  ///< in JSON and reports
-  int significand_bits;   ///< the hidden one counted
-  int min_exponent;       ///< of the smallest normal number
+  std::string_view name;
+  int significand_bits;  ///< the hidden one counted
+  int min_exponent;      ///< of the smallest normal number
   int max_exponent;
 
   [[nodiscard]] double largest() const {
@@ -33,9 +36,6 @@ struct FormatInfo {
 };
 
 [[nodiscard]] const FormatInfo& info(Format format);
-
-/// The format of that name; nothing for an unknown one.
-[[nodiscard]] std::optional<Format> parse_format(std::string_view name);
 
 /// 2^-p: the largest relative error of rounding to nearest.
 [[nodiscard]] double unit_roundoff(Format format);

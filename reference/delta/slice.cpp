@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/delta/slice.hpp"
 
+#include <array>
+#include <string_view>
+
 #include "fixtures/call/plan.hpp"
 #include "reference/delta/budget/default_contract.hpp"
 #include "reference/delta/budget/grant.hpp"
@@ -64,6 +67,8 @@ void grant_call_stages(const call::Record& record, const contract::Contract& con
   grant_stages(record, contract, stored, stages);
 }
 
+constexpr std::array<std::string_view, 3> kTellingSuites{"boundary", "stress", "mtp"};
+
 }  // namespace
 
 const verdict::Slice& slice() {
@@ -81,7 +86,8 @@ const verdict::Slice& slice() {
                                     .likely_cause = long_keys,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed,
-                                    .stages = &stages};
+                                    .stages = &stages,
+                                    .telling_suites = kTellingSuites};
   return slice;
 }
 

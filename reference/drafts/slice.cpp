@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/drafts/slice.hpp"
 
+#include <array>
+#include <string_view>
+
 #include "reference/drafts/emulation/emulate.hpp"
 #include "reference/drafts/memory.hpp"
 #include "reference/drafts/mistakes/mistake.hpp"
@@ -37,6 +40,8 @@ call::TensorMap emulate_call(const call::Record& record, const contract::Contrac
   return emulate(record, seed);
 }
 
+constexpr std::array<std::string_view, 1> kTellingSuites{"draft_acceptance"};
+
 }  // namespace
 
 const verdict::Slice& slice() {
@@ -50,7 +55,8 @@ const verdict::Slice& slice() {
                                     .likely_cause = nullptr,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed,
-                                    .stages = nullptr};
+                                    .stages = nullptr,
+                                    .telling_suites = kTellingSuites};
   return slice;
 }
 

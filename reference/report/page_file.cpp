@@ -6,12 +6,11 @@
 #include <algorithm>
 
 #include "reference/report/page_parts.hpp"
-#include "reference/report/words.hpp"
+#include "reference/report/sections.hpp"
+#include "reference/report/text_parts.hpp"
 
 namespace goldenrule::report {
 namespace {
-
-constexpr int kValueDigits = 9;  // a value and the exact one may differ in the last of fp32
 
 std::string worst_line(const ordered_json& tensor) {
   const ordered_json& worst = tensor.at("worst");
@@ -82,138 +81,6 @@ std::string tensor_card(const ordered_json& tensor, bool maps) {
   return html + (maps ? error_maps(tensor) : "") + "</div>";
 }
 
-std::string explanation(const ordered_json& e, bool first) {
-  const std::string name = escaped(e.at("mistake").get<std::string>());
-  std::string html =
-      e.at("explains").get<bool>()
-          ? fmt::format("<p>{} <b>{}</b>: {}</p>", first ? "Explained by" : "Or by", name,
-                        joined(e.at("meaning")))
-          : fmt::format(
-                "<p class=\"soft\">Nearest: {} accounts for {:.0f} % of the error, and leaves "
-                "{} elements out of budget ({})</p>",
-                name, 100.0 * e.at("accounted").get<double>(), counted(whole(e.at("failing"))),
-                joined(e.at("meaning")));
-  if (e.contains("width")) {
-    html += fmt::format(
-        "<p class=\"soft\">It amplifies roundings, so that no element can be predicted: "
-        "the emulated mistake errs in the same places and as widely (rms error {} times "
-        "its own).</p>",
-        shown(e.at("width")));
-  }
-  const auto also = [&](const char* key, const char* words) {
-    if (e.at(key).empty() || !e.at("explains").get<bool>()) return;
-    html += fmt::format("<p class=\"soft\">{}: {}</p>", words, joined(e.at(key)));
-  };
-  also("reported", "In public");
-  also("meant", "If your kernel means it");
-  also("same", "The same outputs in this call");
-  return html;
-}
-
-// Why a file fails: the mistake of the capture or of the kernel, and the pattern of what is wrong.
-std::string why(const ordered_json& item) {
-  if (!item.contains("pattern")) return "";
-  std::string html;
-  bool of_capture = false;
-  for (const ordered_json& m : item.at("of_capture")) {
-    const bool accounts = m.at("accounts").get<bool>();
-    of_capture = of_capture || accounts;
-    html += fmt::format("<p>{} <b>{}</b>: {}</p>", accounts ? "A mistake of the capture," : "Note,",
-                        escaped(m.at("name").get<std::string>()),
-                        escaped(m.at("meaning").get<std::string>()));
-  }
-  bool explained = false;
-  std::string explanations;
-  for (const ordered_json& e : item.at("explanation")) {
-    explanations += explanation(e, !explained);
-    explained = explained || e.at("explains").get<bool>();
-  }
-  if (!explained && !of_capture) {
-    html += fmt::format(
-        "<p>None of {} known mistakes explains it ({} can be made in this call{}).</p>",
-        whole(item.at("mistakes_known")), whole(item.at("mistakes_possible")),
-        item.at("stopped_after").is_null() ? "" : ", and the time was up before all were tried");
-  }
-  if (!of_capture) html += explanations;
-  html += fmt::format("<p>Pattern: {}</p>", escaped(item.at("pattern").get<std::string>()));
-  return fmt::format("<div class=\"card why\">{}</div>", html);
-}
-
-std::string permit(const ordered_json& item) {
-  if (!item.contains("permit")) return "";
-  const ordered_json& p = item.at("permit");
-  const std::string name = escaped(p.at("contract").get<std::string>());
-  std::string html =
-      rank(item) == 0
-          ? fmt::format("A right kernel of another contract, <b>{}</b>, could return this: {}",
-                        name, escaped(text_of(p, "meaning")))
-          : fmt::format(
-                "Contract {} grants more than 100 times the error wherever there is one: the "
-                "tightest "
-                "that is kept is <b>{}</b>",
-                escaped(text_of(item, "contract")), name);
-  const std::string difference = text_of(p, "difference");
-  if (!difference.empty()) html += ". The difference: " + escaped(difference);
-  return paragraph("", html);
-}
-
-std::string stage_rows(const ordered_json& judged) {
-  std::string html =
-      "<div class=\"scroll\"><table><tr><th>stage</th><th>verdict</th><th>error over "
-      "budget</th><th>median</th><th>what it is</th></tr>";
-  for (const ordered_json& stage : judged) {
-    const std::string form = text_of(stage, "form");
-    const std::string reason = text_of(stage, "reason");
-    html +=
-        fmt::format("<tr><td>{}{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td></tr>",
-                    escaped(text_of(stage, "name")), form.empty() ? "" : " (" + escaped(form) + ")",
-                    badge(stage.at("verdict").get<std::string>()), shown(stage.at("max_ratio")),
-                    shown(stage.at("median_ratio")), escaped(text_of(stage, "formula")),
-                    reason.empty() ? "" : "<br>" + escaped(reason));
-  }
-  return html + "</table></div>";
-}
-
-std::string first_bad_stage(const ordered_json& item, const ordered_json& bad) {
-  const ordered_json& worst = bad.at("worst");
-  std::string html = fmt::format(
-      "<p>First bad stage: <b>{}</b> at <b>{}</b>: value {}, exact {}, error {}, budget {}; {} of "
-      "its elements in that chunk are out of budget.</p>",
-      escaped(text_of(bad, "name")), place(worst.at("coordinates")),
-      shown(worst.at("value"), kValueDigits), shown(worst.at("golden"), kValueDigits),
-      shown(worst.at("error")), shown(worst.at("budget")), counted(whole(bad.at("elements"))));
-  if (!bad.at("not_given_before").empty()) {
-    html += paragraph("soft", "Not given, and before it: " + joined(bad.at("not_given_before")));
-  }
-  if (rank(item) == 2) {
-    html += paragraph("soft",
-                      "The outputs are right all the same: either the kernel means something else "
-                      "by this stage, or its error does not reach the outputs of this call.");
-  }
-  return html;
-}
-
-// Stages of the kernel, which are no part of the verdict.
-std::string stages(const ordered_json& item) {
-  const auto found = item.find("stages");
-  if (found == item.end()) return "";
-  const std::string reason = text_of(*found, "reason");
-  std::string html = "<div class=\"card\"><h3>Stages of the kernel</h3>";
-  if (!reason.empty()) return html + paragraph("", "Not judged: " + escaped(reason)) + "</div>";
-  const ordered_json& bad = found->at("first_bad");
-  if (!bad.is_null()) {
-    html += first_bad_stage(item, bad);
-  } else {
-    html += paragraph("", rank(item) == 0 ? "No stage that was judged is out of budget: what is "
-                                            "wrong begins behind them, or in one not given."
-                                          : "No stage that was judged is out of budget.");
-  }
-  html += paragraph(
-      "soft", fmt::format("In chunks of {} ({}); no part of the verdict.",
-                          whole(found->at("chunk")), escaped(text_of(*found, "chunk_origin"))));
-  return html + stage_rows(found->at("judged")) + "</div>";
-}
-
 }  // namespace
 
 std::string section(const ordered_json& item, std::size_t number, bool maps) {
@@ -247,7 +114,7 @@ std::string section(const ordered_json& item, std::size_t number, bool maps) {
         "be finite, elsewhere it must.</p>",
         counted(nonfinite));
   }
-  html += why(item) + permit(item) + stages(item);
+  for (const Section* part : kSections) html += part->html(item);
   for (const ordered_json* tensor : ranked(item.at("tensors"))) html += tensor_card(*tensor, maps);
   if (!text_of(item, "replay").empty()) {
     html += fmt::format("<p class=\"soft\">To judge it again:</p><pre>{}</pre>",

@@ -15,6 +15,9 @@ using nlohmann::ordered_json;
 /// The style sheet: light or dark as the reader's system is.
 extern const std::string_view kPageStyle;
 
+/// Of a value and the exact one, which may differ in the last digit of fp32.
+inline constexpr int kValueDigits = 9;
+
 /// A text of a stranger as text of an HTML element or of a quoted attribute; a very long one is
 /// shortened, and says so.
 [[nodiscard]] std::string escaped(const std::string& text);

@@ -37,6 +37,14 @@ std::span<const calls::Mistake> mistakes() {
   return all;
 }
 
+std::vector<std::string_view> telling_suites() {
+  std::vector<std::string_view> names;
+  for (const verdict::Slice* slice : slices()) {
+    names.insert(names.end(), slice->telling_suites.begin(), slice->telling_suites.end());
+  }
+  return names;
+}
+
 std::span<const calls::Mistake> mistakes_of(call::Op op) {
   std::size_t before = 0;
   for (const verdict::Slice* slice : slices()) {

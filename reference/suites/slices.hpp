@@ -4,6 +4,8 @@
 #pragma once
 
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "reference/verdict/slice.hpp"
 
@@ -14,5 +16,8 @@ namespace goldenrule::suites {
 /// The mistakes of all of them, in one table, and the part of it that belongs to an operation.
 [[nodiscard]] std::span<const calls::Mistake> mistakes();
 [[nodiscard]] std::span<const calls::Mistake> mistakes_of(call::Op op);
+
+/// Slice::telling_suites of all of them.
+[[nodiscard]] std::vector<std::string_view> telling_suites();
 
 }  // namespace goldenrule::suites

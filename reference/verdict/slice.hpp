@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "fixtures/call/record.hpp"
@@ -52,6 +53,8 @@ struct Slice {
   Need (*memory_needed)(const Declared& call, int threads);
   /// The intermediate results of its kernels; nullptr: none that are known.
   const StageSlice* stages;
+  /// Suites whose cases show between them in which calls each mistake can be made.
+  std::span<const std::string_view> telling_suites;
 };
 
 /// The exact outputs of a call and what `contract` grants beside them.

@@ -67,12 +67,12 @@ TEST_CASE(
        "c.json: unit_roundoff: expected 5.960464477539063e-08: kernels of attention add in fp32, "
        "actual 0.001"},
       {attention + R"("round":{"weights":"bf16"}})",
-       "c.json: round.weights: expected the words type of q, or null, actual 'bf16'"},
+       "c.json: round.weights: expected type of q, actual 'bf16'"},
       {attention + R"("round":{"weights":7}})",
        "c.json: round.weights: expected a string, actual number"},
       {attention + R"("round":{"inverse":"bf16"}})",
-       "c.json: round.inverse: expected a point of a kernel of attention: scores, weights or sum, "
-       "actual a point of a chunked kernel"},
+       "c.json: round.inverse: expected scores, weights or sum in a contract of kind softmax, "
+       "actual this key"},
       {attention + R"("round":{"sum":"type of q"}})",
        "c.json: round.sum: expected rounded weights beside it, and no stored scores, actual "
        "weights "
@@ -85,28 +85,28 @@ TEST_CASE(
        "c.json: round.sum: expected rounded weights beside it, and no stored scores, actual stored "
        "scores"},
       {attention + R"("functions":{"exp":1e-6}})",
-       "c.json: functions: expected exp2 and tanh in a contract of attention, actual others"},
+       "c.json: functions.exp: expected exp2 or tanh in a contract of kind softmax, actual this "
+       "key"},
       {attention + R"("functions":{"exp2":-1}})",
        "c.json: functions.exp2: expected 0 <= x < 0.5, actual -1"},
       {attention + R"("state":"bf16"})",
-       "c.json: state: expected none in a contract of attention, actual one"},
+       "c.json: state: expected none in a contract of kind softmax, actual \"bf16\""},
       {attention + R"("chunk":64})",
-       "c.json: chunk: expected none in a contract that is not chunked, actual 64"},
+       "c.json: chunk: expected none in a contract of kind softmax, actual 64"},
       {attention + R"("form":"wy"})",
-       "c.json: form: expected none in a contract that is not chunked, actual wy"},
+       "c.json: form: expected none in a contract of kind softmax, actual \"wy\""},
       {R"({"name":"a","base":"recurrent_f32","round":{"weights":"type of q"}})",
-       "c.json: round.weights: expected none of attention in a contract of kind recurrent, actual "
-       "a "
-       "point of a kernel of attention"},
+       "c.json: round.weights: expected query, key, beta or gate in a contract of kind recurrent, "
+       "actual this key"},
       {R"({"name":"a","base":"recurrent_f32","functions":{"exp2":1e-7}})",
-       "c.json: functions: expected none of attention in a contract of kind recurrent, actual "
-       "exp2"},
-      {R"({"name":"a","base":"flash_bf16","kind":"recurrent"})",
-       "c.json: round.weights: expected none of attention in a contract of kind recurrent, actual "
+       "c.json: functions.exp2: expected exp, log, log_alpha, softplus, logit, sigmoid or norm in "
        "a "
-       "point of a kernel of attention"},
+       "contract of kind recurrent, actual this key"},
+      {R"({"name":"a","base":"flash_bf16","kind":"recurrent"})",
+       "c.json: round.weights: expected query, key, beta or gate in a contract of kind recurrent, "
+       "actual this key"},
       {R"({"name":"a","base":"chunk64_bf16","kind":"softmax"})",
-       "c.json: chunk: expected none in a contract that is not chunked, actual 64"},
+       "c.json: state: expected none in a contract of kind softmax, actual \"f32\""},
       {R"({"name":"flash_bf16","base":"flash_bf16"})",
        "c.json: name: expected a name that no built-in contract has, actual 'flash_bf16'"},
   };

@@ -214,6 +214,10 @@ class BadInputTest(CommandLineTest):
         result = self.assert_run(2, "recompute", self.folder)
         self.assertRegex(result.out, r"(?m)^ERROR .*capture\.h5: /inputs/v: expected .*, actual ")
 
+    def test_a_command_that_there_is_not(self):
+        result = self.assert_run(2, "chek", self.folder)
+        self.assert_one_line(result.err, "command: expected ", "check", ", actual 'chek'")
+
 
 if __name__ == "__main__":
     main()

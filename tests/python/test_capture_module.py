@@ -154,6 +154,8 @@ class CaptureTest(unittest.TestCase):
             (dict(outputs={**outputs, "intermediate_states": outputs["o"]}), "outputs: unknown"),
             (dict(inputs={**inputs, "q": inputs["q"] > 0}), "inputs q: expected float64"),
             (dict(bf16=("w",)), "bf16: no such input or output: w"),
+            (dict(inputs={**inputs, "q": np.zeros(inputs["q"].shape, np.uint16)}),
+             "actual uint16; are these the bits of bfloat16[?] then name it in bf16="),
             (dict(bf16=("state_indices",)), "bf16 takes float32 values or uint16 bits, actual int32"),
             (dict(source="two\nlines"), "source: expected one line"),
         ]

@@ -117,6 +117,12 @@ class ShapesTest(unittest.TestCase):
 
 
 class TakenTest(ShapesTest):
+    def test_a_state_of_the_other_layout_is_said_to_be_one(self):
+        self.assertIn("actual [9,6,5,7]; is state_layout kv?",
+                      self.refusal(Call("decode").having(initial_state=fill(P, HV, K, V))))
+        self.assertTrue(self.refusal(Call("decode").having(initial_state=fill(P, HV, V, K + 1)))
+                        .endswith("expected [9,6,7,5], actual [9,6,7,6]"))
+
     def test_every_mode_as_the_table_says(self):
         for op in gc.OPS:
             for mode in gc.MODES:
@@ -354,14 +360,14 @@ REFUSED_BY_BOTH = (
     (Call("mtp").having(v=fill(3, 5, 6, 7)), "inputs v: expected [3,4,6,7], actual [3,5,6,7]"),
     (Call("mtp").having(a=fill(3, 4, 6, 5)), "inputs a: expected [3,4,6], actual [3,4,6,5]"),
     (Call("mtp", "kda").having(a=fill(3, 4, 6)), "inputs a: expected [3,4,6,5], actual [3,4,6]"),
-    (Call("mtp").having(A_log=fill(2)), "inputs A_log: expected [6], actual [2]"),
-    (Call("mtp").under(gate_head="qk"), "inputs A_log: expected [2], actual [6]"),
+    (Call("mtp").having(A_log=fill(2)), "inputs A_log: expected [6], actual [2]; is gate_head qk?"),
+    (Call("mtp").under(gate_head="qk"), "inputs A_log: expected [2], actual [6]; is gate_head v?"),
     (Call("mtp", "kda").having(dt_bias=fill(6)), "inputs dt_bias: expected [6,5], actual [6]"),
     (Call("mtp").having(b=fill(3, 4, 2)), "inputs b: expected [3,4,6], actual [3,4,2]"),
     (Call("mtp").having(initial_state=fill(9, 2, 7, 5)),
      "inputs initial_state: expected [9,6,7,5], actual [9,2,7,5]"),
     (Call("mtp").under(state_layout="kv"),
-     "inputs initial_state: expected [9,6,5,7], actual [9,6,7,5]"),
+     "inputs initial_state: expected [9,6,5,7], actual [9,6,7,5]; is state_layout vk?"),
     (Call("prefill").having(initial_state=fill(4, 6, 7, 5)),
      "inputs initial_state: expected [3,6,7,5], actual [4,6,7,5]"),
     (Call("mtp").having(state_indices=np.arange(2)),
@@ -486,7 +492,7 @@ class RefusedTest(ShapesTest):
                                        state_indices=np.arange(3)),
                  "inputs initial_state: is missing, and state_indices names slots of it"),
                 (Call("decode").having(initial_state=None, final_state=fill(B, HV, K, V)),
-                 "outputs final_state: expected [3,6,7,5], actual [3,6,5,7]"),
+                 "outputs final_state: expected [3,6,7,5], actual [3,6,5,7]; is state_layout kv?"),
                 (Call("mtp").having(num_accepted_tokens=np.ones(3, int)),
                  "inputs ssm_state_indices: is missing; ssm_state_indices and num_accepted_tokens "
                  "come together"),

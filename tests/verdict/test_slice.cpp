@@ -125,7 +125,8 @@ const Slice kToy{.evaluate = evaluate,
                  .likely_cause = nullptr,
                  .default_contract = default_contract,
                  .memory_needed = nullptr,
-                 .stages = nullptr};
+                 .stages = nullptr,
+                 .telling_suites = {}};
 
 Record captured(const std::function<call::TensorMap(const Record&, const calls::Kernel&)>& commit) {
   Record record = cases::make_record(

@@ -14,6 +14,7 @@
 #include <exception>
 #include <functional>
 #include <new>
+#include <string>
 #include <string_view>
 
 #include "fixtures/call/error.hpp"
@@ -246,6 +247,16 @@ void add_list(CLI::App& app, Options& all) {
       [&all] { all.command = [&all] { return tools::list(all.listed, all.list_json); }; });
 }
 
+// CLI11 says that a command is required, and not that this is none.
+void refuse_unknown_command(const CLI::App& app, const std::string& given) {
+  std::string known;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == given) return;
+    known += (known.empty() ? "" : ", ") + command->get_name();
+  }
+  throw Error(ErrorKind::kArgument, "command", known, "'" + given + "'");
+}
+
 int run(int argc, char** argv) {
   CLI::App app{
       "goldenrule: is the output of a delta-rule attention kernel right, and where is it wrong?\n"
@@ -274,6 +285,7 @@ int run(int argc, char** argv) {
         add_mutate, add_merge, add_contract, add_info, add_schema, add_list}) {
     add(app, all);
   }
+  if (argc > 1 && argv[1][0] != '-') refuse_unknown_command(app, argv[1]);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

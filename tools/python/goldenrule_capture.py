@@ -714,7 +714,9 @@ def _to_array(what, tensor, as_bf16):
         return _float32_to_bf16(what, array.astype(np.float32, copy=False)), True
     stored = _STORED.get(array.dtype.newbyteorder("<"))
     if stored is None:
-        raise ValueError(f"{what}: expected {_TYPES}, actual {array.dtype}")
+        bits = array.dtype.newbyteorder("=") == np.uint16
+        hint = "; are these the bits of bfloat16? then name it in bf16=(..)" if bits else ""
+        raise ValueError(f"{what}: expected {_TYPES}, actual {array.dtype}{hint}")
     return array.astype(stored, copy=False), False
 
 
@@ -1001,8 +1003,8 @@ class _Call:
             if name in self.inputs and "initial_state" not in self.inputs:
                 raise ValueError(f"inputs initial_state: is missing, and {name} names slots of it")
 
-    def _of_parameters(self):
-        heads = self.HV if self.convention["gate_head"] == "v" else self.H
+    def _of_parameters(self, gate_head=None):
+        heads = self.HV if (gate_head or self.convention["gate_head"]) == "v" else self.H
         return {"A_log": (heads,), "dt_bias": (heads, self.K) if self.kda else (heads,)}
 
     def _reshape_parameters(self):
@@ -1112,7 +1114,17 @@ class _Call:
             raise ValueError(f"{group} {name}: expected {expected}, actual {actual}")
         if array.shape != tuple(shape):
             raise ValueError(f"{group} {name}: expected {_brackets(shape)}, actual "
-                             f"{_brackets(array.shape)}")
+                             f"{_brackets(array.shape)}{self._meant_by(name, shape, array.shape)}")
+
+    def _meant_by(self, name, shape, actual):
+        """The convention that the caller may have meant, under which the shape would be right."""
+        other = {attribute: next(value for value in CONVENTION[attribute]
+                                 if value != self.convention[attribute])
+                 for attribute in ("state_layout", "gate_head")}
+        parameters = self._of_parameters(other["gate_head"])
+        if actual == (*shape[:-2], *reversed(self.state)) != (*shape[:-2], *self.state):
+            return f"; is state_layout {other['state_layout']}?"
+        return f"; is gate_head {other['gate_head']}?" if actual == parameters.get(name) else ""
 
     def _meant(self, name):
         """The gate or beta that the caller may have meant, where its input is here."""

@@ -86,10 +86,12 @@ TEST_CASE("a contract keeps of a base of another kind what its own kind can have
   CHECK(c.at(contract::Activation::kGate) == contract::Format::kBF16);
   CHECK(std::ranges::count_if(c.roundings(), [](const auto& t) { return t.has_value(); }) == 4);
   CHECK(refusal(R"({"name":"r","base":"chunk64_bf16","kind":"recurrent"})") ==
-        "c.json: chunk: expected none in a contract that is not chunked, actual 64");
+        "c.json: chunk: expected none in a contract of kind recurrent, actual 64");
   CHECK(refusal(R"({"name":"r","base":"chunk64_bf16","kind":"recurrent","chunk":0})") ==
-        "c.json: round.beta_v: expected a point of a recurrent kernel: query, key, beta or gate, "
-        "actual a point of a chunked kernel");
+        "c.json: form: expected none in a contract of kind recurrent, actual \"wy\"");
+  CHECK(refusal(R"({"name":"r","base":"chunk64_bf16","kind":"recurrent","chunk":0,"form":null})") ==
+        "c.json: round.beta_v: expected query, key, beta or gate in a contract of kind recurrent, "
+        "actual this key");
 }
 
 TEST_CASE("a printed contract is read as the same") {
@@ -121,7 +123,7 @@ TEST_CASE("a wrong contract is refused with the key, what is expected and what i
        "c.json: name: expected a name that no built-in contract has, actual 'ideal'"},
       {R"({"name":"a","chunks":16})",
        "c.json: chunks: expected name, base, inherits, meaning, kind, "
-       "state, chunk, segment, form, unit_roundoff, round, functions or adjoint, actual this key"},
+       "state, unit_roundoff, round, functions, chunk, segment, form or adjoint, actual this key"},
       {R"({"name":"a"})",
        "c.json: kind: expected ideal, recurrent, chunked, softmax or chunked_adjoint (or a base), "
        "actual none"},
@@ -134,45 +136,50 @@ TEST_CASE("a wrong contract is refused with the key, what is expected and what i
       {R"({"name":"a","kind":"chunked","unit_roundoff":6e-8})",
        "c.json: chunk: expected a chunk size, actual none"},
       {R"({"name":"a","kind":"recurrent","unit_roundoff":6e-8,"chunk":8})",
-       "c.json: chunk: expected none in a contract that is not chunked, actual 8"},
+       "c.json: chunk: expected none in a contract of kind recurrent, actual 8"},
       {R"({"name":"a","kind":"ideal","functions":{"exp":1e-6}})",
-       "c.json: functions: expected none in an ideal contract, actual some"},
+       "c.json: functions.exp: expected none in a contract of kind ideal, actual this key"},
       {R"({"name":"a","kind":"recurrent","unit_roundoff":6e-8,"round":{"inverse":"bf16"}})",
-       "c.json: round.inverse: expected a point of a recurrent kernel: query, key, beta or gate, "
-       "actual a point of a chunked kernel"},
+       "c.json: round.inverse: expected query, key, beta or gate in a contract of kind recurrent, "
+       "actual this key"},
+      {R"({"name":"a","kind":"recurrent","unit_roundoff":6e-8,"round":{"inverted":null}})",
+       "c.json: round.inverted: expected query, key, beta or gate in a contract of kind recurrent, "
+       "actual this key"},
       {R"({"name":"a","base":"chunk64_bf16","inherits":["functions"],"unit_roundoff":6e-8})",
        "c.json: kind: expected ideal, recurrent, chunked, softmax or chunked_adjoint (or a base), "
        "actual none"},
       {R"({"name":"a","base":"recurrent_f32","form":"direct"})",
-       "c.json: form: expected none in a contract that is not chunked, actual direct"},
+       "c.json: form: expected none in a contract of kind recurrent, actual \"direct\""},
       {R"({"name":"a","kind":"ideal","unit_roundoff":6e-8})",
-       "c.json: unit_roundoff: expected none in an ideal contract, actual 6e-08"},
+       "c.json: unit_roundoff: expected none in a contract of kind ideal, actual 6e-08"},
       {R"({"name":"a","inherits":["round"]})",
        "c.json: inherits: expected a base beside it, actual none"},
       {R"({"name":"a","base":"ideal","inherits":["rond"]})",
        "c.json: inherits: expected kind, state, "
-       "chunk, form, unit_roundoff, round, functions or adjoint, actual \"rond\""},
-      {R"({"name":"a","base":"ideal","chunk":-1})",
+       "unit_roundoff, round, functions, chunk, segment, form or adjoint, actual \"rond\""},
+      {R"({"name":"a","base":"chunk64_bf16","chunk":-1})",
        "c.json: chunk: expected 0 to 4096 tokens, actual -1"},
       {R"({"name":"a","base":"chunk64_bf16","chunk":18446744073709551615})",
        "c.json: chunk: expected 0 to 4096 tokens, actual 18446744073709551615"},
-      {R"({"name":"a","base":"ideal","chunk":1.5})",
+      {R"({"name":"a","base":"chunk64_bf16","chunk":1.5})",
        "c.json: chunk: expected an integer, actual number"},
       {R"({"name":"a","base":"ideal","state":"f64"})",
        "c.json: state: expected f32, f16 or bf16, actual 'f64'"},
       {R"({"name":"a","base":"chunk64_bf16","round":{"query":"f8"}})",
        "c.json: round.query: expected f32, tf32, f16, bf16, any16 or bf16x2, actual 'f8'"},
-      {R"({"name":"a","base":"ideal","functions":{"tan":1e-6}})",
-       "c.json: functions.tan: expected exp, log, log_alpha, softplus, logit, sigmoid, norm, exp2 "
-       "or tanh, actual this key"},
-      {R"({"name":"a","base":"ideal","unit_roundoff":0.7})",
+      {R"({"name":"a","base":"recurrent_f32","functions":{"tan":1e-6}})",
+       "c.json: functions.tan: expected exp, log, log_alpha, softplus, logit, sigmoid or norm in a "
+       "contract of kind recurrent, actual this key"},
+      {R"({"name":"a","base":"recurrent_f32","functions":7})",
+       "c.json: functions: expected an object, actual number"},
+      {R"({"name":"a","base":"recurrent_f32","unit_roundoff":0.7})",
        "c.json: unit_roundoff: expected 0 <= x < 0.5, actual 0.7"},
-      {R"({"name":"a","base":"ideal","unit_roundoff":"x"})",
+      {R"({"name":"a","base":"recurrent_f32","unit_roundoff":"x"})",
        "c.json: unit_roundoff: expected a number, actual string"},
   };
   for (const auto& row : rows) CHECK(refusal(row.json) == row.message);
   CHECK(refusal(R"({"name":"a","base":"chunk64_bf16","round":{"quark":"bf16"}})")
-            .starts_with("c.json: round.quark: expected one of query, key, beta"));
+            .starts_with("c.json: round.quark: expected query, key, beta"));
   CHECK(refusal(R"({"name":"a","base":"b"})").starts_with("c.json: base: expected one of ideal"));
 }
 

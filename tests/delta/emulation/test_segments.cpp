@@ -12,6 +12,7 @@
 #include "reference/delta/rule/recurrent.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/verdict.hpp"
+#include "tests/contract_refusal.hpp"
 
 using namespace goldenrule;
 
@@ -109,18 +110,10 @@ TEST_CASE("segments of a contract are read, printed and refused") {
   CHECK(contract::parse_contract(contract::to_json(again), "x").chunked()->segment == 512);
   CHECK(contract::is_no_wider(contract::find_contract("chunk64_bf16_direct"), c));
   CHECK_FALSE(contract::is_no_wider(c, contract::find_contract("chunk64_bf16_direct")));
-  const auto refusal = [](const char* json) -> std::string {
-    try {
-      static_cast<void>(contract::parse_contract(json, "c.json"));
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "";
-  };
-  CHECK(refusal(R"({"name":"c","base":"chunk64_bf16","segment":100})") ==
+  CHECK(test::refusal(R"({"name":"c","base":"chunk64_bf16","segment":100})") ==
         "c.json: segment: expected a multiple of the chunk, 64, actual 100");
-  CHECK(refusal(R"({"name":"c","base":"recurrent_f32","segment":64})") ==
-        "c.json: segment: expected none in a contract that is not chunked, actual 64");
-  CHECK(refusal(R"({"name":"c","base":"chunk64_bf16","segment":-64})") ==
+  CHECK(test::refusal(R"({"name":"c","base":"recurrent_f32","segment":64})") ==
+        "c.json: segment: expected none in a contract of kind recurrent, actual 64");
+  CHECK(test::refusal(R"({"name":"c","base":"chunk64_bf16","segment":-64})") ==
         "c.json: segment: expected 0 to 1048576 tokens, actual -64");
 }

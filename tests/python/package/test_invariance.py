@@ -160,7 +160,7 @@ def test_what_a_kernel_raises_is_raised_and_its_inputs_are_its_own():
 
 @pytest.mark.parametrize("options, error, words", [
     ({"over": "rows"}, ValueError, "over: expected some of batch"),
-    ({"over": "cuda_graph"}, ValueError, 'expected device="cuda"'),
+    ({"over": "cuda_graph", "device": "cpu"}, ValueError, 'expected device="cuda"'),
     ({"repeats": 0}, ValueError, "repeats: expected a whole number"),
     ({"contract": "attention_f32"}, ValueError, "attention_f32"),
 ])

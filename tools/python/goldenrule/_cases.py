@@ -19,12 +19,7 @@ def as_torch(arrays: Mapping[str, Any], device: Any) -> dict[str, Any]:
     import numpy as np
     import torch
 
-    if str(device).startswith("cuda") and not torch.cuda.is_available():
-        reason = (f"device: expected one that torch sees, actual {str(device)!r} on a machine without a "
-                  "GPU: leave it out for tensors on the CPU")
-        if "pytest" in sys.modules and "PYTEST_CURRENT_TEST" in os.environ:
-            skip_test(reason)
-        raise RuntimeError(reason)
+    require_gpu(device)
 
     def tensor(array: Any) -> Any:
         if array.dtype.name == "bfloat16":
@@ -34,6 +29,19 @@ def as_torch(arrays: Mapping[str, Any], device: Any) -> dict[str, Any]:
         return made if device is None else made.to(device)
 
     return {name: tensor(array) for name, array in arrays.items()}
+
+
+def require_gpu(device: Any) -> None:
+    """For a CUDA device where torch sees no GPU: skips the test that pytest runs, elsewhere RuntimeError."""
+    import torch
+
+    if not str(device).startswith("cuda") or torch.cuda.is_available():
+        return
+    reason = (f"device: expected one that torch sees, actual {str(device)!r} on a machine without a "
+              "GPU: tensors can be on the CPU alone")
+    if "pytest" in sys.modules and "PYTEST_CURRENT_TEST" in os.environ:
+        skip_test(reason)
+    raise RuntimeError(reason)
 
 
 def skip_test(reason: str) -> NoReturn:

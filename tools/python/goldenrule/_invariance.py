@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _core
 from ._calls import Call, _contract, packed, unpacked
-from ._cases import Case, as_torch, taken
+from ._cases import Case, as_torch, require_gpu, taken
 
 # What may be asked, and the relations of the library that it is.
 RELATIONS = {
@@ -108,7 +108,7 @@ def invariant(kernel: Kernel, case: Case | Call, over: str | Iterable[str] | Non
       split       a prefill cut in two calls, or begun again at a checkpoint
       repeat      the same call again, after one with other values
       neighbours  NaN in the other rows, their states, padding and slots that nobody reads
-      cuda_graph  the call captured into a CUDA graph and replayed, beside the call without; device="cuda"
+      cuda_graph  the call captured into a CUDA graph and replayed, beside the call without; on a GPU, "cuda" by default
     same_bits=False: a row may be summed in another order where it stands elsewhere in the batch (batch, order):
     it then differs by no more than the budgets of both calls, under `contract` (default: by mode and types).
     split always does; repeat, neighbours, cuda_graph and renamed slots demand the same bits of every kernel.
@@ -201,8 +201,10 @@ def _scattered(pool: Any, slots: Any, states: Any) -> Any:
 
 def _graphed(kernel: Kernel, line: str, call: Call, original: Mapping[str, Any], device: Any,
              asked: Any) -> Outcome:
-    if device is None or not str(device).startswith("cuda"):
+    device = "cuda" if device is None else device
+    if not str(device).startswith("cuda"):
         raise ValueError(f'cuda_graph: expected device="cuda", actual {device!r}')
+    require_gpu(device)
     if call.mode == "prefill":
         asked.names = [name for name in asked.names if name in OF_PREFILL]
     made = _Graphed(kernel, line, call, device)

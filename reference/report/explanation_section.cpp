@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reference/report/explanation.hpp"
-
+//
+// Why a file fails: what is wrong with the capture itself, which known mistake of kernels
+// reproduces it, and the pattern of what is wrong. Numbers are numbers in JSON, null where there
+// is none (a NaN that is left, no limit reached).
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+
+#include "reference/report/page_parts.hpp"
+#include "reference/report/sections.hpp"
 
 namespace goldenrule::report {
 namespace {
@@ -87,9 +93,9 @@ std::string tried_words(const Diagnosis& d) {
   return d.pairs > 0 ? text + fmt::format(", {} pairs tried", d.pairs) : text;
 }
 
-}  // namespace
-
-std::string explanation_text(const Diagnosis& diagnosis) {
+std::string explanation_text(const FileReport& file) {
+  if (!file.diagnosis) return "";
+  const Diagnosis& diagnosis = *file.diagnosis;
   std::string text = capture_lines(diagnosis);
   text += fmt::format("  pattern: {}\n", diagnosis.pattern);
   if (std::ranges::any_of(diagnosis.of_capture, &calls::CaptureMistake::accounts)) return text;
@@ -106,7 +112,9 @@ std::string explanation_text(const Diagnosis& diagnosis) {
   return text;
 }
 
-void add_explanation(const Diagnosis& diagnosis, ordered_json& json) {
+void add_explanation(const FileReport& file, ordered_json& json) {
+  if (!file.diagnosis) return;
+  const Diagnosis& diagnosis = *file.diagnosis;
   ordered_json of_capture = ordered_json::array();
   for (const calls::CaptureMistake& m : diagnosis.of_capture) {
     of_capture.push_back({{"name", m.name}, {"meaning", m.meaning}, {"accounts", m.accounts}});
@@ -136,5 +144,65 @@ void add_explanation(const Diagnosis& diagnosis, ordered_json& json) {
   json["stopped_after"] =
       diagnosis.stopped_after ? ordered_json(*diagnosis.stopped_after) : ordered_json(nullptr);
 }
+
+std::string one_html(const ordered_json& e, bool first) {
+  const std::string name = escaped(e.at("mistake").get<std::string>());
+  std::string html =
+      e.at("explains").get<bool>()
+          ? fmt::format("<p>{} <b>{}</b>: {}</p>", first ? "Explained by" : "Or by", name,
+                        joined(e.at("meaning")))
+          : fmt::format(
+                "<p class=\"soft\">Nearest: {} accounts for {:.0f} % of the error, and leaves "
+                "{} elements out of budget ({})</p>",
+                name, 100.0 * e.at("accounted").get<double>(), counted(whole(e.at("failing"))),
+                joined(e.at("meaning")));
+  if (e.contains("width")) {
+    html += fmt::format(
+        "<p class=\"soft\">It amplifies roundings, so that no element can be predicted: "
+        "the emulated mistake errs in the same places and as widely (rms error {} times "
+        "its own).</p>",
+        shown(e.at("width")));
+  }
+  const auto also = [&](const char* key, const char* words) {
+    if (e.at(key).empty() || !e.at("explains").get<bool>()) return;
+    html += fmt::format("<p class=\"soft\">{}: {}</p>", words, joined(e.at(key)));
+  };
+  also("reported", "In public");
+  also("meant", "If your kernel means it");
+  also("same", "The same outputs in this call");
+  return html;
+}
+
+std::string explanation_html(const ordered_json& item) {
+  if (!item.contains("pattern")) return "";
+  std::string html;
+  bool of_capture = false;
+  for (const ordered_json& m : item.at("of_capture")) {
+    const bool accounts = m.at("accounts").get<bool>();
+    of_capture = of_capture || accounts;
+    html += fmt::format("<p>{} <b>{}</b>: {}</p>", accounts ? "A mistake of the capture," : "Note,",
+                        escaped(m.at("name").get<std::string>()),
+                        escaped(m.at("meaning").get<std::string>()));
+  }
+  bool explained = false;
+  std::string explanations;
+  for (const ordered_json& e : item.at("explanation")) {
+    explanations += one_html(e, !explained);
+    explained = explained || e.at("explains").get<bool>();
+  }
+  if (!explained && !of_capture) {
+    html += fmt::format(
+        "<p>None of {} known mistakes explains it ({} can be made in this call{}).</p>",
+        whole(item.at("mistakes_known")), whole(item.at("mistakes_possible")),
+        item.at("stopped_after").is_null() ? "" : ", and the time was up before all were tried");
+  }
+  if (!of_capture) html += explanations;
+  html += fmt::format("<p>Pattern: {}</p>", escaped(item.at("pattern").get<std::string>()));
+  return fmt::format("<div class=\"card why\">{}</div>", html);
+}
+
+}  // namespace
+
+constinit const Section kExplanation{explanation_text, add_explanation, explanation_html};
 
 }  // namespace goldenrule::report
