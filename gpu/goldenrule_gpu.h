@@ -17,7 +17,7 @@
  *
  * Decode and MTP: all arithmetic is fp32; the state stays in fp32 registers over all T tokens and
  * is rounded once per store, o once. d_t and o_t come from the closed form of the rule over up to
- * eight tokens (gpu/recurrent/token_weights.cuh), so MTP agrees with repeated decode within the
+ * eight tokens (gpu/delta/shared/token_weights.cuh), so MTP agrees with repeated decode within the
  * budget of both, not to the bit. Once goldenrule_gpu_initialize has run, a call allocates no
  * memory of the device, waits for nothing and loads nothing; it needs no workspace and can be
  * captured in a CUDA graph; slots and counts are read on the device, so a replay follows what they

@@ -15,8 +15,8 @@
 // and of an operand A [64 x 16] of bf16 in registers
 //     a[0], a[1]: rows 16 w + g and 16 w + g + 8, columns 2 t and 2 t + 1; a[2], a[3]: the same
 //     + 8.
-// Operands in shared memory are named by a descriptor (gpu/prefill/tile.cuh). Products of bf16 are
-// exact in fp32; sums are truncated, not rounded to nearest.
+// Operands in shared memory are named by a descriptor. Products of bf16 are exact in fp32; sums are
+// truncated, not rounded to nearest.
 #pragma once
 
 #include <cstdint>
