@@ -2,6 +2,7 @@
 #include "gpu/delta/recurrent/resolve.hpp"
 
 #include "gpu/delta/recurrent/select.hpp"
+#include "gpu/launch/tuning.hpp"
 
 namespace goldenrule::gpu::recurrent {
 namespace {
@@ -19,22 +20,19 @@ bool has_effect(const Args& args) {
   return updates && (args.final_state.data != nullptr || args.output_state_indices.data != nullptr);
 }
 
-/// Decode is bound by the memory, so the next wave's states are asked for ahead; but they must not
-/// push out of L2 what is on its way to memory (measured on an H200, whose L2 has 60 MB: a wave of
-/// 17 MB pays, one of 26 MB costs a quarter). MTP computes longer than it reads: nothing to gain.
+/// Decode is bound by the memory, so the next wave's states are asked for ahead. MTP computes
+/// longer than it reads: nothing to gain.
 bool prefetches_next(const Params& params, const Entry& entry) {
-  constexpr std::int64_t kMost = std::int64_t{20} << 20;
   const std::int64_t element = params.bf16_state != 0 ? 2 : 4;
-  return params.T == 1 && std::int64_t{params.wave} * entry.rows * params.K * element <= kMost;
+  return params.T == 1 && std::int64_t{params.wave} * entry.rows * params.K * element <=
+                              kH200.waves.prefetched_bytes;
 }
 
-/// Whether a call and its neighbours gain from lying beside each other. Where an MTP call holds
-/// much of the device for about one wave, blocks of the next call and the states that they ask for
-/// take memory and places from it (measured on an H200: 8.9 us became 10.9 with 8 rows of 2 tokens,
-/// 45 became 55 with all states kept; 1 and 64 rows gained).
+/// Whether a call and its neighbours gain from lying beside each other.
 bool gains_beside_others(const Params& params, unsigned blocks) {
   const std::int64_t wave = params.wave;
-  return params.T == 1 || 4 * std::int64_t{blocks} < wave || std::int64_t{blocks} > 2 * wave;
+  return params.T == 1 || kH200.waves.alone_least_part * blocks < wave ||
+         std::int64_t{blocks} > kH200.waves.alone_most * wave;
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/delta/recurrent/select.hpp"
 
+#include "gpu/launch/tuning.hpp"
+
 namespace goldenrule::gpu::recurrent {
 namespace {
 
@@ -14,14 +16,12 @@ double used(const Key& key, const Params& p, const Load& load) {
   return static_cast<double>(tiles) / static_cast<double>(places);
 }
 
-/// Whether low tiles fill the waves of a decode launch so much better that they are faster,
-/// although they do more for each row: at 8 rows of 32 heads, tall ones leave a third of two waves
-/// empty.
+/// Whether low tiles fill the waves of a decode launch so much better that they are faster.
 bool prefers_low_tiles(Key large, const Params& p, const Load& load) {
-  constexpr double kBetter = 1.15;
   Key low = large;
   low.large = false;
-  return large.work == Work::kOneToken && used(low, p, load) > kBetter * used(large, p, load);
+  return large.work == Work::kOneToken &&
+         used(low, p, load) > kH200.tiles.low_fill_better * used(large, p, load);
 }
 
 }  // namespace
@@ -33,8 +33,8 @@ Key select(const Params& p, const Load& load, int device) {
       if (large && !has_large) continue;
       exact.large = large;
       const int entry = table_index(exact);
-      // Below two tiles of 64 rows per multiprocessor, low ones spread the rows over more of them.
-      const bool enough = load.rows * p.HV * p.V >= std::int64_t{128} * load.multiprocessors;
+      const bool enough =
+          load.rows * p.HV * p.V >= kH200.tiles.rows_for_tall * load.multiprocessors;
       const bool there = device < 0 || kernels().is_loaded(entry, device);
       if (p.V % table_entry(entry).rows != 0 || (large && !enough) || !there) continue;
       if (!large || !prefers_low_tiles(exact, p, load)) return true;

@@ -9,6 +9,7 @@
 #include "gpu/delta/recurrent/params.hpp"
 #include "gpu/delta/shared/shape.hpp"
 #include "gpu/goldenrule_gpu.h"
+#include "gpu/launch/tuning.hpp"
 
 namespace goldenrule::gpu::recurrent {
 
@@ -81,14 +82,13 @@ constexpr bool serves_few(const Params& p, const Load& /*load*/) {
   return p.draft.beyond_rows == 0 && p.T >= 2 && p.T <= kMtpTokens && reads_fours(p) &&
          p.qk_type == Element::kBF16;
 }
-/// Writing is then all that counts, and it is fastest in few and long streams: whole heads, one per
-/// multiprocessor (measured on an H200 for T = 2, 4 and 8, fp32). Fewer heads than eight for each
-/// multiprocessor would leave some without work for long.
+/// Writing is then all that counts.
 constexpr bool serves_few_write_bound(const Params& p, const Load& load) {
   const bool every_state = p.intermediate.data != nullptr ||
                            (p.ssm_state_indices != nullptr && p.disable_state_update == 0);
-  return serves_few(p, load) && every_state && p.T >= 4 && p.V % 128 == 0 &&
-         load.rows * p.HV * (p.V / 128) >= std::int64_t{8} * load.multiprocessors;
+  constexpr Tuning::Tiles kTiles = kH200.tiles;
+  return serves_few(p, load) && every_state && p.T >= kTiles.write_bound_tokens && p.V % 128 == 0 &&
+         load.rows * p.HV * (p.V / 128) >= kTiles.write_bound_heads * load.multiprocessors;
 }
 constexpr bool serves_any(const Params& p, const Load& /*load*/) { return p.draft.wanted == 0; }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "gpu/delta/prefill/sm90/variant.cuh"
+#include "gpu/launch/tuning.hpp"
 
 namespace goldenrule::gpu::prefill {
 namespace {
@@ -103,14 +104,13 @@ PreparationUnits units_of(const Params& p, int records) {
 }
 
 /// How many blocks prepare. Those that the scan leaves free, if that is enough to stay ahead of it;
-/// else all, and the scan begins where they end, with the records that they made last. Times per
-/// chunk in cycles of a multiprocessor (H200); what is chosen changes no bit.
+/// else all, and the scan begins where they end, with the records that they made last. What is
+/// chosen changes no bit.
 int preparing_blocks(GdnCall& call, int multiprocessors) {
-  constexpr double kPreparation = 1400, kScan = 1900;
   const Params& p = call.params;
   const int free = p.most_segments > 0 ? 0 : multiprocessors - p.items;
-  const double work = kPreparation * p.HV * call.records;
-  const double scan = kScan * call.records / p.N;
+  const double work = kH200.gdn.preparation * p.HV * call.records;
+  const double scan = kH200.gdn.scan * call.records / p.N;
   const bool beside = free > 0 && work / free < work / multiprocessors + scan;
   call.units.first = beside || p.most_segments > 0 ? 0 : call.units.count / 2;
   return std::min(beside ? free : multiprocessors, call.units.count);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "gpu/delta/prefill/sm90/variant.cuh"
+#include "gpu/launch/tuning.hpp"
 
 namespace goldenrule::gpu::prefill {
 namespace {
@@ -99,9 +100,8 @@ struct Shares {
   double together = 1;  ///< part of the records that all of them prepare before
 };
 
-/// The shares that take the least time, by times in cycles of a multiprocessor (H200). Either all
-/// multiprocessors prepare, then scan; or the scan has some for itself as soon as the others can
-/// prepare the rest while it runs.
+/// The shares that take the least time. Either all multiprocessors prepare, then scan; or the scan
+/// has some for itself as soon as the others can prepare the rest while it runs.
 Shares shares_of(const Params& p, std::int64_t records, bool anchored, int multiprocessors) {
   if (p.most_segments > 0) {  // maps stand between preparation and scan
     return {.whole = sm90::working_halves(p) > multiprocessors, .staying = multiprocessors};
@@ -110,8 +110,11 @@ Shares shares_of(const Params& p, std::int64_t records, bool anchored, int multi
     bool whole;
     double cycles;  ///< of a chunk
   };
-  constexpr Scan kScans[] = {{false, 1700}, {true, 2900}};
-  const double preparation = (anchored ? 4500. : 13500.) * static_cast<double>(records) * p.HV;
+  constexpr Tuning::Kda kCycles = kH200.kda;
+  constexpr Scan kScans[] = {{false, kCycles.scan_half}, {true, kCycles.scan_whole}};
+  const double preparation =
+      (anchored ? kCycles.preparation_by_anchors : kCycles.preparation_by_levels) *
+      static_cast<double>(records) * p.HV;
   const double chunks = static_cast<double>(records) / p.N;
   Shares best;
   double least = std::numeric_limits<double>::infinity();
