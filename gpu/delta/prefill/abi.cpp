@@ -4,16 +4,12 @@
 #include "gpu/delta/prefill/args_fields.hpp"
 #include "gpu/delta/prefill/check_sequences.hpp"
 #include "gpu/delta/prefill/variants.hpp"
-#include "gpu/launch/describe.hpp"
-#include "gpu/launch/guard.hpp"
-#include "gpu/launch/pack_call.hpp"
+#include "gpu/launch/entry_points.hpp"
 
 namespace goldenrule::gpu::prefill {
 namespace {
 
-constexpr Description kDescription = describe<Group>();
-
-Problem check_and_launch(const Args* args) {
+Problem launch_call(const Args* args) {
   CheckedCall<Group> call;
   Problem problem = check_call(args, call);
   // Without a sequence nothing is written; with one of no tokens its state may move.
@@ -29,57 +25,27 @@ Problem check_and_launch(const Args* args) {
   return variant.launch(launch);
 }
 
-Problem check_on_device(const Args* args, goldenrule_gpu_prefill_report* device_report) {
-  if (device_report == nullptr) return null_problem("device_report");
-  CheckedCall<Group> call;
-  Problem problem = check_call(args, call);
-  if (!problem.ok()) return problem;
-  return launch_check(call.params, device_report, call.args.stream);
+Problem launch_check_of(const CheckedCall<Group>& call, goldenrule_gpu_prefill_report* report) {
+  return launch_check(call.params, report, call.args.stream);
 }
 
 }  // namespace
 }  // namespace goldenrule::gpu::prefill
 
-using goldenrule::gpu::guarded;
-namespace prefill = goldenrule::gpu::prefill;
-
 extern "C" {
 
-void goldenrule_gpu_prefill_defaults(goldenrule_gpu_prefill_args* args, size_t struct_size) {
-  goldenrule::gpu::give_defaults<prefill::Group>(args, struct_size);
-}
-
-const char* goldenrule_gpu_prefill_fields(void) { return prefill::kDescription.text; }
-
-goldenrule_gpu_status goldenrule_gpu_prefill_validate(const goldenrule_gpu_prefill_args* args,
-                                                      char* message, size_t message_size) {
-  return guarded(message, message_size, [&] {
-    goldenrule::gpu::CheckedCall<prefill::Group> call;
-    return check_call(args, call);
-  });
-}
+GOLDENRULE_GPU_ENTRY_POINTS(prefill, goldenrule_gpu_prefill_report)
 
 size_t goldenrule_gpu_prefill_workspace_size(const goldenrule_gpu_prefill_args* args) {
   std::size_t size = 0;
   const auto ask = [&] {
     goldenrule_gpu_prefill_args known;
-    goldenrule::gpu::Problem problem = goldenrule::gpu::take_args<prefill::Group>(args, known);
-    if (problem.ok()) size = prefill::workspace_size(known);
+    goldenrule::gpu::Problem problem =
+        goldenrule::gpu::take_args<goldenrule::gpu::prefill::Group>(args, known);
+    if (problem.ok()) size = goldenrule::gpu::prefill::workspace_size(known);
     return problem;
   };
-  return guarded(nullptr, 0, ask) == GOLDENRULE_GPU_OK ? size : 0;
-}
-
-goldenrule_gpu_status goldenrule_gpu_prefill(const goldenrule_gpu_prefill_args* args, char* message,
-                                             size_t message_size) {
-  return guarded(message, message_size, [&] { return prefill::check_and_launch(args); });
-}
-
-goldenrule_gpu_status goldenrule_gpu_prefill_check(const goldenrule_gpu_prefill_args* args,
-                                                   goldenrule_gpu_prefill_report* device_report,
-                                                   char* message, size_t message_size) {
-  return guarded(message, message_size,
-                 [&] { return prefill::check_on_device(args, device_report); });
+  return goldenrule::gpu::guarded(nullptr, 0, ask) == GOLDENRULE_GPU_OK ? size : 0;
 }
 
 }  // extern "C"
