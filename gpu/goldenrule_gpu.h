@@ -17,7 +17,7 @@
  *
  * Decode and MTP: all arithmetic is fp32; the state stays in fp32 registers over all T tokens and
  * is rounded once per store, o once. d_t and o_t come from the closed form of the rule over up to
- * eight tokens (gpu/recurrent/token_weights.cuh), so MTP agrees with repeated decode within the
+ * eight tokens (gpu/delta/shared/token_weights.cuh), so MTP agrees with repeated decode within the
  * budget of both, not to the bit. Once goldenrule_gpu_initialize has run, a call allocates no
  * memory of the device, waits for nothing and loads nothing; it needs no workspace and can be
  * captured in a CUDA graph; slots and counts are read on the device, so a replay follows what they
@@ -25,10 +25,10 @@
  *
  * The bits of a row do not depend on the other rows, on B, or on flags. Those of a token do not
  * depend on how many tokens follow it, nor on alignment, with one exception: the tensor cores serve
- * K = 128, T = 2 to 8 (GDN with rings 1 to 8, KDA without rings), q and k in bf16 aligned to four
- * elements, and dense states aligned to 16 bytes. Their sums have another order, so a token has the
- * same bits at any of these T, and beside other T and other alignments it agrees within the budget
- * of both.
+ * K = 128, T = 2 to 8 (with rings 1 to 8), q and k in bf16 aligned to four elements, and dense
+ * states aligned to 16 bytes. With rings they also ask for ring_k in bf16, for at most 16 places
+ * beyond T and, for KDA, for a gate. Their sums have another order, so a token has the same bits at
+ * any of these T, and beside other T and other alignments it agrees within the budget of both.
  *
  * Extents: B rows, T tokens per row (0..16), H query/key heads, HV value heads (HV % H == 0),
  * K key dimension (1..256), V value dimension (>= 1), P pool slots.
@@ -353,10 +353,10 @@ GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_recurrent(
     const goldenrule_gpu_recurrent_args* args, char* message, size_t message_size);
 
 /* Loads every kernel of the dispatch table on the current device, so that no later call of
- * goldenrule_gpu_recurrent or goldenrule_gpu_prefill does. Without it the first call of each loads
+ * goldenrule_gpu_recurrent, _prefill or _attention does. Without it the first call of each loads
  * its own, which may wait for the device and, where the library holds only PTX for it, compiles
  * them: call it once per device before a capture and before launching on a stream that waits for
- * the host. The kernels of the two check functions are loaded too. What was loaded belongs to the
+ * the host. The kernels of the three check functions are loaded too. What was loaded belongs to the
  * primary context of the device: other contexts are not supported, nor is cudaDeviceReset. */
 GOLDENRULE_GPU_API goldenrule_gpu_status goldenrule_gpu_initialize(char* message,
                                                                    size_t message_size);

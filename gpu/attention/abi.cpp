@@ -4,16 +4,12 @@
 #include "gpu/attention/args_fields.hpp"
 #include "gpu/attention/check_requests.hpp"
 #include "gpu/attention/table.hpp"
-#include "gpu/launch/describe.hpp"
-#include "gpu/launch/guard.hpp"
-#include "gpu/launch/pack_call.hpp"
+#include "gpu/launch/entry_points.hpp"
 
 namespace goldenrule::gpu::attention {
 namespace {
 
-constexpr Description kDescription = describe<Group>();
-
-Problem check_and_launch(const Args* args) {
+Problem launch_call(const Args* args) {
   CheckedCall<Group> call;
   Problem problem = check_call(args, call);
   if (!problem.ok() || call.args.N == 0 || call.args.total == 0) return problem;
@@ -27,46 +23,15 @@ Problem check_and_launch(const Args* args) {
   return kernels().launch(choice.entry, plan, &call.params, call.args.stream);
 }
 
-Problem check_on_device(const Args* args, goldenrule_gpu_attention_report* device_report) {
-  if (device_report == nullptr) return null_problem("device_report");
-  CheckedCall<Group> call;
-  Problem problem = check_call(args, call);
-  if (!problem.ok()) return problem;
-  return launch_check(call.params, device_report, call.args.stream);
+Problem launch_check_of(const CheckedCall<Group>& call, goldenrule_gpu_attention_report* report) {
+  return launch_check(call.params, report, call.args.stream);
 }
 
 }  // namespace
 }  // namespace goldenrule::gpu::attention
 
-using goldenrule::gpu::guarded;
-namespace attention = goldenrule::gpu::attention;
-
 extern "C" {
 
-void goldenrule_gpu_attention_defaults(goldenrule_gpu_attention_args* args, size_t struct_size) {
-  goldenrule::gpu::give_defaults<attention::Group>(args, struct_size);
-}
-
-const char* goldenrule_gpu_attention_fields(void) { return attention::kDescription.text; }
-
-goldenrule_gpu_status goldenrule_gpu_attention_validate(const goldenrule_gpu_attention_args* args,
-                                                        char* message, size_t message_size) {
-  return guarded(message, message_size, [&] {
-    goldenrule::gpu::CheckedCall<attention::Group> call;
-    return check_call(args, call);
-  });
-}
-
-goldenrule_gpu_status goldenrule_gpu_attention(const goldenrule_gpu_attention_args* args,
-                                               char* message, size_t message_size) {
-  return guarded(message, message_size, [&] { return attention::check_and_launch(args); });
-}
-
-goldenrule_gpu_status goldenrule_gpu_attention_check(const goldenrule_gpu_attention_args* args,
-                                                     goldenrule_gpu_attention_report* device_report,
-                                                     char* message, size_t message_size) {
-  return guarded(message, message_size,
-                 [&] { return attention::check_on_device(args, device_report); });
-}
+GOLDENRULE_GPU_ENTRY_POINTS(attention, goldenrule_gpu_attention_report)
 
 }  // extern "C"

@@ -5,7 +5,9 @@
 // not see is not read, so nothing of it can reach the output.
 #pragma once
 
-#include "gpu/attention/decode.cuh"
+#include "gpu/attention/block.cuh"
+#include "gpu/ptx/functions.cuh"
+#include "gpu/ptx/grid_dependency.cuh"
 
 namespace goldenrule::gpu::attention {
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "gpu/launch/tuning.hpp"
+
 namespace goldenrule::gpu::attention {
 namespace {
 
@@ -79,10 +81,9 @@ int loaded_entry(int shape, int wanted, int device) {
 }  // namespace
 
 int default_splits(std::int64_t N, std::int64_t H) {
-  constexpr std::int64_t kBlocks = 128;
-  constexpr int kMost = 8;
+  constexpr Tuning::Attention kClusters = kH200.attention;
   int splits = 1;
-  while (splits < kMost && N * H * 2 * splits <= kBlocks) splits *= 2;
+  while (splits < kClusters.most_splits && N * H * 2 * splits <= kClusters.blocks) splits *= 2;
   return splits;
 }
 

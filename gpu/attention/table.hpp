@@ -34,10 +34,7 @@ inline constexpr int kSplitSizes = 5;
 inline constexpr int kTableSize = kShapes * kSplitSizes + 1;  ///< the plain kernel stands last
 
 /// Blocks that share the keys of a request where a call leaves it open: as many as make about one
-/// for each multiprocessor of the largest device, and no more than 8. Clusters do not fill a device
-/// with two blocks everywhere: 64 of 4 blocks took two turns where 64 of 2 took one, and a fifth
-/// more time. Nor do eight of 16 run side by side at full speed: on an H100 they take as long as
-/// eight of 8 for 16k keys (35 us), though a block has half of the tiles.
+/// for each multiprocessor of the largest device, and no more than 8 (launch/tuning.hpp).
 [[nodiscard]] int default_splits(std::int64_t N, std::int64_t H);
 
 /// Which entry serves a call on this device, after kernels() is prepared for it; sets what of the

@@ -149,6 +149,7 @@ void pack_states(const typename Group::Args& a, const TensorStrides<Group>& stri
 template <class Group>
 struct CheckedCall {
   typename Group::Args args;        ///< of this version, whatever the caller's is
+  std::uint64_t given_size = 0;     ///< struct_size of the caller's
   typename Group::Params params{};  ///< but for what depends on the kernel and the device
   Device device;
 };
@@ -157,7 +158,9 @@ template <class Group>
 [[nodiscard]] Problem check_call(const typename Group::Args* given, CheckedCall<Group>& call) {
   const typename Group::Args& args = call.args;
   Problem problem = take_args<Group>(given, call.args);
-  if (problem.ok()) problem = check_scalars<Group>(args);
+  if (!problem.ok()) return problem;
+  call.given_size = given->struct_size;
+  problem = check_scalars<Group>(args);
   if (!problem.ok()) return problem;
   TensorStrides<Group> strides;
   problem = check_tensors<Group>(args, strides);

@@ -15,8 +15,8 @@
 // and of an operand A [64 x 16] of bf16 in registers
 //     a[0], a[1]: rows 16 w + g and 16 w + g + 8, columns 2 t and 2 t + 1; a[2], a[3]: the same
 //     + 8.
-// Operands in shared memory are named by a descriptor (gpu/prefill/tile.cuh). Products of bf16 are
-// exact in fp32; sums are truncated, not rounded to nearest.
+// Operands in shared memory are named by a descriptor. Products of bf16 are exact in fp32; sums are
+// truncated, not rounded to nearest.
 #pragma once
 
 #include <cstdint>
@@ -57,192 +57,95 @@ __device__ __forceinline__ void hold(uint32_t (&x)[N]) {
   for (int i = 0; i < N; ++i) asm volatile("" : "+r"(x[i])::"memory");
 }
 
+// The registers of C as operands of an instruction, and their names in its text.
+#define EIGHT(c, i)                                                                           \
+  "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
+      "+f"(c[i + 6]), "+f"(c[i + 7])
+#define OPERANDS_16(c) EIGHT(c, 0), EIGHT(c, 8)
+#define OPERANDS_32(c) OPERANDS_16(c), EIGHT(c, 16), EIGHT(c, 24)
+#define OPERANDS_64(c) OPERANDS_32(c), EIGHT(c, 32), EIGHT(c, 40), EIGHT(c, 48), EIGHT(c, 56)
+#define NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define NAMES_32 NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define NAMES_64                                                     \
+  NAMES_32                                                           \
+  ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47" \
+  ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+
+// wgmma of `columns` columns, for which a thread holds n registers of C. `rest`: the names of A, of
+// B, and of `add`, which is operand `add`; then how B lies.
+#if __CUDA_ARCH_FEAT_SM90_ALL
+#define WGMMA(type, columns, n, add, rest, ...)                                            \
+  asm volatile("{.reg .pred add; setp.ne.b32 add, %" #add                                  \
+               ", 0;\nwgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type \
+               " {" NAMES_##n "}, " rest ";}"                                              \
+               : OPERANDS_##n(c)                                                           \
+               : __VA_ARGS__, "l"(b), "n"(kAdd ? 1 : 0))
+#else
+#define WGMMA(...)
+#endif
+#define ROWS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
+
 /// C (+)= A B for 64 columns, B contiguous along the inner dimension of the product. `kAdd` false:
 /// what C held is not read.
 template <bool kAdd>
 __device__ __forceinline__ void multiply_64_rows(float (&c)[32], const uint32_t* a, uint64_t b) {
-#if __CUDA_ARCH_FEAT_SM90_ALL
-  asm volatile(
-      "{.reg .pred add; setp.ne.b32 add, %37, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,"
-      "%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,"
-      "%24,%25,%26,%27,%28,%29,%30,%31}, "
-      "{%32,%33,%34,%35}, %36, add, 1, 1, 0;}"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
-        "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
-        "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]),
-        "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]),
-        "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0));
-#endif
+  WGMMA("bf16", 64, 32, 37, "{%32,%33,%34,%35}, %36, add, 1, 1, 0", ROWS);
 }
 
 /// The same with A in shared memory, contiguous along the inner dimension.
 template <bool kAdd>
 __device__ __forceinline__ void multiply_64_shared_rows(float (&c)[32], uint64_t a, uint64_t b) {
-#if __CUDA_ARCH_FEAT_SM90_ALL
-  asm volatile(
-      "{.reg .pred add; setp.ne.b32 add, %34, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,"
-      "%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,"
-      "%24,%25,%26,%27,%28,%29,%30,%31}, "
-      "%32, %33, add, 1, 1, 0, 0;}"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
-        "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
-        "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]),
-        "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]),
-        "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
-      : "l"(a), "l"(b), "n"(kAdd ? 1 : 0));
-#endif
+  WGMMA("bf16", 64, 32, 34, "%32, %33, add, 1, 1, 0, 0", "l"(a));
 }
 
 /// C (+)= A B for 32 columns, A in registers.
 template <bool kAdd>
 __device__ __forceinline__ void multiply_32_rows(float (&c)[16], const uint32_t* a, uint64_t b) {
-#if __CUDA_ARCH_FEAT_SM90_ALL
-  asm volatile(
-      "{.reg .pred add; setp.ne.b32 add, %21, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,"
-      "%8,%9,%10,%11,%12,%13,%14,%15}, "
-      "{%16,%17,%18,%19}, %20, add, 1, 1, 0;}"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
-        "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
-        "+f"(c[14]), "+f"(c[15])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0));
-#endif
+  WGMMA("bf16", 32, 16, 21, "{%16,%17,%18,%19}, %20, add, 1, 1, 0", ROWS);
 }
 
-/// C (+)= A B for 128 columns, B contiguous along the columns of the result. `kAdd` false: what C
-/// held is not read.
+/// C (+)= A B for 128 columns, B contiguous along the columns of the result.
 template <bool kAdd>
 __device__ __forceinline__ void multiply_128_columns(float (&c)[64], const uint32_t* a,
                                                      uint64_t b) {
-#if __CUDA_ARCH_FEAT_SM90_ALL
-  asm volatile(
-      "{.reg .pred add; setp.ne.b32 add, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,"
-      "%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,"
-      "%24,%25,%26,%27,%28,%29,%30,%31,"
-      "%32,%33,%34,%35,%36,%37,%38,%39,"
-      "%40,%41,%42,%43,%44,%45,%46,%47,"
-      "%48,%49,%50,%51,%52,%53,%54,%55,"
-      "%56,%57,%58,%59,%60,%61,%62,%63}, "
-      "{%64,%65,%66,%67}, %68, add, 1, 1, 1;}"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
-        "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
-        "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]),
-        "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]),
-        "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]), "+f"(c[32]), "+f"(c[33]), "+f"(c[34]),
-        "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]), "+f"(c[41]),
-        "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]), "+f"(c[48]),
-        "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]),
-        "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]),
-        "+f"(c[63])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0));
-#endif
+  WGMMA("bf16", 128, 64, 69, "{%64,%65,%66,%67}, %68, add, 1, 1, 1", ROWS);
 }
 
-/// C (+)= A B for 64 columns, B contiguous along the columns of the result.
+/// The same for 64 columns.
 template <bool kAdd>
 __device__ __forceinline__ void multiply_64_columns(float (&c)[32], const uint32_t* a, uint64_t b) {
-#if __CUDA_ARCH_FEAT_SM90_ALL
-  asm volatile(
-      "{.reg .pred add; setp.ne.b32 add, %37, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,"
-      "%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,"
-      "%24,%25,%26,%27,%28,%29,%30,%31}, "
-      "{%32,%33,%34,%35}, %36, add, 1, 1, 1;}"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
-        "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
-        "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]),
-        "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]),
-        "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0));
-#endif
+  WGMMA("bf16", 64, 32, 37, "{%32,%33,%34,%35}, %36, add, 1, 1, 1", ROWS);
 }
 
 /// multiply_64_rows of f16.
 template <bool kAdd>
 __device__ __forceinline__ void multiply_64_rows_f16(float (&c)[32], const uint32_t* a,
                                                      uint64_t b) {
-#if __CUDA_ARCH_FEAT_SM90_ALL
-  asm volatile(
-      "{.reg .pred add; setp.ne.b32 add, %37, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,"
-      "%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,"
-      "%24,%25,%26,%27,%28,%29,%30,%31}, "
-      "{%32,%33,%34,%35}, %36, add, 1, 1, 0;}"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
-        "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
-        "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]),
-        "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]),
-        "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0));
-#endif
+  WGMMA("f16", 64, 32, 37, "{%32,%33,%34,%35}, %36, add, 1, 1, 0", ROWS);
 }
 
 /// multiply_64_columns of f16.
 template <bool kAdd>
 __device__ __forceinline__ void multiply_64_columns_f16(float (&c)[32], const uint32_t* a,
                                                         uint64_t b) {
-#if __CUDA_ARCH_FEAT_SM90_ALL
-  asm volatile(
-      "{.reg .pred add; setp.ne.b32 add, %37, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,"
-      "%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,"
-      "%24,%25,%26,%27,%28,%29,%30,%31}, "
-      "{%32,%33,%34,%35}, %36, add, 1, 1, 1;}"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
-        "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
-        "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]),
-        "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]),
-        "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0));
-#endif
+  WGMMA("f16", 64, 32, 37, "{%32,%33,%34,%35}, %36, add, 1, 1, 1", ROWS);
 }
 
 /// multiply_128_columns of f16.
 template <bool kAdd>
 __device__ __forceinline__ void multiply_128_columns_f16(float (&c)[64], const uint32_t* a,
                                                          uint64_t b) {
-#if __CUDA_ARCH_FEAT_SM90_ALL
-  asm volatile(
-      "{.reg .pred add; setp.ne.b32 add, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,"
-      "%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,"
-      "%24,%25,%26,%27,%28,%29,%30,%31,"
-      "%32,%33,%34,%35,%36,%37,%38,%39,"
-      "%40,%41,%42,%43,%44,%45,%46,%47,"
-      "%48,%49,%50,%51,%52,%53,%54,%55,"
-      "%56,%57,%58,%59,%60,%61,%62,%63}, "
-      "{%64,%65,%66,%67}, %68, add, 1, 1, 1;}"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
-        "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
-        "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]),
-        "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]),
-        "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]), "+f"(c[32]), "+f"(c[33]), "+f"(c[34]),
-        "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]), "+f"(c[41]),
-        "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]), "+f"(c[48]),
-        "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]),
-        "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]),
-        "+f"(c[63])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0));
-#endif
+  WGMMA("f16", 128, 64, 69, "{%64,%65,%66,%67}, %68, add, 1, 1, 1", ROWS);
 }
+
+#undef EIGHT
+#undef OPERANDS_16
+#undef OPERANDS_32
+#undef OPERANDS_64
+#undef NAMES_16
+#undef NAMES_32
+#undef NAMES_64
+#undef WGMMA
+#undef ROWS
 
 }  // namespace goldenrule::gpu::ptx

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "gpu/recurrent/select.hpp"
+#include "gpu/delta/recurrent/select.hpp"
 
 namespace goldenrule::test {
 namespace {

@@ -25,13 +25,13 @@ SASS, PTX = ([int(re.match(r"\d+", name).group()) for name in text.split(",")]
              for text in sys.argv[4:6])
 
 # Both types and both layouts of the states are in the two of decode and MTP.
-SOURCES = (("gpu/recurrent/entries_f32_vk.cu", "compute_90"),
-           ("gpu/recurrent/entries_bf16_kv.cu", "compute_90"),
-           ("gpu/prefill/general.cu", "compute_90"),
-           ("gpu/prefill/gdn.cu", "compute_90a"),
-           ("gpu/prefill/kda.cu", "compute_90a"))
+SOURCES = (("gpu/delta/recurrent/entries_f32_vk.cu", "compute_90"),
+           ("gpu/delta/recurrent/entries_bf16_kv.cu", "compute_90"),
+           ("gpu/delta/prefill/general.cu", "compute_90"),
+           ("gpu/delta/prefill/sm90/gdn.cu", "compute_90a"),
+           ("gpu/delta/prefill/sm90/kda.cu", "compute_90a"))
 # Kernels that only ever stand behind one of the same call which has waited before it let them begin
-# (gpu/prefill/scan_block.cuh): they take what that one leaves piece by piece, and wait at
+# (gpu/delta/prefill/sm90/scan_block.cuh): they take what that one leaves piece by piece, and wait at
 # their end, for whoever comes next.
 FOLLOWS = re.compile(r"prefill_(gdn|kda)_scan")
 FIRST_THAT_WAITS = 90

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "gpu/attention/args_fields.hpp"
-#include "gpu/prefill/args_fields.hpp"
-#include "gpu/recurrent/args_fields.hpp"
+#include "gpu/delta/prefill/args_fields.hpp"
+#include "gpu/delta/recurrent/args_fields.hpp"
 #include "tests/gpu/gpu_test.hpp"
 #include "tests/gpu/judge.hpp"
 #include "tests/gpu/producer.hpp"

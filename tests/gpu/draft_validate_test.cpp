@@ -6,9 +6,9 @@
 
 #include <string>
 
+#include "gpu/delta/recurrent/args_fields.hpp"
+#include "gpu/delta/recurrent/select.hpp"
 #include "gpu/launch/pack_call.hpp"
-#include "gpu/recurrent/args_fields.hpp"
-#include "gpu/recurrent/select.hpp"
 #include "tests/gpu/good_call.hpp"
 
 namespace goldenrule::test {

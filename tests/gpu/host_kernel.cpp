@@ -6,8 +6,8 @@
 #include <numeric>
 #include <string_view>
 
-#include "gpu/prefill/args_fields.hpp"
-#include "gpu/recurrent/args_fields.hpp"
+#include "gpu/delta/prefill/args_fields.hpp"
+#include "gpu/delta/recurrent/args_fields.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/verdict/kernels.hpp"
 #include "tools/gpu_run/record_call.hpp"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu/recurrent/params.hpp"
+#include "gpu/delta/recurrent/params.hpp"
 #include "tests/gpu/counted_heap.hpp"
 #include "tests/gpu/launch_calls.hpp"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "fixtures/random/philox.hpp"
+#include "gpu/delta/prefill/positions.hpp"
 #include "gpu/goldenrule_gpu.h"
-#include "gpu/prefill/positions.hpp"
 #include "tests/gpu/no_memory.hpp"
 
 namespace goldenrule::test {

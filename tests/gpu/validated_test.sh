@@ -52,12 +52,12 @@ expect 1 '^NOT VALIDATED: no run' tools/validated
 expect 0 '^VALIDATED on NVIDIA H200, 1.2: 100% tests passed' tools/validated --record good
 echo 'a word' >> gpu/README.md
 expect 0 '^VALIDATED on' tools/validated
-echo '// another' >> gpu/recurrent/step.cuh
+echo '// another' >> gpu/delta/shared/step.cuh
 expect 1 '^NOT VALIDATED: gpu/ differs' tools/validated
 
 expect 0 '^PENDING since [0-9-]+: no device' tools/validated --pending 'no device'
 sed -i 's/ since [0-9-]*:/ since 2026-01-02:/' gpu/VALIDATED
-echo '// a third' >> gpu/recurrent/step.cuh
+echo '// a third' >> gpu/delta/shared/step.cuh
 expect 1 '^NOT VALIDATED: gpu/ differs' tools/validated
 expect 0 '^PENDING since 2026-01-02: still none' tools/validated --pending 'still none'
 [[ $(grep -c pending gpu/VALIDATED) == 1 ]] || { cat gpu/VALIDATED; exit 1; }

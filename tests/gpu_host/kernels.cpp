@@ -3,10 +3,10 @@
 // The kernels of the library, with the types of their parameters: all of decode and MTP, of
 // attention, and a line for each variant of prefill.
 #include "gpu/attention/table.hpp"
-#include "gpu/prefill/gdn.cuh"
-#include "gpu/prefill/kda.cuh"
-#include "gpu/prefill/variants.hpp"
-#include "gpu/recurrent/table.hpp"
+#include "gpu/delta/prefill/sm90/gdn.cuh"
+#include "gpu/delta/prefill/sm90/kda.cuh"
+#include "gpu/delta/prefill/variants.hpp"
+#include "gpu/delta/recurrent/table.hpp"
 
 namespace goldenrule::simt {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "gpu/prefill/lower_tiles.cuh"
-#include "gpu/prefill/scan_products.cuh"
+#include "gpu/delta/prefill/sm90/lower_tiles.cuh"
+#include "gpu/delta/prefill/sm90/scan_products.cuh"
 #include "gpu/ptx/bulk_copy.cuh"
 #include "gpu/ptx/matrix.cuh"
 #include "gpu/ptx/warpgroup.cuh"

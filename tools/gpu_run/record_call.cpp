@@ -8,10 +8,10 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
+#include "gpu/delta/prefill/args_fields.hpp"
+#include "gpu/delta/prefill/variants.hpp"
+#include "gpu/delta/recurrent/args_fields.hpp"
 #include "gpu/launch/pack_call.hpp"
-#include "gpu/prefill/args_fields.hpp"
-#include "gpu/prefill/variants.hpp"
-#include "gpu/recurrent/args_fields.hpp"
 #include "tools/gpu_run/attention_call.hpp"
 #include "tools/gpu_run/numbering.hpp"
 
