@@ -15,7 +15,7 @@ refused by name. Needs the package safetensors (`pip install goldenrule[trace]`)
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,32 +59,11 @@ class Workload:
     def outputs(self, results: Any) -> dict[str, Any]:
         """What the definition's kernel returns (a tuple in its order, or a mapping by its names) by the
         names of the schema. A mapping may have the buffer of intermediate states, too."""
-        names = OUTPUTS[self._form.mode]
-        if not isinstance(results, Mapping):
-            results = results if isinstance(results, (tuple, list)) else (results,)
-            if len(results) != len(names):
-                raise ValueError(f"{self._where}: expected the outputs {', '.join(names)}, actual "
-                                 f"{len(results)}")
-            results = dict(zip(names, results))
-        known = {**names, BUFFER: "intermediate_states"} if BUFFER in self._inputs else dict(names)
-        if not set(results) <= set(known):
-            raise ValueError(f"{self._where}: expected the outputs {', '.join(known)}, actual "
-                             f"{', '.join(map(str, results))}")
-        return {known[name]: value for name, value in results.items()}
+        return _outputs(self._form, results, BUFFER in self._inputs, self._where)
 
     def call(self) -> Call:
         """The call without outputs, for assert_delta_rule(workload, outputs=workload.outputs(..))."""
-        arguments = self.arguments()
-        convention, scale = dict(self._form.convention), arguments.pop("scale")
-        if scale:  # the references take 0 and None for the default
-            convention["scale"] = float(scale)
-        names = INPUTS[self._form.mode]
-        inputs = {names[name]: value for name, value in arguments.items() if value is not None}
-        if "initial_intermediate_states" in inputs:
-            inputs["intermediate_state_indices"] = inputs["state_indices"]
-        self._refuse_disputes(inputs)
-        return Call(op=self._form.op, mode=self._form.mode, convention=convention, inputs=inputs,
-                    source=self._where)
+        return _call(self._form, self.arguments(), self._where)
 
     def judge(self, results: Any, **options: Any) -> Report:
         """Judges what the definition's kernel returns; the options are those of goldenrule.judge."""
@@ -139,22 +118,6 @@ class Workload:
         numbers = generator.standard_normal(shape, dtype=np.float32)
         return numbers.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
 
-    def _refuse_disputes(self, inputs: Mapping[str, Any]) -> None:
-        """What the reference of the definition answers otherwise than the rule."""
-        slots = inputs.get("state_indices")
-        if slots is not None and slots.size and int(slots.min()) < 0:
-            raise ValueError(f"{self._where}: initial_state_indices: expected slots of the pool, actual "
-                             f"{int(slots.min())}: its reference takes the last slot for it, where "
-                             "engines mean padding")
-        cumulated = inputs.get("cu_seqlens")
-        state = inputs.get("initial_state")
-        if not self._form.clears or cumulated is None or state is None:
-            return
-        for n in np.flatnonzero(np.diff(cumulated) == 0):
-            if np.any(state[n]):
-                raise ValueError(f"{self._where}: sequence {n} has no token and a state that is not "
-                                 "zero: its reference returns zeros, the rule leaves the state")
-
 
 def read(definition: str | os.PathLike[str] | Mapping[str, Any],
          workloads: str | os.PathLike[str] | Iterable[Mapping[str, Any]], *,
@@ -193,6 +156,32 @@ def read(definition: str | os.PathLike[str] | Mapping[str, Any],
     return found
 
 
+def call_of(definition: Mapping[str, Any], arguments: Mapping[str, Any] | Sequence[Any],
+            results: Any = None) -> Call:
+    """The call of a definition's kernel, as a benchmark that draws inputs itself has it in memory.
+
+    definition: what its JSON holds. arguments: in the definition's order, or by its names; arrays, or
+    torch tensors of any device. results: what the kernel returned, if it is to be judged.
+    """
+    try:
+        form, name, parameters = form_of(definition), str(definition["name"]), list(definition["inputs"])
+    except (KeyError, AttributeError, TypeError) as error:
+        raise ValueError("expected a definition of FlashInfer-Trace, actual "
+                         f"{type(error).__name__}: {error}") from error
+    if not isinstance(arguments, Mapping):
+        if len(arguments) != len(parameters):
+            raise ValueError(f"{name}: expected the arguments {', '.join(parameters)}, actual "
+                             f"{len(arguments)}")
+        arguments = dict(zip(parameters, arguments))
+    if set(arguments) != set(parameters):
+        raise ValueError(f"{name}: expected the arguments {', '.join(parameters)}, actual "
+                         f"{', '.join(map(str, arguments))}")
+    call = _call(form, arguments, name)
+    if results is not None:
+        call.outputs = _outputs(form, results, arguments.get(BUFFER) is not None, name)
+    return call
+
+
 def write(call: Call, folder: str | os.PathLike[str], *, bf16: str | Iterable[str] = ()) -> Workload:
     """Adds a call to the trace set in a folder: its definition where that is new, its tensors as
     safetensors, and a workload, once. Its outputs have no place there.
@@ -214,3 +203,47 @@ def _counts(axes: Mapping[str, Any]) -> dict[str, int]:
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise ValueError(f"axes: {name}: expected a number of elements, actual {value!r}")
     return dict(axes)
+
+
+def _outputs(form: Form, results: Any, has_buffer: bool, where: str) -> dict[str, Any]:
+    names = OUTPUTS[form.mode]
+    if not isinstance(results, Mapping):
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        if len(results) != len(names):
+            raise ValueError(f"{where}: expected the outputs {', '.join(names)}, actual {len(results)}")
+        results = dict(zip(names, results))
+    known = {**names, BUFFER: "intermediate_states"} if has_buffer else dict(names)
+    if not set(results) <= set(known):
+        raise ValueError(f"{where}: expected the outputs {', '.join(known)}, actual "
+                         f"{', '.join(map(str, results))}")
+    return {known[name]: value for name, value in results.items()}
+
+
+def _call(form: Form, arguments: Mapping[str, Any], where: str) -> Call:
+    convention, names = dict(form.convention), INPUTS[form.mode]
+    if arguments["scale"]:  # the references take 0 and None for the default
+        convention["scale"] = float(arguments["scale"])
+    inputs = {names[name]: value for name, value in arguments.items()
+              if value is not None and name != "scale"}
+    if "initial_intermediate_states" in inputs:
+        inputs["intermediate_state_indices"] = inputs["state_indices"]
+    _refuse_disputes(form, inputs, where)
+    return Call(op=form.op, mode=form.mode, convention=convention, inputs=inputs, source=where)
+
+
+def _refuse_disputes(form: Form, inputs: Mapping[str, Any], where: str) -> None:
+    """What the reference of the definition answers otherwise than the rule."""
+    slots = inputs.get("state_indices")
+    if slots is not None and len(slots) and int(slots.min()) < 0:
+        raise ValueError(f"{where}: initial_state_indices: expected slots of the pool, actual "
+                         f"{int(slots.min())}: its reference takes the last slot for it, where "
+                         "engines mean padding")
+    cumulated = inputs.get("cu_seqlens")
+    state = inputs.get("initial_state")
+    if not form.clears or cumulated is None or state is None:
+        return
+    bounds = cumulated.tolist()
+    for n, (begin, end) in enumerate(zip(bounds, bounds[1:])):
+        if begin == end and bool((state[n] != 0).any()):
+            raise ValueError(f"{where}: sequence {n} has no token and a state that is not "
+                             "zero: its reference returns zeros, the rule leaves the state")
