@@ -126,10 +126,11 @@ class Own(own.Goldenrule):
         return x["o"], x["final_state"]
 
 
-def call_of(case, x, gate):
+def call_of(case, x, gate, bounds=None):
     """A set of inputs in the words of the schema, with raw gates and logits or with those made ready."""
     raw = gate == GATE_OF[case.op]
-    inputs = {"q": x["q"], "k": x["k"], "v": x["v"], "initial_state": x["state"], "cu_seqlens": case.cu}
+    inputs = {"q": x["q"], "k": x["k"], "v": x["v"], "initial_state": x["state"],
+              "cu_seqlens": case.cu if bounds is None else bounds}
     if raw:
         inputs |= {"a": x["gate"], "b": x["beta"], "A_log": case.A_log, "dt_bias": case.dt_bias}
     else:
@@ -154,7 +155,10 @@ def flashinfer():
 
 def flash_qla():
     kernel = public("flash_qla.ops.gated_delta_rule.chunk.chunk_gated_delta_rule")
-    return launching(lambda case, x: kernel.prepared(call_of(case, x, "log")), both_of), (GDN,)
+
+    def make(case, x):
+        return kernel.prepared(call_of(case, x, "log", case.cu32))
+    return launching(make, both_of), (GDN,)
 
 
 def fla():

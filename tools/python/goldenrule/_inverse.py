@@ -26,6 +26,9 @@ class _Unfit(Exception):
 def arguments_of(row: Row, call: Any, room: Mapping[str, Any], wants: tuple[str, ...],
                  more: Mapping[str, Any]) -> dict[str, Any]:
     """See Row.arguments."""
+    if row.op == "attention":
+        raise ValueError(f"{row.function}: expected a function of the delta rule, actual one of attention, "
+                         "whose masks and pages a row reads in one direction")
     inputs = row.taken(call.inputs)
     wanted = {"op": call.op, **_read(call.convention, inputs)}
     numbers = {**DEFAULTS, **call.convention}
@@ -98,11 +101,12 @@ def _rooms(row: Row, room: Mapping[str, Any]) -> dict[str, Any]:
     return {places[output]: tensor for output, tensor in room.items() if output in places}
 
 
-def _parameters(row: Row) -> tuple[str, ...]:
-    """Those that can be given by their names; what ** takes is what the row says."""
-    of_others = (*row.inputs, *row.ignored, *(name for when in row.when for name in when.arguments)
-                 ) if "kwargs" in row.parameters else ()
-    return (*row.parameters, *of_others)
+def _parameters(row: Row) -> set[str]:
+    """Those that can be given by their names: what ** takes is what the row says, but names of its own."""
+    if "kwargs" not in row.parameters:
+        return set(row.parameters)
+    return {*row.parameters, *row.ignored, *(row.inputs if row.arranged is dict else ()),
+            *(name for when in row.when for name in (*when.arguments, *when.inputs))}
 
 
 def _placed(row: Row, settings: tuple[int, ...], inputs: Mapping[str, Any],
@@ -118,12 +122,16 @@ def _placed(row: Row, settings: tuple[int, ...], inputs: Mapping[str, Any],
         if setting == _DENIED:
             denied = {name: False for name, value in when.arguments.items() if value is True}
             if set(denied) & set(found):
-                raise _Unfit("a flag cannot be both", 0)
+                raise _Unfit("a flag cannot be both", -1)
             found |= denied
     parameter_of = {name: parameter for parameter, name in names.items()}
+    known = _parameters(row)
+    # Of what is not given it is said that there is none: some functions have no default for it.
+    tensors = itertools.chain(row.inputs, *(when.inputs for when in row.when))
+    found |= {name: None for name in tensors if name in row.parameters and name not in found}
     for name, tensor in inputs.items():
-        if parameter_of.get(name) not in _parameters(row):
-            raise _Unfit(f"expected inputs that it has a parameter for, actual {name}", len(found))
+        if parameter_of.get(name) not in known:
+            raise _Unfit(f"expected inputs that it has a parameter for, actual {name}", 0)
         found[parameter_of[name]] = tensor
     return found
 
@@ -143,7 +151,7 @@ def _compare(row: Row, settings: tuple[int, ...], found: Mapping[str, Any],
     absent = {name: row.fixed.get(name, (None,))[0] for name in row.parameters if name != "kwargs"}
     said = {**absent, **found}
     if [when.holds(said) for when in row.when] != [setting == _HOLDS for setting in settings]:
-        raise _Unfit("flags that say something else", 0)
+        raise _Unfit("flags that say something else", -1)
     try:
         meant = row.meaning(said)
     except (ValueError, RuntimeError) as error:  # of a shape: numpy's, and torch's
