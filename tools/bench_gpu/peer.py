@@ -18,54 +18,19 @@ FOLDER too:
   gdn_triton_reference  the file of that name in FlashInfer's benchmarks/, after SGLang's kernels
 """
 import argparse
-import ctypes
 import importlib
 import statistics
 import sys
 
 from peer_kernels import GDN, KDA, PEERS, K
 
-F32, BF16, I32 = 1, 3, 5
+import own
+from goldenrule_capture import OPS
+
 DEPENDENT_LAUNCH = 1 | 8  # waits, and lets the launch behind it begin
 DISTINCT_BYTES = 512 << 20
 V = 128
 OTHER_FUNCTION = 0.05  # relative RMS of o beyond which a peer computes something else
-
-
-class Tensor(ctypes.Structure):
-    """goldenrule_gpu_tensor; dense: strides are not looked at."""
-
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("stride", ctypes.c_int64 * 4),
-        ("dtype", ctypes.c_int32),
-        ("dense", ctypes.c_int32),
-    ]
-
-
-FIELD_TYPES = {
-    "u64": ctypes.c_uint64, "i32": ctypes.c_int32, "u32": ctypes.c_uint32, "i64": ctypes.c_int64,
-    "f64": ctypes.c_double, "tensor": Tensor, "pointer": ctypes.c_void_p,
-}
-
-
-def args_type(library, call="recurrent"):
-    """goldenrule_gpu_recurrent_args, or those of another call, as the library describes them; a
-    layout that Python would not reproduce to the byte is refused, because the library writes into
-    it."""
-    describe = getattr(library, f"goldenrule_gpu_{call}_fields")
-    describe.restype = ctypes.c_char_p
-    head, *lines = describe().decode().split("\n")
-    fields = [line.split(" ") for line in lines]
-    layout = [(name, FIELD_TYPES[kind]) for name, kind, _ in fields]
-    args = type("Args", (ctypes.Structure,), {"_fields_": layout})
-    expected = {name: int(offset) for name, _, offset in fields}
-    actual = {name: getattr(args, name).offset for name in expected}
-    size = int(head.split(" ")[-1])
-    if actual != expected or ctypes.sizeof(args) != size:
-        raise RuntimeError(f"{head}: expected {size} bytes and offsets {expected}, "
-                           f"actual {ctypes.sizeof(args)} and {actual}")
-    return args
 
 
 class Case:
@@ -96,6 +61,7 @@ class Case:
                 "o": torch.empty(B, T, self.HV, V, device="cuda", dtype=torch.bfloat16),
                 "intermediates": torch.empty(B, T, self.HV, V, K, device="cuda", dtype=state_type)
                 if intermediates else None,
+                "ready": {},  # the calls of peers
             })
 
     def name(self):
@@ -108,37 +74,16 @@ def row_name(op, kv, bf16, B, T=1, update=True, intermediates=False):
             f"B={B} T={T}{' +states' if intermediates else ''}{'' if update else ' no update'}")
 
 
-class Goldenrule:
-    def __init__(self, torch, path):
-        self.torch = torch
-        self.library = ctypes.CDLL(path)
-        self.args_type = args_type(self.library)
-        self.call("goldenrule_gpu_initialize")
-
-    def call(self, function, *arguments):
-        message = ctypes.create_string_buffer(256)
-        if getattr(self.library, function)(*arguments, message, ctypes.c_size_t(256)) != 0:
-            raise RuntimeError(f"{function}: {message.value.decode()}")
-
+class Goldenrule(own.Goldenrule):
     def launch(self, case, inputs, flags=0):
-        args = self.args_type()
-        self.library.goldenrule_gpu_recurrent_defaults(
-            ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)))
-        args.op, args.state_layout, args.flags = case.op, int(case.kv), flags
-        args.disable_state_update = int(not case.update)
-        args.B, args.T, args.H, args.HV, args.K, args.V = (
-            case.B, case.T, case.H, case.HV, K, V)
-        args.slots, args.intermediate_rows, args.scale = case.B, case.T, K**-0.5
-        tensors = {**inputs, "A_log": case.A_log, "dt_bias": case.dt_bias,
-                   "state_indices": case.indices}
-        tensors["intermediate_states"] = tensors.pop("intermediates")
-        types = {self.torch.float32: F32, self.torch.bfloat16: BF16, self.torch.int32: I32}
-        for name, tensor in tensors.items():
-            if tensor is not None:
-                setattr(args, name, Tensor(data=tensor.data_ptr(), dtype=types[tensor.dtype],
-                                           dense=1))
-        args.stream = self.torch.cuda.current_stream().cuda_stream
-        self.call("goldenrule_gpu_recurrent", ctypes.byref(args))
+        numbers = {"op": OPS.index(case.op), "state_layout": int(case.kv), "flags": flags,
+                   "disable_state_update": int(not case.update), "B": case.B, "T": case.T, "H": case.H,
+                   "HV": case.HV, "K": K, "V": V, "slots": case.B, "intermediate_rows": case.T,
+                   "scale": K**-0.5}
+        tensors = {name: inputs[name] for name in ("q", "k", "v", "gate", "beta", "state", "o")}
+        self.run("recurrent", numbers, {
+            **tensors, "A_log": case.A_log, "dt_bias": case.dt_bias, "state_indices": case.indices,
+            "intermediate_states": inputs["intermediates"]})
         return inputs["o"]
 
 
@@ -209,12 +154,11 @@ def rows(batches):
 
 
 def imported_peers(names, known=PEERS):
-    """{name: launcher} of the peers that can be imported; `known`: {name: (module, its maker)}."""
+    """{name: launcher} of the peers that can be imported; `known`: {name: its maker}."""
     peers = {}
     for name in names:
-        module, make = known[name]
         try:
-            peers[name] = make(importlib.import_module(module))
+            peers[name] = known[name]()
         except Exception as error:  # a peer may fail to import in its own ways
             print(f"SKIPPED: peer {name}: {str(error)[:160] or repr(error)}")
     return peers

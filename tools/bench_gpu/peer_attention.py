@@ -14,10 +14,11 @@ LIBRARY is libgoldenrule_gpu_shared.so. Peers, each used where it can be importe
 torch_cudnn, torch_flash (scaled_dot_product_attention), flashinfer (BatchPrefillWithPagedKVCacheWrapper).
 """
 import argparse
-import ctypes
 import sys
 
-from peer import BF16, I32, Goldenrule, Tensor, args_type, time_graph, torch_with_device
+from peer import time_graph, torch_with_device
+
+import own
 
 H, HV, D = 8, 32, 128
 DISTINCT_BYTES = 512 << 20
@@ -67,26 +68,14 @@ class Case:
         return o.reshape(self.total, HV, D)
 
 
-class Own(Goldenrule):
-    def __init__(self, torch, path):
-        super().__init__(torch, path)
-        self.attention_args = args_type(self.library, "attention")
-
+class Own(own.Goldenrule):
     def launch(self, case, x):
-        args = self.attention_args()
-        self.library.goldenrule_gpu_attention_defaults(
-            ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)))
-        args.total, args.N, args.most_q, args.H, args.HV, args.K, args.V = (
-            case.total, case.N, case.B, H, HV, D, D)
-        args.pages, args.page_size, args.table_width = case.N * case.width, case.P, case.width
-        args.scale = D**-0.5
-        for name, tensor, dtype in (
-                ("q", x["q"], BF16), ("o", x["o"], BF16), ("k_cache", x["k_cache"], BF16),
-                ("v_cache", x["v_cache"], BF16), ("page_table", x["table"], I32),
-                ("cu_seqlens_q", case.bounds, I32), ("kv_lens", case.lengths, I32)):
-            setattr(args, name, Tensor(data=tensor.data_ptr(), dtype=dtype, dense=1))
-        args.stream = self.torch.cuda.current_stream().cuda_stream
-        self.call("goldenrule_gpu_attention", ctypes.byref(args))
+        self.run("attention", {
+            "total": case.total, "N": case.N, "most_q": case.B, "H": H, "HV": HV, "K": D, "V": D,
+            "pages": case.N * case.width, "page_size": case.P, "table_width": case.width,
+            "scale": D**-0.5}, {
+            **{name: x[name] for name in ("q", "o", "k_cache", "v_cache")}, "page_table": x["table"],
+            "cu_seqlens_q": case.bounds, "kv_lens": case.lengths})
         return x["o"]
 
 
@@ -159,7 +148,7 @@ def main():
     if torch is None:
         return 0
     torch.set_grad_enabled(False)
-    own, peers = Own(torch, options.library), {}
+    goldenrule, peers = Own(torch, options.library), {}
     for name in options.peers.split(","):
         try:
             peers[name] = PEERS[name](torch)
@@ -171,7 +160,7 @@ def main():
         if options.rows not in name:
             continue
         case = Case(torch, requests, context, options.block, options.page)
-        text, ours = row_of(torch, case, "goldenrule", own.launch, lambda _, o: o, options.replays)
+        text, ours = row_of(torch, case, "goldenrule", goldenrule.launch, lambda _, o: o, options.replays)
         print(f"{name:8} {text}")
         for peer, (launch, unpack) in peers.items():
             text, theirs = row_of(torch, case, peer, launch, unpack, options.replays)

@@ -18,16 +18,18 @@ flashinfer (GDN; context parallel where it chooses to), flash_qla (GDN), fla (bo
 FlashKDA is in no package registry.
 """
 import argparse
-import ctypes
-import importlib
 import os
 import sys
 import time
 
-from peer import (BF16, F32, GDN, I32, K, KDA, V, Goldenrule, Tensor, args_type,
-                  imported_peers, time_graph, torch_with_device)
+from peer import GDN, KDA, K, V, imported_peers, time_graph, torch_with_device
+from peer_kernels import launching
 
-SOFTPLUS, BOUNDED = 0, 1
+import own
+from goldenrule_capture import CONVENTION, OPS
+from public import FLA_ALONE, Call, public
+
+GATE_OF = {GDN: "softplus", KDA: "bounded"}
 LOWER_BOUND = -5.0
 DISTINCT_BYTES = 512 << 20
 MIXED = (1300, 547, 2048, 963, 271, 3063)
@@ -78,6 +80,7 @@ class Case:
         x["k"] = (k + self.normal(n, H, K) * (1 - direction) ** 0.5).to(torch.bfloat16)
         x["o"] = torch.empty_like(x["v"])
         x["final_state"] = torch.empty_like(x["state"])
+        x["ready"] = {}  # the calls of peers
         return x
 
     def log_gates(self, x, dtype):
@@ -112,91 +115,71 @@ def exact(case, x):
     return o, state
 
 
-class Own(Goldenrule):
-    def __init__(self, torch, path):
-        super().__init__(torch, path)
-        self.prefill_args = args_type(self.library, "prefill")
-        self.workspace = None
-
+class Own(own.Goldenrule):
     def launch(self, case, x):
-        args = self.prefill_args()
-        self.library.goldenrule_gpu_prefill_defaults(
-            ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)))
-        args.op, args.gate_kind = case.op, SOFTPLUS if case.op == GDN else BOUNDED
-        args.total, args.N, args.H, args.HV, args.K, args.V = (
-            case.total, case.N, case.H, case.HV, K, V)
-        args.slots, args.scale, args.lower_bound = case.N, K**-0.5, LOWER_BOUND
-        types = {self.torch.float32: F32, self.torch.bfloat16: BF16, self.torch.int32: I32}
+        numbers = {"op": OPS.index(case.op), "gate_kind": CONVENTION["gate"].index(GATE_OF[case.op]),
+                   "total": case.total, "N": case.N, "H": case.H, "HV": case.HV, "K": K, "V": V,
+                   "slots": case.N, "scale": K**-0.5, "lower_bound": LOWER_BOUND}
         names = ("q", "k", "v", "gate", "beta", "o", "state", "final_state")
-        for name, tensor in {**{n: x[n] for n in names}, "A_log": case.A_log,
-                             "dt_bias": case.dt_bias, "cu_seqlens": case.cu32}.items():
-            setattr(args, name, Tensor(data=tensor.data_ptr(), dtype=types[tensor.dtype], dense=1))
-        size = self.library.goldenrule_gpu_prefill_workspace_size
-        size.restype = ctypes.c_size_t
-        need = size(ctypes.byref(args))
-        if self.workspace is None or self.workspace.numel() < need:
-            self.workspace = self.torch.empty(need, device="cuda", dtype=self.torch.uint8)
-        args.workspace_size, args.workspace = need, self.workspace.data_ptr()
-        args.stream = self.torch.cuda.current_stream().cuda_stream
-        self.call("goldenrule_gpu_prefill", ctypes.byref(args))
+        self.run("prefill", numbers, {**{n: x[n] for n in names}, "A_log": case.A_log,
+                                      "dt_bias": case.dt_bias, "cu_seqlens": case.cu32})
         return x["o"], x["final_state"]
 
 
-def batched(x, *names):
-    return [x[name].unsqueeze(0) for name in names]
+def call_of(case, x, gate, bounds=None):
+    """A set of inputs in the words of the schema, with raw gates and logits or with those made ready."""
+    raw = gate == GATE_OF[case.op]
+    inputs = {"q": x["q"], "k": x["k"], "v": x["v"], "initial_state": x["state"],
+              "cu_seqlens": case.cu if bounds is None else bounds}
+    if raw:
+        inputs |= {"a": x["gate"], "b": x["beta"], "A_log": case.A_log, "dt_bias": case.dt_bias}
+    else:
+        inputs |= {"g": case.prepared(x)[gate], "beta": x["write"]}
+    return Call(case.op, {
+        "state_layout": "vk", "gate": gate, "lower_bound": LOWER_BOUND, "scale": K**-0.5,
+        "beta": "sigmoid" if raw else "direct", "qk_l2norm": "rsqrt_sum_eps"}, inputs)
 
 
-def flashinfer(module):
-    def launch(case, x):
-        case.prepared(x)
-        return module.chunk_gated_delta_rule(
-            x["q"], x["k"], x["v"], x["linear"], x["write"], initial_state=x["state"],
-            output_final_state=True, cu_seqlens=case.cu, use_qk_l2norm_in_kernel=True,
-            output=x["o"], output_state=x["final_state"], max_seqlen=max(case.lengths))
-    return launch, (GDN,)
+def both_of(result):
+    return result[:2]
 
 
-def flash_qla(module):
-    def launch(case, x):
-        q, k, v, g, beta = batched(case.prepared(x), "q", "k", "v", "log", "write")
-        return module.chunk_gated_delta_rule(
-            q=q, k=k, v=v, g=g, beta=beta, scale=K**-0.5, initial_state=x["state"],
-            output_final_state=True, cu_seqlens=case.cu32, state_v_first=True,
-            use_qk_l2norm_in_kernel=True)
-    return launch, (GDN,)
+def flashinfer():
+    kernel = public("flashinfer.gdn_prefill.chunk_gated_delta_rule")
+
+    def make(case, x):
+        return kernel.prepared(call_of(case, x, "linear"), max_seqlen=max(case.lengths),
+                               room={"o": x["o"], "final_state": x["final_state"]})
+    return launching(make, both_of), (GDN,)
 
 
-def fla(_):
-    gdn = importlib.import_module("fla.ops.gated_delta_rule").chunk_gated_delta_rule
-    kda = importlib.import_module("fla.ops.kda").chunk_kda
+def flash_qla():
+    kernel = public("flash_qla.ops.gated_delta_rule.chunk.chunk_gated_delta_rule")
 
-    def launch(case, x):
-        q, k, v, g, beta = batched(x, "q", "k", "v", "gate", "beta")
-        more = dict(A_log=case.A_log, dt_bias=case.dt_bias.reshape(-1), use_gate_in_kernel=True)
-        if case.op == KDA:
-            more.update(safe_gate=True, lower_bound=LOWER_BOUND)
-        return (gdn if case.op == GDN else kda)(
-            q=q, k=k, v=v, g=g, beta=beta, scale=K**-0.5, initial_state=x["state"],
-            output_final_state=True, use_qk_l2norm_in_kernel=True, cu_seqlens=case.cu,
-            use_beta_sigmoid_in_kernel=True, state_v_first=True, **more)
-    return launch, (GDN, KDA)
+    def make(case, x):
+        return kernel.prepared(call_of(case, x, "log", case.cu32))
+    return launching(make, both_of), (GDN,)
 
 
-def cudnn(module):
-    def launch(case, x):
-        return module.kimi_delta_attention(
-            x["q"], x["k"], x["v"], x["gate"], x["beta"], case.cu32, initial_state=x["state"],
-            output_final_state=True, use_qk_l2norm_in_kernel=True, safe_gate=True,
-            use_beta_sigmoid_in_kernel=True, gate_lower_bound=LOWER_BOUND, a_log=case.A_log,
-            dt_bias=case.dt_bias)[:2]
-    return launch, (KDA,)
+def fla():
+    kernels = {GDN: public("fla.ops.gated_delta_rule.chunk.chunk_gated_delta_rule"),
+               KDA: public("fla.ops.kda.chunk.chunk_kda")}
+
+    def make(case, x):
+        more = {"safe_gate": True} if case.op == KDA else {}
+        return kernels[case.op].prepared(call_of(case, x, GATE_OF[case.op]), **more)
+    return launching(make, both_of), (GDN, KDA)
 
 
-PEERS = {"flashinfer": ("flashinfer.gdn_prefill", flashinfer), "flash_qla": ("flash_qla", flash_qla),
-         "fla": ("fla", fla), "cudnn": ("cudnn.linear_attention.ops", cudnn)}
+def cudnn():
+    kernel = public("cudnn.linear_attention.ops.kda.kimi_delta_attention")
+    return launching(lambda case, x: kernel.prepared(call_of(case, x, "bounded")), both_of), (KDA,)
 
 
-def accuracy(torch, peers, own):
+PEERS = {"flashinfer": flashinfer, "flash_qla": flash_qla, "fla": fla, "cudnn": cudnn}
+
+
+def accuracy(torch, peers, goldenrule):
     """Prints the table; returns the (peer, op) that compute the same function."""
     same = set()
     print(f"{'accuracy, 2048 tokens':28} {'kernel':12} {'o %':>8} {'state %':>8}")
@@ -205,7 +188,7 @@ def accuracy(torch, peers, own):
             case = Case(torch, op, 16, 32 if op == GDN else 16, (2048,), direction, sets=1)
             x = case.sets[0]
             expected = exact(case, x)
-            for name, (launch, ops) in {"goldenrule": (own.launch, (GDN, KDA)), **peers}.items():
+            for name, (launch, ops) in {"goldenrule": (goldenrule.launch, (GDN, KDA)), **peers}.items():
                 if op not in ops:
                     continue
                 try:
@@ -260,16 +243,16 @@ def main():
     if torch is None:
         return 0
     torch.set_grad_enabled(False)
-    os.environ.update({"FLA_FLASH_QLA": "0", "FLA_FLASH_KDA": "0"})  # fla's own kernels
-    own, peers = Own(torch, options.library), imported_peers(options.peers.split(","), PEERS)
-    same = accuracy(torch, peers, own)
+    os.environ.update(FLA_ALONE)
+    goldenrule, peers = Own(torch, options.library), imported_peers(options.peers.split(","), PEERS)
+    same = accuracy(torch, peers, goldenrule)
     print(f"\n{torch.cuda.get_device_name()} - us of one launch: median (10%-90%)\n"
           f"{'call':22} {'peer':12} {'peer us':>26} {'goldenrule us':>26} {'ratio':>6}")
     for row in ROWS:
         if options.rows not in label(*row) or time.monotonic() - begin > options.seconds:
             continue
         case = Case(torch, *row)
-        ours, _ = timed(torch, case, own.launch, options.replays)
+        ours, _ = timed(torch, case, goldenrule.launch, options.replays)
         for name, (launch, _) in peers.items():
             if (name, row[0]) not in same:
                 continue

@@ -18,7 +18,6 @@ refused; 2: nothing was judged.
 import argparse
 import concurrent.futures
 import hashlib
-import importlib
 import json
 import os
 import pathlib
@@ -70,27 +69,14 @@ def fewer_configurations(count):
     autotuner.Autotuner.__init__ = initialize
 
 
-def load(peer):
-    """The peer's module, or the reason why the peer cannot run here."""
-    import torch
-    if peer.gpu and not torch.cuda.is_available():
-        raise ImportError("PyTorch sees no CUDA device")
-    if not peer.module:
-        from peers import OwnLibrary
-        if "GOLDENRULE_GPU_LIBRARY" not in os.environ:
-            raise ImportError("no libgoldenrule_gpu.so is given (--library)")
-        return OwnLibrary()
-    return importlib.import_module(peer.module)
-
-
-def run_call(peer, module, seed, path):
+def run_call(peer, kernel, seed, path):
     """Draws and runs one call and writes its capture. Returns the call."""
     import torch
     from draw import draw_call
     from goldenrule_capture import write_capture
     call = draw_call(peer.name, seed, peer.variants, peer.limits)
     device = "cuda" if peer.gpu else "cpu"
-    outputs = peer.run(module, call, {name: tensor.to(device, copy=True)
+    outputs = peer.run(kernel, call, {name: tensor.to(device, copy=True)
                                       for name, tensor in call.inputs.items()})
     if peer.gpu:
         torch.cuda.synchronize()
@@ -103,7 +89,7 @@ def run_call(peer, module, seed, path):
 
 def worker(options):
     """Prints one JSON line for each thing that the campaign must know of this peer."""
-    from peers import PEERS
+    from peers import PEERS, load
     peer = PEERS[options.worker]
     folder = pathlib.Path(options.out) / peer.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +100,7 @@ def worker(options):
     fewer_configurations(options.configurations)
     started = time.monotonic()
     try:
-        module = load(peer)
+        kernel = load(peer)
     except Exception as error:  # a peer may fail to import in its own ways
         return tell(absent=f"{type(error).__name__}: {error}"[:300])
     tell(imported=time.monotonic() - started)
@@ -123,7 +109,7 @@ def worker(options):
         if options.deadline and time.time() > options.deadline:
             return tell(stopped="out of time")
         try:
-            run_call(peer, module, seed, folder / f"{seed}.h5")
+            run_call(peer, kernel, seed, folder / f"{seed}.h5")
             failures = 0
         except Exception as error:  # a call may fail in its own ways too
             failures += 1
@@ -345,7 +331,7 @@ def share_of(text):
     return text
 
 
-def replay(options, peers):
+def replay(options, peers, load):
     """Draws, runs, judges and explains one call; its capture stays in --out."""
     found = re.fullmatch(r"peer=(\w+) seed=(\d+)", options.replay.strip())
     peer = found and peers.get(found[1])
@@ -393,17 +379,17 @@ def main():
         worker(options)
         return 0
     try:
-        from peers import PEERS
+        from peers import PEERS, load
     except ImportError as error:
         print(f"SKIPPED: {error}")
         return 2
     if options.replay:
-        return replay(options, PEERS)
+        return replay(options, PEERS, load)
     wanted = [name for name in options.peers.split(",") if name]
     peers = [peer for name, peer in PEERS.items()
              if not wanted or any(name.startswith(w) for w in wanted)]
     if options.list:
-        print("\n".join(f"{p.name:24} {len(p.variants):5} variants   {p.module or 'own library'}"
+        print("\n".join(f"{p.name:24} {len(p.variants):5} variants   {p.function or 'own library'}"
                         for p in peers))
         return 0
     options.jobs = options.jobs or os.cpu_count()

@@ -19,7 +19,8 @@ DEFAULTS = {
     "safe_gate": False, "disable_recompute": False, "return_intermediate_states": False,
     "use_graph": False, "use_qk_l2norm": True, "cache_replayssm": False, "backend": "auto",
     "checkpoint_every_n_tokens": 0, "use_cp": "auto", "head_first": False, "cache_ring": False,
-    "match_cutedsl_decode": False, "gate_domain": "log"}
+    "match_cutedsl_decode": False, "gate_domain": "log",
+    "inplace_final_state": True}
 
 
 def row(function):

@@ -22,6 +22,29 @@ def _host(tensor: Any) -> np.ndarray:
     return np.asarray(tensor.detach().cpu() if hasattr(tensor, "detach") else tensor)
 
 
+# ---- the other way: inputs of the schema as functions take them
+
+_TOKENS = ("q", "k", "v", "a", "b", "g", "beta")
+
+
+def one_row(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Packed tokens as [1,total,..]."""
+    packed = "cu_seqlens" in inputs and inputs["q"].ndim == 3
+    return {name: tensor[None] if packed and name in _TOKENS else tensor
+            for name, tensor in inputs.items()}
+
+
+def flat_bias(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """dt_bias of KDA as [HV*K], too."""
+    taken = one_row(inputs)
+    return taken | {name: taken[name].reshape(-1) for name in ("dt_bias",) if name in taken}
+
+
+def _bounds_of_32_bits(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    bounds = inputs["cu_seqlens"]
+    return {**inputs, "cu_seqlens": bounds.int() if hasattr(bounds, "int") else bounds.astype("i4")}
+
+
 def _gates_by_token(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """a and b with the token axes of q, which they may have as one, and KDA's channels as an axis."""
     shaped = dict(arguments)
@@ -47,9 +70,11 @@ def _parts_of_qkv(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 # ---- vLLM: slots of rows, or of tokens with the count that was accepted before; block 0 is no state
 
-def _vllm_slots(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def vllm_slots(arguments: Mapping[str, Any]) -> dict[str, Any]:
     shaped = dict(arguments)
     slots = shaped["ssm_state_indices"]
+    if slots is None:
+        return shaped
     if slots.ndim == 1:
         shaped["state_indices"] = shaped.pop("ssm_state_indices")
     elif shaped.get("num_accepted_tokens") is None:
@@ -82,13 +107,13 @@ _VLLM_SLOTS = {name: name for name in ("initial_state", "cu_seqlens", "state_ind
                                        "ssm_state_indices", "num_accepted_tokens")}
 _VLLM_RECURRENT = dict(
     outputs=("o", "final_state"), refuses=_vllm_refuses, fixed={"inplace_final_state": (True,)},
-    release="vllm 0.33", **_TOKEN_BY_TOKEN)
+    taken=one_row, release="vllm 0.33", **_TOKEN_BY_TOKEN)
 _VLLM_GIVEN = {"gate": "log", "beta": "direct", "pad_slot": 0, **_POOL}
 _VLLM_TOKENS = {name: name for name in ("q", "k", "v", "g", "beta")}
 _VLLM_CHUNK = dict(
     outputs=("o", "final_state"), asks={"final_state": ("output_final_state",)},
     norm="use_qk_l2norm_in_kernel", scale="scale", modes=("prefill", "prefill"),
-    convention={"gate": "log", "beta": "direct", **_POOL}, release="vllm 0.33")
+    convention={"gate": "log", "beta": "direct", **_POOL}, taken=flat_bias, release="vllm 0.33")
 _VLLM_SEQUENCES = {name: name for name in ("initial_state", "cu_seqlens")}
 _VLLM = "vllm.third_party.flash_linear_attention.ops."
 
@@ -144,7 +169,7 @@ _CUDNN = dict(
     asks={"final_state": ("output_final_state", "overwrite_initial_state")},
     convention={"gate": "log", "beta": "direct", **_POOL}, modes=("prefill", "prefill"),
     ignored=("batch_invariant", "plan_name", "checkpoint_dtype"),
-    fixed={"checkpoint_every_n_tokens": (0,)}, arranged=_cudnn_unit_amplitude,
+    fixed={"checkpoint_every_n_tokens": (0,)}, arranged=_cudnn_unit_amplitude, taken=_bounds_of_32_bits,
     release="nvidia-cudnn-frontend 1.32")
 _CUDNN_BETA = (When({"use_beta_sigmoid_in_kernel": True}, {"beta": "sigmoid"}, {"beta": "b"}),
                When({"use_beta_sigmoid_in_kernel": True, "allow_neg_eigval": True},
@@ -172,21 +197,21 @@ ENGINE_ROWS = (
          "inplace_final_state", "cu_seqlens", "ssm_state_indices", "num_accepted_tokens",
          "use_qk_l2norm_in_kernel", "is_kda"),
         inputs={**{name: name for name in ("A_log", "a", "b", "dt_bias", "q", "k", "v")}, **_VLLM_SLOTS},
-        convention={"pad_slot": 0, **_POOL}, arranged=lambda given: _vllm_slots(_gates_by_token(given)),
+        convention={"pad_slot": 0, **_POOL}, arranged=lambda given: vllm_slots(_gates_by_token(given)),
         when=(_IS_KDA, When({"beta": GIVEN}, attribute="softplus_beta"),
               When({"threshold": GIVEN}, attribute="softplus_threshold")),
         ignored=("is_kda",), **_VLLM_RECURRENT),
     Row(_VLLM + "fused_recurrent.fused_recurrent_gated_delta_rule", "gated_delta_rule",
         ("q", "k", "v", "g", "beta", "scale", "initial_state", "inplace_final_state", "cu_seqlens",
          "ssm_state_indices", "num_accepted_tokens", "use_qk_l2norm_in_kernel"),
-        inputs={**_VLLM_TOKENS, **_VLLM_SLOTS}, convention=_VLLM_GIVEN, arranged=_vllm_slots,
+        inputs={**_VLLM_TOKENS, **_VLLM_SLOTS}, convention=_VLLM_GIVEN, arranged=vllm_slots,
         **_VLLM_RECURRENT),
     Row(_VLLM + "kda.fused_recurrent_kda", "kda",
         ("q", "k", "v", "g", "beta", "scale", "initial_state", "inplace_final_state",
          "use_qk_l2norm_in_kernel", "cu_seqlens", "ssm_state_indices", "kwargs"),
         # num_accepted_tokens would be among kwargs, which it does not read.
         inputs={**_VLLM_TOKENS, **{name: name for name in _VLLM_SLOTS if name != "num_accepted_tokens"}},
-        convention=_VLLM_GIVEN, arranged=_vllm_slots, **_VLLM_RECURRENT),
+        convention=_VLLM_GIVEN, arranged=vllm_slots, **_VLLM_RECURRENT),
     Row(_VLLM + "fused_recurrent.fused_recurrent_gated_delta_rule_packed_decode", **_PACKED_DECODE,
         convention={"pad_slot": 0, **_POOL}, release="vllm 0.33"),
     Row(_VLLM + "chunk.chunk_gated_delta_rule", "gated_delta_rule",
@@ -224,7 +249,7 @@ ENGINE_ROWS = (
               When({"softplus_threshold": GIVEN}, attribute="softplus_threshold"),
               When({"lower_bound": GIVEN}, {"gate": "bounded"}, attribute="lower_bound"),
               When({"disable_state_update": True}, {"disable_state_update": 1})),
-        ignored=("is_kda", "cache_steps"),
+        ignored=("is_kda", "cache_steps"), taken=flat_bias,
         fixed={"cache_ring": (False,), "match_cutedsl_decode": (False,)}, release="sglang 0.5.23",
         **_TOKEN_BY_TOKEN),
     Row(_SGLANG + "fla.fused_recurrent.fused_recurrent_gated_delta_rule_packed_decode",
@@ -237,7 +262,7 @@ ENGINE_ROWS = (
         outputs=("o",), written={"initial_state": "final_state"},
         asks={"final_state": ("inplace_update",)}, norm="use_qk_l2norm_in_kernel", scale="scale",
         convention={"gate": "log", "beta": "direct", **_POOL}, modes=("prefill", "prefill"),
-        fixed={"head_first": (False,)}, refuses=_sglang_refuses, release="sglang 0.5.23"),
+        fixed={"head_first": (False,)}, refuses=_sglang_refuses, taken=one_row, release="sglang 0.5.23"),
     Row("cudnn.linear_attention.ops.gdn.gated_delta_net", "gated_delta_rule",
         (*_CUDNN_FIRST, *_CUDNN_LAST),
         when=(*_CUDNN_BETA, When({"safe_gate": True}, {"gate": "softplus"}, _CUDNN_PARAMETERS)),

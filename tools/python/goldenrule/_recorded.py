@@ -6,9 +6,10 @@ import dis
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ._calls import Call
+if TYPE_CHECKING:
+    from ._calls import Call
 
 
 GIVEN = object()  # of a condition: anything but None
@@ -35,10 +36,21 @@ def _anything(arguments: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
+class Meaning:
+    """What arguments say, in the words of the schema."""
+
+    op: str
+    mode: str
+    convention: dict[str, Any]
+    inputs: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Row:
     """One function: its parameters, and which input or convention each of them is.
 
-    Parameters that are neither must have the value of `fixed`, or change nothing (`ignored`).
+    Parameters that are neither must have the value of `fixed`, or change nothing (`ignored`). It is read in
+    both directions: `call` is the call that arguments are, `arguments` those that a call needs.
     """
 
     function: str  # "package.module.function"; a module of * stands for any
@@ -52,9 +64,11 @@ class Row:
     unscaled: tuple[float, ...] = ()  # its values that mean K^-0.5, as None does
     when: tuple[When, ...] = ()  # later ones count
     written: Mapping[str, str] = field(default_factory=dict)  # parameter -> output that it holds after
+    room: Mapping[str, str] = field(default_factory=dict)  # parameter -> output that is returned in it
     asks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # output -> flags that ask for it
     modes: tuple[str, str] = ("decode", "prefill")  # of one token per sequence, and of more
     arranged: Callable[[Mapping[str, Any]], dict[str, Any]] = dict  # arguments in the schema's shapes
+    taken: Callable[[Mapping[str, Any]], dict[str, Any]] = dict  # inputs of the schema in the function's
     returned: Callable[[tuple[Any, ...]], tuple[Any, ...]] = tuple  # results in the schema's shapes
     refuses: Callable[[Mapping[str, Any]], str] = _anything  # why a call cannot be judged
     fixed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # the values it may have
@@ -75,8 +89,29 @@ class Row:
                              f" ({', '.join(self.parameters)}), actual {', '.join(actual)}")
 
     def call(self, arguments: Mapping[str, Any], results: tuple[Any, ...],
-             after: Mapping[str, Any] | None = None) -> Call:
+             after: Mapping[str, Any] | None = None) -> "Call":
         """The call that these arguments and results are; `after`: what it has written into."""
+        from ._calls import Call  # here: a row says what it says where there is no library, too
+
+        meant = self.meaning(arguments)
+        return Call(op=meant.op, mode=meant.mode, convention=meant.convention, inputs=meant.inputs,
+                    outputs=self.named(arguments, results, after, meant.inputs), contract=self.contract,
+                    source=f"{self.function}{f', {self.release}' if self.release else ''}")
+
+    def arguments(self, call: Any, *, room: Mapping[str, Any] | None = None,
+                  wants: tuple[str, ...] = ("final_state",), **more: Any) -> dict[str, Any]:
+        """The arguments by which the function computes a call, which has op, convention and inputs.
+
+        room: output -> the tensor that it goes to, for those that the row has a parameter for; wants: the
+        outputs that are asked for by a flag; more: arguments that change nothing of what is computed.
+        Raises ValueError where the function cannot be told the call, and says what it lacks.
+        """
+        from ._inverse import arguments_of
+
+        return arguments_of(self, call, room or {}, wants, more)
+
+    def meaning(self, arguments: Mapping[str, Any]) -> Meaning:
+        """What these arguments say."""
         self._refuse_others(arguments)
         arguments = self.arranged(arguments)
         op, mode = self.op, ""
@@ -95,19 +130,23 @@ class Row:
             convention["scale"] = float(scale)
         inputs = {name: arguments[parameter] for parameter, name in names.items()
                   if arguments.get(parameter) is not None}
+        one = inputs["q"].shape[1] == 1 and "cu_seqlens" not in inputs
+        return Meaning(op, mode or self.modes[0 if one else 1], convention, inputs)
+
+    def named(self, arguments: Mapping[str, Any], results: tuple[Any, ...],
+              after: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs by their names: of what it returned, and of what it has written into."""
         unasked = self._unasked(arguments)
         outputs = {name: value for name, value in zip(self.outputs, self.returned(results))
                    if value is not None and name not in unasked}
         outputs |= {self.written[name]: value for name, value in (after or {}).items()
-                    if value is not None and self.written[name] not in unasked}
+                    if name in self.written and value is not None
+                    and self.written[name] not in unasked}
         # By row, a buffer may have more rows and steps than the call.
         if "intermediate_states" in outputs and "intermediate_state_indices" not in inputs:
             rows, steps = inputs["q"].shape[:2]
             outputs["intermediate_states"] = outputs["intermediate_states"][:rows, :steps]
-        one = inputs["q"].shape[1] == 1 and "cu_seqlens" not in inputs
-        return Call(op=op, mode=mode or self.modes[0 if one else 1], convention=convention,
-                    inputs=inputs, outputs=outputs, contract=self.contract,
-                    source=f"{self.function}{f', {self.release}' if self.release else ''}")
+        return outputs
 
     def only(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """The outputs that the call asks for, where it asks for fewer than there are."""
@@ -121,7 +160,8 @@ class Row:
 
     def knows(self, name: str) -> bool:
         """Whether the row says what this argument means, or that it changes nothing."""
-        return (name in (*self.inputs, *self.ignored, *self.written, *self.fixed, self.norm, self.scale)
+        return (name in (*self.inputs, *self.ignored, *self.written, *self.room, *self.fixed, self.norm,
+                         self.scale)
                 or any(name in flags for flags in self.asks.values())
                 or any(name in when.arguments or name in when.inputs for when in self.when))
 

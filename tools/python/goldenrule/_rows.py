@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ._attention_rows import ATTENTION_ROWS
-from ._engine_rows import ENGINE_ROWS
+from ._engine_rows import ENGINE_ROWS, flat_bias, vllm_slots
 from ._flash_rows import FLASH_ROWS
 from ._recorded import GIVEN, Row, When
 
@@ -48,7 +48,7 @@ _FLA_KERNEL = dict(
     inputs={name: name for name in ("q", "k", "v", "g", "beta", "initial_state", "cu_seqlens")},
     outputs=("o", "final_state"), asks={"final_state": ("output_final_state",)}, scale="scale",
     convention={**_GIVEN, "qk_l2norm": "rsqrt_sum_eps", "l2_eps": 1e-6},
-    norm="use_qk_l2norm_in_kernel", release="fla-core 0.6")
+    norm="use_qk_l2norm_in_kernel", taken=flat_bias, release="fla-core 0.6")
 # Only how it is computed, or a copy of what another argument says. A_log and dt_bias count with
 # use_gate_in_kernel, lower_bound too.
 _FLA_HOW = ("cu_seqlens_cpu", "chunk_indices", "safe_gate", "disable_recompute", "A_log", "dt_bias",
@@ -79,11 +79,24 @@ def _two_pools(arguments: Mapping[str, Any]) -> str:
 _FLASHINFER_ROWS = dict(
     outputs=("o", "final_state"), convention={"state_layout": "vk"}, norm="use_qk_l2norm",
     scale="scale", written={"intermediate_states_buffer": "intermediate_states"},
-    refuses=_null_slot, release="flashinfer 0.7.2")
+    room={"output": "o"}, refuses=_null_slot, release="flashinfer 0.7.2")
 _FLASHINFER_INPUTS = {**{name: name for name in ("q", "k", "v", "a", "b", "A_log", "dt_bias",
                                                  "initial_state", "output_state_indices")},
                       "initial_state_indices": "state_indices"}
 _UPDATE_DISABLED = {"disable_state_update": 1}
+
+
+def _kda_refuses(arguments: Mapping[str, Any]) -> str:
+    """Rows whose place in the pool the kernels make up."""
+    slots, accepted = arguments["ssm_state_indices"], arguments["num_accepted_tokens"]
+    if arguments["num_spec_tokens"] is not None and slots is None:
+        return "num_spec_tokens without ssm_state_indices takes a token's place for a sequence's"
+    if slots is not None and bool((slots < 0).any()):
+        return "ssm_state_indices has rows of padding, which start from slot 0"
+    if accepted is not None and bool((accepted < 1).any()):
+        return "num_accepted_tokens has rows of 0, which are taken for 1"
+    return ""
+
 
 ROWS = (
     Row(f"{_MODELS}.torch_chunk_gated_delta_rule", "gated_delta_rule",
@@ -147,16 +160,17 @@ ROWS = (
         ("q", "k", "v", "state", "A_log", "a", "dt_bias", "b", "scale", "output", "use_qk_l2norm",
          "initial_state", "initial_state_indices", "output_state_indices",
          "intermediate_states_buffer", "disable_state_update", "backend"),
-        **_FLASHINFER_ROWS, inputs={**_FLASHINFER_INPUTS, "state": "initial_state"},
-        when=(When({"disable_state_update": True}, _UPDATE_DISABLED),),
-        modes=("decode", "mtp"), ignored=("output", "backend")),
+        **_FLASHINFER_ROWS, inputs=_FLASHINFER_INPUTS,
+        when=(When({"initial_state_indices": None}, inputs={"state": "initial_state"}),
+              When({"disable_state_update": True}, _UPDATE_DISABLED)),
+        modes=("decode", "mtp"), ignored=("backend",)),
     Row("flashinfer.gdn_decode.gated_delta_rule_decode", "gated_delta_rule",
         ("q", "k", "v", "state", "A_log", "a", "dt_bias", "b", "scale", "output", "use_qk_l2norm",
          "backend"),
         inputs={**{name: name for name in ("q", "k", "v", "a", "b", "A_log", "dt_bias")},
                 "state": "initial_state"},
         outputs=("o", "final_state"), convention={"state_layout": "kv"}, norm="use_qk_l2norm",
-        scale="scale", ignored=("output", "backend"), modes=("decode", "mtp"),
+        scale="scale", room={"output": "o"}, ignored=("backend",), modes=("decode", "mtp"),
         release="flashinfer 0.7.2"),
     Row("flashinfer.gdn_decode.gated_delta_rule_mtp", "gated_delta_rule",
         ("q", "k", "v", "initial_state", "initial_state_indices", "A_log", "a", "dt_bias", "b",
@@ -166,7 +180,28 @@ ROWS = (
         **_FLASHINFER_ROWS, inputs={**_FLASHINFER_INPUTS, "ssm_state_indices": "ssm_state_indices"},
         when=(When({"disable_state_update": True}, _UPDATE_DISABLED),
               When({"disable_state_update": None}, _UPDATE_DISABLED)),
-        modes=("mtp", "mtp"), ignored=("output",), fixed={"cache_replayssm": (False,)}),
+        modes=("mtp", "mtp"), fixed={"cache_replayssm": (False,)}),
+    Row("flashinfer.kda.recurrent_kda", "kda",
+        ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "scale", "initial_state", "output_final_state",
+         "use_qk_l2norm_in_kernel", "use_gate_in_kernel", "lower_bound", "cu_seqlens",
+         "ssm_state_indices", "num_spec_tokens", "num_accepted_tokens", "output",
+         "initial_state_source", "initial_state_indices", "beta_is_logit", "seq_order",
+         "prefill_workspace", "state_checkpoints", "checkpoint_cu_starts", "checkpoint_every_n_tokens",
+         "checkpoint_state_indices", "disable_state_update", "correction_cache", "kg_cache", "backend"),
+        inputs={name: name for name in ("q", "k", "v", "g", "beta", "initial_state", "cu_seqlens",
+                                        "state_indices", "ssm_state_indices", "num_accepted_tokens")},
+        outputs=("o", "final_state"), asks={"final_state": ("output_final_state",)},
+        convention={"state_layout": "vk", "gate": "log", "beta": "direct", "l2_eps": 1e-6,
+                    "qk_l2norm": "rsqrt_sum_eps"},
+        norm="use_qk_l2norm_in_kernel", scale="scale", room={"output": "o"}, taken=flat_bias,
+        when=(When({"use_gate_in_kernel": True}, {"gate": "softplus", "gate_head": "qk"},
+                   {"g": "a", "A_log": "A_log", "dt_bias": "dt_bias"}), _FLA_BOUNDED,
+              When({"beta_is_logit": True}, {"beta": "sigmoid"}, {"beta": "b"}),
+              When({"disable_state_update": True}, _UPDATE_DISABLED),
+              When({"num_spec_tokens": GIVEN}, mode="mtp")),
+        arranged=vllm_slots, refuses=_kda_refuses,
+        ignored=("A_log", "dt_bias", "lower_bound", "seq_order", "prefill_workspace", "backend"),
+        fixed={"checkpoint_every_n_tokens": (0,)}, release="flashinfer 0.7.2"),
     Row("flashinfer.gdn_prefill.chunk_gated_delta_rule", "gated_delta_rule",
         ("q", "k", "v", "g", "beta", "scale", "initial_state", "output_final_state", "cu_seqlens",
          "use_qk_l2norm_in_kernel", "output", "output_state", "state_checkpoints",
@@ -179,7 +214,8 @@ ROWS = (
                     "qk_l2norm": "rsqrt_sum_eps"},
         norm="use_qk_l2norm_in_kernel", scale="scale", unscaled=(0.0,),
         when=(When({"g": None}, {"gate": "none"}),), modes=("prefill", "prefill"),
-        ignored=("output", "output_state", "use_cp", "_cp_chunk_len", "backend", "max_seqlen"),
+        room={"output": "o", "output_state": "final_state"},
+        ignored=("use_cp", "_cp_chunk_len", "backend", "max_seqlen"),
         fixed={"checkpoint_every_n_tokens": (0,)}, refuses=_two_pools, release="flashinfer 0.7.2"),
     *ENGINE_ROWS,
     *ATTENTION_ROWS,
