@@ -91,11 +91,11 @@ class Cpu(OfTorch):
         self._library = host_library()
 
     def __enter__(self):
-        self.ops._DEVICES["cpu"] = self._library
+        self._before, self.ops._LIBRARY = self.ops._LIBRARY, self._library
         return self
 
     def __exit__(self, *_):
-        del self.ops._DEVICES["cpu"]
+        self.ops._LIBRARY = self._before
 
 
 class Cuda(OfTorch):
@@ -108,7 +108,7 @@ class Cuda(OfTorch):
         from goldenrule import ops
 
         try:
-            _gpu.load()
+            _gpu.Library(operators.HostDevice()).open()
         except ImportError as error:
             raise Absent(str(error)) from error
         self.ops, self.device = ops, "cuda"

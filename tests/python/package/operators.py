@@ -2,6 +2,9 @@
 """Cases of the suites as calls of the operators (goldenrule.ops), here and on a device; the kernels on the
 CPU as their library; and NumPy arrays in the place of tensors, for whoever has no torch."""
 
+import ctypes
+import sys
+
 import numpy as np
 
 from goldenrule import _gpu
@@ -15,16 +18,52 @@ NOT_TAKEN = {"has_initial_state"}
 OF_TOKENS = ("q", "k", "v", "gate", "beta", "parent_tokens")
 
 
+OPERATORS = ("decode", "mtp", "replay", "commit", "prefill", "attention")
+
+
+class HostDevice:
+    """What goldenrule.ops has for CUDA (_gpu.Device), for the CPU."""
+
+    type = "cpu"
+
+    def prepare(self, index):
+        return True
+
+    def current(self):
+        return 0
+
+    def exchange(self, index):
+        return 0
+
+    def stream(self, index):
+        return 0
+
+    def empty(self, size, like):
+        self.kept = like.new_zeros((size,))  # until the kernels have run, which a stream sees to there
+        return self.kept
+
+    def graded(self):
+        torch = sys.modules.get("torch")
+        return torch is not None and torch.is_grad_enabled()
+
+
 class Host(_gpu.Library):
-    """The library of the kernels on the CPU (tests/gpu_host), and what goldenrule.ops has for a device.
-    There a kernel runs when somebody waits for it."""
+    """The library of the kernels on the CPU (tests/gpu_host). There a kernel runs when somebody waits
+    for it."""
 
-    def _call(self, function, *given):
-        super()._call(function, *given)
-        assert self._functions.cudaDeviceSynchronize() == 0, "a kernel failed: see stderr"
+    def __init__(self, path, device=None):
+        super().__init__(device or HostDevice())
+        self.open(path)
+        self._wait = ctypes.CDLL(path).cudaDeviceSynchronize
+        for name in OPERATORS:
+            setattr(self, name, self._waiting(getattr(self, name)))
 
-    def run(self, index, launch):
-        launch(self, 0)
+    def _waiting(self, function):
+        def call(*tensors, **options):
+            function(*tensors, **options)
+            assert self._wait() == 0, "a kernel failed: see stderr"
+
+        return call
 
 
 class Array:
@@ -50,6 +89,9 @@ class Array:
     def float(self):
         return Array(self.array.astype(np.float32))
 
+    def reshape(self, *shape):
+        return Array(self.array.reshape(shape))
+
     def __getitem__(self, place):
         return Array(self.array[place])
 
@@ -66,30 +108,38 @@ class OfArrays:
     def __init__(self, library):
         self.library = library
 
-    def _recurrent(self, given):
-        self.library.recurrent(*self._split(given), _gpu.DTYPES, 0)
-        return given.get("o")
+    def _run(self, name, tensors, rest):
+        v = tensors[2]
+        o = v.new_zeros(v.shape)
+        getattr(self.library, name)(*tensors, o, **rest)
+        return o
 
-    @staticmethod
-    def _split(given):
-        tensors = {name: x for name, x in given.items() if x is None or isinstance(x, Array)}
-        return tensors, {name: x for name, x in given.items() if name not in tensors}
+    def decode(self, *tensors, **rest):
+        return self._run("decode", tensors, rest)
 
-    def decode(self, q, k, v, gate, beta, state, **rest):
-        return self._recurrent({"q": q, "k": k, "v": v, "gate": gate, "beta": beta, "state": state,
-                                "o": v.new_zeros(v.shape), **rest})
+    def mtp(self, *tensors, **rest):
+        return self._run("mtp", tensors, rest)
 
-    mtp = replay = decode
+    def replay(self, *tensors, **rest):
+        return self._run("replay", tensors, rest)
 
-    def commit(self, k, v, gate, beta, state, **rest):
-        self._recurrent({"q": k, "k": k, "v": v, "gate": gate, "beta": beta, "state": state, **rest})
+    def prefill(self, *tensors, **rest):
+        return self._run("prefill", tensors, rest)
 
-    def prefill(self, q, k, v, gate, beta, cu_seqlens, **rest):
-        given = {"q": q, "k": k, "v": v, "gate": gate, "beta": beta, "cu_seqlens": cu_seqlens,
-                 "o": v.new_zeros(v.shape), **rest}
-        self.library.prefill(*self._split(given), _gpu.DTYPES, 0,
-                             lambda size: Array(np.zeros(size, np.uint8)))
-        return given["o"]
+    def attention(self, q, k=None, v=None, k_cache=None, v_cache=None, o=None, **rest):
+        values = v if v_cache is None else v_cache
+        if o is None:
+            o = q.new_zeros((*q.shape[:-1], values.shape[-1]))
+        self.library.attention(q, k, v, k_cache, v_cache, o, **rest)
+        return o
+
+    def commit(self, *tensors, **rest):
+        self.library.commit(*tensors, **rest)
+
+
+def host(x):
+    """The values of an Array or of a tensor, in fp32."""
+    return x.array.astype(np.float32) if isinstance(x, Array) else x.cpu().float().numpy()
 
 
 def taken(call):

@@ -2,6 +2,8 @@
 """The GPU library as Python calls it, without torch: the aggregate that is made of arrays and options, and
 what is refused (GOLDENRULE_GPU_HOST_LIBRARY, tests/gpu_host). test_device.py judges what it computes."""
 
+import os
+
 import machines
 import numpy as np
 import operators
@@ -81,24 +83,116 @@ def test_what_is_refused_is_one_line(library, what):
     o = given["o"].array
     change(given, options)
     with pytest.raises(kind) as caught:
-        library.recurrent(given, options, _gpu.DTYPES, 0)
+        library.mtp(**given, **options)
     assert text in str(caught.value) and "\n" not in str(caught.value)
     assert not o.any()
 
 
-def test_a_layout_that_python_would_not_reproduce_is_refused():
-    text = "args 24\nstruct_size u64 0\nop i32 8\nstate i64 16"
-    assert _gpu.Layout(text).at == {"struct_size": 0, "op": 1, "state": 2}
-    for old, new in (("args 24", "args 32"), ("op i32 8", "op i32 4"), ("state i64 16", "state i64 12")):
-        with pytest.raises(RuntimeError, match="args"):
-            _gpu.Layout(text.replace(old, new))
+WRONG = {
+    "name": ((), dict(qq=1), "decode: got an unexpected keyword argument 'qq'"),
+    "many": ([None] * 8, {}, "decode: expected 7 positional arguments, actual 8"),
+    "twice": ([None], dict(q=1), "decode: got multiple values for q"),
+    "number": ([3], {}, "q: expected a tensor, actual 3"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_arguments_are_those_of_the_operator(library, what):
+    positional, named, text = WRONG[what]
+    with pytest.raises(TypeError) as caught:
+        library.decode(*positional, **named)
+    assert str(caught.value) == text
+
+
+LINE = "op=kda mode=mtp B=2 T=3 H=1 HV=2 K=32 V=16"
+
+
+def outputs(library, change=lambda given: None, line=LINE):
+    call = goldenrule.fixture(line).call()
+    _, positional, options = operators.arguments(call, arrays(call))
+    given = dict(zip(("q", "k", "v", "gate", "beta", "state"), positional), **options)
+    given["o"] = given["v"].new_zeros(given["v"].shape)
+    change(given)
+    library.mtp(**given)
+    return given["o"].array.reshape(-1), given["state"].array
+
+
+def reshaped(**shapes):
+    def change(given):
+        given.update({name: operators.Array(given[name].array.reshape(shape))
+                      for name, shape in shapes.items()})
+    return change
+
+
+def test_tokens_come_folded_and_parameters_as_checkpoints_have_them(library):
+    plain = outputs(library)
+    for change in (reshaped(gate=(6, 2, 32), beta=(6, 2), o=(6, 2, 16), q=(6, 1, 32)),
+                   reshaped(A_log=(1, 1, 2, 1), dt_bias=(64,)), reshaped(dt_bias=(1, 2, 32))):
+        assert all(np.array_equal(*each) for each in zip(plain, outputs(library, change)))
+
+
+@pytest.mark.parametrize("name, change", [
+    ("gate", reshaped(gate=(3, 2, 2, 32))), ("beta", reshaped(beta=(2, 6))),
+    ("dt_bias", reshaped(dt_bias=(32, 2))), ("A_log", lambda given: given.update(
+        A_log=operators.Array(np.zeros((4,), "f4")[::2].reshape(1, 2))))])
+def test_other_orders_of_the_axes_are_refused(library, name, change):
+    with pytest.raises(ValueError, match=f"^{name}: expected the shape"):
+        outputs(library, change)
+
+
+def test_a_fold_that_needs_a_copy_is_refused(library):
+    line = "op=gdn mode=prefill lens=6 H=1 HV=2 K=32 V=16"
+    call = goldenrule.fixture(line).call()
+    _, positional, options = operators.arguments(call, arrays(call))
+    rows = [operators.Array(x.array.reshape(2, 3, *x.shape[1:])) for x in positional[:5]]
+    o, final = np.zeros((2, 3, 2, 16), "f4"), np.zeros((1, 2, 16, 32), "f4")
+    written = dict(o=operators.Array(o), final_state=operators.Array(final))
+    library.prefill(*rows, positional[5], **written, **options)
+    case = goldenrule.fixture(line)
+    assert case.judge({"o": o.reshape(6, 2, 16), "final_state": final}, explain=False).passed
+    rows[0] = operators.Array(np.zeros((3, 2, 1, 32), rows[0].array.dtype).swapaxes(0, 1))
+    with pytest.raises(ValueError, match=r"q: expected strides that allow the shape \[6, 1, 32\] without"):
+        library.prefill(*rows, positional[5], **written, **options)
+
+
+class Elsewhere(operators.HostDevice):
+    """A device that is not the current one, and that is not ready at first."""
+
+    def __init__(self):
+        self.asked, self.went = 0, []
+
+    def prepare(self, index):
+        self.asked += 1
+        return self.asked > 1
+
+    def current(self):
+        return 7
+
+    def exchange(self, index):
+        self.went.append(index)
+        return 7
+
+
+def test_a_call_runs_on_the_device_of_its_tensors(library):
+    device = Elsewhere()
+    elsewhere = operators.Host(os.environ["GOLDENRULE_GPU_HOST_LIBRARY"], device)
+    for asked in (1, 2, 2):
+        outputs(elsewhere)
+        assert (device.asked, device.went) == (asked, [0, 7])
+        device.went.clear()
+    with pytest.raises(ValueError, match="l2_eps: expected"):
+        outputs(elsewhere, lambda given: given.update(l2_eps=-1.0))
+    assert device.went == [0, 7]
 
 
 def test_a_library_that_is_not_there_is_one_line(monkeypatch):
     monkeypatch.setenv("GOLDENRULE_GPU_LIBRARY", "/nowhere/lib.so")
+    library = _gpu.Library(operators.HostDevice())
+    with pytest.raises(RuntimeError, match="the GPU library is not open"):
+        library.initialize()
     with pytest.raises(ImportError, match="goldenrule: /nowhere/lib.so.*set GOLDENRULE_GPU_LIBRARY"):
-        _gpu.load()
+        library.open()
     monkeypatch.delenv("GOLDENRULE_GPU_LIBRARY")
     monkeypatch.setattr(_gpu, "_NAME", "libnone.so.1")
     with pytest.raises(ImportError, match="this wheel holds none: libnone.so.1.*build the wheel with it"):
-        _gpu.load()
+        library.open()

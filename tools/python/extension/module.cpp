@@ -29,6 +29,7 @@
 #include "reference/report/page.hpp"
 #include "tools/python/extension/arbiter.hpp"
 #include "tools/python/extension/convert.hpp"
+#include "tools/python/extension/gpu_calls.hpp"
 #include "tools/python/extension/interruptible.hpp"
 #include "tools/python/extension/turns.hpp"
 
@@ -272,6 +273,7 @@ NB_MODULE(_core, m) {
   m.def("make_call", make_call);
   m.def("write", write_file);
   m.def("read", read_file);
+  gpu::add_calls(m);
 }
 
 }  // namespace goldenrule::python

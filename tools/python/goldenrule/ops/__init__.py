@@ -15,7 +15,7 @@ A call runs on the current stream of the tensors' device, waits for nothing, and
 are: nothing is copied, and what the kernels cannot take is refused (ValueError, TypeError,
 NotImplementedError, RuntimeError) with one line that says expected and actual. Forward only.
 `initialize()` loads the kernels of a device; else the first call does. Functions with the signatures
-of other libraries: ops.flashinfer, ops.fla, ops.sglang.
+of other libraries: ops.flashinfer, ops.fla, ops.sglang, ops.flash_attn, ops.flash_attn_interface.
 """
 
 import importlib
@@ -31,8 +31,6 @@ except ImportError as error:
 from .. import _gpu
 
 Tensor = torch.Tensor
-
-_DTYPES = {getattr(torch, name): number for name, number in _gpu.DTYPES.items()}
 
 _TOKENS = "Tensor k, Tensor v, Tensor? gate, Tensor beta"
 _RULE = ('Tensor? A_log=None, Tensor? dt_bias=None, Tensor? state_indices=None, '
@@ -64,136 +62,94 @@ SCHEMAS = {
     "commit": f"({_TOKENS}, Tensor(a!) state, *, {_RULE}, {_ROWS}) -> ()",
     "prefill": f"(Tensor q, {_TOKENS}, Tensor cu_seqlens, Tensor(c!) o, *, Tensor(a!)? state=None, "
                f"{_RULE}, {_CHECKPOINTS}) -> ()",
+    "attention": "(Tensor q, Tensor? k, Tensor? v, Tensor? k_cache, Tensor? v_cache, Tensor(a!) o, *, "
+                 "Tensor cu_seqlens_q, Tensor(b!)? lse=None, Tensor? cu_seqlens_k=None, "
+                 "Tensor? kv_lens=None, Tensor? page_table=None, Tensor? page_indptr=None, "
+                 "Tensor? page_indices=None, Tensor? q_offset=None, Tensor? valid_q=None, "
+                 'str mask="full", int block=1, str block_base="absolute", int window_left=-1, '
+                 'int window_right=-1, str block_kv="separate", str kv_layout="nhd", '
+                 'str head_map="grouped", float? scale=None, str lse_base="e", str lse_layout="th", '
+                 "int? most_q=None, int splits=0, bool dependent_launch=False) -> ()",
 }
 
 
 class _Cuda:
-    """Where calls with CUDA tensors go."""
+    """The CUDA devices of torch (_gpu.Device)."""
+
+    type = "cuda"
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._library: _gpu.Library | None = None
-        self._ready: set[int] = set()
-        # The public torch.cuda.current_stream makes an object for each call.
-        self._stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (
+        self._open = False
+        # The public functions of torch.cuda make an object for each call, or ask more than once.
+        self.current = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+        self.stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (
             lambda index: torch.cuda.current_stream(index).cuda_stream)
+        self.exchange = torch.cuda._exchange_device
+        self.graded = torch.is_grad_enabled
 
-    def library(self) -> _gpu.Library:
-        if self._library is None:
-            with self._lock:
-                self._library = self._library or _gpu.load()
-        return self._library
-
-    def initialize(self, index: int) -> None:
-        with torch.cuda.device(index):
-            self.library().initialize()
-        self._ready.add(index)
-
-    def run(self, index: int, launch: Callable[[_gpu.Library, int], None]) -> None:
-        """launch(library, stream) on the current stream of a device."""
-        library = self._library or self.library()
+    def prepare(self, index: int) -> bool:
+        with self._lock:
+            if not self._open:
+                _LIBRARY.open()
+                self._open = True
         # Within a capture nothing may be loaded but what the call itself needs.
-        if index not in self._ready and not torch.cuda.is_current_stream_capturing():
-            self.initialize(index)
-        if torch.cuda.current_device() == index:
-            launch(library, self._stream(index))
-            return
+        if torch.cuda.is_current_stream_capturing():
+            return False
         with torch.cuda.device(index):
-            launch(library, self._stream(index))
+            _LIBRARY.initialize()
+        return True
+
+    @staticmethod
+    def empty(size: int, like: Tensor) -> Tensor:
+        return torch.empty(size, dtype=torch.uint8, device=like.device)
 
 
-_DEVICES: dict[str, Any] = {"cuda": _Cuda()}
+_CUDA = _Cuda()
+_LIBRARY = _gpu.Library(_CUDA)
 
 
 def initialize(device: Any = None) -> None:
     """Loads the kernels on a device, as the first call of an operator there does. Call it before a
     capture that no call precedes."""
     index = torch.device(device).index if device is not None else None
-    _DEVICES["cuda"].initialize(torch.cuda.current_device() if index is None else index)
+    _CUDA.prepare(torch.cuda.current_device() if index is None else index)
 
 
-def _run(anchor: Tensor, tensors: dict[str, Any], launch: Callable[[_gpu.Library, int], None]) -> None:
-    device = anchor.device
-    place = _DEVICES.get(device.type)
-    if place is None:
-        raise ValueError(f"k: expected a tensor of a CUDA device, actual {device}")
-    if torch.is_grad_enabled():
-        for name, tensor in tensors.items():
-            if tensor is not None and tensor.requires_grad:
-                raise RuntimeError(f"{name}: expected no gradient (the kernels are forward only; use "
-                                   "torch.no_grad()), actual requires_grad=True")
-    place.run(device.index, launch)
+_PLAIN = (Tensor, torch.nn.Parameter)
+_modes = torch._C._len_torch_dispatch_stack
+_compiling = torch.compiler.is_compiling
 
 
-_OPTIONS = ("op", "state_layout", "gate_kind", "beta_kind", "qk_norm", "head_map", "gate_head", "scale",
-            "l2_eps", "softplus_beta", "softplus_threshold", "lower_bound", "pad_slot",
-            "disable_state_update", "max_tokens", "dependent_launch", "trigger_early", "state_ready", "precise",
-            "never_split", "checkpoint_every", "checkpoint_form")
-
-
-def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Tensors and options of the arguments of an operator."""
-    options = {name: arguments.pop(name) for name in _OPTIONS if name in arguments}
-    return arguments, options
-
-
-def _recurrent(arguments: dict[str, Any]) -> None:
-    tensors, options = _split(arguments)
-
-    def launch(library: _gpu.Library, stream: int) -> None:
-        library.recurrent(tensors, options, _DTYPES, stream)
-
-    _run(tensors["k"], tensors, launch)
-
-
-def _decode(q, k, v, gate, beta, state, o, **rest):  # noqa: ANN001, ANN003, ANN202
-    if k.dim() > 1 and k.shape[1] != 1:
-        raise ValueError(f"k: expected one token per row (T = 1), actual the shape {list(k.shape)}")
-    _recurrent({"q": q, "k": k, "v": v, "gate": gate, "beta": beta, "state": state, "o": o, **rest})
-
-
-def _mtp(q, k, v, gate, beta, state, o, **rest):  # noqa: ANN001, ANN003, ANN202
-    _recurrent({"q": q, "k": k, "v": v, "gate": gate, "beta": beta, "state": state, "o": o, **rest})
-
-
-_replay = _mtp
-
-
-def _commit(k, v, gate, beta, state, **rest):  # noqa: ANN001, ANN003, ANN202
-    _recurrent({"q": k, "k": k, "v": v, "gate": gate, "beta": beta, "state": state, **rest})
-
-
-def _prefill(q, k, v, gate, beta, cu_seqlens, o, **rest):  # noqa: ANN001, ANN003, ANN202
-    tensors, options = _split({"q": q, "k": k, "v": v, "gate": gate, "beta": beta,
-                               "cu_seqlens": cu_seqlens, "o": o, **rest})
-
-    def allocate(size: int) -> Tensor:
-        return torch.empty(size, dtype=torch.uint8, device=k.device)
-
-    def launch(library: _gpu.Library, stream: int) -> None:
-        library.prefill(tensors, options, _DTYPES, stream, allocate)
-
-    _run(k, tensors, launch)
+def _is_traced(k: Tensor) -> bool:
+    """Whether somebody looks at the operators of torch that run: torch.compile, a mode, a subclass."""
+    return _compiling() or _modes() > 0 or type(k) not in _PLAIN
 
 
 def _fake(*arguments: Any, **options: Any) -> None:
     """An operator returns nothing, and says what is wrong when it runs."""
 
 
+def _launched(name: str) -> Callable[..., None]:
+    def launched(*tensors: Any, **options: Any) -> None:
+        getattr(_LIBRARY, name)(*tensors, **options)
+
+    return launched
+
+
 def _register() -> torch.library.Library:
     library = torch.library.Library("goldenrule", "DEF")
     tags = [torch.Tag.pt2_compliant_tag]
     exact = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
-    for name, function in (("decode", _decode), ("mtp", _mtp), ("replay", _replay),
-                           ("commit", _commit), ("prefill", _prefill)):
-        library.define(name + SCHEMAS[name], tags=[*tags, exact])
+    for name, schema in SCHEMAS.items():
+        library.define(name + schema, tags=[*tags, exact])
         for key in ("CUDA", "CPU"):  # on the host: to say what is expected
-            library.impl(name, function, key)
+            library.impl(name, _launched(name), key)
         torch.library.register_fake(f"goldenrule::{name}", _fake, lib=library)
     return library
 
 
-_LIBRARY = _register()
+_REGISTERED = _register()
 _OPS = torch.ops.goldenrule
 
 
@@ -201,7 +157,8 @@ def decode(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, s
            o: Tensor | None = None, **options: Any) -> Tensor:
     """One token for each row: q, k [B,1,H,K], v [B,1,HV,V]. Returns o, of v's type if not given."""
     o = v.new_empty(v.shape) if o is None else o
-    _OPS.decode(q, k, v, gate, beta, state, o, **options)
+    run = _OPS.decode if _is_traced(k) else _LIBRARY.decode
+    run(q, k, v, gate, beta, state, o, **options)
     return o
 
 
@@ -215,7 +172,8 @@ def mtp(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, stat
     intermediate_states [I,steps,HV,..] that a row takes, -1 for none; checkpoint_state_indices: a second
     slot, for the state after checkpoint_tokens."""
     o = v.new_empty(v.shape) if o is None else o
-    _OPS.mtp(q, k, v, gate, beta, state, o, **options)
+    run = _OPS.mtp if _is_traced(k) else _LIBRARY.mtp
+    run(q, k, v, gate, beta, state, o, **options)
     return o
 
 
@@ -226,7 +184,8 @@ def replay(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, s
     place ring_start[b] on. The pool is written only where ring_flush[b] is 1, with the state after the
     pending tokens. A commit is a change of the two cursors; with no tokens (T = 0) it flushes alone."""
     o = v.new_empty(v.shape) if o is None else o
-    _OPS.replay(q, k, v, gate, beta, state, o, **options)
+    run = _OPS.replay if _is_traced(k) else _LIBRARY.replay
+    run(q, k, v, gate, beta, state, o, **options)
     return o
 
 
@@ -234,7 +193,8 @@ def commit(k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, state: Tenso
            **options: Any) -> None:
     """The states after tokens that were accepted (accepted_tokens=.. of each row), where
     it kept none: the tokens again, without o."""
-    _OPS.commit(k, v, gate, beta, state, **options)
+    run = _OPS.commit if _is_traced(k) else _LIBRARY.commit
+    run(k, v, gate, beta, state, **options)
 
 
 def prefill(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, cu_seqlens: Tensor, *,
@@ -243,12 +203,29 @@ def prefill(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, 
     (zeros without it), final states to `final_state` or back to `state`. Returns o; rows that belong
     to no sequence are not written."""
     o = v.new_empty(v.shape) if o is None else o
-    _OPS.prefill(q, k, v, gate, beta, cu_seqlens, o, **options)
+    run = _OPS.prefill if _is_traced(k) else _LIBRARY.prefill
+    run(q, k, v, gate, beta, cu_seqlens, o, **options)
+    return o
+
+
+def attention(q: Tensor, k: Tensor | None = None, v: Tensor | None = None,
+              k_cache: Tensor | None = None, v_cache: Tensor | None = None, *, cu_seqlens_q: Tensor,
+              o: Tensor | None = None, **options: Any) -> Tensor:
+    """Softmax attention of packed queries q [total,HV,K] over fresh keys k [fresh,H,K], v [fresh,H,V]
+    (cu_seqlens_k), over the pages of a cache k_cache [pages,slots,H,K] (kv_lens, and page_table or
+    page_indptr and page_indices), or both. Returns o; lse=.. is written, if given. The grid is made for
+    most_q queries of a request, without it for the mean. block_kv="in_cache": the keys of the queries are
+    in the cache already."""
+    if o is None:
+        values = v if v_cache is None else v_cache
+        o = q.new_empty((*q.shape[:-1], q.shape[-1] if values is None else values.shape[-1]))
+    run = _OPS.attention if _is_traced(q) else _LIBRARY.attention
+    run(q, k, v, k_cache, v_cache, o, cu_seqlens_q=cu_seqlens_q, **options)
     return o
 
 
 def __getattr__(name: str) -> Any:
     """The functions with the signatures of other libraries, when they are asked for."""
-    if name in ("fla", "flashinfer", "sglang"):
+    if name in ("fla", "flash_attn", "flash_attn_interface", "flashinfer", "sglang"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the arguments of another library's function to those of an operator, by the row that also the
 recorder reads it with (goldenrule/_rows.py): one table says what they mean. A value that is not in
-the row is refused by its name."""
+the row is refused by its name.
+
+What a call means follows from which arguments are tensors and from the values of the others, and is
+looked up from the second call on.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,60 +15,81 @@ import torch
 
 from .._rows import ROWS
 
-Tensor = torch.Tensor
-
 _ROW_OF = {row.function: row for row in ROWS}
 _OPTION_OF = {"gate": "gate_kind", "beta": "beta_kind", "qk_l2norm": "qk_norm"}
+_TENSOR_OF = {"a": "gate", "g": "gate", "b": "beta", "initial_state": "state"}
+_MOST_KNOWN = 256  # meanings of a function, when a number among its arguments is another in each call
 
 
 @dataclass
 class Meaning:
-    """Inputs by their names in the schema, the options of an operator, and whether the row calls it
-    recurrent: every token in fp32, where other functions may round within chunks."""
+    """Operator's tensor -> the argument that it is, without `state` and cu_seqlens; the options of an
+    operator; and whether the row calls the function recurrent: every token in fp32, where others may
+    round within chunks."""
 
-    inputs: dict[str, Any]
+    tensors: tuple[tuple[str, str], ...]
+    start: str  # the argument that is the start state; empty: none
     options: dict[str, Any]
     recurrent: bool
 
-    def token_inputs(self) -> tuple[Any, ...]:
-        """q, k, v, gate, beta."""
-        given = self.inputs
-        gate, beta = given.get("a", given.get("g")), given.get("b", given.get("beta"))
-        if beta is None:
-            raise ValueError("beta: expected a tensor, actual None (no operator takes beta = 1 for it)")
-        return given["q"], given["k"], given["v"], gate, beta
+    def operands(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The tensors and options of an operator, of which the caller names the others."""
+        given = self.options.copy()
+        for name, argument in self.tensors:
+            given[name] = arguments[argument]
+        return given
 
 
-def meaning_of(function: str, arguments: Mapping[str, Any]) -> Meaning:
+@dataclass
+class _Stand:
+    """In the place of a tensor, so that it is seen where the row puts it."""
+
+    argument: str
+    tensor: torch.Tensor
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.tensor.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.tensor.dtype
+
+
+def _meaning_of(function: str, arguments: Mapping[str, Any]) -> Meaning:
     row = _ROW_OF[function]
-    call = row.call(arguments, ())
-    options: dict[str, Any] = {_OPTION_OF.get(name, name): value
-                               for name, value in call.convention.items()}
+    call = row.call({name: _Stand(name, value) if isinstance(value, torch.Tensor) else value
+                     for name, value in arguments.items()}, ())
+    options = {_OPTION_OF.get(name, name): value for name, value in call.convention.items()}
     if "disable_state_update" in options:
         options["disable_state_update"] = bool(options["disable_state_update"])
-    inputs = dict(call.inputs)
-    kda = call.op == "kda"
-    for name in ("A_log", "dt_bias"):
-        if name in inputs:
-            options[name] = _parameter(name, inputs.pop(name), inputs["q"], kda and name == "dt_bias")
-    return Meaning(inputs, {"op": call.op, **options}, row.contract == "recurrent_f32")
+    if not {"b", "beta"} & set(call.inputs):
+        raise ValueError("beta: expected a tensor, actual None (no operator takes beta = 1 for it)")
+    tensors = {_TENSOR_OF.get(name, name): stand.argument for name, stand in call.inputs.items()}
+    tensors.setdefault("gate", "")
+    start = tensors.pop("state", "")
+    tensors.pop("cu_seqlens", None)
+    absent = [name for name, argument in tensors.items() if not argument]
+    return Meaning(tuple((name, argument) for name, argument in tensors.items() if argument), start,
+                   {"op": call.op, **options, **dict.fromkeys(absent)}, row.contract == "recurrent_f32")
 
 
-def _parameter(name: str, tensor: Tensor, q: Tensor, by_channel: bool) -> Tensor:
-    """A parameter in a checkpoint's shape, [1,1,HV,1] or [HV*K], as [HV] or [HV,K]; never a copy."""
-    return viewed(name, tensor, (-1, q.shape[-1]) if by_channel else (-1,))
+class Meanings:
+    """Those of a function, by what they follow from."""
 
+    def __init__(self, function: str) -> None:
+        self._function = function
+        self._known: dict[tuple[Any, ...], Meaning] = {}
 
-def viewed(name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    try:
-        return tensor.view(shape)
-    except RuntimeError as error:
-        raise ValueError(f"{name}: expected strides that allow the shape {list(shape)} without a copy, "
-                         f"actual shape {list(tensor.shape)}, stride {list(tensor.stride())}") from error
-
-
-def packed(name: str, tensor: Tensor | None) -> Tensor | None:
-    """[B,T,..] as [B*T,..]."""
-    if tensor is None:
-        return None
-    return viewed(name, tensor, (tensor.shape[0] * tensor.shape[1], *tensor.shape[2:]))
+    def of(self, arguments: Mapping[str, Any]) -> Meaning:
+        key = tuple([torch.Tensor if isinstance(x, torch.Tensor) else x for x in arguments.values()])
+        try:
+            known = self._known.get(key)
+        except TypeError:  # a list, say, which no row knows
+            return _meaning_of(self._function, arguments)
+        if known is None:
+            known = _meaning_of(self._function, arguments)
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = known
+        return known

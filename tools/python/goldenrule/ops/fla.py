@@ -15,50 +15,42 @@ from typing import Any
 import torch
 
 from . import decode, prefill
-from ._meaning import Meaning, meaning_of, packed
+from ._bounds import bounds_of
+from ._meaning import Meanings
 
 Tensor = torch.Tensor
 
 
-def _called(function: str, arguments: dict[str, Any], o_like: str) -> tuple[Tensor, Tensor | None]:
+_GDN = "fla.ops.gated_delta_rule"
+_RECURRENT_GDN = Meanings(f"{_GDN}.fused_recurrent.fused_recurrent_gated_delta_rule")
+_CHUNK_GDN = Meanings(f"{_GDN}.chunk.chunk_gated_delta_rule")
+_RECURRENT_KDA = Meanings("fla.ops.kda.fused_recurrent.fused_recurrent_kda")
+_CHUNK_KDA = Meanings("fla.ops.kda.chunk.chunk_kda")
+
+
+def _called(meanings: Meanings, arguments: dict[str, Any], o_like: str) -> tuple[Tensor, Tensor | None]:
     arguments.update(arguments.pop("kwargs"))
     if arguments["allow_neg_eigval"] and not arguments["use_beta_sigmoid_in_kernel"]:
         raise ValueError("allow_neg_eigval=True: expected use_beta_sigmoid_in_kernel=True, actual False")
-    asked = meaning_of(function, arguments)
-    v = arguments["v"]
-    o = torch.empty(v.shape, dtype=arguments[o_like].dtype, device=v.device)
-    start = asked.inputs.get("initial_state")
-    cu_seqlens = asked.inputs.get("cu_seqlens")
-    B, T, K, (HV, V) = v.shape[0], v.shape[1], arguments["k"].shape[-1], v.shape[2:4]
+    meaning = meanings.of(arguments)
+    given = meaning.operands(arguments)
+    v, start, cu_seqlens = arguments["v"], arguments["initial_state"], arguments["cu_seqlens"]
+    o = arguments[o_like].new_empty(v.shape)
+    B, T, HV, V = v.shape
+    K = arguments["k"].shape[-1]
     N = B if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    state = (V, K) if asked.options["state_layout"] == "vk" else (K, V)
-    final = None
-    if arguments["output_final_state"]:
-        final = torch.empty((N, HV, *state), dtype=torch.float32, device=v.device)
+    shape = (N, HV, K, V) if given["state_layout"] == "kv" else (N, HV, V, K)
+    final = v.new_empty(shape, dtype=torch.float32) if arguments["output_final_state"] else None
     if T == 1 and cu_seqlens is None:
-        _one_token(asked, o, start, final, (B, HV, *state))
-    else:
-        _more_tokens(asked, o, start, final, cu_seqlens, (B, T))
-    return o, final
-
-
-def _one_token(asked: Meaning, o: Tensor, start: Tensor | None, final: Tensor | None,
-               shape: tuple[int, ...]) -> None:
-    if start is None:
-        start = torch.zeros(shape, dtype=torch.float32, device=o.device)
-    decode(*asked.token_inputs(), start, o=o, final_state=final, disable_state_update=final is None,
-           **asked.options)
-
-
-def _more_tokens(asked: Meaning, o: Tensor, start: Tensor | None, final: Tensor | None,
-                 cu_seqlens: Tensor | None, rows: tuple[int, int]) -> None:
-    tokens = [packed(name, tensor) for name, tensor in zip(("q", "k", "v", "g", "beta"),
-                                                           asked.token_inputs())]
+        if start is None:
+            start = v.new_zeros(shape, dtype=torch.float32)
+        decode(**given, state=start, o=o, final_state=final, disable_state_update=final is None)
+        return o, final
     if cu_seqlens is None:
-        B, T = rows
-        cu_seqlens = torch.arange(B + 1, dtype=torch.int32, device=o.device) * T
-    prefill(*tokens, cu_seqlens, o=packed("o", o), state=start, final_state=final,
-            disable_state_update=final is None, precise=asked.recurrent, **asked.options)
+        cu_seqlens = bounds_of(B, T, v.device)
+    prefill(**given, cu_seqlens=cu_seqlens, o=o, state=start, final_state=final,
+            disable_state_update=final is None, precise=meaning.recurrent)
+    return o, final
 
 
 def fused_recurrent_gated_delta_rule(  # noqa: PLR0913
@@ -70,8 +62,7 @@ def fused_recurrent_gated_delta_rule(  # noqa: PLR0913
         use_beta_sigmoid_in_kernel: bool = False, allow_neg_eigval: bool = False,
         state_v_first: bool = False, cu_seqlens: Tensor | None = None,
         **kwargs: Any) -> tuple[Tensor, Tensor | None]:
-    return _called("fla.ops.gated_delta_rule.fused_recurrent.fused_recurrent_gated_delta_rule",
-                   dict(locals()), "v")
+    return _called(_RECURRENT_GDN, dict(locals()), "v")
 
 
 def chunk_gated_delta_rule(  # noqa: PLR0913
@@ -81,7 +72,7 @@ def chunk_gated_delta_rule(  # noqa: PLR0913
         allow_neg_eigval: bool = False, state_v_first: bool = False, cu_seqlens: Tensor | None = None,
         cu_seqlens_cpu: Tensor | None = None, chunk_indices: Tensor | None = None,
         cp_context: Any = None, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
-    return _called("fla.ops.gated_delta_rule.chunk.chunk_gated_delta_rule", dict(locals()), "q")
+    return _called(_CHUNK_GDN, dict(locals()), "q")
 
 
 def fused_recurrent_kda(  # noqa: PLR0913
@@ -92,7 +83,7 @@ def fused_recurrent_kda(  # noqa: PLR0913
         use_beta_sigmoid_in_kernel: bool = False, allow_neg_eigval: bool = False,
         lower_bound: float | None = None, state_v_first: bool = False,
         cu_seqlens: Tensor | None = None, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
-    return _called("fla.ops.kda.fused_recurrent.fused_recurrent_kda", dict(locals()), "v")
+    return _called(_RECURRENT_KDA, dict(locals()), "v")
 
 
 def chunk_kda(  # noqa: PLR0913
@@ -105,4 +96,4 @@ def chunk_kda(  # noqa: PLR0913
         cu_seqlens: Tensor | None = None, cu_seqlens_cpu: Tensor | None = None, cp_context: Any = None,
         use_graph: bool = False, max_num_seqs: int | None = None,
         **kwargs: Any) -> tuple[Tensor, Tensor | None]:
-    return _called("fla.ops.kda.chunk.chunk_kda", dict(locals()), "q")
+    return _called(_CHUNK_KDA, dict(locals()), "q")

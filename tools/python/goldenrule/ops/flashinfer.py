@@ -3,11 +3,14 @@
 
     from goldenrule.ops.flashinfer import gated_delta_rule_decode_pretranspose, gated_delta_rule_mtp
     from goldenrule.ops.flashinfer import chunk_gated_delta_rule, gated_delta_rule_decode
+    from goldenrule.ops.flashinfer import BatchPrefillWithPagedKVCacheWrapper
+    from goldenrule.ops.flashinfer import BatchDecodeWithPagedKVCacheWrapper
 
 States are updated in place, as there. `backend` and other arguments that choose a kernel are taken and
 mean nothing. A row of padding (slot < 0) leaves every slot as it is and its o is 0; FlashInfer's
 kernels of bf16 states write slot 0 for it. Refused by name: cache_replayssm, checkpoints of a prefill,
-pools of five axes, and a prefill with state_indices whose output_state is another pool.
+pools of five axes, and a prefill with state_indices whose output_state is another pool. Of the wrappers:
+use_cuda_graph, masks of one's own, soft caps, position encodings, scales of fp8, sinks.
 """
 
 from typing import Any
@@ -15,25 +18,30 @@ from typing import Any
 import torch
 
 from . import decode, prefill, mtp
-from ._meaning import meaning_of
+from ._meaning import Meanings
+from ._paged import (BatchDecodeWithPagedKVCacheWrapper as BatchDecodeWithPagedKVCacheWrapper,
+                     BatchPrefillWithPagedKVCacheWrapper as BatchPrefillWithPagedKVCacheWrapper)
 
 Tensor = torch.Tensor
 
 
-def _rows(function: str, arguments: dict[str, Any], pool: Tensor) -> tuple[Tensor, Tensor]:
-    q, v, output = arguments["q"], arguments["v"], arguments["output"]
-    asked = meaning_of(function, arguments)
+_PRETRANSPOSE = Meanings("flashinfer.gdn_decode.gated_delta_rule_decode_pretranspose")
+_DECODE = Meanings("flashinfer.gdn_decode.gated_delta_rule_decode")
+_MTP = Meanings("flashinfer.gdn_decode.gated_delta_rule_mtp")
+_CHUNK = Meanings("flashinfer.gdn_prefill.chunk_gated_delta_rule")
+
+
+def _rows(meanings: Meanings, arguments: dict[str, Any], pool: Tensor) -> tuple[Tensor, Tensor]:
+    given = meanings.of(arguments).operands(arguments)
+    q, output = arguments["q"], arguments["output"]
     if output is None:
-        output = torch.empty(v.shape, dtype=q.dtype, device=q.device)
-    slots = {name: asked.inputs[name] for name in ("state_indices", "output_state_indices",
-                                                   "ssm_state_indices") if name in asked.inputs}
+        output = q.new_empty(arguments["v"].shape)
     kept = arguments.get("intermediate_states_buffer")
-    if kept is None and q.shape[1] == 1 and "ssm_state_indices" not in slots:
-        decode(*asked.token_inputs(), pool, o=output, **slots, **asked.options)
+    if kept is None and q.shape[1] == 1 and "ssm_state_indices" not in given:
+        decode(**given, state=pool, o=output)
     else:
         rows = None if kept is None else kept[:q.shape[0]]
-        mtp(*asked.token_inputs(), pool, o=output, intermediate_states=rows, **slots,
-               **asked.options)
+        mtp(**given, state=pool, o=output, intermediate_states=rows)
     return output, pool
 
 
@@ -48,15 +56,16 @@ def gated_delta_rule_decode_pretranspose(  # noqa: PLR0913
     if pool is None or (state is not None and initial_state is not None):
         raise ValueError("state: expected one of state and initial_state, actual "
                          + ("none" if pool is None else "both"))
-    return _rows("flashinfer.gdn_decode.gated_delta_rule_decode_pretranspose",
-                 {name: value for name, value in locals().items() if name != "pool"}, pool)
+    given = dict(locals())
+    del given["pool"]
+    return _rows(_PRETRANSPOSE, given, pool)
 
 
 def gated_delta_rule_decode(  # noqa: PLR0913
         q: Tensor, k: Tensor, v: Tensor, state: Tensor, A_log: Tensor, a: Tensor, dt_bias: Tensor,
         b: Tensor, scale: float | None = None, output: Tensor | None = None,
         use_qk_l2norm: bool = True, backend: str = "auto") -> tuple[Tensor, Tensor]:
-    return _rows("flashinfer.gdn_decode.gated_delta_rule_decode", dict(locals()), state)
+    return _rows(_DECODE, dict(locals()), state)
 
 
 def gated_delta_rule_mtp(  # noqa: PLR0913
@@ -68,7 +77,7 @@ def gated_delta_rule_mtp(  # noqa: PLR0913
         cache_replayssm: bool = False, replayssm_rawv: Tensor | None = None,
         replayssm_rawk: Tensor | None = None, replayssm_g: Tensor | None = None,
         replayssm_beta: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    return _rows("flashinfer.gdn_decode.gated_delta_rule_mtp", dict(locals()), initial_state)
+    return _rows(_MTP, dict(locals()), initial_state)
 
 
 def chunk_gated_delta_rule(  # noqa: PLR0913
@@ -83,18 +92,19 @@ def chunk_gated_delta_rule(  # noqa: PLR0913
         max_seqlen: int | None = None) -> Tensor | tuple[Tensor, Tensor]:
     if cu_seqlens is None:
         raise ValueError("cu_seqlens: expected a tensor, actual None")
-    asked = meaning_of("flashinfer.gdn_prefill.chunk_gated_delta_rule", dict(locals()))
+    arguments = dict(locals())
+    given = _CHUNK.of(arguments).operands(arguments)
     if state_indices is not None and output_final_state and output_state is not initial_state:
         raise ValueError("output_state: expected initial_state itself beside state_indices, actual "
                          "another pool")
-    N, HV, V, K = cu_seqlens.shape[0] - 1, v.shape[1], v.shape[-1], q.shape[-1]
     if output is None:
-        output = torch.empty(v.shape, dtype=q.dtype, device=q.device)
+        output = q.new_empty(v.shape)
     final = output_state
     if output_final_state and final is None:
-        final = torch.empty((N, HV, V, K), dtype=torch.float32, device=q.device)
+        shape = (cu_seqlens.shape[0] - 1, v.shape[1], v.shape[-1], q.shape[-1])
+        final = q.new_empty(shape, dtype=torch.float32)
     in_place = final is initial_state
-    prefill(*asked.token_inputs(), cu_seqlens, o=output, state=initial_state,
+    prefill(**given, cu_seqlens=cu_seqlens, o=output, state=initial_state,
             final_state=None if in_place or not output_final_state else final,
-            disable_state_update=not output_final_state, state_indices=state_indices, **asked.options)
+            disable_state_update=not output_final_state)
     return (output, final) if output_final_state else output  # type: ignore[return-value]

@@ -16,7 +16,6 @@ import torch
 
 from . import prefill, mtp
 from . import decode as _decode
-from ._meaning import viewed
 
 Tensor = torch.Tensor
 
@@ -35,12 +34,14 @@ def fused_recurrent_gated_delta_rule_packed_decode(  # noqa: PLR0913
                          f"actual {mixed_qkv.shape[1]}")
     H = width // (2 * K)
 
-    def part(begin: int, heads: int, size: int) -> Tensor:
-        return mixed_qkv[:, begin:begin + heads * size].unflatten(1, (heads, size)).unsqueeze(1)
+    B, (row, step), first = mixed_qkv.shape[0], mixed_qkv.stride(), mixed_qkv.storage_offset()
 
-    _decode(part(0, H, K), part(H * K, H, K), part(width, HV, V), a.unsqueeze(1), b.unsqueeze(1),
-            initial_state, o=out, A_log=viewed("A_log", A_log, (-1,)),
-            dt_bias=viewed("dt_bias", dt_bias, (-1,)), scale=scale, state_indices=ssm_state_indices,
+    def part(begin: int, heads: int, size: int) -> Tensor:
+        return mixed_qkv.as_strided((B, 1, heads, size), (row, row, size * step, step),
+                                    first + begin * step)
+
+    _decode(part(0, H, K), part(H * K, H, K), part(width, HV, V), a, b, initial_state, o=out, A_log=A_log,
+            dt_bias=dt_bias, scale=scale, state_indices=ssm_state_indices,
             qk_norm="rsqrt_sum_eps" if use_qk_l2norm_in_kernel else "none")
     return out, initial_state
 
@@ -64,11 +65,8 @@ def fused_sigmoid_gating_delta_rule_update(  # noqa: PLR0913
         if value is not None:
             raise NotImplementedError(f"{name}: expected nothing, actual "
                                       f"{'a tensor' if isinstance(value, Tensor) else value!r}")
-    B, T, _, K = k.shape
-    HV = v.shape[2]
-    o = torch.empty(v.shape, dtype=q.dtype, device=q.device)
-    rule = {"op": "kda" if is_kda else "gated_delta_rule", "A_log": viewed("A_log", A_log, (-1,)),
-            "dt_bias": viewed("dt_bias", dt_bias, (HV, K) if is_kda else (-1,)),
+    o = q.new_empty(v.shape)
+    rule = {"op": "kda" if is_kda else "gated_delta_rule", "A_log": A_log, "dt_bias": dt_bias,
             "softplus_beta": float(softplus_beta), "softplus_threshold": float(softplus_threshold),
             "scale": scale, "state_indices": initial_state_indices,
             "disable_state_update": disable_state_update,
@@ -76,21 +74,16 @@ def fused_sigmoid_gating_delta_rule_update(  # noqa: PLR0913
             "qk_norm": "rsqrt_sum_eps" if use_qk_l2norm_in_kernel else "none"}
     if lower_bound is not None:
         rule["lower_bound"] = lower_bound
-    gates = (HV, K) if is_kda else (HV,)
     drafts = intermediate_states_buffer is not None or retrieve_parent_token is not None
     if cu_seqlens is None or drafts:
         if drafts:
-            parents = retrieve_parent_token
             rule |= {"intermediate_states": intermediate_states_buffer, "cu_seqlens": cu_seqlens,
                      "intermediate_state_indices": intermediate_state_indices,
                      "max_tokens": 0 if cu_seqlens is None else min(cache_steps or 16, 16),
-                     "parent_tokens": None if parents is None else viewed("retrieve_parent_token",
-                                                                          parents, (B, T))}
-        mtp(q, k, v, viewed("a", a, (B, T, *gates)), viewed("b", b, (B, T, HV)),
-               initial_state_source, o=o, **rule)
+                     "parent_tokens": retrieve_parent_token}
+        mtp(q, k, v, a, b, initial_state_source, o=o, **rule)
         return o
-    if B != 1:
-        raise ValueError(f"q: expected a first axis of 1 beside cu_seqlens, actual {B}")
-    prefill(q[0], k[0], v[0], viewed("a", a, (T, *gates)), viewed("b", b, (T, HV)), cu_seqlens, o=o[0],
-            state=initial_state_source, precise=True, **rule)
+    if q.shape[0] != 1:
+        raise ValueError(f"q: expected a first axis of 1 beside cu_seqlens, actual {q.shape[0]}")
+    prefill(q, k, v, a, b, cu_seqlens, o=o, state=initial_state_source, precise=True, **rule)
     return o
