@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The aggregate of the C interface in Python, made of what the library says of it: fields_test.py
-DIRECTORY_OF_PEER_PY LIBRARY. Needs no GPU."""
+DIRECTORY_OF_OWN_PY LIBRARY. Needs no GPU."""
 import ctypes
 import sys
 
 sys.path.insert(0, sys.argv[1])
-import peer  # noqa: E402
+import own  # noqa: E402
 
 library = ctypes.CDLL(sys.argv[2])
-Args = peer.args_type(library)
+Args = own.args_type(library, "recurrent")
 
 # What the library writes is where Python reads, and the other way round.
 args = Args()
@@ -26,7 +26,7 @@ status = library.goldenrule_gpu_recurrent_validate(
     ctypes.byref(args), message, ctypes.c_size_t(256))
 assert (status, message.value) == (1, b"K: expected 1 to 256, actual 1000"), message.value
 
-Prefill = peer.args_type(library, "prefill")
+Prefill = own.args_type(library, "prefill")
 args = Prefill()
 library.goldenrule_gpu_prefill_defaults(
     ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)))
@@ -38,7 +38,7 @@ args.total = -1
 status = library.goldenrule_gpu_prefill_validate(ctypes.byref(args), message, ctypes.c_size_t(256))
 assert (status, message.value) == (1, b"total: expected 0 to 2147483647, actual -1"), message.value
 
-Attention = peer.args_type(library, "attention")
+Attention = own.args_type(library, "attention")
 args = Attention()
 library.goldenrule_gpu_attention_defaults(
     ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)))
@@ -66,7 +66,7 @@ size = b"%d" % ctypes.sizeof(Args)
 for old, new in ((size, size + b"0"), (b"op i32", b"op i64"), (b"flags u32 40", b"flags u32 48")):
     assert old in text, old
     try:
-        peer.args_type(Other(text.replace(old, new, 1)))
+        own.args_type(Other(text.replace(old, new, 1)), "recurrent")
     except RuntimeError:
         continue
     sys.exit(f"{new} was accepted")
