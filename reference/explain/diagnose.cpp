@@ -100,6 +100,7 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
     diagnosis.of_capture = judgement.slice->capture_mistakes(judgement);
   }
   if (std::ranges::any_of(diagnosis.of_capture, &calls::CaptureMistake::accounts)) return diagnosis;
+  if (judgement.slice->find != nullptr) diagnosis.found = judgement.slice->find(judgement);
   Capture capture = make_capture(judgement);
   std::vector<const calls::Mistake*> applicable;
   for (const calls::Mistake& m : table) {
