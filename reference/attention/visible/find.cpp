@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/attention/visible/find.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
 
 #include "fixtures/parallel/for_each_index.hpp"
+#include "reference/attention/visible/filled.hpp"
 #include "reference/attention/visible/forms.hpp"
 #include "reference/attention/visible/row_words.hpp"
 #include "reference/explain/failures.hpp"
@@ -24,8 +22,10 @@ constexpr std::int64_t kMostKeys = std::int64_t{1} << 16;     // of a request
 constexpr std::int64_t kSteps = std::int64_t{1} << 30;        // channels of keys, all rows together
 constexpr std::int64_t kPairSteps = std::int64_t{1} << 27;    // pairs of ends, all rows together
 constexpr double kDearer = 3.0;  // than the cheapest form: no alternative to it
+constexpr double kAsGood = 2.0;  // a form of the same sets that costs no more than this beyond it
 constexpr double kChanceBits = 10.0;
 constexpr double kTriedForms = 10.0;
+constexpr std::size_t kAskedRows = 64;  // for the numbers that forms may take
 constexpr std::size_t kShownRows = 3;
 constexpr std::size_t kOrders = 2;
 
@@ -39,7 +39,8 @@ struct Searched {
 struct Match {
   Form form;
   std::size_t order = 0;
-  std::vector<std::string> others;  // forms that cost little more and reproduce the rows by other sets
+  std::vector<std::string> same;    // forms that cost little more and mean the same sets in this call
+  std::vector<std::string> others;  // forms that reproduce the rows by other sets
 };
 
 class Finder {
@@ -152,43 +153,66 @@ class Finder {
     });
   }
 
-  [[nodiscard]] bool differ(const Form& a, std::size_t order, const Form& b, std::size_t other,
+  [[nodiscard]] bool differ(const Form& form, std::size_t order, const Match& match,
                             const Rows& rows) const {
-    return std::ranges::any_of(rows, [&](const Searched* row) {
-      return order != other ||
-             a.interval(facts(*row, order)) != b.interval(facts(*row, other));
-    });
+    return order != match.order || std::ranges::any_of(rows, [&](const Searched* row) {
+             const RowFacts of = facts(*row, order);
+             return form.interval(of) != match.form.interval(of);
+           });
   }
 
-  // The row that says most about where its ends are.
+  // From rows of the group, spread over it, of which the searches know something.
   [[nodiscard]] Offsets offsets(const Rows& rows, std::size_t order) const {
-    const auto fits = [order](const Searched* row) {
-      const Readings& r = row->readings[order];
-      return r.crowded || r.fits.empty() ? SIZE_MAX : r.fits.size();
-    };
-    const Searched* row = *std::ranges::min_element(rows, {}, fits);
-    return offsets_of(facts(*row, order), row->readings[order].fits);
+    std::vector<RowFacts> of;
+    std::vector<std::vector<Interval>> fits;
+    const std::size_t step = rows.size() / kAskedRows + 1;
+    for (std::size_t i = 0; i < rows.size(); i += step) {
+      const Readings& readings = rows[i]->readings[order];
+      if (readings.crowded || readings.fits.empty()) continue;
+      of.push_back(facts(*rows[i], order));
+      fits.push_back(readings.fits);
+    }
+    return offsets_of(of, fits);
   }
 
   [[nodiscard]] std::optional<Match> match(const Rows& rows) const {
-    std::int64_t elements = 0;
-    for (const Searched* row : rows) elements += row->failing;
-    if (static_cast<double>(elements) < kChanceBits + kTriedForms) return std::nullopt;
     std::optional<Match> best;
     for (std::size_t order = 0; order < kOrders; ++order) {
       if (!std::ranges::all_of(rows, [&](const Searched* r) { return has_order(*r, order); })) break;
       for (const Form& form : forms_of(seen_, offsets(rows, order))) {
         if (best && form.cost > best->form.cost + kDearer) break;
-        if (best && !differ(form, order, best->form, best->order, rows)) continue;
-        if (!reproduces_all(form, order, rows)) continue;
+        if (best && !differ(form, order, *best, rows)) {
+          if (form.cost <= best->form.cost + kAsGood) add_words(form, order, *best, best->same);
+          continue;
+        }
+        if (!says_enough(form, order, rows) || !reproduces_all(form, order, rows)) continue;
         if (!best) {
-          best = Match{form, order, {}};
-        } else if (best->others.size() < 2) {
-          best->others.push_back(keys_words(order) + " " + form.words);
+          best = Match{form, order, {}, {}};
+        } else {
+          add_words(form, order, *best, best->others);
         }
       }
     }
     return best;
+  }
+
+  static void add_words(const Form& form, std::size_t order, const Match& match,
+                        std::vector<std::string>& to) {
+    constexpr std::size_t kMost = 2;
+    const std::string words = keys_words(order) + " " + form.words;
+    if (to.size() >= kMost || std::ranges::find(to, words) != to.end()) return;
+    const std::string said = keys_words(match.order) + " " + match.form.words;
+    if (!words.starts_with(said)) to.push_back(words);
+  }
+
+  // Rows that are to see nothing are 0, as those that nobody writes: they say nothing of a set.
+  [[nodiscard]] bool says_enough(const Form& form, std::size_t order, const Rows& rows) const {
+    std::int64_t elements = 0;
+    for (const Searched* row : rows) {
+      const auto interval = form.interval(facts(*row, order));
+      if (interval && interval->first < interval->last) elements += row->failing;
+    }
+    return static_cast<double>(elements) >= kChanceBits + kTriedForms;
   }
 
   [[nodiscard]] static std::string keys_words(std::size_t order) {
@@ -244,7 +268,7 @@ class Finder {
       for (const auto& [words, entry] : found) best.push_back(form_words(entry.first, entry.second));
       if (covered == failing_.size()) break;
     }
-    return best;
+    return covered * 2 < failing_.size() ? std::vector<std::string>{} : best;
   }
 
   [[nodiscard]] std::string form_words(const Match& match, const Rows& rows) const {
@@ -252,19 +276,20 @@ class Finder {
     std::vector<Place> places;
     for (const Searched* row : rows) places.push_back(row->place);
     std::string text =
-        fmt::format("{} sees {} {}; {}", everywhere ? "every query" : whose_words(plan_, places),
+        filled("{} sees {} {}; {}", everywhere ? "every query" : whose_words(plan_, places),
                     keys_words(match.order), match.form.words, covered_words(rows.size()));
-    for (const std::string& other : match.others) text += fmt::format("; so does: {}", other);
+    for (const std::string& same : match.same) text += filled("; in this call the same: {}", same);
+    for (const std::string& other : match.others) text += filled("; so does: {}", other);
     return text;
   }
 
   [[nodiscard]] std::string covered_words(std::size_t rows) const {
     std::string text = rows == failing_.size()
-                           ? fmt::format("this reproduces all {} failing rows", rows)
-                           : fmt::format("this reproduces {} of {} failing rows", rows,
+                           ? filled("this reproduces all {} failing rows", rows)
+                           : filled("this reproduces {} of {} failing rows", rows,
                                          failing_.size());
     if (failing_.size() < all_failing_.size()) {
-      text += fmt::format(" that were tried, of {}", all_failing_.size());
+      text += filled(" that were tried, of {}", all_failing_.size());
     }
     return text + " (query and head)";
   }
@@ -277,18 +302,19 @@ class Finder {
       if (!has_order(row, 0) || !row.readings[0].complete || row.readings[0].crowded) continue;
       const KeyLine& line = seen_.lines[row.place.request][0];
       const double tried = 2.0 * std::log2(static_cast<double>(line.size()));
-      if (row.readings[0].fits.size() != 1) continue;
+      const std::vector<Interval>& fits = row.readings[0].fits;
+      if (fits.size() != 1 || fits[0].first == fits[0].last) continue;
       if (static_cast<double>(row.failing) < kChanceBits + tried) continue;
       ++solved;
       if (shown.size() < kShownRows) {
-        shown.push_back(interval_words(row.place, line, row.readings[0].fits[0],
+        shown.push_back(interval_words(row.place, line, fits[0],
                                        declared(seen_, row.place, line)));
       }
     }
     if (solved * 2 < failing_.size() || solved == 0) return {};
-    return {fmt::format("one range of keys, and no other, reproduces each of {} of {} failing rows "
+    return {filled("one range of keys, and no other, reproduces each of {} of {} failing rows "
                         "that were tried: {}{}",
-                        solved, failing_.size(), fmt::join(shown, "; "),
+                        solved, failing_.size(), joined(shown, "; "),
                         solved > shown.size() ? " and so on" : "")};
   }
 

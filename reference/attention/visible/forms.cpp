@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/attention/visible/forms.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <utility>
+
+#include "reference/attention/visible/filled.hpp"
 
 namespace goldenrule::attention {
 namespace {
@@ -16,6 +17,7 @@ using Number = std::optional<std::int64_t>;
 constexpr std::array<std::int64_t, 5> kTiles{8, 16, 32, 64, 128};
 constexpr std::array<std::int64_t, 4> kQueryTiles{16, 32, 64, 128};
 constexpr std::int64_t kNamedRequests = 16;
+constexpr const char* kBeyond = ", beyond the keys of its request too";
 constexpr double kCostliest = 5.0;  // of an end in a form of two
 
 double bits(std::int64_t offset) {
@@ -24,7 +26,7 @@ double bits(std::int64_t offset) {
 
 // "the last that", "the last 3 that"
 std::string several(const char* which, std::int64_t n) {
-  return n == 1 ? which : fmt::format("{} {}", which, n);
+  return n == 1 ? which : filled("{} {}", which, n);
 }
 
 std::int64_t floor_to(std::int64_t x, std::int64_t tile) {
@@ -33,8 +35,8 @@ std::int64_t floor_to(std::int64_t x, std::int64_t tile) {
 std::int64_t ceil_to(std::int64_t x, std::int64_t tile) { return floor_to(x + tile - 1, tile); }
 
 std::string tile_words(const Observed& seen, std::int64_t tile) {
-  return tile == seen.plan->dims.page_size ? fmt::format("page of {} keys", tile)
-                                           : fmt::format("tile of {} keys", tile);
+  return tile == seen.plan->dims.page_size ? filled("page of {} keys", tile)
+                                           : filled("tile of {} keys", tile);
 }
 
 std::set<std::int64_t> tiles_of(const Observed& seen) {
@@ -84,7 +86,7 @@ std::vector<Other> others_of(const Observed& seen) {
                       }});
   }
   for (std::int64_t n = 0; n < std::min(N, kNamedRequests); ++n) {
-    others.push_back({fmt::format("request {}", n), 3.0 + std::log2(static_cast<double>(N)),
+    others.push_back({filled("request {}", n), 3.0 + std::log2(static_cast<double>(N)),
                       [n](const RowFacts&) { return n; }});
   }
   return others;
@@ -101,32 +103,72 @@ Number longer(const RowFacts& row, const Other& other) {
 
 using Edges = std::vector<Edge>;
 
+// The position behind the first `n` keys.
+std::int64_t behind(const KeyLine& line, std::int64_t n) {
+  if (n <= 0) return line.t.front();
+  return line.t[static_cast<std::size_t>(std::min(n, line.size())) - 1] + 1;
+}
+
+bool has_gaps(const Observed& seen) {
+  for (const auto& lines : seen.lines) {
+    for (const KeyLine& line : lines) {
+      if (line.t.back() - line.t.front() + 1 != line.size()) return true;
+    }
+  }
+  return false;
+}
+
 void add_offsets(const Offsets& offsets, Edges& firsts, Edges& lasts) {
   for (const std::int64_t c : offsets.last) {
-    lasts.push_back({c < 0 ? fmt::format("but {} that it should see", several("the last", -c))
-                           : fmt::format("and {} behind the last that it should see", c),
+    lasts.push_back({c < 0 ? filled("but {} that it should see", several("the last", -c))
+                           : filled("and {} behind the last that it should see", c),
                      1.0 + bits(c),
                      [c](const RowFacts& r) -> Number { return r.declared_range().last + c; }});
   }
   for (const std::int64_t c : offsets.first) {
-    firsts.push_back({c > 0 ? fmt::format("but {} that it should see", several("the first", c))
-                            : fmt::format("and {} before the first that it should see", -c),
+    firsts.push_back({c > 0 ? filled("but {} that it should see", several("the first", c))
+                            : filled("and {} before the first that it should see", -c),
                       1.0 + bits(c),
                       [c](const RowFacts& r) -> Number { return r.declared_range().first + c; }});
   }
   for (const std::int64_t n : offsets.width) {
-    firsts.push_back({fmt::format("but no more than the last {}: a window", n), 4.0 + bits(n),
+    firsts.push_back({filled("but no more than the last {}: a window", n), 4.0 + bits(n),
                       [n](const RowFacts& r) -> Number {
                         const Range range = r.declared_range();
                         return std::max(range.first, range.last - n);
                       }});
   }
   for (const std::int64_t n : offsets.most) {
-    lasts.push_back({fmt::format("but none at position {} or behind it", n), 4.0 + bits(n),
+    lasts.push_back({filled("but none at position {} or behind it", n), 4.0 + bits(n),
                      [n](const RowFacts& r) -> Number {
                        return std::min(r.declared_range().last, n);
                      }});
   }
+}
+
+// How many rows have a number.
+class Votes {
+ public:
+  void add(std::int64_t number, std::size_t row) { rows_[number].insert(row); }
+  [[nodiscard]] std::set<std::int64_t> most() const {
+    constexpr std::size_t kKept = 8;
+    std::vector<std::pair<std::size_t, std::int64_t>> order;
+    for (const auto& [number, rows] : rows_) order.emplace_back(rows.size(), number);
+    std::ranges::stable_sort(order, std::greater{}, [](const auto& vote) { return vote.first; });
+    order.resize(std::min(order.size(), kKept));
+    std::set<std::int64_t> kept;
+    for (const auto& [count, number] : order) kept.insert(number);
+    return kept;
+  }
+
+ private:
+  std::map<std::int64_t, std::set<std::size_t>> rows_;
+};
+
+std::string last_at_end(std::int64_t c) {
+  if (c == 0) return "as if the last query stood at the last key (bottom right)";
+  return filled("as if the last query stood {} {} the last key", std::abs(c),
+                     c < 0 ? "before" : "behind");
 }
 
 // Ends that the call itself has, and offsets from them.
@@ -136,7 +178,7 @@ void add_ends(const Offsets& offsets, Edges& firsts, Edges& lasts) {
   for (const std::int64_t c : offsets.index) {
     const std::string words =
         c == 0 ? "up to its own index in the call: the causal mask begins at the first key (top left)"
-               : fmt::format("up to its own index in the call {} {}: the causal mask begins at the "
+               : filled("up to its own index in the call {} {}: the causal mask begins at the "
                              "first key (top left)",
                              c < 0 ? "less" : "and", std::abs(c));
     lasts.push_back({words, 1.0 + 1.5 * bits(c),
@@ -145,29 +187,31 @@ void add_ends(const Offsets& offsets, Edges& firsts, Edges& lasts) {
   for (const std::int64_t c : offsets.end) {
     const std::string words =
         c == 0  ? "up to the last of its request, whatever the mask is"
-        : c < 0 ? fmt::format("up to the last of its request but {}, whatever the mask is", -c)
-                : fmt::format("up to {} behind the last of its request, whatever the mask is", c);
+        : c < 0 ? filled("up to the last of its request but {}, whatever the mask is", -c)
+                : filled("up to {} behind the last of its request, whatever the mask is", c);
     lasts.push_back({words, 1.5 + 1.5 * bits(c),
                      [c](const RowFacts& r) -> Number { return r.line().end() + c; }});
   }
   for (const std::int64_t c : offsets.from_end) {
-    const std::string words =
-        c == 0 ? "as if the last query stood at the last key (bottom right)"
-               : fmt::format("as if the last query stood {} {} the last key", std::abs(c),
-                             c < 0 ? "before" : "behind");
-    lasts.push_back({words, 2.0 + 1.5 * bits(c), [c](const RowFacts& r) -> Number {
+    lasts.push_back({last_at_end(c), 2.0 + 1.5 * bits(c), [c](const RowFacts& r) -> Number {
                        return r.line().end() - r.request().queries + r.place.row.query + 1 + c;
                      }});
   }
-  // Where positions have gaps, a mask may count the keys that there are.
-  lasts.push_back({"up to as many as it has positions before it: the mask counts keys, not their "
-                   "positions",
-                   2.0, [](const RowFacts& r) -> Number {
-                     const std::int64_t n = std::clamp(r.declared_range().last, std::int64_t{0},
-                                                       r.line().size());
-                     return n == 0 ? r.line().t.front()
-                                   : r.line().t[static_cast<std::size_t>(n) - 1] + 1;
-                   }});
+}
+
+// The same in numbers of keys: where positions have gaps, a mask may count the keys that there are.
+void add_counted_ends(const Offsets& offsets, Edges& lasts) {
+  const auto add = [&](const std::string& words, double cost, auto count) {
+    lasts.push_back({words + ", counted in keys, not in positions", cost,
+                     [count](const RowFacts& r) -> Number { return behind(r.line(), count(r)); }});
+  };
+  add("up to as many as positions are before its end", 2.0,
+      [](const RowFacts& r) { return r.declared_range().last; });
+  for (const std::int64_t c : offsets.from_end) {
+    add(last_at_end(c), 2.5 + 1.5 * bits(c), [c](const RowFacts& r) {
+      return r.line().own - r.request().queries + r.place.row.query + 1 + c;
+    });
+  }
 }
 
 void add_tiles(const Observed& seen, Edges& firsts, Edges& lasts) {
@@ -190,6 +234,19 @@ void add_tiles(const Observed& seen, Edges& firsts, Edges& lasts) {
                         return ceil_to(r.declared_range().first, tile);
                       }});
   }
+}
+
+// The same ends no farther than the last key of the request; the others say that they may be.
+Edges within_keys(Edges& lasts) {
+  Edges within;
+  for (Edge& last : lasts) {
+    within.push_back({last.words, last.cost - 0.1, [at = last.at](const RowFacts& r) -> Number {
+                        const Number end = at(r);
+                        return end ? Number(std::min(*end, r.line().end())) : std::nullopt;
+                      }});
+    last.words += kBeyond;
+  }
+  return within;
 }
 
 Edge as_declared(bool last) {
@@ -225,13 +282,13 @@ void add_joint(const Observed& seen, std::vector<Form>& forms) {
   for (const std::int64_t queries : kQueryTiles) {
     for (const std::int64_t tile : tiles) {
       const std::string words =
-          fmt::format("that some query of its tile of {} queries should see{}", queries,
+          filled("that some query of its tile of {} queries should see{}", queries,
                       tile == 1 ? "" : ", in whole ones of each " + tile_words(seen, tile));
       const Edge first{"", 0.0, [=](const RowFacts& r) -> Number {
                          return floor_to(tile_range(r, queries).first, tile);
                        }};
       const Edge last{"", 0.0, [=](const RowFacts& r) -> Number {
-                        return ceil_to(tile_range(r, queries).last, tile);
+                        return std::min(ceil_to(tile_range(r, queries).last, tile), r.line().end());
                       }};
       const double cost = tile == 1 ? 5.0 : 6.0;
       forms.push_back({first, as_declared(true), words + ", at the beginning", cost + 1.0});
@@ -271,25 +328,31 @@ std::optional<Interval> Form::interval(const RowFacts& row) const {
   return Interval{at, at};
 }
 
-Offsets offsets_of(const RowFacts& row, const std::vector<Interval>& fits) {
-  constexpr std::size_t kMost = 12;
-  Offsets offsets;
-  const Range range = row.declared_range();
-  for (const Interval& fit : fits) {
-    if (fit.first == fit.last || offsets.last.size() >= kMost || offsets.first.size() >= kMost) {
-      continue;
+Offsets offsets_of(std::span<const RowFacts> rows, std::span<const std::vector<Interval>> fits) {
+  Votes first, last, index, end, from_end, most, width;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const RowFacts& row = rows[i];
+    const KeyLine& line = row.line();
+    const Range range = row.declared_range();
+    const std::int64_t own = row.place.row.query + 1;
+    for (const Interval& fit : fits[i]) {
+      if (fit.first == fit.last) continue;
+      const Range seen = line.positions(fit);
+      first.add(seen.first - range.first, i);
+      last.add(seen.last - range.last, i);
+      index.add(seen.last - own, i);
+      end.add(seen.last - line.end(), i);
+      from_end.add(seen.last - (line.end() - row.request().queries + own), i);
+      from_end.add(fit.last - (line.own - row.request().queries + own), i);
+      most.add(seen.last, i);
+      width.add(seen.last - seen.first, i);
     }
-    const Range seen = row.line().positions(fit);
-    const std::int64_t index = row.place.row.query + 1;
-    const std::int64_t end = row.line().end();
-    if (seen.last != range.last) offsets.last.insert(seen.last - range.last);
-    if (seen.first != range.first) offsets.first.insert(seen.first - range.first);
-    offsets.index.insert(seen.last - index);
-    offsets.end.insert(seen.last - end);
-    offsets.from_end.insert(seen.last - (end - row.request().queries + index));
-    offsets.most.insert(seen.last);
-    offsets.width.insert(seen.last - seen.first);
   }
+  Offsets offsets{first.most(), last.most(), index.most(), end.most(), from_end.most(),
+                  most.most(),  width.most()};
+  offsets.first.erase(0);
+  offsets.last.erase(0);
+  for (auto* ends : {&offsets.index, &offsets.end, &offsets.from_end}) ends->insert(0);
   return offsets;
 }
 
@@ -297,8 +360,10 @@ std::vector<Form> forms_of(const Observed& seen, const Offsets& offsets) {
   Edges firsts;
   Edges lasts;
   add_ends(offsets, firsts, lasts);
+  if (has_gaps(seen)) add_counted_ends(offsets, lasts);
   add_offsets(offsets, firsts, lasts);
   add_tiles(seen, firsts, lasts);
+  for (Edge& last : within_keys(lasts)) lasts.push_back(std::move(last));
   std::vector<Form> forms;
   for (const Edge& last : lasts) forms.push_back({as_declared(false), last, last.words, last.cost});
   for (const Edge& first : firsts) {

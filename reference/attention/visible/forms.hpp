@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,13 +47,15 @@ struct Form {
   [[nodiscard]] std::optional<Interval> interval(const RowFacts& row) const;
 };
 
-/// Numbers that forms may take, from the intervals that fit a row.
+/// Numbers that forms may take, from the intervals that fit some rows.
 struct Offsets {
-  std::set<std::int64_t> first, last;            ///< from the declared ends
-  std::set<std::int64_t> index{0}, end{0}, from_end{0};  ///< from the query's own index, the last key, both
+  std::set<std::int64_t> first, last;  ///< from the declared ends
+  std::set<std::int64_t> index{0}, end{0}, from_end{0};  ///< from its own index, the last key, both
   std::set<std::int64_t> most, width;            ///< position of the end, number of keys
 };
-[[nodiscard]] Offsets offsets_of(const RowFacts& row, const std::vector<Interval>& fits);
+/// Those that occur in most rows; `fits[i]` are the intervals of rows[i].
+[[nodiscard]] Offsets offsets_of(std::span<const RowFacts> rows,
+                                 std::span<const std::vector<Interval>> fits);
 
 /// The forms that a call has, the cheapest first.
 [[nodiscard]] std::vector<Form> forms_of(const Observed& seen, const Offsets& offsets);

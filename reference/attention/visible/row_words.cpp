@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/attention/visible/row_words.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <set>
+
+#include "reference/attention/visible/filled.hpp"
 
 namespace goldenrule::attention {
 namespace {
@@ -13,18 +12,18 @@ namespace {
 std::string set_words(const char* word, const std::set<std::int64_t>& members, std::int64_t size) {
   constexpr std::size_t kListed = 8;
   if (std::ssize(members) == size) return "";
-  if (members.size() == 1) return fmt::format("{} {}", word, *members.begin());
+  if (members.size() == 1) return filled("{} {}", word, *members.begin());
   if (*members.rbegin() - *members.begin() + 1 == std::ssize(members)) {
-    return fmt::format("{}s {} to {}", word, *members.begin(), *members.rbegin());
+    return filled("{}s {} to {}", word, *members.begin(), *members.rbegin());
   }
-  if (members.size() <= kListed) return fmt::format("{}s {}", word, fmt::join(members, ", "));
-  return fmt::format("{} of {} {}s", members.size(), size, word);
+  if (members.size() <= kListed) return filled("{}s {}", word, joined(members, ", "));
+  return filled("{} of {} {}s", members.size(), size, word);
 }
 
 std::string range_words(const KeyLine& line, const Interval& interval) {
   if (interval.first >= interval.last) return "none";
   const Range range = line.positions(interval);
-  return fmt::format("{} to {}", range.first, range.last - 1);
+  return filled("{} to {}", range.first, range.last - 1);
 }
 
 }  // namespace
@@ -48,7 +47,7 @@ std::string whose_words(const Plan& plan, const std::vector<Place>& rows) {
 
 std::string interval_words(const Place& place, const KeyLine& line, const Interval& seen,
                            const Interval& declared) {
-  return fmt::format("query {}, head {} of request {} sees positions {} instead of {}",
+  return filled("query {}, head {} of request {} sees positions {} instead of {}",
                      place.row.query, place.row.head, place.request, range_words(line, seen),
                      range_words(line, declared));
 }
