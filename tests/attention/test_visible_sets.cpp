@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
+// Length: one generator of calls and captures, and what is asked of them.
+//
 // Visible sets that no table has are found in the captures of emulated kernels and said in words:
 // drawn calls over masks, windows, tables, caps and types, drawn mistakes with drawn numbers. What
 // is no visible set (noise, another scale, other values or keys) is not called one.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
@@ -11,10 +14,11 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
+#include "fixtures/call/integer_inputs.hpp"
+#include "fixtures/cases/suite.hpp"
 #include "fixtures/random/philox.hpp"
 #include "reference/attention/emulation/emulate.hpp"
+#include "reference/attention/mistakes/mistake.hpp"
 #include "reference/attention/visible/find.hpp"
 #include "tests/attention/support.hpp"
 
@@ -55,8 +59,9 @@ std::string drawn_line(Draws& draw, const std::string& mask, bool cached, std::i
                                  cached ? "decode" : "prefill", lens, cached ? " ctx=" + ctx : "",
                                  H, H * draw.between(1, 3), draw.of<int>({16, 32}), mask);
   if (cached) {
-    line += fmt::format(" page={} kv_layout={} table={}", page, draw.of<std::string>({"nhd", "hnd"}),
-                        draw.of<std::string>({"permuted", "csr"}));
+    line +=
+        fmt::format(" page={} kv_layout={} table={}", page, draw.of<std::string>({"nhd", "hnd"}),
+                    draw.of<std::string>({"permuted", "csr"}));
   }
   line += fmt::format(" io={}", draw.of<std::string>({"bf16", "f16"}));
   if (draw.between(0, 3) == 0) line += " soft_cap=30";
@@ -75,9 +80,8 @@ struct Planted {
 Planted planted(const std::string& kind, Draws& draw) {
   const std::int64_t c = draw.between(2, 6);
   const std::int64_t page = draw.of<std::int64_t>({8, 16});
-  const std::string window =
-      fmt::format("mask={} window_left={}", draw.of<std::string>({"causal", "full"}),
-                  draw.between(9, 15));
+  const std::string window = fmt::format(
+      "mask={} window_left={}", draw.of<std::string>({"causal", "full"}), draw.between(9, 15));
   if (kind == "top left") {
     return {drawn_line(draw, "mask=causal", true, page),
             [](Range& r, std::int64_t i, const Request&) { r.last = i + 1; }, "top left"};
@@ -121,7 +125,9 @@ Planted planted(const std::string& kind, Draws& draw) {
             fmt::format("from the beginning of the page of {} keys", page)};
   }
   return {drawn_line(draw, "mask=causal", false, page),
-          [](Range& r, std::int64_t, const Request& q) { r = {0, q.offset + q.queries}; },
+          [](Range& r, std::int64_t, const Request& q) {
+            r = {0, q.offset + q.queries};
+          },
           "whatever the mask is"};
 }
 
@@ -179,9 +185,8 @@ void add(Count& count, const std::vector<std::string>& texts, bool right) {
 TEST_CASE("attention: drawn visible sets are found and said in words") {
   constexpr std::uint64_t kDraws = 12;
   Count all;
-  for (const std::string kind :
-       {"top left", "last missing", "last more", "window first missing", "window first more",
-        "page", "window page", "whole"}) {
+  for (const std::string kind : {"top left", "last missing", "last more", "window first missing",
+                                 "window first more", "page", "window page", "whole"}) {
     Count count;
     for (std::uint64_t seed = 0; seed < kDraws; ++seed) {
       Draws draw(seed + 1000 * kind.size());
@@ -201,8 +206,8 @@ TEST_CASE("attention: drawn visible sets are found and said in words") {
           first_head == 0 ? "" : fmt::format("of head{}", plan.dims.HV - first_head > 1 ? "s" : "");
       const bool right = texts.size() == 1 && says(texts, mistake.words) && says(texts, heads);
       if (!right) {
-        MESSAGE(kind << ": " << mistake.line << "\n  wanted: " << mistake.words << "\n  said: "
-                     << (texts.empty() ? "nothing" : texts[0]));
+        MESSAGE(kind << ": " << mistake.line << "\n  wanted: " << mistake.words
+                     << "\n  said: " << (texts.empty() ? "nothing" : texts[0]));
       }
       add(count, texts, right);
     }
@@ -221,10 +226,10 @@ TEST_CASE("attention: the length of another request is named, and the heads that
   Count count;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     Draws draw(seed + 77);
-    const call::Record call = record_of(fmt::format(
-        "op=attention mode=decode lens=1,1,1 ctx={},{},{} H=2 HV=8 K=32 V=32 page=8 "
-        "block_kv=in_cache seed={} pattern=A",
-        draw.between(20, 30), draw.between(40, 50), draw.between(60, 70), seed));
+    const call::Record call = record_of(
+        fmt::format("op=attention mode=decode lens=1,1,1 ctx={},{},{} H=2 HV=8 K=32 V=32 page=8 "
+                    "block_kv=in_cache seed={} pattern=A",
+                    draw.between(20, 30), draw.between(40, 50), draw.between(60, 70), seed));
     Plan plan = make_plan(call);
     const std::int64_t shortest = plan.requests[0].key_count();
     for (std::size_t n = 1; n < 3; ++n) plan.requests[n].visible[0].last = shortest;
@@ -283,6 +288,78 @@ TEST_CASE("attention: noise, scales, values and keys are no visible sets") {
     CHECK(count.refused > 0);
     CHECK(count.wrong == 0);
   }
+}
+
+// Other numbers, heads and tables are made of the keys that a row is to see, and of no range of
+// them.
+TEST_CASE("attention: known mistakes in numbers, heads and tables are no visible sets") {
+  constexpr int kCases = 2;
+  std::vector<call::Record> records;
+  for (const cases::Case& c : cases::load_suite("attention_boundary").cases) {
+    if (cases::step_count(c) < 3'000'000) records.push_back(cases::make_record(c));
+  }
+  const calls::Kernel kernel = verdict::emulated_kernel(attention::slice(), flash_contract(), 5);
+  int refused = 0;
+  for (const calls::Mistake& mistake : mistakes()) {
+    const bool is_number = std::ranges::any_of(
+        number_mistakes(), [&](const calls::Mistake& m) { return m.name == mistake.name; });
+    if (!is_number && mistake.group != "heads" && !mistake.name.starts_with("table_")) continue;
+    int made = 0;
+    for (const call::Record& honest : records) {
+      if (made >= kCases) break;
+      if (!mistake.applies(honest)) continue;
+      call::Record record = honest;
+      record.outputs = calls::stored(record, flash_contract(), mistake.commit(honest, kernel));
+      bool is_refused = false;
+      const auto texts = found_in(record, is_refused);
+      if (!is_refused) continue;
+      ++made;
+      CAPTURE(std::string(mistake.name));
+      CAPTURE(record.case_line);
+      CHECK_MESSAGE(texts.empty(), texts[0]);
+    }
+    refused += made;
+  }
+  CHECK(refused >= 20);
+}
+
+TEST_CASE("attention: keys behind the context, and keys with gaps between them") {
+  const call::Record paged = record_of(
+      "op=attention mode=decode lens=1,1 ctx=37,53 keys=1,1 H=2 HV=4 K=32 V=32 page=16 pattern=A");
+  call::Record call = paged;
+  for (const char* name : {"k_cache", "v_cache"}) {
+    call::Tensor& cache = call.inputs.at(name);
+    const random::Stream stream(5, name);
+    for (std::int64_t i = 0; i < cache.size(); ++i) cache.set(i, stream.normal(i));
+  }
+  Plan plan = make_plan(call);
+  for (Request& request : plan.requests) {
+    for (std::size_t i = request.runs.size(); i-- > 0;) {
+      Run& run = request.runs[i];
+      if (run.source != Source::kCache) continue;
+      run.count += 16 - (run.row + run.count) % 16;
+      break;
+    }
+  }
+  bool refused = false;
+  auto texts = found_in(capture(call, plan, 0, 3), refused);
+  CHECK(refused);
+  CHECK(
+      says(texts, "every query sees its cached keys up to the end of the page of 16 keys, beyond"));
+
+  call = record_of("op=attention mode=prefill lens=24 keys=40 H=2 HV=4 K=32 V=32 mask=causal");
+  call::Integers positions;
+  for (std::int64_t i = 0; i < 40; ++i) positions.push_back(2 * i + 1);
+  call.inputs["key_positions"] = call::integer_tensor(positions);
+  call.inputs["q_offset"] = call::integer_tensor({56});
+  plan = make_plan(call);
+  for (std::int64_t i = 0; i < 24; ++i) {
+    plan.requests[0].visible[static_cast<std::size_t>(i)].last = 2 * (40 - 24 + i + 1);
+  }
+  texts = found_in(capture(call, plan, 0, 4), refused);
+  CHECK(refused);
+  CHECK_MESSAGE(says(texts, "bottom right), counted in keys, not in positions"),
+                (texts.empty() ? "" : texts[0]));
 }
 
 TEST_CASE("attention: nothing is found in calls that pass") {

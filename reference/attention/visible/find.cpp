@@ -7,10 +7,10 @@
 #include <map>
 
 #include "fixtures/parallel/for_each_index.hpp"
+#include "reference/attention/visible/failing_rows.hpp"
 #include "reference/attention/visible/filled.hpp"
 #include "reference/attention/visible/forms.hpp"
 #include "reference/attention/visible/row_words.hpp"
-#include "reference/explain/failures.hpp"
 
 namespace goldenrule::attention {
 namespace {
@@ -18,102 +18,66 @@ namespace {
 constexpr std::int64_t kRows = 4096;        // failing rows that are searched
 constexpr std::int64_t kPassingRows = 256;  // rows that pass on which a form is tried
 constexpr std::int64_t kFewestRows = 16;
-constexpr std::int64_t kMostKeys = std::int64_t{1} << 16;     // of a request
-constexpr std::int64_t kSteps = std::int64_t{1} << 30;        // channels of keys, all rows together
-constexpr std::int64_t kPairSteps = std::int64_t{1} << 27;    // pairs of ends, all rows together
+constexpr std::int64_t kMostKeys = std::int64_t{1} << 16;   // of a request
+constexpr std::int64_t kSteps = std::int64_t{1} << 30;      // channels of keys, all rows together
+constexpr std::int64_t kPairSteps = std::int64_t{1} << 27;  // pairs of ends, all rows together
 constexpr double kDearer = 3.0;  // than the cheapest form: no alternative to it
 constexpr double kAsGood = 2.0;  // a form of the same sets that costs no more than this beyond it
 constexpr double kChanceBits = 10.0;
 constexpr double kTriedForms = 10.0;
 constexpr std::size_t kAskedRows = 64;  // for the numbers that forms may take
 constexpr std::size_t kShownRows = 3;
-constexpr std::size_t kOrders = 2;
 
-struct Searched {
-  Place place;
-  std::int64_t failing = 0;  // elements
-  std::array<Readings, kOrders> readings;
+struct Searched : JudgedRow {
+  std::array<Readings, kKeyOrders> readings;
 };
 
 // A form of the rows in one order of keys.
 struct Match {
   Form form;
   std::size_t order = 0;
-  std::vector<std::string> same;    // forms that cost little more and mean the same sets in this call
+  std::vector<std::string> same;  // forms that cost little more and mean the same sets in this call
   std::vector<std::string> others;  // forms that reproduce the rows by other sets
 };
+
+std::string keys_words(std::size_t order) { return order == 0 ? "its keys" : "its cached keys"; }
+
+void add_words(const Form& form, std::size_t order, const Match& match,
+               std::vector<std::string>& to) {
+  constexpr std::size_t kMost = 2;
+  const std::string words = keys_words(order) + " " + form.words;
+  if (to.size() >= kMost || std::ranges::find(to, words) != to.end()) return;
+  const std::string said = keys_words(match.order) + " " + match.form.words;
+  if (!words.starts_with(said)) to.push_back(words);
+}
 
 class Finder {
  public:
   explicit Finder(const verdict::Judgement& judgement)
       : plan_(make_plan(judgement.record)),
-        seen_{&judgement, &plan_, Tensors(judgement.record), {}} {
-    collect();
-  }
+        seen_{&judgement, &plan_, Tensors(judgement.record), {}} {}
 
   std::vector<std::string> run() {
-    if (failing_.empty()) return {};
+    const JudgedRows rows = judged_rows(*seen_.judgement, plan_);
+    if (rows.failing.empty()) return {};
     seen_.lines = key_lines(seen_.record(), plan_, kMostKeys);
-    search_rows();
+    search_rows(rows);
     std::vector<std::string> texts = by_forms();
     if (texts.empty()) texts = by_rows();
     return texts;
   }
 
  private:
-  // The failing elements of each row: those of o and its lse.
-  void collect() {
-    const auto& record = seen_.record();
-    if (!record.outputs.contains("o")) return;
-    const auto failures =
-        explain::find_failures(record, seen_.judgement->contract, seen_.judgement->expected);
-    for (std::size_t n = 0; n < plan_.requests.size(); ++n) {
-      const Request& request = plan_.requests[n];
-      for (std::int64_t i = 0; i < request.valid; ++i) {
-        for (std::int64_t j = 0; j < plan_.dims.HV; ++j) {
-          const Place place{n, {i, j}};
-          const std::int64_t count = failing_elements(failures, place);
-          (count > 0 ? failing_ : passing_).push_back({place, count, {}});
-        }
-      }
-    }
-  }
-
-  [[nodiscard]] std::int64_t failing_elements(const std::vector<explain::Failures>& failures,
-                                              const Place& place) const {
-    const Request& request = plan_.requests[place.request];
-    std::int64_t count = 0;
-    for (const explain::Failures& f : failures) {
-      if (f.name == "lse") {
-        count += f.failing[lse_index(plan_, request.first_query + place.row.query, place.row.head)];
-        continue;
-      }
-      const std::int64_t first = o_index(plan_, request, place.row);
-      for (std::int64_t x = 0; x < plan_.dims.V; ++x) {
-        count += f.failing[static_cast<std::size_t>(first + x)];
-      }
-    }
-    return count;
-  }
-
-  static void thin(std::vector<Searched>& rows, std::int64_t most) {
-    const std::int64_t n = std::ssize(rows);
-    if (n <= most) return;
-    for (std::int64_t i = 0; i < most; ++i) {
-      rows[static_cast<std::size_t>(i)] = rows[static_cast<std::size_t>(i * n / most)];
-    }
-    rows.resize(static_cast<std::size_t>(most));
-  }
-
-  void search_rows() {
+  void search_rows(const JudgedRows& rows) {
     std::int64_t keys = 1;
     for (const auto& lines : seen_.lines) {
       for (const KeyLine& line : lines) keys = std::max(keys, line.size());
     }
     const Dims& d = plan_.dims;
-    all_failing_ = failing_;
-    thin(failing_, std::clamp(kSteps / (keys * (d.K + d.V)), kFewestRows, kRows));
-    thin(passing_, std::min(kPassingRows, std::ssize(failing_)));
+    all_failing_ = rows.failing.size();
+    const std::int64_t most = std::clamp(kSteps / (keys * (d.K + d.V)), kFewestRows, kRows);
+    for (const JudgedRow& row : thinned(rows.failing, most)) failing_.push_back({row, {}});
+    passing_ = thinned(rows.passing, std::min(kPassingRows, most));
     const std::int64_t complete = kPairSteps / (keys * keys);
     parallel::for_each_index(std::ssize(failing_), [&](std::int64_t i) {
       Searched& row = failing_[static_cast<std::size_t>(i)];
@@ -124,10 +88,10 @@ class Finder {
     });
   }
 
-  [[nodiscard]] RowFacts facts(const Searched& row, std::size_t order) const {
+  [[nodiscard]] RowFacts facts(const JudgedRow& row, std::size_t order) const {
     return {&seen_, row.place, order};
   }
-  [[nodiscard]] bool has_order(const Searched& row, std::size_t order) const {
+  [[nodiscard]] bool has_order(const JudgedRow& row, std::size_t order) const {
     return seen_.lines[row.place.request].size() > order;
   }
 
@@ -177,8 +141,9 @@ class Finder {
 
   [[nodiscard]] std::optional<Match> match(const Rows& rows) const {
     std::optional<Match> best;
-    for (std::size_t order = 0; order < kOrders; ++order) {
-      if (!std::ranges::all_of(rows, [&](const Searched* r) { return has_order(*r, order); })) break;
+    for (std::size_t order = 0; order < kKeyOrders; ++order) {
+      if (!std::ranges::all_of(rows, [&](const Searched* r) { return has_order(*r, order); }))
+        break;
       for (const Form& form : forms_of(seen_, offsets(rows, order))) {
         if (best && form.cost > best->form.cost + kDearer) break;
         if (best && !differ(form, order, *best, rows)) {
@@ -196,15 +161,6 @@ class Finder {
     return best;
   }
 
-  static void add_words(const Form& form, std::size_t order, const Match& match,
-                        std::vector<std::string>& to) {
-    constexpr std::size_t kMost = 2;
-    const std::string words = keys_words(order) + " " + form.words;
-    if (to.size() >= kMost || std::ranges::find(to, words) != to.end()) return;
-    const std::string said = keys_words(match.order) + " " + match.form.words;
-    if (!words.starts_with(said)) to.push_back(words);
-  }
-
   // Rows that are to see nothing are 0, as those that nobody writes: they say nothing of a set.
   [[nodiscard]] bool says_enough(const Form& form, std::size_t order, const Rows& rows) const {
     std::int64_t elements = 0;
@@ -215,13 +171,9 @@ class Finder {
     return static_cast<double>(elements) >= kChanceBits + kTriedForms;
   }
 
-  [[nodiscard]] static std::string keys_words(std::size_t order) {
-    return order == 0 ? "its keys" : "its cached keys";
-  }
-
   // Whether the rows that pass are as the form says, too.
   [[nodiscard]] bool holds_elsewhere(const Match& match) const {
-    return std::ranges::all_of(passing_, [&](const Searched& row) {
+    return std::ranges::all_of(passing_, [&](const JudgedRow& row) {
       if (!has_order(row, match.order)) return true;
       const RowFacts of = facts(row, match.order);
       const auto interval = match.form.interval(of);
@@ -246,29 +198,50 @@ class Finder {
     std::vector<std::string> best;
     std::size_t covered = 0;
     const auto request = [](const Place& p) { return static_cast<std::int64_t>(p.request); };
-    const std::array<std::vector<Rows>, 4> partitions{
-        apart([](const Place&) { return Pair{0, 0}; }),
-        apart([&](const Place& p) { return Pair{request(p), 0}; }),
-        apart([](const Place& p) { return Pair{0, p.row.head}; }),
-        apart([&](const Place& p) { return Pair{request(p), p.row.head}; })};
+    const std::array<std::vector<Rows>, 4> partitions{apart([](const Place&) {
+                                                        return Pair{0, 0};
+                                                      }),
+                                                      apart([&](const Place& p) {
+                                                        return Pair{request(p), 0};
+                                                      }),
+                                                      apart([](const Place& p) {
+                                                        return Pair{0, p.row.head};
+                                                      }),
+                                                      apart([&](const Place& p) {
+                                                        return Pair{request(p), p.row.head};
+                                                      })};
     for (const std::vector<Rows>& groups : partitions) {
       std::map<std::string, std::pair<Match, Rows>> found;
       std::size_t rows = 0;
       for (const Rows& group : groups) {
         const auto m = match(group);
         if (!m) continue;
-        auto& entry = found.try_emplace(keys_words(m->order) + " " + m->form.words, *m, Rows{})
-                          .first->second;
+        // A part of the rows may fit by chance where each of them fits many sets.
+        if (group.size() < failing_.size() && open_rows(*m, group) * 2 > group.size()) continue;
+        auto& entry =
+            found.try_emplace(keys_words(m->order) + " " + m->form.words, *m, Rows{}).first->second;
         entry.second.insert(entry.second.end(), group.begin(), group.end());
         rows += group.size();
       }
       if (rows <= covered) continue;
       covered = rows;
       best.clear();
-      for (const auto& [words, entry] : found) best.push_back(form_words(entry.first, entry.second));
+      for (const auto& [words, entry] : found)
+        best.push_back(form_words(entry.first, entry.second));
       if (covered == failing_.size()) break;
     }
     return covered * 2 < failing_.size() ? std::vector<std::string>{} : best;
+  }
+
+  // Rows of the order that other sets reproduce as well.
+  [[nodiscard]] std::size_t open_rows(const Match& match, const Rows& rows) const {
+    return static_cast<std::size_t>(std::ranges::count_if(rows, [&](const Searched* row) {
+      const Readings& readings = row->readings[match.order];
+      const auto interval = match.form.interval(facts(*row, match.order));
+      return readings.crowded || std::ranges::any_of(readings.fits, [&](const Interval& fit) {
+               return fit != *interval;
+             });
+    }));
   }
 
   [[nodiscard]] std::string form_words(const Match& match, const Rows& rows) const {
@@ -277,7 +250,10 @@ class Finder {
     for (const Searched* row : rows) places.push_back(row->place);
     std::string text =
         filled("{} sees {} {}; {}", everywhere ? "every query" : whose_words(plan_, places),
-                    keys_words(match.order), match.form.words, covered_words(rows.size()));
+               keys_words(match.order), match.form.words, covered_words(rows.size()));
+    if (const std::size_t open = open_rows(match, rows); open > 0) {
+      text += filled(", {} of which other sets reproduce as well", open);
+    }
     for (const std::string& same : match.same) text += filled("; in this call the same: {}", same);
     for (const std::string& other : match.others) text += filled("; so does: {}", other);
     return text;
@@ -286,10 +262,9 @@ class Finder {
   [[nodiscard]] std::string covered_words(std::size_t rows) const {
     std::string text = rows == failing_.size()
                            ? filled("this reproduces all {} failing rows", rows)
-                           : filled("this reproduces {} of {} failing rows", rows,
-                                         failing_.size());
-    if (failing_.size() < all_failing_.size()) {
-      text += filled(" that were tried, of {}", all_failing_.size());
+                           : filled("this reproduces {} of {} failing rows", rows, failing_.size());
+    if (failing_.size() < all_failing_) {
+      text += filled(" that were tried, of {}", all_failing_);
     }
     return text + " (query and head)";
   }
@@ -307,20 +282,21 @@ class Finder {
       if (static_cast<double>(row.failing) < kChanceBits + tried) continue;
       ++solved;
       if (shown.size() < kShownRows) {
-        shown.push_back(interval_words(row.place, line, fits[0],
-                                       declared(seen_, row.place, line)));
+        shown.push_back(interval_words(row.place, line, fits[0], declared(seen_, row.place, line)));
       }
     }
     if (solved * 2 < failing_.size() || solved == 0) return {};
-    return {filled("one range of keys, and no other, reproduces each of {} of {} failing rows "
-                        "that were tried: {}{}",
-                        solved, failing_.size(), joined(shown, "; "),
-                        solved > shown.size() ? " and so on" : "")};
+    return {filled(
+        "one range of keys, and no other, reproduces each of {} of {} failing rows "
+        "that were tried: {}{}",
+        solved, failing_.size(), joined(shown, "; "), solved > shown.size() ? " and so on" : "")};
   }
 
   Plan plan_;
   Observed seen_;
-  std::vector<Searched> failing_, all_failing_, passing_;
+  std::vector<Searched> failing_;
+  std::size_t all_failing_ = 0;
+  std::vector<JudgedRow> passing_;
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which keys the failing rows of a capture see, found by search: no table of mistakes is asked. Each
-// failing row (query and head) has intervals of keys that reproduce it (readings.hpp); a form
+// Which keys the failing rows of a capture see, found by search: no table of mistakes is asked.
+// Each failing row (query and head) has intervals of keys that reproduce it (readings.hpp); a form
 // (forms.hpp) that reproduces all failing rows, or all of a request, of a head or of both, is said
 // in words with how many rows it covers. Where no form does, the intervals of the first rows are.
 //

@@ -49,9 +49,9 @@ struct Form {
 
 /// Numbers that forms may take, from the intervals that fit some rows.
 struct Offsets {
-  std::set<std::int64_t> first, last;  ///< from the declared ends
+  std::set<std::int64_t> first, last;                    ///< from the declared ends
   std::set<std::int64_t> index{0}, end{0}, from_end{0};  ///< from its own index, the last key, both
-  std::set<std::int64_t> most, width;            ///< position of the end, number of keys
+  std::set<std::int64_t> most, width;                    ///< position of the end, number of keys
 };
 /// Those that occur in most rows; `fits[i]` are the intervals of rows[i].
 [[nodiscard]] Offsets offsets_of(std::span<const RowFacts> rows,

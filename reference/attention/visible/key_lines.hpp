@@ -37,6 +37,9 @@ struct KeyLine {
   [[nodiscard]] Range positions(const Interval& interval) const;
 };
 
+/// Orders of a request at most.
+inline constexpr std::size_t kKeyOrders = 2;
+
 /// Of each request its orders, the whole one first. None where positions do not ascend or where a
 /// request has more than `most` keys.
 [[nodiscard]] std::vector<std::vector<KeyLine>> key_lines(const call::Record& record,

@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "reference/attention/budget/row_budget.hpp"
+#include "reference/attention/rule/evaluate.hpp"
 #include "reference/scalar/infinity.hpp"
 
 namespace goldenrule::attention {
@@ -129,10 +130,12 @@ class Screening {
       value_.push_back(columns);
     }
     for (double& s : weight_) s = std::isfinite(s) ? std::exp(s - top_) : std::nan("");
-    for (std::size_t i = line_.keys.size(); i < keys.size(); ++i) beside_.add(weight_[i], value_[i]);
+    for (std::size_t i = line_.keys.size(); i < keys.size(); ++i)
+      beside_.add(weight_[i], value_[i]);
   }
 
-  // What the estimate of a budget is made of: multiples of the root of the squares and of the sizes.
+  // What the estimate of a budget is made of: multiples of the root of the squares and of the
+  // sizes.
   void estimate() {
     const contract::Softmax* rounding = seen_.judgement->contract.softmax();
     if (rounding == nullptr) return;
@@ -150,9 +153,8 @@ class Screening {
     if (sums.l < kUnderflow) return true;
     for (std::size_t x = 0; x < kColumns; ++x) {
       const double o = sums.v[x] / sums.l;
-      const double spread =
-          random_ * std::sqrt(sums.square[x] / (sums.l * sums.l) + o * o) +
-          systematic_ * sums.size[x] / sums.l;
+      const double spread = random_ * std::sqrt(sums.square[x] / (sums.l * sums.l) + o * o) +
+                            systematic_ * sums.size[x] / sums.l;
       if (!(std::fabs(y_[x] - o) <= spread + 2.0 * half_ulp(type_, std::fabs(o) + spread))) {
         return false;
       }
@@ -160,8 +162,8 @@ class Screening {
     return true;
   }
 
-  // All intervals from `first` on, but the one that ends at `without`; a key that is not finite ends
-  // them.
+  // All intervals from `first` on, but the one that ends at `without`; a key that is not finite
+  // ends them.
   void upward(std::int64_t first, std::int64_t without) {
     Sums sums = beside_;
     for (std::int64_t i = first; i < line_.size() && near_.size() <= kConfirmed; ++i) {
@@ -257,7 +259,8 @@ bool reproduces(const Observed& seen, const Place& place, const KeyLine& line,
 std::optional<bool> Readings::knows(const Interval& interval, const Interval& declared) const {
   if (crowded) return std::nullopt;
   if (std::ranges::find(fits, interval) != fits.end()) return true;
-  const bool sought = complete || interval.first == declared.first || interval.last == declared.last;
+  const bool sought =
+      complete || interval.first == declared.first || interval.last == declared.last;
   return sought ? std::optional(false) : std::nullopt;
 }
 

@@ -47,9 +47,9 @@ std::string whose_words(const Plan& plan, const std::vector<Place>& rows) {
 
 std::string interval_words(const Place& place, const KeyLine& line, const Interval& seen,
                            const Interval& declared) {
-  return filled("query {}, head {} of request {} sees positions {} instead of {}",
-                     place.row.query, place.row.head, place.request, range_words(line, seen),
-                     range_words(line, declared));
+  return filled("query {}, head {} of request {} sees positions {} instead of {}", place.row.query,
+                place.row.head, place.request, range_words(line, seen),
+                range_words(line, declared));
 }
 
 }  // namespace goldenrule::attention
