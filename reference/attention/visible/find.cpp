@@ -10,6 +10,7 @@
 #include "reference/attention/visible/failing_rows.hpp"
 #include "reference/attention/visible/filled.hpp"
 #include "reference/attention/visible/forms.hpp"
+#include "reference/attention/visible/match.hpp"
 #include "reference/attention/visible/row_words.hpp"
 
 namespace goldenrule::attention {
@@ -31,25 +32,6 @@ constexpr std::size_t kShownRows = 3;
 struct Searched : JudgedRow {
   std::array<Readings, kKeyOrders> readings;
 };
-
-// A form of the rows in one order of keys.
-struct Match {
-  Form form;
-  std::size_t order = 0;
-  std::vector<std::string> same;  // forms that cost little more and mean the same sets in this call
-  std::vector<std::string> others;  // forms that reproduce the rows by other sets
-};
-
-std::string keys_words(std::size_t order) { return order == 0 ? "its keys" : "its cached keys"; }
-
-void add_words(const Form& form, std::size_t order, const Match& match,
-               std::vector<std::string>& to) {
-  constexpr std::size_t kMost = 2;
-  const std::string words = keys_words(order) + " " + form.words;
-  if (to.size() >= kMost || std::ranges::find(to, words) != to.end()) return;
-  const std::string said = keys_words(match.order) + " " + match.form.words;
-  if (!words.starts_with(said)) to.push_back(words);
-}
 
 class Finder {
  public:
