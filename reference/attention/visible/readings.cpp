@@ -13,8 +13,8 @@
 namespace goldenrule::attention {
 namespace {
 
-constexpr std::size_t kColumns = 4;      // by which intervals are screened
-constexpr std::size_t kConfirmed = 64;   // intervals of a row and order
+constexpr std::size_t kColumns = 8;      // by which intervals are screened
+constexpr std::size_t kConfirmed = 24;   // intervals of a row and order
 constexpr double kSlack = 2.0;           // of the estimate over the budget
 constexpr double kUnderflow = 0x1p-900;  // a sum of weights below says nothing
 
