@@ -9,6 +9,7 @@
 #include "reference/attention/memory.hpp"
 #include "reference/attention/mistakes/mistake.hpp"
 #include "reference/attention/rule/evaluate.hpp"
+#include "reference/attention/visible/find.hpp"
 #include "reference/attention/work.hpp"
 #include "reference/contract/family.hpp"
 #include "reference/verdict/work.hpp"
@@ -42,6 +43,7 @@ const verdict::Slice& slice() {
                                     .emulate = emulate,
                                     .mistakes = mistakes,
                                     .capture_mistakes = nullptr,
+                                    .find = find_visible_sets,
                                     .likely_cause = nullptr,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed,

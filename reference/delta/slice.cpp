@@ -83,6 +83,7 @@ const verdict::Slice& slice() {
                                     .emulate = emulate_unstored,
                                     .mistakes = mistakes,
                                     .capture_mistakes = capture_mistakes,
+                                    .find = nullptr,
                                     .likely_cause = long_keys,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed,

@@ -52,6 +52,7 @@ const verdict::Slice& slice() {
                                     .emulate = emulate_call,
                                     .mistakes = mistakes,
                                     .capture_mistakes = nullptr,
+                                    .find = nullptr,
                                     .likely_cause = nullptr,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed,

@@ -87,7 +87,6 @@ std::string Explanation::name() const {
 Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::Mistake> table,
                    const SearchLimit& limit) {
   const call::Record& record = judgement.record;
-  const Deadline deadline(limit);
   Diagnosis diagnosis;
   diagnosis.known = std::ssize(table);
   const std::vector<Failures> failures =
@@ -100,6 +99,8 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
     diagnosis.of_capture = judgement.slice->capture_mistakes(judgement);
   }
   if (std::ranges::any_of(diagnosis.of_capture, &calls::CaptureMistake::accounts)) return diagnosis;
+  if (judgement.slice->find != nullptr) diagnosis.found = judgement.slice->find(judgement);
+  const Deadline deadline(limit);  // what is above is bounded by number
   Capture capture = make_capture(judgement);
   std::vector<const calls::Mistake*> applicable;
   for (const calls::Mistake& m : table) {

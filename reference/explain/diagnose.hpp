@@ -53,6 +53,7 @@ struct Diagnosis {
   std::string pattern;  ///< empty: nothing fails
   /// Mistakes of the capture. Where one accounts for the failures no other is looked for.
   std::vector<calls::CaptureMistake> of_capture;
+  std::vector<std::string> found;         ///< what the kernel does by search (verdict::Slice::find)
   std::vector<Explanation> explanations;  ///< best first; those that do not explain come last
   std::int64_t known = 0;                 ///< mistakes in the table
   std::int64_t possible = 0;              ///< of them, those that this call can show

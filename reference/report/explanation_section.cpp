@@ -98,6 +98,7 @@ std::string explanation_text(const FileReport& file) {
   const Diagnosis& diagnosis = *file.diagnosis;
   std::string text = capture_lines(diagnosis);
   text += fmt::format("  pattern: {}\n", diagnosis.pattern);
+  for (const std::string& found : diagnosis.found) text += fmt::format("  found: {}\n", found);
   if (std::ranges::any_of(diagnosis.of_capture, &calls::CaptureMistake::accounts)) return text;
   bool explained = false;
   for (const Explanation& e : diagnosis.explanations) {
@@ -135,6 +136,7 @@ void add_explanation(const FileReport& file, ordered_json& json) {
   }
   json["of_capture"] = std::move(of_capture);
   json["pattern"] = diagnosis.pattern;
+  json["found"] = diagnosis.found;
   json["explanation"] = std::move(explanations);
   json["mistakes_known"] = diagnosis.known;
   json["mistakes_possible"] = diagnosis.possible;
@@ -198,6 +200,9 @@ std::string explanation_html(const ordered_json& item) {
   }
   if (!of_capture) html += explanations;
   html += fmt::format("<p>Pattern: {}</p>", escaped(item.at("pattern").get<std::string>()));
+  for (const ordered_json& found : item.at("found")) {
+    html += fmt::format("<p>Found: {}</p>", escaped(found.get<std::string>()));
+  }
   return fmt::format("<div class=\"card why\">{}</div>", html);
 }
 

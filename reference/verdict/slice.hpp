@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -45,6 +46,9 @@ struct Slice {
   /// What the person who captured a failing record may have done wrong, what accounts for its
   /// failures first. Costs a few verdicts at most.
   std::vector<calls::CaptureMistake> (*capture_mistakes)(const Judgement& judgement);
+  /// What a failing record's kernel does, found by search and not in a table: one text for each
+  /// finding. Every failing element of what it speaks of is reproduced. nullptr: nothing is sought.
+  std::vector<std::string> (*find)(const Judgement& judgement);
   /// Why nothing may be said of a call, where its inputs tell; else empty. nullptr: they never do.
   std::string (*likely_cause)(const call::Record& record);
   /// The contract that a call implies by its mode and the types of its tensors.

@@ -119,6 +119,11 @@ class Report:
         return self.data.get("pattern", "")
 
     @property
+    def found(self) -> list[str]:
+        """What the kernel does, found by search and not in a table: every sentence reproduces the rows it names."""
+        return self.data.get("found", [])
+
+    @property
     def explanations(self) -> list[Explanation]:
         """Known mistakes that reproduce the failure, the best first, and near misses after them."""
         return [Explanation(row["mistake"], row["explains"], row)
