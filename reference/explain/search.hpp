@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "reference/explain/by_blocks.hpp"
 #include "reference/explain/capture.hpp"
 #include "reference/explain/failures.hpp"
 #include "reference/explain/match.hpp"
@@ -86,6 +87,8 @@ struct Trial {
 
 struct Found {
   std::vector<Candidate> candidates;  ///< explanations and near misses, the best first
+  /// Where no single mistake explains the whole call: mistakes that explain it by blocks.
+  std::vector<BlockExplanation> by_blocks;
   std::vector<Scattered> scattered;   ///< that explain by how widely they err, best profile first
   bool screened = false;              ///< hypotheses were first judged on a part of the capture
   std::int64_t singles = 0;           ///< single mistakes that were tried
