@@ -110,8 +110,8 @@ class CellFit {
 };
 
 // The blocks of a row and head.
-std::vector<std::size_t> blocks_of(const BlockMap& map, const OutputBlocks& output, std::int64_t row,
-                                   std::int64_t head) {
+std::vector<std::size_t> blocks_of(const BlockMap& map, const OutputBlocks& output,
+                                   std::int64_t row, std::int64_t head) {
   std::vector<std::size_t> blocks;
   for (const std::int64_t unit : output.units[static_cast<std::size_t>(row)]) {
     for (const std::int64_t h : output.heads[static_cast<std::size_t>(head)]) {
@@ -128,8 +128,8 @@ void BlockFit::add(const BlockFit& other) {
   reproduced = reproduced && other.reproduced;
   told = told || other.told;
   share.add(other.share);
-  log_chance = other.integers ? std::min(log_chance, other.log_chance)
-                              : log_chance + other.log_chance;
+  log_chance =
+      other.integers ? std::min(log_chance, other.log_chance) : log_chance + other.log_chance;
   ratio = std::max(ratio, other.ratio);
   square += other.square;
   compared += other.compared;

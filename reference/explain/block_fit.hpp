@@ -25,7 +25,7 @@ struct BlockFit {
   double ratio = 0.0;       ///< max |captured - predicted| / budget
   double square = 0.0;      ///< of |captured - predicted| over the budget of the right call, summed
   std::int64_t compared = 0;
-  bool assumes = false;     ///< reproduced elements were guessed or excused
+  bool assumes = false;  ///< reproduced elements were guessed or excused
 
   void add(const BlockFit& other);
   [[nodiscard]] bool is_right() const { return !fails && !reproduced; }

@@ -12,8 +12,8 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-constexpr std::size_t kPieces = 4;   // numbers and ranges that are listed
-constexpr std::int64_t kFirst = 3;   // blocks that are listed
+constexpr std::size_t kPieces = 4;  // numbers and ranges that are listed
+constexpr std::int64_t kFirst = 3;  // blocks that are listed
 
 std::vector<Numbers> each_alone(std::int64_t n) {
   std::vector<Numbers> all;
@@ -173,7 +173,8 @@ std::string BlockMap::words(const std::vector<Place>& places) const {
   const Numbers all_units = all_of(unit_count);
   const Numbers all_heads = all_of(head_count);
   const auto product = [&](const auto& some_units, const auto& some_heads) {
-    return std::ranges::all_of(some_units, [&](std::int64_t u) { return every_head_of(u, some_heads); });
+    return std::ranges::all_of(some_units,
+                               [&](std::int64_t u) { return every_head_of(u, some_heads); });
   };
   const Numbers of_units(units.begin(), units.end());
   const Numbers of_heads(heads.begin(), heads.end());

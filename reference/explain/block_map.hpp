@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The blocks of a call: a value head of a sequence. A kernel computes each on its own, so that a
-// mistake in a branch (a flag, a length, a group of heads) is made in some blocks and not in others.
+// mistake in a branch (a flag, a length, a group of heads) is made in some blocks and not in
+// others.
 //
 // Rows of an output belong to a sequence: its tokens, its state, its checkpoints, the slots, places
 // and rings that it writes. What no sequence writes is a block of its own (slot 7). A row and head

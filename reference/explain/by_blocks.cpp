@@ -58,7 +58,8 @@ BlockExplanation explanation(const BlockFit& made, double accounted, std::int64_
   e.ratio = made.ratio;
   e.accounted = accounted / static_cast<double>(blocks);
   e.assumes = made.assumes;
-  e.residual = std::sqrt(made.square / static_cast<double>(std::max<std::int64_t>(made.compared, 1)));
+  e.residual =
+      std::sqrt(made.square / static_cast<double>(std::max<std::int64_t>(made.compared, 1)));
   return e;
 }
 
@@ -67,6 +68,13 @@ bool better_by_blocks(const BlockExplanation& a, const BlockExplanation& b) {
 }
 
 }  // namespace
+
+std::string BlockExplanation::name() const {
+  std::string text;
+  for (const calls::Mistake* m : mistakes)
+    text += (text.empty() ? "" : " + ") + std::string(m->name);
+  return text;
+}
 
 BlockSearch::BlockSearch(const call::Record& call, const Matcher& matcher, std::int64_t possible)
     : matcher_(matcher),
@@ -79,17 +87,10 @@ bool BlockSearch::is_chance(double log_chance) const {
 
 void BlockSearch::consider(const calls::Mistake* mistake, const Prediction& prediction) {
   std::erase_if(considered_, [&](const Considered& c) { return c.mistake == mistake; });
-  Considered c{.mistake = mistake,
-               .fits = fit_blocks(map_, matcher_, prediction),
-               .places = {},
-               .prediction = {}};
-  c.places = alone(c.fits);
-  if (!c.places.empty()) {
-    c.prediction = prediction;
-  } else if (made_blocks(c.fits) == 0) {
-    return;
-  }
-  considered_.push_back(std::move(c));
+  BlockFits fits = fit_blocks(map_, matcher_, prediction);
+  std::vector<Place> places = alone(fits);
+  if (places.empty() && made_blocks(fits) == 0) return;
+  considered_.push_back({mistake, std::move(fits), std::move(places), prediction});
 }
 
 std::vector<Place> BlockSearch::alone(const BlockFits& fits) const {
@@ -111,7 +112,6 @@ std::vector<Place> BlockSearch::alone(const BlockFits& fits) const {
 
 std::vector<BlockExplanation> BlockSearch::found_alone() const {
   std::vector<BlockExplanation> all;
-  std::vector<const Considered*> of;
   for (const Considered& c : considered_) {
     if (c.places.empty()) continue;
     BlockFit made;
@@ -127,19 +127,28 @@ std::vector<BlockExplanation> BlockSearch::found_alone() const {
     for (const SumFit& sum : c.fits.sums) add(sum.fit);
     BlockExplanation e = explanation(made, accounted, blocks);
     e.mistakes = {c.mistake};
+    e.parts = {{&c.prediction, c.places}};
     e.where = {map_.words(c.places)};
-    const auto same = std::ranges::find_if(of, [&](const Considered* const& other) {
-      return all[static_cast<std::size_t>(&other - of.data())].where == e.where &&
-             same_in_blocks(map_, matcher_, *other->prediction, *c.prediction, c.places);
-    });
-    if (same != of.end()) {
-      all[static_cast<std::size_t>(same - of.begin())].same.emplace_back(c.mistake->name);
-      continue;
-    }
-    all.push_back(std::move(e));
-    of.push_back(&c);
+    add_or_join(std::move(e), all);
   }
   return all;
+}
+
+void BlockSearch::add_or_join(BlockExplanation e, std::vector<BlockExplanation>& all) const {
+  const auto same = std::ranges::find_if(all, [&](const BlockExplanation& other) {
+    if (other.where != e.where) return false;
+    for (std::size_t i = 0; i < e.parts.size(); ++i) {
+      const auto& [prediction, places] = e.parts[i];
+      const Prediction& known = *other.parts[i].prediction;
+      if (!same_in_blocks(map_, matcher_, known, *prediction, places)) return false;
+    }
+    return true;
+  });
+  if (same == all.end()) {
+    all.push_back(std::move(e));
+  } else {
+    same->same.push_back(e.name());
+  }
 }
 
 std::optional<BlockExplanation> BlockSearch::together(const Considered& a,
@@ -174,6 +183,7 @@ std::optional<BlockExplanation> BlockSearch::together(const Considered& a,
   BlockExplanation e = explanation(made, accounted, blocks);
   e.mistakes = {a.mistake, b.mistake};
   e.where = {map_.words(of_a), map_.words(of_b)};
+  e.parts = {{&a.prediction, std::move(of_a)}, {&b.prediction, std::move(of_b)}};
   return e;
 }
 
@@ -187,7 +197,7 @@ std::vector<BlockExplanation> BlockSearch::found_together() const {
   for (std::size_t i = 0; i < most.size(); ++i) {
     for (std::size_t j = i + 1; j < most.size(); ++j) {
       if (most[i]->mistake->name == most[j]->mistake->name) continue;
-      if (auto e = together(*most[i], *most[j])) all.push_back(std::move(*e));
+      if (auto e = together(*most[i], *most[j])) add_or_join(std::move(*e), all);
     }
   }
   return all;
@@ -197,6 +207,7 @@ std::vector<BlockExplanation> BlockSearch::found() const {
   std::vector<BlockExplanation> all = found_alone();
   if (all.empty()) all = found_together();
   std::ranges::stable_sort(all, better_by_blocks);
+  for (BlockExplanation& e : all) e.parts.clear();
   return all;
 }
 

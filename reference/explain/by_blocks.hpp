@@ -26,8 +26,8 @@
 // is said when an unrelated error is what the mistake predicts in each failing block. Let the
 // prediction be d away from the exact result, with a budget b. Of the numbers that are at most d
 // from the exact result, a share b / (2 d) lies within b of the prediction on that side, and an
-// error of that size is unrelated to it otherwise; b / d is used. Elements of one value channel of a
-// row and head share their inputs, so that only the best of them counts. Value channels have
+// error of that size is unrelated to it otherwise; b / d is used. Elements of one value channel of
+// a row and head share their inputs, so that only the best of them counts. Value channels have
 // values of their own, and rows their q: two weightings of the same keys differ in all of them, by
 // independent numbers. So
 //
@@ -47,8 +47,10 @@
 //
 // Two mistakes. Where no mistake explains alone, two do when each failing block is made by one of
 // them, each of them alone has a told block that the other does not have, and n c <= kChance for
-// the blocks that it has alone. Only mistakes that make at least one failing block are asked, at
-// most kCovering of them, those that make most blocks first.
+// the blocks that it has alone. A mistake that accounts for less than half of the error has its
+// spread scaled, not run (prediction.hpp), so that one of two may be missed. Only mistakes that
+// make at least one failing block are asked, at most kCovering of them, those that make most blocks
+// first.
 #pragma once
 
 #include <cstdint>
@@ -71,6 +73,15 @@ struct BlockExplanation {
   double residual = 0.0;          ///< rms of it over the budget of the right call
   double accounted = 0.0;         ///< share of the error of a failing block, the mean
   bool assumes = false;           ///< something is guessed or excused there
+
+  /// What one of the mistakes predicts, and where it is made. Empty once it is found.
+  struct Part {
+    const Prediction* prediction;
+    std::vector<Place> places;
+  };
+  std::vector<Part> parts;
+
+  [[nodiscard]] std::string name() const;
 };
 
 class BlockSearch {
@@ -88,12 +99,14 @@ class BlockSearch {
   struct Considered {
     const calls::Mistake* mistake;
     BlockFits fits;
-    std::vector<Place> places;            // where it explains alone; else empty
-    std::optional<Prediction> prediction;  // there
+    std::vector<Place> places;  // where it explains alone; else empty
+    Prediction prediction;
   };
   [[nodiscard]] std::vector<Place> alone(const BlockFits& fits) const;
   [[nodiscard]] std::vector<BlockExplanation> found_alone() const;
   [[nodiscard]] std::vector<BlockExplanation> found_together() const;
+  // Beside the others, or as one of the same outputs.
+  void add_or_join(BlockExplanation e, std::vector<BlockExplanation>& all) const;
   [[nodiscard]] std::optional<BlockExplanation> together(const Considered& a,
                                                          const Considered& b) const;
   [[nodiscard]] bool is_chance(double log_chance) const;

@@ -40,13 +40,13 @@ struct Explanation {
   /// Of each mistake the blocks in which it is made, in words (by_blocks.hpp); empty: the whole
   /// call. What is said below of elements is said of those there, and the others are right.
   std::vector<std::string> where{};
-  std::vector<std::string> same;      ///< other explanations that predict the same outputs
-  std::vector<std::string> meant;     ///< "head_map=tiled": conventions that would make it right
-  double residual_ratio = 0.0;        ///< max |captured - predicted| / budget
-  double accounted = 0.0;             ///< share of the error that it accounts for (match.hpp)
-  std::int64_t failing = 0;           ///< elements that it does not reproduce
-  bool explains = false;              ///< it reproduces every element
-  std::int64_t flipped = 0;           ///< but these, which roundings near a tie explain (ties.hpp)
+  std::vector<std::string> same;   ///< other explanations that predict the same outputs
+  std::vector<std::string> meant;  ///< "head_map=tiled": conventions that would make it right
+  double residual_ratio = 0.0;     ///< max |captured - predicted| / budget
+  double accounted = 0.0;          ///< share of the error that it accounts for (match.hpp)
+  std::int64_t failing = 0;        ///< elements that it does not reproduce
+  bool explains = false;           ///< it reproduces every element
+  std::int64_t flipped = 0;        ///< but these, which roundings near a tie explain (ties.hpp)
   /// For a mistake that amplifies roundings (scatter.hpp): rms error over that of the emulated
   /// mistake. It explains by where and how widely it errs, not element by element.
   std::optional<double> width{};

@@ -89,9 +89,9 @@ struct Found {
   std::vector<Candidate> candidates;  ///< explanations and near misses, the best first
   /// Where no single mistake explains the whole call: mistakes that explain it by blocks.
   std::vector<BlockExplanation> by_blocks;
-  std::vector<Scattered> scattered;   ///< that explain by how widely they err, best profile first
-  bool screened = false;              ///< hypotheses were first judged on a part of the capture
-  std::int64_t singles = 0;           ///< single mistakes that were tried
+  std::vector<Scattered> scattered;  ///< that explain by how widely they err, best profile first
+  bool screened = false;             ///< hypotheses were first judged on a part of the capture
+  std::int64_t singles = 0;          ///< single mistakes that were tried
   std::int64_t pairs = 0, possible_pairs = 0;  ///< that were tried, that were to be tried
   bool stopped = false;                        ///< the time was over before all was tried
 };
