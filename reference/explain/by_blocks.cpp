@@ -20,6 +20,12 @@ Place place_of(const BlockFit& fit) {
   return fit.is_made() ? Place::kHere : fit.is_open() ? Place::kOpen : Place::kElsewhere;
 }
 
+// Whether the mistakes are made in the same blocks; what is open depends on the mistake.
+bool same_blocks(const std::vector<Place>& a, const std::vector<Place>& b) {
+  return std::ranges::equal(
+      a, b, [](Place x, Place y) { return (x == Place::kHere) == (y == Place::kHere); });
+}
+
 std::int64_t made_blocks(const BlockFits& fits) {
   return std::ranges::count_if(fits.blocks, &BlockFit::is_made);
 }
@@ -136,10 +142,11 @@ std::vector<BlockExplanation> BlockSearch::found_alone() const {
 
 void BlockSearch::add_or_join(BlockExplanation e, std::vector<BlockExplanation>& all) const {
   const auto same = std::ranges::find_if(all, [&](const BlockExplanation& other) {
-    if (other.where != e.where) return false;
+    if (other.parts.size() != e.parts.size()) return false;
     for (std::size_t i = 0; i < e.parts.size(); ++i) {
       const auto& [prediction, places] = e.parts[i];
       const Prediction& known = *other.parts[i].prediction;
+      if (!same_blocks(other.parts[i].places, places)) return false;
       if (!same_in_blocks(map_, matcher_, known, *prediction, places)) return false;
     }
     return true;
