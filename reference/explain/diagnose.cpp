@@ -41,6 +41,33 @@ Explanation explanation_of(const Candidate& c, const call::Record& record) {
   return e;
 }
 
+Explanation explanation_of(const BlockExplanation& found, const call::Record& record) {
+  Explanation e = explanation_of(found.mistakes, record);
+  // What would be declared is declared for all blocks.
+  e.meant.clear();
+  e.where = found.where;
+  e.same = found.same;
+  e.residual_ratio = found.ratio;
+  e.accounted = found.accounted;
+  e.explains = true;
+  return e;
+}
+
+// Behind what explains the whole call, instead of near misses.
+void add_by_blocks(const call::Record& record, const std::vector<BlockExplanation>& found,
+                   std::vector<Explanation>& explanations) {
+  if (found.empty()) return;
+  std::erase_if(explanations, [](const Explanation& e) { return !e.explains; });
+  for (const BlockExplanation& f : found) {
+    if (explanations.size() == kReported) return;
+    Explanation e = explanation_of(f, record);
+    const bool named = std::ranges::any_of(explanations, [&](const Explanation& other) {
+      return other.mistakes == e.mistakes && !other.where.empty();
+    });
+    if (!named) explanations.push_back(std::move(e));
+  }
+}
+
 // Explanations with the same outputs are one, under the name that comes first in the table; those
 // of one name are one too.
 std::vector<Explanation> report(const call::Record& record, const Matcher& matcher,
@@ -84,6 +111,15 @@ std::string Explanation::name() const {
   return text;
 }
 
+std::string Explanation::name_and_place() const {
+  if (where.empty()) return name();
+  std::string text;
+  for (std::size_t i = 0; i < mistakes.size(); ++i) {
+    text.append(text.empty() ? "" : " + ").append(mistakes[i]).append(" in ").append(where[i]);
+  }
+  return text;
+}
+
 Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::Mistake> table,
                    const SearchLimit& limit) {
   const call::Record& record = judgement.record;
@@ -120,6 +156,7 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
   if (diagnosis.explanations.empty()) {
     diagnosis.explanations = report(record, whole.matcher, found.candidates, failing);
   }
+  add_by_blocks(record, found.by_blocks, diagnosis.explanations);
   diagnosis.tried = found.singles;
   diagnosis.pairs = found.pairs;
   diagnosis.possible_pairs = found.possible_pairs;

@@ -10,6 +10,9 @@
 // that account for at least half of the error are named as near misses; what accounts for less says
 // nothing of the kernel, and readers believe it.
 //
+// Where no single mistake explains the whole call, mistakes are named that are made in some blocks
+// of it (by_blocks.hpp), behind whatever explains the whole call and before near misses.
+//
 // Ways of one mistake (rows of one name) are one answer: the best of them is named.
 //
 // Cost. Pairs come last, and a limit of time cuts them short, and single mistakes at twice that
@@ -34,19 +37,24 @@ struct Explanation {
   std::vector<std::string> mistakes;  ///< one name, or the two of a pair
   std::vector<std::string> meanings;  ///< one sentence for each
   std::vector<std::string> reported;  ///< "vLLM #53877": where each was made in public, if anywhere
-  std::vector<std::string> same;      ///< other explanations that predict the same outputs
-  std::vector<std::string> meant;     ///< "head_map=tiled": conventions that would make it right
-  double residual_ratio = 0.0;        ///< max |captured - predicted| / budget
-  double accounted = 0.0;             ///< share of the error that it accounts for (match.hpp)
-  std::int64_t failing = 0;           ///< elements that it does not reproduce
-  bool explains = false;              ///< it reproduces every element
-  std::int64_t flipped = 0;           ///< but these, which roundings near a tie explain (ties.hpp)
+  /// Of each mistake the blocks in which it is made, in words (by_blocks.hpp); empty: the whole
+  /// call. What is said below of elements is said of those there, and the others are right.
+  std::vector<std::string> where{};
+  std::vector<std::string> same;   ///< other explanations that predict the same outputs
+  std::vector<std::string> meant;  ///< "head_map=tiled": conventions that would make it right
+  double residual_ratio = 0.0;     ///< max |captured - predicted| / budget
+  double accounted = 0.0;          ///< share of the error that it accounts for (match.hpp)
+  std::int64_t failing = 0;        ///< elements that it does not reproduce
+  bool explains = false;           ///< it reproduces every element
+  std::int64_t flipped = 0;        ///< but these, which roundings near a tie explain (ties.hpp)
   /// For a mistake that amplifies roundings (scatter.hpp): rms error over that of the emulated
   /// mistake. It explains by where and how widely it errs, not element by element.
   std::optional<double> width{};
 
   /// "scale_missing + head_tiled"
   [[nodiscard]] std::string name() const;
+  /// The same with the blocks: "scale_missing in head 1 + head_tiled in sequence 2"
+  [[nodiscard]] std::string name_and_place() const;
 };
 
 struct Diagnosis {

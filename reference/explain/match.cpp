@@ -5,12 +5,14 @@
 #include <cmath>
 
 #include "fixtures/parallel/for_each_index.hpp"
+#include "reference/explain/shares.hpp"
 #include "reference/scalar/infinity.hpp"
 
 namespace goldenrule::explain {
 namespace {
 
 using Element = ComparedOutput::Element;
+using Nonfinite = ComparedOutput::Nonfinite;
 
 // Errors beyond this many budgets count as this many in the mean: one NaN is no reason to call all
 // hypotheses equal.
@@ -20,37 +22,6 @@ constexpr std::size_t kPerJob = 1 << 14;
 
 // What is believed of finite elements that are predicted as unwritten.
 enum class Leftovers { kNothing, kConstant, kJunk };
-
-struct Unwritten {
-  std::int64_t count = 0;
-  bool constant = true;  // one number in all of them
-  double first = 0.0;
-  double yy = 0.0, yg = 0.0, gg = 0.0;  // products with themselves and with the exact results
-
-  void add(double y, double exact) {
-    if (count++ == 0) first = y;
-    constant = constant && y == first;
-    if (!std::isfinite(exact)) return;
-    yy += y * y;
-    yg += y * exact;
-    gg += exact * exact;
-  }
-  [[nodiscard]] bool is_constant() const { return constant && (count > 1 || first == 0.0); }
-  [[nodiscard]] bool resembles_results() const { return 4.0 * yg * yg > yy * gg; }
-};
-
-// The failing elements of one row and head.
-struct Block {
-  double left = 0.0, before = 0.0;  // squared errors of the finite ones
-  std::int64_t finite = 0, not_finite = 0, reproduced = 0;
-
-  // Counts NaN and Inf as found or not, since they have no error.
-  [[nodiscard]] double accounted() const {
-    const double gone = before > 0.0 ? std::max(0.0, 1.0 - left / before) : 0.0;
-    return (gone * static_cast<double>(finite) + static_cast<double>(reproduced)) /
-           static_cast<double>(finite + not_finite);
-  }
-};
 
 // What adds up over the elements of a capture.
 struct Sums {
@@ -92,16 +63,16 @@ class Comparison {
 
  private:
   void add_block(std::size_t first, Sums& sums) const {
-    Block block;
+    ErrorShare share;
     for (std::size_t i = first; i < first + output_.block; ++i) {
-      if (output_.elements[i] != Element::kUndefined) add_element(i, sums, block);
+      if (output_.elements[i] != Element::kUndefined) add_element(i, sums, share);
     }
-    if (block.finite + block.not_finite == 0) return;
-    sums.accounted += block.accounted();
+    if (share.count() == 0) return;
+    sums.accounted += share.accounted();
     ++sums.blocks;
   }
 
-  void add_element(std::size_t i, Sums& sums, Block& block) const {
+  void add_element(std::size_t i, Sums& sums, ErrorShare& share) const {
     const double y = output_.captured[i];
     const double p = predicted_.value[i];
     const bool both_finite = std::isfinite(y) && std::isfinite(p);
@@ -115,16 +86,7 @@ class Comparison {
     sums.square += counted * counted;
     ++sums.compared;
     if (output_.elements[i] != Element::kFails) return;
-    const double error = y - output_.expected->exact.golden[i];
-    if (std::isfinite(error) && std::isfinite(distance)) {
-      // Scaled by the error, so that no power overflows where the values do.
-      block.before += 1.0;
-      block.left += distance / std::fabs(error) * (distance / std::fabs(error));
-      ++block.finite;
-    } else {
-      ++block.not_finite;
-      block.reproduced += reproduced ? 1 : 0;
-    }
+    share.add(y - output_.expected->exact.golden[i], distance, reproduced);
   }
 
   // The budget is at least the spread: most ratios need not be known to know the largest.
@@ -139,25 +101,28 @@ class Comparison {
 
   bool reproduces_nonfinite(std::size_t i, double y, double p, Sums& sums) const {
     bool reproduced = false;
-    if (std::isfinite(p)) {
-      // The prediction is made in double: what the capture's type cannot hold overflowed there.
-      const double largest = std::fabs(p) + static_cast<double>(predicted_.spread[i]);
-      reproduced = (!predicted_.may_overflow.empty() && predicted_.may_overflow[i]) ||
-                   !std::isfinite(call::round_to(output_.type, largest));
-      sums.excused += reproduced ? 1 : 0;
-    } else if (!std::isfinite(y)) {
-      reproduced = true;
-    } else if (std::isnan(p)) {
-      reproduced = leftovers_ == Leftovers::kConstant ||
-                   (leftovers_ == Leftovers::kJunk && output_.elements[i] == Element::kFails);
-      sums.guessed += reproduced ? 1 : 0;
+    switch (output_.nonfinite(i, y, p, predicted_)) {
+      case Nonfinite::kOther:
+        break;
+      case Nonfinite::kSame:
+        reproduced = true;
+        break;
+      case Nonfinite::kExcused:
+        reproduced = true;
+        ++sums.excused;
+        break;
+      case Nonfinite::kLeft:
+        reproduced = leftovers_ == Leftovers::kConstant ||
+                     (leftovers_ == Leftovers::kJunk && output_.elements[i] == Element::kFails);
+        sums.guessed += reproduced ? 1 : 0;
+        break;
     }
     if (!reproduced) sums.ratio = kInfinity;
     return reproduced;
   }
 
   [[nodiscard]] Leftovers leftovers() const {
-    Unwritten unwritten;
+    Leftover unwritten;
     for (std::size_t i = 0; i < predicted_.value.size(); ++i) {
       if (is_left(i)) unwritten.add(output_.captured[i], output_.expected->exact.golden[i]);
     }
@@ -216,6 +181,19 @@ ComparedOutput::ComparedOutput(const std::string& output_name, const call::Tenso
     elements[i] =
         verdict::passes(captured[i], *expected, i, right) ? Element::kPasses : Element::kFails;
   }
+}
+
+ComparedOutput::Nonfinite ComparedOutput::nonfinite(std::size_t i, double y, double p,
+                                                    const PredictedOutput& predicted) const {
+  if (std::isfinite(p)) {
+    // The prediction is made in double: what the capture's type cannot hold overflowed there.
+    const double largest = std::fabs(p) + static_cast<double>(predicted.spread[i]);
+    const bool may = (!predicted.may_overflow.empty() && predicted.may_overflow[i]) ||
+                     !std::isfinite(call::round_to(type, largest));
+    return may ? Nonfinite::kExcused : Nonfinite::kOther;
+  }
+  if (!std::isfinite(y)) return Nonfinite::kSame;
+  return std::isnan(p) ? Nonfinite::kLeft : Nonfinite::kOther;
 }
 
 Matcher::Matcher(const Capture& capture) {

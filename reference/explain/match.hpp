@@ -50,6 +50,16 @@ struct ComparedOutput {
 
   enum class Element : std::uint8_t { kUndefined, kPasses, kFails };
 
+  /// What captured `y` is beside predicted `p` where one of the two is not finite.
+  enum class Nonfinite : std::uint8_t {
+    kOther,    ///< not what is predicted
+    kSame,     ///< neither is finite
+    kExcused,  ///< what is predicted may have overflowed
+    kLeft,     ///< finite where nothing is written: what the buffer held, or not
+  };
+  [[nodiscard]] Nonfinite nonfinite(std::size_t i, double y, double p,
+                                    const PredictedOutput& predicted) const;
+
   std::string name;
   call::DType type;
   const verdict::Expected* expected;
@@ -75,6 +85,8 @@ class Matcher {
   /// Elements that no kernel writes are anything.
   [[nodiscard]] bool reproduces(const std::string& output, std::size_t i,
                                 const PredictedOutput& predicted, std::size_t from) const;
+
+  [[nodiscard]] const std::vector<ComparedOutput>& outputs() const { return outputs_; }
 
   static constexpr double kSame = 1e-3;
 

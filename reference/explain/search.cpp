@@ -46,6 +46,7 @@ class Search {
       : deadline_(deadline),
         whole_(whole),
         mistakes_(mistakes),
+        blocks_(whole_.capture->call, whole_.matcher, std::ssize(mistakes_)),
         steps_(steps_of(*whole_.capture)),
         screened_(steps_ > kScreeningSteps / std::max<std::int64_t>(std::ssize(mistakes_), 1)) {
     if (!screened_) return;
@@ -66,6 +67,7 @@ class Search {
     const auto explained = [this] { return std::ranges::any_of(found_, &Candidate::explains); };
     if (!explained()) rearranged(singles);
     if (!explained()) scatter();
+    if (!explained() && scattered_.empty()) by_blocks_ = blocks_.found();
     if (!explained() && scattered_.empty()) {
       const auto stop = [this] {
         pairs_ += time_is_over() ? 0 : 1;
@@ -80,6 +82,7 @@ class Search {
 
   [[nodiscard]] Found found() && {
     return {.candidates = std::move(found_),
+            .by_blocks = std::move(by_blocks_),
             .scattered = std::move(scattered_),
             .screened = screened_,
             .singles = singles_,
@@ -138,6 +141,11 @@ class Search {
     });
   }
 
+  void consider(const Candidate& c) {
+    if (c.hypothesis.size() > 1 || c.explains()) return;
+    blocks_.consider(c.hypothesis.front(), *c.prediction);
+  }
+
   // Hypotheses that bring the outputs nearer to the capture, or a part of it, the best first. A
   // part is a call of its own, so what explains the whole explains each part: the cheapest comes
   // first, and what accounts for little there is not tried on the others. `stop` is asked before
@@ -159,6 +167,7 @@ class Search {
         if (!c) continue;
         if (first && h.size() == 1 && !c->called_kernel) self_made_.push_back(h.front());
         if (c->match.accounted >= kAccounted) left.push_back(h);
+        if (&part == &whole_) consider(*c);
         c->prediction.reset();
         // In a slot that nobody may touch every error is beyond all budgets, before and after.
         const bool nearer = c->match.failing < right.failing ||
@@ -200,6 +209,7 @@ class Search {
       if (!screened_ && candidate.match.accounted < kAccounted) {
         confirmed.push_back(candidate);
       } else if (auto c = evaluate(whole_, candidate.hypothesis, spread_by())) {
+        consider(*c);
         const bool near = !c->explains() && c->match.accounted >= kAccounted;
         c->only_ties_left =
             near && only_ties_left(*whole_.capture, c->hypothesis, *c->prediction, c->match);
@@ -242,6 +252,7 @@ class Search {
   const Deadline& deadline_;
   const Trial& whole_;
   const std::vector<const calls::Mistake*>& mistakes_;
+  BlockSearch blocks_;
   const std::int64_t steps_;
   const bool screened_;
   std::vector<Trial> cuts_;
@@ -249,6 +260,7 @@ class Search {
   bool stopped_ = false;
   std::vector<const calls::Mistake*> self_made_;  // with an implementation of their own
   std::vector<Candidate> found_;
+  std::vector<BlockExplanation> by_blocks_;
   std::vector<Scattered> scattered_;
 };
 

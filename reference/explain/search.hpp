@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "reference/explain/by_blocks.hpp"
 #include "reference/explain/capture.hpp"
 #include "reference/explain/failures.hpp"
 #include "reference/explain/match.hpp"
@@ -86,9 +87,11 @@ struct Trial {
 
 struct Found {
   std::vector<Candidate> candidates;  ///< explanations and near misses, the best first
-  std::vector<Scattered> scattered;   ///< that explain by how widely they err, best profile first
-  bool screened = false;              ///< hypotheses were first judged on a part of the capture
-  std::int64_t singles = 0;           ///< single mistakes that were tried
+  /// Where no single mistake explains the whole call: mistakes that explain it by blocks.
+  std::vector<BlockExplanation> by_blocks;
+  std::vector<Scattered> scattered;  ///< that explain by how widely they err, best profile first
+  bool screened = false;             ///< hypotheses were first judged on a part of the capture
+  std::int64_t singles = 0;          ///< single mistakes that were tried
   std::int64_t pairs = 0, possible_pairs = 0;  ///< that were tried, that were to be tried
   bool stopped = false;                        ///< the time was over before all was tried
 };

@@ -41,6 +41,11 @@ std::string scatter_lines(const Explanation& e, bool first) {
 }
 
 std::string reproduced_words(const Explanation& e) {
+  if (!e.where.empty()) {
+    return fmt::format(
+        "every element there is reproduced, the worst to {} of its budget; the others are right",
+        number(e.residual_ratio));
+  }
   if (e.flipped == 0) {
     return fmt::format("every element is reproduced, the worst to {} of its budget",
                        number(e.residual_ratio));
@@ -52,8 +57,8 @@ std::string reproduced_words(const Explanation& e) {
 
 std::string explaining_lines(const Explanation& e, bool first) {
   if (e.width) return scatter_lines(e, first);
-  std::string text =
-      fmt::format("  {} {}: {}\n", first ? "explained by" : "or by", e.name(), reproduced_words(e));
+  std::string text = fmt::format("  {} {}: {}\n", first ? "explained by" : "or by",
+                                 e.name_and_place(), reproduced_words(e));
   for (const std::string& meaning : e.meanings) text += fmt::format("      {}\n", meaning);
   if (!e.reported.empty()) {
     text += fmt::format("      in public: {}\n", fmt::join(e.reported, "; "));
@@ -123,6 +128,7 @@ void add_explanation(const FileReport& file, ordered_json& json) {
   ordered_json explanations = ordered_json::array();
   for (const Explanation& e : diagnosis.explanations) {
     explanations.push_back({{"mistake", e.name()},
+                            {"where", e.where},
                             {"residual_ratio", number_or_null(e.residual_ratio)},
                             {"explains", e.explains},
                             {"failing", e.failing},
@@ -148,7 +154,8 @@ void add_explanation(const FileReport& file, ordered_json& json) {
 }
 
 std::string one_html(const ordered_json& e, bool first) {
-  const std::string name = escaped(e.at("mistake").get<std::string>());
+  std::string name = escaped(e.at("mistake").get<std::string>());
+  if (!e.at("where").empty()) name += " in " + joined(e.at("where"));
   std::string html =
       e.at("explains").get<bool>()
           ? fmt::format("<p>{} <b>{}</b>: {}</p>", first ? "Explained by" : "Or by", name,

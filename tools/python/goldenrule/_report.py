@@ -61,6 +61,11 @@ class Explanation:
     explains: bool
     data: dict[str, Any]
 
+    @property
+    def where(self) -> list[str]:
+        """Of each mistake the blocks in which it is made, in words; empty: the whole call."""
+        return self.data["where"]
+
 
 class Report:
     """The verdict of one call. str() is what `goldenrule check` prints; it is true where it passes."""
