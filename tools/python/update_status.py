@@ -98,7 +98,7 @@ def page(program):
     text += "\n" + CONTRACTS
     for contract in schema["contracts"]:
         judged = [c for c in captures if c["contract"] == contract]
-        refused = [f"`{Path(c['file']).stem}`" for c in judged if c["verdict"] not in ("EXACT", "WITHIN_BUDGET")]
+        refused = [Path(c["file"]).stem for c in judged if c["verdict"] not in ("EXACT", "WITHIN_BUDGET")]
         if judged:
             text += f"| `{contract}` | {len(judged) - len(refused)} | {', '.join(refused)} |\n"
     return text
