@@ -2,7 +2,7 @@
 """update_tables.py PROGRAM [--check]: tables outside of the library from `goldenrule schema`.
 
 What goldenrule_capture.py knows of operations, tensors, conventions, contracts and stages, and the tables of
-tensors and conventions in fixtures/README.md are generated from the tables of the library.
+tensors and conventions in fixtures/README.md, are generated from the tables of the library.
 Rewrites the part of each file between two marks; with --check exit 1 where it differs.
 """
 
