@@ -7,7 +7,6 @@ import re
 from support import REPOSITORY, CommandLineTest, main
 
 PAGE = REPOSITORY / "tests/public_bugs.md"
-TABLES = REPOSITORY / "tests/README.md"
 RELATIONS = "reference/delta/relations"
 
 
@@ -63,17 +62,6 @@ class PublicBugsTest(CommandLineTest):
                     self.assertIn(f'Relation{{"{name}"', relations)
         reported = {name for name, row in servers.items() if row["reported"]}
         self.assertEqual(named_servers, reported)
-
-    def test_the_kill_table_has_every_mistake_of_a_server_and_all_are_seen(self):
-        rows = {row[0].strip("`"): row for row in self.rows(
-            "| " + TABLES.read_text().split("| Mistake | The server")[1].split("\n\n")[0])}
-        self.assertEqual(set(rows), set(self.names("server_mistakes")))
-        for row in rows.values():
-            self.assertEqual(row[2], row[3], row)  # chains, seen
-            self.assertIn(row[4], (row[2], "-"), row)
-            in_call = row[0] in ("`key_buffer_reused`", "`output_f16`")
-            alone = row[2] if in_call else "0"
-            self.assertEqual(row[6], alone, row)
 
     def test_numbers_are_those_of_the_rows(self):
         text = " ".join(PAGE.read_text().split("## In numbers")[1].split())

@@ -3,7 +3,8 @@
 
 Each solution of solutions.py runs on the inputs of problems.py. The rules of field_rules.py compare it with the right
 solution, as the benchmarks compare with a reference in fp32; goldenrule judges it by the contract of the call. Needs
-the package `goldenrule`. Exit code 0: printed; 1: with --check PAGE, the page says something else.
+the package `goldenrule`. A page has the last of its tables alone. Exit code 0: printed; 1: with --check PAGE, the page
+says something else.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -52,41 +53,54 @@ def ours(problem: Problem, outputs: Outputs, mistake: str) -> str:
     return f"caught: `{report.explanation}`" if report.explanation else "caught"
 
 
-def lines() -> Iterator[str]:
-    yield "| judge | " + " | ".join(f"`{mistake}`" if mistake else "right" for mistake in MISTAKES) + " |"
-    yield "|---" * (1 + len(MISTAKES)) + "|"
-    missed: dict[str, list[int]] = {}
-    says: list[str] = []
+@dataclass(frozen=True)
+class Judged:
+    """What a judge says of the solutions of a problem, the right one first."""
+
+    problem: str
+    judge: str
+    says: tuple[str, ...]
+    passed: tuple[bool, ...]
+
+
+def judged() -> list[Judged]:
+    rows = []
     for name, problem in problems().items():
         found = [solved(problem, mistake) for mistake in MISTAKES]
         exact = reference(problem, found[0])
-        judges: dict[str, list[str]] = {}
         for rule in _JUDGED_BY[name]:
             said = [RULES[rule](list(each.values()), list(exact.values())) for each in found]
-            judges[rule] = [str(each) for each in said]
-            _count(missed, rule, [each.passed for each in said])
-        judges["goldenrule"] = [ours(problem, *each) for each in zip(found, MISTAKES)]
-        _count(missed, "goldenrule", [each == "passes" for each in judges["goldenrule"]])
-        for judge, cells in judges.items():
-            yield f"| {name}: {judge} | " + " | ".join(cells) + " |"
-        says.append(f"- {name}: {problem.says}.")
+            rows.append(Judged(name, rule, tuple(map(str, said)), tuple(each.passed for each in said)))
+        says = tuple(ours(problem, *each) for each in zip(found, MISTAKES))
+        rows.append(Judged(name, "goldenrule", says, tuple(each == "passes" for each in says)))
+    return rows
+
+
+def every_answer(rows: list[Judged]) -> Iterator[str]:
+    yield "| judge | " + " | ".join(f"`{mistake}`" if mistake else "right" for mistake in MISTAKES) + " |"
+    yield "|---" * (1 + len(MISTAKES)) + "|"
+    for row in rows:
+        yield f"| {row.problem}: {row.judge} | " + " | ".join(row.says) + " |"
     yield ""
-    yield from says
+    yield from (f"- {name}: {problem.says}." for name, problem in problems().items())
     yield ""
     yield from (f"- {name}: {rule.says}." for name, rule in RULES.items())
     yield ""
-    yield "| judge | wrong solutions let through | right ones refused |"
-    yield "|---|---|---|"
-    missed["goldenrule"] = missed.pop("goldenrule")
-    for judge, (passed, wrong, refused, right) in missed.items():
-        yield f"| {judge} | {passed} of {wrong} | {refused} of {right} |"
 
 
-def _count(missed: dict[str, list[int]], judge: str, passed: list[bool]) -> None:
-    """Adds the solutions of a problem, the right one first."""
-    sums = missed.setdefault(judge, [0, 0, 0, 0])
-    for at, more in enumerate((sum(passed[1:]), len(passed) - 1, int(not passed[0]), 1)):
-        sums[at] += more
+def lines(rows: list[Judged]) -> Iterator[str]:
+    """The table for a page: what each judge lets through."""
+    yield "| judge | right ones refused | wrong ones let through | which |"
+    yield "|---|---|---|---|"
+    for judge in (*RULES, "goldenrule"):
+        own = [row for row in rows if row.judge == judge]
+        passed = [(mistake, row.problem) for row in own for mistake, passes in zip(MISTAKES, row.passed)
+                  if mistake and passes]
+        wrong = sum(len(row.passed) - 1 for row in own)
+        refused = sum(not row.passed[0] for row in own)
+        which = "; ".join(f"{problem}: " + ", ".join(f"`{m}`" for m, p in passed if p == problem)
+                          for problem in dict.fromkeys(p for _, p in passed))
+        yield f"| {judge} | {refused} of {len(own)} | {len(passed)} of {wrong} | {which} |"
 
 
 def main() -> int:
@@ -94,10 +108,11 @@ def main() -> int:
     parser.add_argument("--check", metavar="PAGE", type=Path, help="compares the table on a page with what is found")
     parser.add_argument("--update", metavar="PAGE", type=Path, help="writes the table into a page")
     asked = parser.parse_args()
-    text = "\n".join(lines()) + "\n"
+    rows = judged()
+    text = "\n".join(lines(rows)) + "\n"
     page = asked.check or asked.update
     if page is None:
-        print(text, end="")
+        print(*every_answer(rows), text, sep="\n", end="")
         return 0
     before = page.read_text(encoding="utf-8")
     if before.count(BEGIN) != 1 or before.count(END) != 1:

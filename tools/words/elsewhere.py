@@ -27,8 +27,6 @@ OPTIONS = {
     "--my-option": "of the reader's own program",
 }
 WORDS = {
-    "L2::*": "PTX",
-    "evict_first": "PTX",
     "cuGetExportTable": "CUDA",
     "gated_delta_rule_mtp_ucache_flush": "FlashInfer",
     "snake_case": "how names are written",
