@@ -40,6 +40,7 @@ const verdict::Slice& slice() {
                                     .grant = grant,
                                     .grant_seconds = nullptr,
                                     .settle = nullptr,
+                                    .confirm = nullptr,
                                     .emulate = emulate,
                                     .mistakes = mistakes,
                                     .capture_mistakes = nullptr,

@@ -58,6 +58,7 @@ const verdict::Slice& slice() {
                                     .grant = grant_call,
                                     .grant_seconds = grant_seconds,
                                     .settle = nullptr,
+                                    .confirm = confirm,
                                     .emulate = emulate,
                                     .mistakes = mistakes,
                                     .capture_mistakes = nullptr,

@@ -80,6 +80,7 @@ const verdict::Slice& slice() {
                                     .grant = grant_call,
                                     .grant_seconds = grant_seconds,
                                     .settle = nullptr,
+                                    .confirm = confirm,
                                     .emulate = emulate_unstored,
                                     .mistakes = mistakes,
                                     .capture_mistakes = capture_mistakes,

@@ -49,6 +49,7 @@ const verdict::Slice& slice() {
                                     .grant = grant,
                                     .grant_seconds = nullptr,
                                     .settle = settle,
+                                    .confirm = nullptr,
                                     .emulate = emulate_call,
                                     .mistakes = mistakes,
                                     .capture_mistakes = nullptr,

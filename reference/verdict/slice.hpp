@@ -38,6 +38,11 @@ struct Slice {
   /// of this record, in which `outputs` is none of them (Exact::undefined). nullptr: it has one.
   void (*settle)(const call::Record& record, const call::TensorMap& outputs,
                  Expectations& expected);
+  /// Where the grant of a large call is an estimate from few runs, makes it from more of them for
+  /// the lanes in which finite elements of `outputs` are out of budget; what it says already is
+  /// never lowered. nullptr: grants are no estimates, or of few elements.
+  void (*confirm)(const call::Record& record, const contract::Contract& contract,
+                  const call::TensorMap& outputs, Expectations& expected);
   /// The outputs, in f64, of an honest kernel under `contract`; `seed` chooses its freedoms.
   call::TensorMap (*emulate)(const call::Record& record, const contract::Contract& contract,
                              std::uint64_t seed);

@@ -278,6 +278,11 @@ Judgement judgement(const Slice& slice, call::Record record, const Question& que
         expect(slice, result.record, result.contract, tier, outputs_of(result.record));
     settle(slice, result.record, result.record.outputs, result.expected);
     result.report = judge_all(result.record, result.contract, result.expected);
+    if (slice.confirm != nullptr && result.report.verdict == Verdict::kOutOfBudget) {
+      slice.confirm(result.record, result.contract, result.record.outputs, result.expected);
+      admit_infinities(result.record, result.contract, result.expected);
+      result.report = judge_all(result.record, result.contract, result.expected);
+    }
     const bool decided = std::ranges::all_of(result.report.tensors, [](const TensorReport& t) {
       return t.undecided == 0 && t.unbounded == 0;
     });

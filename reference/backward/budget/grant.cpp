@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "fixtures/call/f32_bound.hpp"
 #include "fixtures/call/operation.hpp"
@@ -16,6 +17,8 @@
 #include "reference/backward/emulation/kernel_group.hpp"
 #include "reference/backward/rule/pooled.hpp"
 #include "reference/delta/budget/spread.hpp"
+#include "reference/verdict/budget.hpp"
+#include "reference/verdict/confirm.hpp"
 #include "reference/verdict/grants.hpp"
 
 namespace goldenrule::backward {
@@ -37,8 +40,8 @@ double seconds_of_run(const call::Dims& d, const contract::Contract& contract) {
 
 int runs_of(const call::Dims& d, const contract::Contract& contract) {
   const double seconds = std::max(seconds_of_run(d, contract), 1e-9);
-  const double wanted = std::clamp(kSamples / static_cast<double>(std::min(d.K, d.V)), 24.0,
-                                   static_cast<double>(kMostRuns));
+  const double wanted = std::clamp(kSamples / static_cast<double>(std::min(d.K, d.V)),
+                                   static_cast<double>(kUsualRuns), static_cast<double>(kMostRuns));
   return static_cast<int>(
       std::clamp(kUsualSeconds / seconds, static_cast<double>(kFewestRuns), wanted));
 }
@@ -60,25 +63,29 @@ struct ParameterRuns {
 class Granting {
  public:
   Granting(const call::Record& record, const call::Dims& dims, const contract::Contract& contract,
-           verdict::GrantDetail detail, verdict::Expectations& expected)
+           int runs, verdict::Expectations& expected)
       : record_(record),
         c_(record.convention),
         d_(dims),
         contract_(contract),
-        runs_(runs_of(dims, contract)),
+        runs_(runs),
         gates_(call::gate_channels(record, dims.K)),
         sequences_(sequences_of(record, dims)),
-        state_(call::output_strides(record, dims, "dinitial_state")),
-        flushed_(flushing()) {
-    for (auto& [name, e] : expected.outputs) {
+        state_(call::output_strides(record, dims, "dinitial_state")) {
+    for (auto& [name, e] : expected.outputs) outputs_[name] = &e;
+  }
+
+  // Nothing, to be raised by what runs say.
+  void begin(verdict::GrantDetail detail) {
+    const float flushed = call::f32_not_below(flushing());
+    for (auto& [name, to] : outputs_) {
+      Expected& e = *to;
       const auto n = std::ssize(e.exact.golden);
       const double multiple = delta::multiple_for(n, random_runs(), kPooled);
       e.grant = verdict::empty_grant(e.exact, multiple, detail);
       e.grant.overflows.assign(e.exact.golden.size(), 0);
       e.grant.anything.assign(e.exact.touched.size(), 0);
-      e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels,
-                             call::f32_not_below(flushed_));
-      outputs_[name] = &e;
+      e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels, flushed);
       if (says_nothing_of(name)) e.grant.given = false;
     }
   }
@@ -89,13 +96,8 @@ class Granting {
   }
 
   void run() {
-    const std::int64_t count = std::ssize(sequences_) * d_.H;
     parameters_.resize(static_cast<std::size_t>(std::ssize(sequences_) * d_.HV));
-    parallel::for_each_index(count, [&](std::int64_t i) {
-      const Group group = make_group(record_, d_, contract_, i / d_.H,
-                                     sequences_[static_cast<std::size_t>(i / d_.H)], i % d_.H);
-      grant_group(group);
-    });
+    parallel::for_each_index(group_count(), [&](std::int64_t i) { grant_group(group_of(i)); });
     grant_parameters("dA_log", 1, [](const ParameterRuns& p, std::size_t run, std::int64_t) {
       return p.amplitude[run];
     });
@@ -106,7 +108,63 @@ class Granting {
     for (const auto& [name, e] : outputs_) admit_anything(*e);
   }
 
+  // Asks again, of the groups in which `outputs` are out of budget, at most `most` of them: how
+  // many they were.
+  std::int64_t confirm(const call::TensorMap& outputs, std::int64_t most) {
+    const std::vector<std::int64_t> failing = verdict::fewest_out(
+        group_count(), most, [&](std::int64_t i) { return count_out(group_of(i), outputs); });
+    parallel::for_each_index(std::ssize(failing), [&](std::int64_t i) {
+      grant_group(group_of(failing[static_cast<std::size_t>(i)]));
+    });
+    return std::ssize(failing);
+  }
+
+  [[nodiscard]] std::int64_t group_count() const { return std::ssize(sequences_) * d_.H; }
+
  private:
+  [[nodiscard]] Group group_of(std::int64_t i) const {
+    return make_group(record_, d_, contract_, i / d_.H,
+                      sequences_[static_cast<std::size_t>(i / d_.H)], i % d_.H);
+  }
+
+  // The finite elements of what a group alone leaves that are out of budget.
+  [[nodiscard]] std::int64_t count_out(const Group& g, const call::TensorMap& outputs) const {
+    std::int64_t out = 0;
+    const auto add = [&](const std::string& name, auto&& place, std::int64_t count) {
+      const auto output = outputs.find(name);
+      const auto to = outputs_.find(name);
+      if (output == outputs.end() || to == outputs_.end() || !to->second->grant.given) return;
+      const verdict::Budget budget(name, output->second.dtype(), *to->second, contract_);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto at = static_cast<std::int64_t>(place(i));
+        out += verdict::is_out(output->second, *to->second, budget, at) ? 1 : 0;
+      }
+    };
+    const std::int64_t T = g.tokens.count;
+    const auto of_key = [&](std::int64_t i) {
+      return q_place(g, i / d_.K) + static_cast<std::size_t>(i % d_.K);
+    };
+    add("dq", of_key, T * d_.K);
+    add("dk", of_key, T * d_.K);
+    for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
+      const auto add_tokens = [&](const std::string& name, std::int64_t width) {
+        const auto place = [&, width](std::int64_t i) {
+          return head_place(g, lane, i / width) * static_cast<std::size_t>(width) +
+                 static_cast<std::size_t>(i % width);
+        };
+        add(name, place, T * width);
+      };
+      const auto state = [&](std::int64_t i) {
+        return state_(g.sequence, g.heads[lane], i / d_.V, i % d_.V);
+      };
+      add_tokens("dv", d_.V);
+      add_tokens(beta_output(c_), 1);
+      if (c_.gate != call::Gate::kNone) add_tokens(gate_output(c_), gates_);
+      add("dinitial_state", state, d_.K * d_.V);
+    }
+    return out;
+  }
+
   static constexpr std::int64_t kPooled = 2;  // a row of several numbers
 
   [[nodiscard]] int random_runs() const { return runs_ / 2; }
@@ -222,6 +280,7 @@ class Granting {
   }
 
   void keep_parameters(const Group& g, const GroupOutputs& run) {
+    if (parameters_.empty()) return;  // of a confirmation: they are sums over all groups
     for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
       ParameterRuns& to = parameters_[static_cast<std::size_t>(g.sequence * d_.HV + g.heads[lane])];
       to.amplitude.push_back(run.lanes[lane].amplitude);
@@ -376,7 +435,6 @@ class Granting {
   std::int64_t gates_;
   std::vector<Sequence> sequences_;
   call::Strides state_;
-  double flushed_;
   std::map<std::string, Expected*> outputs_;
   std::vector<ParameterRuns> parameters_;  // [sequences, HV]
 };
@@ -397,7 +455,30 @@ void grant(const call::Record& record, const contract::Contract& contract,
   }
   if (contract.adjoint() == nullptr) return;
   const call::Dims dims = call::validate(record);
-  Granting(record, dims, contract, detail, expected).run();
+  Granting granting(record, dims, contract, runs_of(dims, contract), expected);
+  granting.begin(detail);
+  granting.run();
+}
+
+void confirm(const call::Record& record, const contract::Contract& contract,
+             const call::TensorMap& outputs, verdict::Expectations& expected) {
+  if (contract.adjoint() == nullptr) return;
+  const call::Dims dims = call::validate(record);
+  if (runs_of(dims, contract) < kUsualRuns) confirm_groups(record, contract, outputs, expected);
+}
+
+void confirm_groups(const call::Record& record, const contract::Contract& contract,
+                    const call::TensorMap& outputs, verdict::Expectations& expected) {
+  const call::Dims dims = call::validate(record);
+  const double of_run = std::max(seconds_of_run(dims, contract), 1e-9);
+  double left = kUsualSeconds + of_run * kFewestRuns;
+  for (const int runs : verdict::kConfirmingRuns) {
+    Granting granting(record, dims, contract, runs, expected);
+    const double seconds =
+        of_run * runs / static_cast<double>(std::max<std::int64_t>(granting.group_count(), 1));
+    const auto asked = granting.confirm(outputs, static_cast<std::int64_t>(left / seconds));
+    left -= seconds * static_cast<double>(asked);
+  }
 }
 
 }  // namespace goldenrule::backward

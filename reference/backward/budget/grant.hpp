@@ -47,6 +47,7 @@ namespace goldenrule::backward {
 /// Runs of both kinds together: as many as give kSamples numbers of a row, as long as they take
 /// kUsualSeconds of one core, and never fewer than kFewestRuns.
 inline constexpr int kFewestRuns = 4;
+inline constexpr int kUsualRuns = 24;
 inline constexpr int kMostRuns = 48;
 inline constexpr double kUsualSeconds = 48.0;
 
@@ -57,5 +58,13 @@ inline constexpr double kUsualSeconds = 48.0;
 /// ideal contract grants nothing beside half an ulp of storage.
 void grant(const call::Record& record, const contract::Contract& contract,
            verdict::GrantDetail detail, verdict::Expectations& expected);
+
+/// Slice::confirm. Gradients by parameters are sums over all groups, and keep what they have.
+void confirm(const call::Record& record, const contract::Contract& contract,
+             const call::TensorMap& outputs, verdict::Expectations& expected);
+/// The same, however many runs there were. It takes kUsualSeconds of one core and as long as the
+/// fewest runs of the whole call.
+void confirm_groups(const call::Record& record, const contract::Contract& contract,
+                    const call::TensorMap& outputs, verdict::Expectations& expected);
 
 }  // namespace goldenrule::backward

@@ -62,4 +62,14 @@ void grant(const call::Record& record, const contract::Contract& contract,
   grant_flushing(record, plan, expected);
 }
 
+void confirm(const call::Record& record, const contract::Contract& contract,
+             const call::TensorMap& outputs, verdict::Expectations& expected) {
+  if (contract.is_ideal() || !contract.is_of(call::Family::kDelta)) return;
+  if (call::has_tree(record) || !is_emulated(record, contract)) return;
+  const call::Plan plan = call::make_plan(record, call::has_kept_states(expected.outputs),
+                                          expected.outputs.contains("final_state"));
+  if (runs_for(record, plan, contract).random >= kUsualRuns / 2) return;
+  confirm_by_emulation(record, plan, contract, outputs, expected);
+}
+
 }  // namespace goldenrule::delta

@@ -27,4 +27,8 @@ namespace goldenrule::delta {
 void grant(const call::Record& record, const contract::Contract& contract,
            verdict::GrantDetail detail, verdict::Expectations& expected);
 
+/// Slice::confirm. Trees and contracts without runs have nothing to confirm.
+void confirm(const call::Record& record, const contract::Contract& contract,
+             const call::TensorMap& outputs, verdict::Expectations& expected);
+
 }  // namespace goldenrule::delta

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "reference/delta/budget/running.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/oracle/work.hpp"
+#include "reference/verdict/budget.hpp"
+#include "reference/verdict/confirm.hpp"
 #include "reference/verdict/grants.hpp"
 
 namespace goldenrule::delta {
@@ -51,11 +54,13 @@ namespace {
 class SpreadEmulation {
  public:
   SpreadEmulation(const call::Record& record, const call::Plan& plan,
-                  const contract::Contract& contract, verdict::Expectations& expected)
+                  const contract::Contract& contract, const Runs& runs, bool confirms,
+                  verdict::Expectations& expected)
       : record_(record),
         dims_(plan.dims),
         contract_(contract),
-        runs_(runs_for(record, plan, contract)),
+        runs_(runs),
+        confirms_(confirms),
         inputs_(record),
         index_(record, plan.dims),
         outputs_(expected.outputs) {}
@@ -86,19 +91,67 @@ class SpreadEmulation {
     const LaneErrors errors =
         lane_errors(lane, contract_, runs_, sequence.first_token * dims_.HV + head);
     each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
-      store_grant(outputs_.at("o").grant, at, errors.sigma.o(t, x), errors.bias.o(t, x));
+      put(outputs_.at("o").grant, at, errors.sigma.o(t, x), errors.bias.o(t, x));
     });
     each_correction(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
-      store_grant(outputs_.at("ring_d").grant, at, errors.sigma.d(t, x), errors.bias.d(t, x));
+      put(outputs_.at("ring_d").grant, at, errors.sigma.d(t, x), errors.bias.d(t, x));
     });
     each_state(
         sequence, head, lane.positions,
         [&](verdict::Expected& to, std::size_t n, std::int64_t i, std::int64_t x, std::size_t at) {
-          store_grant(to.grant, at, errors.sigma.states[n](i, x), errors.bias.states[n](i, x));
+          put(to.grant, at, errors.sigma.states[n](i, x), errors.bias.states[n](i, x));
         });
   }
 
+  /// The finite elements of `outputs` that are out of budget in a lane.
+  [[nodiscard]] std::int64_t count_out(const call::Sequence& sequence, std::int64_t head,
+                                       const call::TensorMap& outputs) {
+    const LookedAt o = looked_at("o", outputs), d = looked_at("ring_d", outputs);
+    std::int64_t count = 0;
+    each_output(sequence, head,
+                [&](std::int64_t, std::int64_t, std::size_t at) { count += o.is_out(at) ? 1 : 0; });
+    each_correction(sequence, head, [&](std::int64_t, std::int64_t, std::size_t at) {
+      count += d.is_out(at) ? 1 : 0;
+    });
+    for (const call::Snapshot& snapshot : sequence.snapshots) {
+      if (snapshot.target == call::Target::kIntermediateStates) continue;
+      const LookedAt states = looked_at(std::string(call::name_of(snapshot.target)), outputs);
+      for (std::int64_t i = 0; i < dims_.K * dims_.V; ++i) {
+        count += states.is_out(index_(snapshot.block, head, i / dims_.V, i % dims_.V)) ? 1 : 0;
+      }
+    }
+    return count;
+  }
+
  private:
+  // An output beside its budget; nothing where it is not there.
+  struct LookedAt {
+    const call::Tensor* output = nullptr;
+    const verdict::Expected* expected = nullptr;
+    std::optional<verdict::Budget> budget{};
+
+    [[nodiscard]] bool is_out(std::size_t at) const {
+      return budget && verdict::is_out(*output, *expected, *budget, static_cast<std::int64_t>(at));
+    }
+  };
+
+  [[nodiscard]] LookedAt looked_at(const std::string& name, const call::TensorMap& outputs) const {
+    const auto output = outputs.find(name);
+    const auto expected = outputs_.find(name);
+    if (output == outputs.end() || expected == outputs_.end() || !expected->second.grant.given) {
+      return {};
+    }
+    return {.output = &output->second,
+            .expected = &expected->second,
+            .budget = verdict::Budget(name, output->second.dtype(), expected->second, contract_)};
+  }
+
+  // Of a confirmation, the larger of what is there and this.
+  void put(verdict::Grant& to, std::size_t at, double sigma, double bias) const {
+    const bool more = to.multiple * sigma + bias > static_cast<double>(to.spread[at]);
+    if (!confirms_ || more) store_grant(to, at, sigma, bias);
+  }
+
   // f(token of the lane, v, position in o) over the outputs of a lane.
   template <class F>
   void each_output(const call::Sequence& sequence, std::int64_t head, F&& f) {
@@ -144,7 +197,7 @@ class SpreadEmulation {
                  const std::vector<std::int64_t>& lost) {
     if (std::ranges::all_of(lost, [&](std::int64_t t) { return t == lane.lane.tokens; })) return;
     std::call_once(some_lost_, [&] {
-      for (auto& [name, e] : outputs_) e.grant.overflows.assign(e.exact.golden.size(), 0);
+      for (auto& [name, e] : outputs_) e.grant.overflows.resize(e.exact.golden.size(), 0);
     });
     const auto from = [&](std::int64_t x) { return lost[static_cast<std::size_t>(x)]; };
     each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
@@ -164,6 +217,7 @@ class SpreadEmulation {
   const call::Dims& dims_;
   const contract::Contract& contract_;
   const Runs runs_;
+  const bool confirms_;
   const CallInputs inputs_;
   const OutputIndex index_;
   std::map<std::string, verdict::Expected>& outputs_;
@@ -175,19 +229,44 @@ class SpreadEmulation {
 void grant_by_emulation(const call::Record& record, const call::Plan& plan,
                         const contract::Contract& contract, verdict::GrantDetail detail,
                         verdict::Expectations& expected) {
-  const int runs = runs_for(record, plan, contract).random;
+  const Runs runs = runs_for(record, plan, contract);
   for (auto& [name, e] : expected.outputs) {
     if (name == "intermediate_states") continue;
     const auto n = std::ssize(e.exact.golden);
-    e.grant = empty_grant(e.exact, multiple_for(n, runs, plan.dims.V), detail);
+    e.grant = empty_grant(e.exact, multiple_for(n, runs.random, plan.dims.V), detail);
   }
-  SpreadEmulation emulation(record, plan, contract, expected);
+  SpreadEmulation emulation(record, plan, contract, runs, false, expected);
   const parallel::Phase phase("budget");
   const std::vector<LaneJob> jobs = lanes_of(plan);
   parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
     const LaneJob& job = jobs[static_cast<std::size_t>(i)];
     emulation.run(*job.sequence, job.head);
   });
+}
+
+void confirm_by_emulation(const call::Record& record, const call::Plan& plan,
+                          const contract::Contract& contract, const call::TensorMap& outputs,
+                          verdict::Expectations& expected) {
+  const parallel::Phase phase("budget");
+  const std::vector<LaneJob> jobs = lanes_of(plan);
+  const double steps = std::max(steps_of_runs(record, plan, contract), 1.0);
+  const double of_lane = steps / static_cast<double>(std::max<std::size_t>(jobs.size(), 1));
+  double left = kSpreadSteps + steps * kFewestRuns;
+  for (const int runs : verdict::kConfirmingRuns) {
+    SpreadEmulation emulation(record, plan, contract,
+                              {.random = runs / 2, .nearest = runs - runs / 2}, true, expected);
+    const auto most = static_cast<std::int64_t>(left / (of_lane * runs));
+    const std::vector<std::int64_t> failing =
+        verdict::fewest_out(std::ssize(jobs), most, [&](std::int64_t i) {
+          const LaneJob& job = jobs[static_cast<std::size_t>(i)];
+          return emulation.count_out(*job.sequence, job.head, outputs);
+        });
+    parallel::for_each_index(std::ssize(failing), [&](std::int64_t i) {
+      const LaneJob& job = jobs[static_cast<std::size_t>(failing[static_cast<std::size_t>(i)])];
+      emulation.run(*job.sequence, job.head);
+    });
+    left -= of_lane * runs * static_cast<double>(failing.size());
+  }
 }
 
 }  // namespace goldenrule::delta

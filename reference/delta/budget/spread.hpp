@@ -48,6 +48,15 @@
 // Premises: zero-mean roundings (round to nearest), elements of a row of like relative variance,
 // errors small enough for linearity.
 //
+// Rows with one error. A row has V samples a run only where its elements err by themselves. Where
+// o is little but its own token's (decays of e^-4 a token), o = scale beta (q^ k^) v, and the one
+// error of <q^, k^> is that of all V elements: a run is one sample, the row says no more than an
+// element. With the 3 runs of a large call such a sigma is too small by a factor of 10 in a row out
+// of some hundred thousand (a real kernel of 32 heads and 8,192 tokens was out of budget in 722 of
+// 33 million elements, by up to 2.4 times; with 48 runs its worst was .4). So what a few runs call
+// out of budget is asked again, lane by lane, with more (verdict/confirm.hpp) before it is said:
+// with 48 of a kind a sigma below a third of the right one has a probability of 1e-19.
+//
 // Functions that are wrong by the full amount in one direction at every token are no random
 // errors, nor is the truncation of operands to tf32. Runs for each (alpha too large and too small,
 // by the whole error and by half of it; beta; the norm of k; truncation) say what it does to each
@@ -96,6 +105,12 @@ inline constexpr std::uint64_t kSpreadSeed = 0x676f6c64656e7275U;
 [[nodiscard]] double steps_of_runs(const call::Record& record, const call::Plan& plan,
                                    const contract::Contract& contract);
 [[nodiscard]] double multiple_for(std::int64_t n, int runs, std::int64_t V);
+
+/// Slice::confirm, however many runs there were. It takes kSpreadSteps and as long as the fewest
+/// runs of the whole call.
+void confirm_by_emulation(const call::Record& record, const call::Plan& plan,
+                          const contract::Contract& contract, const call::TensorMap& outputs,
+                          verdict::Expectations& expected);
 
 /// Fills in the grants of o, final_state and checkpoints, as far as they are in `expected`;
 /// intermediate_states have none.
