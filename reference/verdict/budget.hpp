@@ -125,13 +125,4 @@ class Budget {
   return passes ? std::min(rounded, 1.0F) : std::max(rounded, kAboveOne);
 }
 
-/// Whether element `i` of an output is a number, and not within its budget of the exact one.
-[[nodiscard]] inline bool is_out(const call::Tensor& output, const Expected& expected,
-                                 const Budget& budget, std::int64_t i) {
-  const auto at = static_cast<std::size_t>(i);
-  const double error = std::fabs(output[i] - expected.exact.golden[at]);
-  return std::isfinite(error) &&
-         error > static_cast<double>(expected.exact.radius[at]) + budget(at);
-}
-
 }  // namespace goldenrule::verdict

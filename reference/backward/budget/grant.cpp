@@ -17,7 +17,6 @@
 #include "reference/backward/emulation/kernel_group.hpp"
 #include "reference/backward/rule/pooled.hpp"
 #include "reference/delta/budget/spread.hpp"
-#include "reference/verdict/budget.hpp"
 #include "reference/verdict/confirm.hpp"
 #include "reference/verdict/grants.hpp"
 
@@ -63,12 +62,11 @@ struct ParameterRuns {
 class Granting {
  public:
   Granting(const call::Record& record, const call::Dims& dims, const contract::Contract& contract,
-           int runs, verdict::Expectations& expected)
+           verdict::Expectations& expected)
       : record_(record),
         c_(record.convention),
         d_(dims),
         contract_(contract),
-        runs_(runs),
         gates_(call::gate_channels(record, dims.K)),
         sequences_(sequences_of(record, dims)),
         state_(call::output_strides(record, dims, "dinitial_state")) {
@@ -76,12 +74,12 @@ class Granting {
   }
 
   // Nothing, to be raised by what runs say.
-  void begin(verdict::GrantDetail detail) {
+  void begin(verdict::GrantDetail detail, int runs) {
     const float flushed = call::f32_not_below(flushing());
     for (auto& [name, to] : outputs_) {
       Expected& e = *to;
       const auto n = std::ssize(e.exact.golden);
-      const double multiple = delta::multiple_for(n, random_runs(), kPooled);
+      const double multiple = delta::multiple_for(n, runs_of_kind(runs, true), kPooled);
       e.grant = verdict::empty_grant(e.exact, multiple, detail);
       e.grant.overflows.assign(e.exact.golden.size(), 0);
       e.grant.anything.assign(e.exact.touched.size(), 0);
@@ -95,33 +93,31 @@ class Granting {
     return c_.gate == call::Gate::kLinear && name == "dg";
   }
 
-  void run() {
+  void run(int runs) {
     parameters_.resize(static_cast<std::size_t>(std::ssize(sequences_) * d_.HV));
-    parallel::for_each_index(group_count(), [&](std::int64_t i) { grant_group(group_of(i)); });
-    grant_parameters("dA_log", 1, [](const ParameterRuns& p, std::size_t run, std::int64_t) {
+    parallel::for_each_index(group_count(),
+                             [&](std::int64_t i) { grant_group(group_of(i), runs); });
+    grant_parameters("dA_log", 1, runs, [](const ParameterRuns& p, std::size_t run, std::int64_t) {
       return p.amplitude[run];
     });
     grant_parameters(
-        "ddt_bias", gates_, [&](const ParameterRuns& p, std::size_t run, std::int64_t i) {
+        "ddt_bias", gates_, runs, [&](const ParameterRuns& p, std::size_t run, std::int64_t i) {
           return p.bias[run * static_cast<std::size_t>(gates_) + static_cast<std::size_t>(i)];
         });
     for (const auto& [name, e] : outputs_) admit_anything(*e);
   }
 
-  // Asks again, of the groups in which `outputs` are out of budget, at most `most` of them: how
-  // many they were.
-  std::int64_t confirm(const call::TensorMap& outputs, std::int64_t most) {
-    const std::vector<std::int64_t> failing = verdict::fewest_out(
-        group_count(), most, [&](std::int64_t i) { return count_out(group_of(i), outputs); });
-    parallel::for_each_index(std::ssize(failing), [&](std::int64_t i) {
-      grant_group(group_of(failing[static_cast<std::size_t>(i)]));
-    });
-    return std::ssize(failing);
+  // Asks again, of the groups in which `outputs` are out of budget; a run of all takes `of_run`.
+  void confirm(const call::TensorMap& outputs, double of_run) {
+    verdict::confirm_parts(
+        group_count(), kUsualSeconds + of_run * kFewestRuns, of_run,
+        [&](std::int64_t i) { return count_out(group_of(i), outputs); },
+        [&](std::int64_t i, int runs) { grant_group(group_of(i), runs); });
   }
 
+ private:
   [[nodiscard]] std::int64_t group_count() const { return std::ssize(sequences_) * d_.H; }
 
- private:
   [[nodiscard]] Group group_of(std::int64_t i) const {
     return make_group(record_, d_, contract_, i / d_.H,
                       sequences_[static_cast<std::size_t>(i / d_.H)], i % d_.H);
@@ -131,13 +127,11 @@ class Granting {
   [[nodiscard]] std::int64_t count_out(const Group& g, const call::TensorMap& outputs) const {
     std::int64_t out = 0;
     const auto add = [&](const std::string& name, auto&& place, std::int64_t count) {
-      const auto output = outputs.find(name);
       const auto to = outputs_.find(name);
-      if (output == outputs.end() || to == outputs_.end() || !to->second->grant.given) return;
-      const verdict::Budget budget(name, output->second.dtype(), *to->second, contract_);
+      const verdict::Compared compared(name, outputs, to == outputs_.end() ? nullptr : to->second,
+                                       contract_);
       for (std::int64_t i = 0; i < count; ++i) {
-        const auto at = static_cast<std::int64_t>(place(i));
-        out += verdict::is_out(output->second, *to->second, budget, at) ? 1 : 0;
+        out += compared.is_out(static_cast<std::size_t>(place(i))) ? 1 : 0;
       }
     };
     const std::int64_t T = g.tokens.count;
@@ -167,9 +161,8 @@ class Granting {
 
   static constexpr std::int64_t kPooled = 2;  // a row of several numbers
 
-  [[nodiscard]] int random_runs() const { return runs_ / 2; }
-  [[nodiscard]] int runs_of_kind(bool random) const {
-    return random ? random_runs() : runs_ - random_runs();
+  [[nodiscard]] static int runs_of_kind(int runs, bool random) {
+    return random ? runs / 2 : runs - runs / 2;
   }
 
   // The bound of grant.hpp on what flushing costs.
@@ -263,10 +256,10 @@ class Granting {
     return errors;
   }
 
-  void grant_group(const Group& g) {
+  void grant_group(const Group& g, int runs) {
     for (const bool random : {true, false}) {
       GroupErrors errors = no_errors(g);
-      for (int run = 0; run < runs_of_kind(random); ++run) {
+      for (int run = 0; run < runs_of_kind(runs, random); ++run) {
         parallel::stop_if_asked();
         const std::uint64_t seed =
             delta::kSpreadSeed + 2 * static_cast<std::uint64_t>(run) + (random ? 0 : 1);
@@ -275,7 +268,7 @@ class Granting {
         take_run(g, outputs, errors);
         keep_parameters(g, outputs);
       }
-      store_group(g, errors, runs_of_kind(random));
+      store_group(g, errors, runs_of_kind(runs, random));
     }
   }
 
@@ -398,7 +391,7 @@ class Granting {
   }
 
   template <class F>
-  void grant_parameters(const char* name, std::int64_t channels, F&& part) const {
+  void grant_parameters(const char* name, std::int64_t channels, int all_runs, F&& part) const {
     const auto it = outputs_.find(name);
     if (it == outputs_.end()) return;
     Expected& e = *it->second;
@@ -407,7 +400,7 @@ class Granting {
     const std::vector<double> units = parameter_units(e, name, heads);
     int first_run = 0;
     for (const bool random : {true, false}) {
-      const int runs = runs_of_kind(random);
+      const int runs = runs_of_kind(all_runs, random);
       MeanSquares errors(std::ssize(units));
       for (int run = first_run; run < first_run + runs; ++run) {
         std::vector<double> sums(units.size(), 0.0);
@@ -431,7 +424,6 @@ class Granting {
   const call::Convention& c_;
   const call::Dims& d_;
   const contract::Contract& contract_;
-  int runs_;
   std::int64_t gates_;
   std::vector<Sequence> sequences_;
   call::Strides state_;
@@ -455,9 +447,10 @@ void grant(const call::Record& record, const contract::Contract& contract,
   }
   if (contract.adjoint() == nullptr) return;
   const call::Dims dims = call::validate(record);
-  Granting granting(record, dims, contract, runs_of(dims, contract), expected);
-  granting.begin(detail);
-  granting.run();
+  const int runs = runs_of(dims, contract);
+  Granting granting(record, dims, contract, expected);
+  granting.begin(detail, runs);
+  granting.run(runs);
 }
 
 void confirm(const call::Record& record, const contract::Contract& contract,
@@ -470,15 +463,8 @@ void confirm(const call::Record& record, const contract::Contract& contract,
 void confirm_groups(const call::Record& record, const contract::Contract& contract,
                     const call::TensorMap& outputs, verdict::Expectations& expected) {
   const call::Dims dims = call::validate(record);
-  const double of_run = std::max(seconds_of_run(dims, contract), 1e-9);
-  double left = kUsualSeconds + of_run * kFewestRuns;
-  for (const int runs : verdict::kConfirmingRuns) {
-    Granting granting(record, dims, contract, runs, expected);
-    const double seconds =
-        of_run * runs / static_cast<double>(std::max<std::int64_t>(granting.group_count(), 1));
-    const auto asked = granting.confirm(outputs, static_cast<std::int64_t>(left / seconds));
-    left -= seconds * static_cast<double>(asked);
-  }
+  Granting(record, dims, contract, expected)
+      .confirm(outputs, std::max(seconds_of_run(dims, contract), 1e-9));
 }
 
 }  // namespace goldenrule::backward

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +16,6 @@
 #include "reference/delta/budget/running.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/oracle/work.hpp"
-#include "reference/verdict/budget.hpp"
 #include "reference/verdict/confirm.hpp"
 #include "reference/verdict/grants.hpp"
 
@@ -54,18 +52,17 @@ namespace {
 class SpreadEmulation {
  public:
   SpreadEmulation(const call::Record& record, const call::Plan& plan,
-                  const contract::Contract& contract, const Runs& runs, bool confirms,
+                  const contract::Contract& contract, bool confirms,
                   verdict::Expectations& expected)
       : record_(record),
         dims_(plan.dims),
         contract_(contract),
-        runs_(runs),
         confirms_(confirms),
         inputs_(record),
         index_(record, plan.dims),
         outputs_(expected.outputs) {}
 
-  void run(const call::Sequence& sequence, std::int64_t head) {
+  void run(const call::Sequence& sequence, std::int64_t head, const Runs& runs) {
     LaneCall lane{.lane = prepare_lane<double>(record_, dims_, inputs_, sequence, head),
                   .v = lane_values(inputs_, dims_, index_, sequence, head),
                   .start = lane_start(inputs_, dims_, index_, sequence, head),
@@ -89,7 +86,7 @@ class SpreadEmulation {
       mark_lost(sequence, head, lane, mask_nonfinite(lane, contract_.chunked()->chunk));
     }
     const LaneErrors errors =
-        lane_errors(lane, contract_, runs_, sequence.first_token * dims_.HV + head);
+        lane_errors(lane, contract_, runs, sequence.first_token * dims_.HV + head);
     each_output(sequence, head, [&](std::int64_t t, std::int64_t x, std::size_t at) {
       put(outputs_.at("o").grant, at, errors.sigma.o(t, x), errors.bias.o(t, x));
     });
@@ -106,7 +103,7 @@ class SpreadEmulation {
   /// The finite elements of `outputs` that are out of budget in a lane.
   [[nodiscard]] std::int64_t count_out(const call::Sequence& sequence, std::int64_t head,
                                        const call::TensorMap& outputs) {
-    const LookedAt o = looked_at("o", outputs), d = looked_at("ring_d", outputs);
+    const verdict::Compared o = compared("o", outputs), d = compared("ring_d", outputs);
     std::int64_t count = 0;
     each_output(sequence, head,
                 [&](std::int64_t, std::int64_t, std::size_t at) { count += o.is_out(at) ? 1 : 0; });
@@ -115,7 +112,8 @@ class SpreadEmulation {
     });
     for (const call::Snapshot& snapshot : sequence.snapshots) {
       if (snapshot.target == call::Target::kIntermediateStates) continue;
-      const LookedAt states = looked_at(std::string(call::name_of(snapshot.target)), outputs);
+      const verdict::Compared states =
+          compared(std::string(call::name_of(snapshot.target)), outputs);
       for (std::int64_t i = 0; i < dims_.K * dims_.V; ++i) {
         count += states.is_out(index_(snapshot.block, head, i / dims_.V, i % dims_.V)) ? 1 : 0;
       }
@@ -124,26 +122,10 @@ class SpreadEmulation {
   }
 
  private:
-  // An output beside its budget; nothing where it is not there.
-  struct LookedAt {
-    const call::Tensor* output = nullptr;
-    const verdict::Expected* expected = nullptr;
-    std::optional<verdict::Budget> budget{};
-
-    [[nodiscard]] bool is_out(std::size_t at) const {
-      return budget && verdict::is_out(*output, *expected, *budget, static_cast<std::int64_t>(at));
-    }
-  };
-
-  [[nodiscard]] LookedAt looked_at(const std::string& name, const call::TensorMap& outputs) const {
-    const auto output = outputs.find(name);
+  [[nodiscard]] verdict::Compared compared(const std::string& name,
+                                           const call::TensorMap& outputs) const {
     const auto expected = outputs_.find(name);
-    if (output == outputs.end() || expected == outputs_.end() || !expected->second.grant.given) {
-      return {};
-    }
-    return {.output = &output->second,
-            .expected = &expected->second,
-            .budget = verdict::Budget(name, output->second.dtype(), expected->second, contract_)};
+    return {name, outputs, expected == outputs_.end() ? nullptr : &expected->second, contract_};
   }
 
   // Of a confirmation, the larger of what is there and this.
@@ -216,7 +198,6 @@ class SpreadEmulation {
   const call::Record& record_;
   const call::Dims& dims_;
   const contract::Contract& contract_;
-  const Runs runs_;
   const bool confirms_;
   const CallInputs inputs_;
   const OutputIndex index_;
@@ -235,12 +216,12 @@ void grant_by_emulation(const call::Record& record, const call::Plan& plan,
     const auto n = std::ssize(e.exact.golden);
     e.grant = empty_grant(e.exact, multiple_for(n, runs.random, plan.dims.V), detail);
   }
-  SpreadEmulation emulation(record, plan, contract, runs, false, expected);
+  SpreadEmulation emulation(record, plan, contract, false, expected);
   const parallel::Phase phase("budget");
   const std::vector<LaneJob> jobs = lanes_of(plan);
   parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
     const LaneJob& job = jobs[static_cast<std::size_t>(i)];
-    emulation.run(*job.sequence, job.head);
+    emulation.run(*job.sequence, job.head, runs);
   });
 }
 
@@ -250,23 +231,15 @@ void confirm_by_emulation(const call::Record& record, const call::Plan& plan,
   const parallel::Phase phase("budget");
   const std::vector<LaneJob> jobs = lanes_of(plan);
   const double steps = std::max(steps_of_runs(record, plan, contract), 1.0);
-  const double of_lane = steps / static_cast<double>(std::max<std::size_t>(jobs.size(), 1));
-  double left = kSpreadSteps + steps * kFewestRuns;
-  for (const int runs : verdict::kConfirmingRuns) {
-    SpreadEmulation emulation(record, plan, contract,
-                              {.random = runs / 2, .nearest = runs - runs / 2}, true, expected);
-    const auto most = static_cast<std::int64_t>(left / (of_lane * runs));
-    const std::vector<std::int64_t> failing =
-        verdict::fewest_out(std::ssize(jobs), most, [&](std::int64_t i) {
-          const LaneJob& job = jobs[static_cast<std::size_t>(i)];
-          return emulation.count_out(*job.sequence, job.head, outputs);
-        });
-    parallel::for_each_index(std::ssize(failing), [&](std::int64_t i) {
-      const LaneJob& job = jobs[static_cast<std::size_t>(failing[static_cast<std::size_t>(i)])];
-      emulation.run(*job.sequence, job.head);
-    });
-    left -= of_lane * runs * static_cast<double>(failing.size());
-  }
+  SpreadEmulation emulation(record, plan, contract, true, expected);
+  const auto job = [&](std::int64_t i) { return jobs[static_cast<std::size_t>(i)]; };
+  verdict::confirm_parts(
+      std::ssize(jobs), kSpreadSteps + steps * kFewestRuns, steps,
+      [&](std::int64_t i) { return emulation.count_out(*job(i).sequence, job(i).head, outputs); },
+      [&](std::int64_t i, int runs) {
+        emulation.run(*job(i).sequence, job(i).head,
+                      {.random = runs / 2, .nearest = runs - runs / 2});
+      });
 }
 
 }  // namespace goldenrule::delta
