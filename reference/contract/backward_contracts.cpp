@@ -45,7 +45,8 @@ std::vector<Contract> backward_contracts() {
       adjoint("adjoint64_fp32_pairs",
               "chunks of 64 tokens, operands in the type of q, pairs of tokens in fp32 on the "
               "diagonal blocks and in tf32 beside them, gradients in fp32 to the end",
-              kOperands, {{kPair, AdjointRounding::kTF32}}),
+              kOperands, {{kPair, AdjointRounding::kTF32}, {kStateGate, kQ},
+               {kEraseKey, kQ}}),
       // The same with safe_gate. On an H100 (Triton 3.6) the errors of da near the bound of the
       // gate are those of operands with 17 significant bits: 4.9 % of the elements are off by half
       // of themselves, 4.7 % emulated so. With tf32 it would be 48 %, with 15 bits 12 %.
@@ -53,7 +54,10 @@ std::vector<Contract> backward_contracts() {
               "as adjoint64_fp32_pairs; pairs on the diagonal blocks as two products with decays "
               "folded into operands of two bf16 terms, which cancel but for their roundings",
               kOperands,
-              {{kPair, AdjointRounding::kTF32}, {kPairDiagonal, AdjointRounding::kTwoBF16}}),
+              {{kPair, AdjointRounding::kTF32},
+               {kPairDiagonal, AdjointRounding::kTwoBF16},
+               {kStateGate, kQ},
+               {kEraseKey, kQ}}),
       // flash-linear-attention's GDN: one rounded dP D for both sides of a pair.
       adjoint("adjoint64_16bit_pairs",
               "chunks of 64 tokens, operands in the type of q, one rounded factor for both sides "
@@ -87,7 +91,9 @@ std::string_view name_of(AdjointPoint point) {
                                                                 "key_halves",
                                                                 "heads",
                                                                 "beta_gradient",
-                                                                "gate_gradient"};
+                                                                "gate_gradient",
+                                                                "state_gate",
+                                                                "erase_key"};
   return kNames[static_cast<std::size_t>(point)];
 }
 

@@ -161,9 +161,9 @@ class Adjoint {
   }
 
   // E_C (h dh') 1 + sum_j k_j L_j dh' v_new_j
-  static Floats of_last_token(const Tape& t, const Floats& k, const Floats& written,
-                              const Floats& operand) {
-    Floats inner = (t.state.array() * operand.array()).rowwise().sum().transpose();
+  Floats of_last_token(const Tape& t, const Floats& k, const Floats& written,
+                       const Floats& operand) {
+    Floats inner = state_gate(t.state.array() * operand.array());
     if (t.decay.is_scalar()) {
       inner *= t.decay.whole(0, 0);
     } else {
@@ -172,12 +172,39 @@ class Adjoint {
     return inner.array() + (k.array() * written.array()).colwise().sum();
   }
 
+  // sum_v h dh', [1,K]. A kernel that rounds there multiplies and adds in that type, as `tl.sum` of
+  // the product of two bf16 tiles does: a thread adds up the 8 values that it loaded, then threads
+  // in pairs. Each of the 7 + log2(V / 8) additions behind an element errs by half an ulp of its
+  // result. The sum is in dg of every token of its chunk, so all of them err by the same number.
+  Floats state_gate(const Floats& products) {
+    using enum AdjointPoint;
+    if (!rounder_.rounds(kStateGate)) return products.rowwise().sum().transpose();
+    constexpr Index kOfThread = 8;
+    const Floats terms = rounded(kStateGate, products.transpose());
+    const Index K = terms.cols();
+    Index n = (terms.rows() + kOfThread - 1) / kOfThread;
+    Floats sums = Floats::Zero(n, K);
+    for (Index i = 0; i < std::min(kOfThread, terms.rows()); ++i) {
+      const Index have = (terms.rows() - i + kOfThread - 1) / kOfThread;
+      for (Index thread = 0; thread < have; ++thread) {
+        sums.row(thread) += terms.row(thread * kOfThread + i);
+      }
+      if (i > 0) rounder_.apply(kStateGate, sums.data(), have * K);
+    }
+    for (; n > 1; n = (n + 1) / 2) {
+      const Index half = (n + 1) / 2;
+      sums.topRows(n - half) += sums.middleRows(half, n - half);
+      rounder_.apply(kStateGate, sums.data(), (n - half) * K);
+    }
+    return sums.row(0);
+  }
+
   PairSums output_pairs(const Tape& t, const Rows& x) {
     Floats dP = lower(product_transposed(x.output_gradient, t.v_new), false);
     if (t.decay.is_scalar()) {
       dP = rounded(AdjointPoint::kPair, Floats(dP.array() * t.decay.between.array()));
     }
-    return pair_sums(t.decay, dP, x.q, x.k, rounder_);
+    return pair_sums(t.decay, dP, {x.q, x.q}, x.k, rounder_);
   }
 
   struct Erase {
@@ -192,12 +219,15 @@ class Adjoint {
     dT = rounded(kInverseGradient, lower(std::move(dT), true));
     dT = rounded(kInverseGradient, product_transposed(dT, t.inverse));
     Floats dA = lower(-transposed_product(t.inverse, dT), true);
-    Floats keys = scaled(x.k, x.beta);
+    const Floats keys = scaled(x.k, x.beta);
+    Floats operand = keys;
     if (t.decay.is_scalar()) {
       dA = rounded(kErase, Floats(dA.array() * t.decay.between.array()));
-      keys = rounded(kBetaK, keys);
+      rounder_.apply(kBetaK, operand);
+    } else if (call_.beta_has_16_bits) {
+      rounder_.apply(kEraseKey, operand);
     }
-    const PairSums pairs = pair_sums(t.decay, dA, keys, x.k, rounder_);
+    const PairSums pairs = pair_sums(t.decay, dA, {keys, operand}, x.k, rounder_);
     return {pairs.y, pairs.z, scaled(transposed_product(t.inverse, dw), t.decay.start),
             transposed_product(t.inverse, du)};
   }

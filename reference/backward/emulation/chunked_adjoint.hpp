@@ -38,6 +38,7 @@ struct KernelCall {
   Floats q, k, v, output_gradient;
   Floats alpha, log_alpha;             ///< [tokens, gates]
   Floats beta;                         ///< [tokens, 1]
+  bool beta_has_16_bits = false;       ///< as the kernel reads it, so that beta k^ has them too
   Floats start, state_gradient;        ///< [K,V]
   std::vector<std::uint64_t> content;  ///< of each chunk: what random roundings are a function of
 };

@@ -132,6 +132,8 @@ class GroupRun {
     for (std::size_t i = 0; i < group_.lanes.size(); ++i) {
       const std::vector<double> units = channel_units(run_, group_.heads[i], group_.inputs[i].V);
       KernelCall call = kernel_call(group_.lanes[i], group_.inputs[i], contract_, run_, units);
+      call.beta_has_16_bits = c_.beta == call::BetaForm::kDirect &&
+                              call::info(record_.inputs.at("beta").dtype()).bytes == 2;
       round_keys(call);
       const KernelGradients part = chunked_adjoint(call, contract_.adjoint()->chunk, rounder_);
       dq += part.dq;

@@ -91,12 +91,12 @@ void add_two_products(const Block& block, const ChunkDecay& decay, const Floats&
 
 }  // namespace
 
-PairSums pair_sums(const ChunkDecay& decay, const Floats& M, const Floats& left,
+PairSums pair_sums(const ChunkDecay& decay, const Floats& M, const LeftRows& left,
                    const Floats& right, Rounder& rounder) {
   using contract::AdjointPoint;
-  if (decay.is_scalar()) return {product(M, right), transposed_product(M, left)};
-  const Eigen::Index n = left.rows();
-  const Eigen::Index K = left.cols();
+  if (decay.is_scalar()) return {product(M, right), transposed_product(M, left.of_products)};
+  const Eigen::Index n = right.rows();
+  const Eigen::Index K = right.cols();
   PairSums sums{Floats::Zero(n, K), Floats::Zero(n, K)};
   const auto operand = [&](Floats x) { return rounder.rounded(AdjointPoint::kPair, std::move(x)); };
   for (Eigen::Index first = 0; first < n; first += kBlock) {
@@ -110,7 +110,7 @@ PairSums pair_sums(const ChunkDecay& decay, const Floats& M, const Floats& left,
           Floats(y.array() * folded(decay.G, first, rows, first, true).array());
     }
     if (behind < n) {
-      const Floats l = left.bottomRows(n - behind).array() *
+      const Floats l = left.of_products.bottomRows(n - behind).array() *
                        folded(decay.G, behind, n - behind, behind - 1, true).array();
       const Floats z =
           transposed_product(operand(M.block(behind, first, n - behind, rows)), operand(l));
@@ -118,9 +118,9 @@ PairSums pair_sums(const ChunkDecay& decay, const Floats& M, const Floats& left,
           Floats(z.array() * folded(decay.G, first, rows, behind - 1, false).array());
     }
     if (rounder.rounds(AdjointPoint::kPairDiagonal)) {
-      add_two_products({first, rows}, decay, M, left, right, rounder, sums);
+      add_two_products({first, rows}, decay, M, left.of_products, right, rounder, sums);
     } else {
-      scalar::decayed_sums({decay.alpha.data(), first, behind, K}, M.data(), n, left.data(),
+      scalar::decayed_sums({decay.alpha.data(), first, behind, K}, M.data(), n, left.exact.data(),
                            right.data(), sums.y.data(), sums.z.data());
     }
   }

@@ -37,8 +37,13 @@ struct ChunkDecay {
 struct PairSums {
   Floats y, z;
 };
+/// What pairs read of the tokens behind: L itself, element by element, and as matrix products do.
+struct LeftRows {
+  const Floats& exact;
+  const Floats& of_products;
+};
 /// `M` is lower. With one gate per head it has D in it and is rounded.
-[[nodiscard]] PairSums pair_sums(const ChunkDecay& decay, const Floats& M, const Floats& left,
+[[nodiscard]] PairSums pair_sums(const ChunkDecay& decay, const Floats& M, const LeftRows& left,
                                  const Floats& right, Rounder& rounder);
 
 /// Rows scaled by one factor each, or channel by channel.
