@@ -73,8 +73,9 @@ def gradcheck(function: Callable[..., Any], inputs: Mapping[str, Any], do: Any,
     do: gradient by o, of its shape [B,T,HV,V] or [total,HV,V], type and device; expanded or strided ones are
     handed on as they are. None: that by o is zero, and dfinal_state is needed.
     dfinal_state: gradient by final_state; None where nobody uses it, or where there is none.
-    contract, backward_contract: of the two passes (default: what the row claims, else by mode and types); only=("dq",): gradients to
-    judge, where the others are not wanted; other options are those of goldenrule.judge, for both.
+    contract, backward_contract: of the two passes (default: what the row claims, else by mode and types);
+    only=("dq",): gradients to judge, where the others are not wanted; other options are those of
+    goldenrule.judge, for both.
 
     A gradient that autograd has none of (None) is judged as zeros, and is `unwritten` where the exact one is
     not zero. Autocast is off during the call, which a note says.

@@ -185,7 +185,8 @@ class _Looked:
             recorded.call = backward_call(forward, done.given, done.gradients, self.row.backward_contract)
             self._keep(recorded, number)
             if self.judge:
-                options = {name: value for name, value in self.options.items() if name not in ("only", "contract")}
+                options = {name: value for name, value in self.options.items()
+                           if name not in ("only", "contract")}
                 recorded.report = recorded.call.judge(only=tuple(recorded.call.outputs), contract=self.backward_contract, **options)
 
     @contextmanager
