@@ -34,6 +34,15 @@ Contract adjoint(const char* name, const char* meaning, std::span<const AdjointP
   return {.name = name, .meaning = meaning, .functions = kFastFp32, .model = model};
 }
 
+Contract adjoint16(const char* name, const char* meaning) {
+  constexpr auto kQ = AdjointRounding::kTypeOfQ;
+  ChunkedAdjoint model{.chunk = 16};
+  for (const AdjointPoint p : kOperands) model.points[static_cast<std::size_t>(p)] = kQ;
+  model.points[static_cast<std::size_t>(kPairDiagonal)] = kQ;
+  model.points[static_cast<std::size_t>(kGateGradient)] = AdjointRounding::kNone;
+  return {.name = name, .meaning = meaning, .functions = kFastFp32, .model = model};
+}
+
 }  // namespace
 
 std::vector<Contract> backward_contracts() {
@@ -41,12 +50,20 @@ std::vector<Contract> backward_contracts() {
   return {
       // Automatic differentiation of an implementation in fp32.
       adjoint("adjoint_f32", "gradients in fp32 throughout, by chunks of tokens or one by one", {}),
+      // The torch functions of transformers 5.24 under autograd (modeling_qwen3_next.py).
+      // q and k are repeated for the value heads in the type that they come in (409), and cast to
+      // fp32 (414), in which norm (419), products and solves are. On the way back the adjoint of
+      // the cast rounds, behind that of the norm, and that of the repetition adds up in fp32. With
+      // fp32 inputs, or as many heads of q as of v, it is adjoint_f32.
+      adjoint("adjoint_f32_repeated_heads",
+              "as adjoint_f32; dq and dk of each value head are rounded to the type of q before "
+              "those of a head are added up",
+              {}, {{kRepeated, kQ}}),
       // flash-linear-attention's KDA.
       adjoint("adjoint64_fp32_pairs",
               "chunks of 64 tokens, operands in the type of q, pairs of tokens in fp32 on the "
               "diagonal blocks and in tf32 beside them, gradients in fp32 to the end",
-              kOperands, {{kPair, AdjointRounding::kTF32}, {kStateGate, kQ},
-               {kEraseKey, kQ}}),
+              kOperands, {{kPair, AdjointRounding::kTF32}, {kStateGate, kQ}, {kEraseKey, kQ}}),
       // The same with safe_gate. On an H100 (Triton 3.6) the errors of da near the bound of the
       // gate are those of operands with 17 significant bits: 4.9 % of the elements are off by half
       // of themselves, 4.7 % emulated so. With tf32 it would be 48 %, with 15 bits 12 %.
@@ -58,6 +75,15 @@ std::vector<Contract> backward_contracts() {
                {kPairDiagonal, AdjointRounding::kTwoBF16},
                {kStateGate, kQ},
                {kEraseKey, kQ}}),
+      // cuDNN's KDA (linear_attention/frost/kernel/kda_bprop_f16.py): chunks of one block, whose
+      // pairs are two products of 16-bit operands with decays folded in, k e^H and k / e^H; dg is
+      // q dq + k (2 dk of the decayed keys - dk) in fp32; dbeta is in the type of q only where it
+      // goes on to a logit, and ddt_bias adds up what was not rounded.
+      adjoint16(
+          "adjoint16_two_factors",
+          "chunks of 16 tokens, operands in the type of q, pairs of tokens as two products of "
+          "such operands with decays folded in, which cancel but for their roundings; "
+          "gradients in fp32 to the end"),
       // flash-linear-attention's GDN: one rounded dP D for both sides of a pair.
       adjoint("adjoint64_16bit_pairs",
               "chunks of 64 tokens, operands in the type of q, one rounded factor for both sides "
@@ -90,6 +116,7 @@ std::string_view name_of(AdjointPoint point) {
                                                                 "erase",
                                                                 "key_halves",
                                                                 "heads",
+                                                                "repeated",
                                                                 "beta_gradient",
                                                                 "gate_gradient",
                                                                 "state_gate",
@@ -106,8 +133,14 @@ bool is_no_wider(const ChunkedAdjoint& a, const ChunkedAdjoint& b) {
     constexpr std::array<int, 4> kOf{0, 3, 2, 1};  // in the order of AdjointRounding
     return kOf[static_cast<std::size_t>(r)];
   };
+  ChunkedAdjoint granted = b;
+  // The adjoint of the norm enlarges no error: behind it a rounding costs no more than before it.
+  const auto repeated = static_cast<std::size_t>(kRepeated);
+  if (coarseness(b.at(kHeads)) > coarseness(b.at(kRepeated))) {
+    granted.points[repeated] = b.at(kHeads);
+  }
   for (std::size_t i = 0; i < kAdjointPoints; ++i) {
-    if (coarseness(a.points[i]) > coarseness(b.points[i])) return false;
+    if (coarseness(a.points[i]) > coarseness(granted.points[i])) return false;
   }
   return a.chunk == b.chunk && a.unit_roundoff <= b.unit_roundoff;
 }

@@ -46,12 +46,13 @@ enum class AdjointPoint : std::uint8_t {
   kErase,            ///< that by A
   kKeyHalves,        ///< the parts of dk^ that two kernels leave
   kHeads,            ///< dq^ and dk^ of a value head, before those of a head are added up
+  kRepeated,         ///< dq and dk of a value head behind the norm, where q and k are repeated
   kBetaGradient,     ///< the gradient by beta, before that by its logit
   kGateGradient,     ///< da, before it is added up to ddt_bias
   kStateGate,        ///< h dh', the gradient by a chunk's whole decay: products and partial sums
   kEraseKey,         ///< beta k^ of products for z by A (per channel), where beta has 16 bits
 };
-inline constexpr std::size_t kAdjointPoints = 27;
+inline constexpr std::size_t kAdjointPoints = 28;
 [[nodiscard]] std::string_view name_of(AdjointPoint point);
 
 enum class AdjointRounding : std::uint8_t { kNone, kTypeOfQ, kTF32, kTwoBF16 };

@@ -31,6 +31,8 @@ constexpr const char* kGdn =
     "op=gdn_backward mode=prefill lens=70,64 H=1 HV=2 K=32 V=24 h0=1 dstate=1 pattern=A";
 constexpr const char* kKda =
     "op=kda_backward mode=prefill lens=70,64 H=1 HV=2 K=32 V=24 h0=1 dstate=1 pattern=A";
+constexpr const char* kNearBound =
+    "op=kda_backward mode=prefill lens=64 H=1 HV=1 K=32 V=16 gate=log beta=direct pattern=Dbound";
 
 call::Record honest(const std::string& line, std::uint64_t seed = 3) {
   call::Record record = record_of(line);
@@ -172,6 +174,31 @@ TEST_CASE("backward: contracts of other families are refused, tighter claims are
   CHECK(judged(record).verdict == Verdict::kOutOfBudget);
   record.contract = "adjoint64_16bit_pairs";  // wider than what the operation implies
   CHECK(judged(record).contract == "adjoint64_fp32_pairs");
+}
+
+TEST_CASE("backward: repeated heads round each value head's gradient, and a claim says so") {
+  call::Record record = honest(kGdn);
+  const contract::Contract& repeated = contract::find_contract("adjoint_f32_repeated_heads");
+  record.outputs = calls::stored(record, repeated, backward::slice().emulate(record, repeated, 3));
+  record.contract = repeated.name;
+  CHECK(judged(record).contract == repeated.name);
+  CHECK(judged(record).verdict == Verdict::kWithinBudget);
+  record.contract = "adjoint_f32";
+  CHECK(tensor(judged(record), "dq").verdict == Verdict::kOutOfBudget);
+  CHECK(tensor(judged(record), "dk").verdict == Verdict::kOutOfBudget);
+  CHECK(tensor(judged(record), "dv").verdict == Verdict::kWithinBudget);
+}
+
+// Two roundings of each pair, near the bound of the gate: nobody gets them by claiming them.
+TEST_CASE("backward: two 16-bit factors are out of the budget of kernels with one") {
+  call::Record record = honest(kNearBound);
+  const contract::Contract& two = contract::find_contract("adjoint16_two_factors");
+  record.outputs = calls::stored(record, two, backward::slice().emulate(record, two, 3));
+  record.contract = two.name;
+  const verdict::CaseReport report = judged(record);
+  CHECK(report.contract == "adjoint64_fp32_pairs");
+  CHECK(tensor(report, "dg").verdict == Verdict::kOutOfBudget);
+  CHECK(tensor(report, "dq").verdict == Verdict::kWithinBudget);
 }
 
 // In the first cases in which an emulated kernel that makes a mistake is refused it is named, alone

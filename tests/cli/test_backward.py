@@ -81,7 +81,7 @@ class BackwardTest(CommandLineTest):
     def test_beta_in_16_bits_rounds_one_side_of_a_pair(self):
         capture = REAL / "fla_kda_final_state.h5"
         self.assert_run(0, "check", capture, "--contract", "adjoint64_two_factors")
-        contract = json.loads(run("contract", "adjoint64_two_factors").stdout)
+        contract = json.loads(run("contract", "adjoint64_two_factors").out)
         contract["name"] = "k_beta_in_fp32"
         contract["adjoint"]["erase_key"] = None
         path = self.folder / "contract.json"

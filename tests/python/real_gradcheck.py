@@ -22,6 +22,15 @@ except ImportError as missing:
     sys.exit(77)
 
 
+def kernel_of(convention):
+    """rule_of with a final state in fp32, as kernels of 16-bit inputs return it."""
+    def kernel(**inputs):
+        o, state = rule_of(convention)(**inputs)
+        return o, state.float()
+
+    return kernel
+
+
 class GoldenValues(unittest.TestCase):
     def test_exact_gradients_are_those_of_autograd(self):
         random, worst = generator(11), 0.0
@@ -148,6 +157,30 @@ class Functions(unittest.TestCase):
         scope = {}
         exec(textwrap.dedent(block), scope)
         self.assertTrue(scope["found"].forward.passed)
+
+    def test_cases_of_a_suite_as_the_page_says(self):
+        page = pathlib.Path(__file__).resolve().parents[2] / "tools" / "python" / "README.md"
+        block, _, _ = page.read_text().partition("are arguments of both:\n")[2].strip("\n").partition("\n\n-")
+        scope = {"goldenrule": goldenrule, "my_kda": kernel_of({})}
+        exec(textwrap.dedent(block), scope)
+        (mark,) = scope["test_gradients"].pytestmark
+        cases = [each.values[0] for each in mark.args[1]]
+        self.assertGreater(len(cases), 2)
+        for case in cases:
+            scope["test_gradients"](case)
+        scope["my_kda"] = lambda **given: kernel_of({})(**{**given, "v": Scaled.apply(given["v"], 2)})
+        for case in cases:
+            with self.assertRaisesRegex(AssertionError, "backward OUT_OF_BUDGET"):
+                scope["test_gradients"](case)
+
+    def test_cases_of_all_conventions(self):
+        for case in goldenrule.suite("backward_smoke"):
+            call = case.gradients()
+            found = goldenrule.gradcheck(kernel_of(call["convention"]), **call, explain=False)
+            verdicts = {tensor.verdict for tensor in found.backward.tensors.values()}
+            self.assertNotIn("OUT_OF_BUDGET", verdicts, f"{case}\n{found}")
+        with self.assertRaisesRegex(ValueError, "gradients: expected a case of gated_delta_rule_backward or kda_b"):
+            goldenrule.fixture("op=gdn mode=decode B=1 H=1 HV=1 K=16 V=16").gradients()
 
     def test_others_are_named(self):
         inputs, do, _ = medium()

@@ -36,7 +36,8 @@ RUNS = (
     ("before", ("before",), ("test_real_models.py",), NOT_COMPILED),
 )
 SCRIPTS = (("real_draft_acceptance.py", ()), ("real_software.py", ("--no-explain",)),
-           ("real_gradcheck.py", ()), ("real_gradcheck_traps.py", ()))
+           ("real_gradcheck.py", ()), ("real_gradcheck_traps.py", ()),
+           ("real_gradcheck_transformers.py", ()), ("real_record_gradients.py", ()))
 
 
 def run(*command, **options):

@@ -83,13 +83,22 @@ class Adjoint {
             call_.beta.middleRows(first, n)};
   }
 
+  // With places of its own: what is drawn for the rest hangs on nothing here.
+  ChunkDecay decay_of(Index first, Index n) {
+    begin(first, 2);
+    ChunkDecay decay = chunk_decay(call_.alpha.middleRows(first, n),
+                                   call_.log_alpha.middleRows(first, n), rounder_);
+    begin(first, 0);
+    return decay;
+  }
+
   Tape recompute(Index first, Index n, Floats& state) {
     using enum AdjointPoint;
     const Rows x = rows_of(first, n);
     Tape t;
     t.first = first;
     t.n = n;
-    t.decay = chunk_decay(call_.alpha.middleRows(first, n), call_.log_alpha.middleRows(first, n));
+    t.decay = decay_of(first, n);
     const Floats A = scaled(lower(pair_products(t.decay, x.k, x.k), true), x.beta);
     t.inverse = rounded(kInverse, inverse_of(A));
     t.attention = rounded(kAttention, lower(pair_products(t.decay, x.q, x.k), false));

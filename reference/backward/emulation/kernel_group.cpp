@@ -28,6 +28,8 @@ Floats floats_or_zero(const std::vector<double>& from, Index rows, Index columns
   return from.empty() ? Floats::Zero(rows, columns) : floats(from.data(), rows, columns);
 }
 
+std::vector<double> doubles(const Floats& from) { return {from.data(), from.data() + from.size()}; }
+
 // What the kernel of a run makes of the quantities of a lane.
 void take_quantities(const delta::Lane<double>& lane, const contract::Contract& contract,
                      const RunOf& run, KernelCall& to) {
@@ -127,6 +129,7 @@ class GroupRun {
   GroupOutputs take() {
     Floats dq = Floats::Zero(T_, K_);
     Floats dk = Floats::Zero(T_, K_);
+    const bool repeated = rounder_.rounds(AdjointPoint::kRepeated) && group_.lanes.size() > 1;
     Floats q;
     Floats k;
     for (std::size_t i = 0; i < group_.lanes.size(); ++i) {
@@ -136,10 +139,16 @@ class GroupRun {
                               call::info(record_.inputs.at("beta").dtype()).bytes == 2;
       round_keys(call);
       const KernelGradients part = chunked_adjoint(call, contract_.adjoint()->chunk, rounder_);
-      dq += part.dq;
-      dk += part.dk;
-      q = std::move(call.q);
+      q = unscaled(std::move(call.q));
       k = std::move(call.k);
+      if (repeated) {
+        dq += rounder_.rounded(AdjointPoint::kRepeated,
+                               through_norm(inputs_.q, q, of_query(part.dq)));
+        dk += rounder_.rounded(AdjointPoint::kRepeated, through_norm(inputs_.k, k, part.dk));
+      } else {
+        dq += part.dq;
+        dk += part.dk;
+      }
       to_.lanes.push_back(lane_outputs(i, part, units));
     }
     rounder_.begin(run_.seed);
@@ -147,9 +156,8 @@ class GroupRun {
       rounder_.apply(AdjointPoint::kHeads, dq);
       rounder_.apply(AdjointPoint::kHeads, dk);
     }
-    to_.dq = through_norm(inputs_.q, scale_ == 0.0 ? q : Floats(q / static_cast<float>(scale_)),
-                          dq * static_cast<float>(scale_));
-    to_.dk = through_norm(inputs_.k, k, dk);
+    to_.dq = doubles(repeated ? dq : through_norm(inputs_.q, q, of_query(dq)));
+    to_.dk = doubles(repeated ? dk : through_norm(inputs_.k, k, dk));
     return std::move(to_);
   }
 
@@ -165,13 +173,15 @@ class GroupRun {
     call.q *= scale;
   }
 
-  std::vector<double> through_norm(const delta::Input& x, const Floats& y, Floats dy) const {
+  [[nodiscard]] Floats unscaled(Floats q) const {
+    return scale_ == 0.0 ? q : Floats(q / static_cast<float>(scale_));
+  }
+  [[nodiscard]] Floats of_query(const Floats& dq) const { return dq * static_cast<float>(scale_); }
+
+  [[nodiscard]] Floats through_norm(const delta::Input& x, const Floats& y, Floats dy) const {
+    if (c_.qk_l2norm == call::QkNorm::kNone) return dy;
     std::vector<double> row;
-    if (c_.qk_l2norm == call::QkNorm::kNone) {
-      row.assign(dy.data(), dy.data() + dy.size());
-      return row;
-    }
-    std::vector<double> dx(static_cast<std::size_t>(T_ * K_));
+    Floats dx(T_, K_);
     for (std::int64_t t = 0; t < T_; ++t) {
       const std::int64_t first =
           ((group_.tokens.first + t) * record_.inputs.at("q").shape()[1] + group_.qk_head) * K_;
@@ -188,8 +198,7 @@ class GroupRun {
       for (Index i = 0; i < K_ && !constant; ++i) projection += y(t, i) * unit * dy(t, i);
       const auto inverse = static_cast<float>(1.0 / divisor);
       for (Index i = 0; i < K_; ++i) {
-        dx[static_cast<std::size_t>(t * K_ + i)] =
-            static_cast<double>((dy(t, i) - y(t, i) * projection) * inverse);
+        dx(t, i) = (dy(t, i) - y(t, i) * projection) * inverse;
       }
     }
     return dx;

@@ -10,6 +10,7 @@
 namespace goldenrule::backward {
 
 using Floats = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using Sums = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 /// c += a b
 inline void add_product(const Floats& a, const Floats& b, Floats& c, float sign = 1.0F) {

@@ -9,30 +9,72 @@ namespace {
 constexpr Eigen::Index kBlock = 16;
 
 // exp(G_i - at) of rows [first, first + n), or exp(at - G_i).
-Floats folded(const Floats& G, Eigen::Index first, Eigen::Index n, Eigen::Index at, bool from) {
+Floats folded(const Sums& G, Eigen::Index first, Eigen::Index n, Eigen::Index at, bool from) {
   Floats decay(n, G.cols());
   for (Eigen::Index i = 0; i < n; ++i) {
-    const float sign = from ? 1.0F : -1.0F;
-    decay.row(i) = (sign * (G.row(first + i) - G.row(at))).array().exp();
+    const double sign = from ? 1.0 : -1.0;
+    decay.row(i) = (sign * (G.row(first + i) - G.row(at))).cast<float>().array().exp();
   }
   return decay;
 }
 
+// The sums in log2(n) passes.
+Sums sums_in_a_tree(Sums x, Rounder& rounder) {
+  for (Eigen::Index step = 1; step < x.rows(); step *= 2) {
+    const Eigen::Index n = x.rows() - step;
+    x.bottomRows(n) += Sums(x.topRows(n));
+    x.bottomRows(n) = rounder.sum(x.bottomRows(n));
+  }
+  return x;
+}
+
+Sums sums_in_sequence(Sums x, Rounder& rounder) {
+  for (Eigen::Index i = 1; i < x.rows(); ++i) {
+    x.row(i) += x.row(i - 1);
+    x.row(i) = rounder.sum(x.row(i));
+  }
+  return x;
+}
+
+Sums plain_sums(Sums x) {
+  for (Eigen::Index i = 1; i < x.rows(); ++i) x.row(i) += x.row(i - 1);
+  return x;
+}
+
+// What a random run makes of the sums, and of what `d` has for alpha.
+void take_sums(const Floats& log_alpha, Rounder& rounder, ChunkDecay& d) {
+  const Sums summands = log_alpha.cast<double>();
+  const Sums tree = sums_in_a_tree(summands, rounder);
+  d.G = sums_in_sequence(summands, rounder) + (tree - plain_sums(summands));
+  for (Eigen::Index i = 1; i < d.G.rows(); ++i) {
+    const Floats decay = (d.G.row(i) - d.G.row(i - 1)).cast<float>().array().exp();
+    for (Eigen::Index x = 0; x < decay.size(); ++x) {
+      if (d.alpha(i, x) > 0.0F) d.alpha(i, x) = decay(0, x);
+    }
+  }
+}
+
 }  // namespace
 
-ChunkDecay chunk_decay(const Floats& alpha, const Floats& log_alpha) {
+ChunkDecay chunk_decay(const Floats& alpha, const Floats& log_alpha, Rounder& rounder) {
   const Eigen::Index n = log_alpha.rows();
   ChunkDecay d;
   d.alpha = alpha;
-  d.G = log_alpha;
-  for (Eigen::Index i = 1; i < n; ++i) d.G.row(i) += d.G.row(i - 1);
-  d.start = d.G.array().exp();
+  if (rounder.is_random()) {
+    take_sums(log_alpha, rounder, d);
+  } else {
+    Floats sums = log_alpha;
+    for (Eigen::Index i = 1; i < n; ++i) sums.row(i) += sums.row(i - 1);
+    d.G = sums.cast<double>();
+  }
+  d.start = d.G.cast<float>().array().exp();
   d.whole = d.start.bottomRows(1);
   d.end = folded(d.G, 0, n, n - 1, false);
   if (!d.is_scalar()) return d;
   d.between = Floats::Zero(n, n);
   for (Eigen::Index i = 0; i < n; ++i) {
-    for (Eigen::Index j = 0; j <= i; ++j) d.between(i, j) = std::exp(d.G(i, 0) - d.G(j, 0));
+    for (Eigen::Index j = 0; j <= i; ++j)
+      d.between(i, j) = std::exp(static_cast<float>(d.G(i, 0) - d.G(j, 0)));
   }
   return d;
 }

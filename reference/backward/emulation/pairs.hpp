@@ -20,7 +20,8 @@ namespace goldenrule::backward {
 
 /// The decays of one chunk: rows are tokens, columns channels or one.
 struct ChunkDecay {
-  Floats alpha, G;    ///< of each token; the cumulated logarithm
+  Floats alpha;       ///< of each token
+  Sums G;             ///< the cumulated logarithm: fp32 numbers, or such with an error
   Floats start, end;  ///< from the start of the chunk to a token; from a token to the end
   Floats whole;       ///< [1,.] over all of the chunk
   Floats between;     ///< [n,n] D with one gate per head, lower
@@ -28,7 +29,12 @@ struct ChunkDecay {
   [[nodiscard]] bool is_scalar() const { return G.cols() == 1; }
 };
 
-[[nodiscard]] ChunkDecay chunk_decay(const Floats& alpha, const Floats& log_alpha);
+/// Of the logarithms themselves, which are added up here. Kernels take decays as differences of
+/// these sums, and at strong decay the roundings of the sums are their largest fp32 error. A random
+/// run draws them: those of sums in sequence, and of sums in a tree. `alpha` is then what the
+/// differences say.
+[[nodiscard]] ChunkDecay chunk_decay(const Floats& alpha, const Floats& log_alpha,
+                                     Rounder& rounder);
 
 /// S, lower with its diagonal.
 [[nodiscard]] Floats pair_products(const ChunkDecay& decay, const Floats& left,

@@ -58,6 +58,19 @@ Floats Rounder::summand(Floats x) {
   return x;
 }
 
+Sums Rounder::sum(Sums x) {
+  const contract::FormatInfo& f = contract::info(Format::kF32);
+  for (std::int64_t first = 0; first < x.size(); first += delta::kNoiseRun) {
+    const double* noise = places_.three(delta::noise_table())[0];
+    const std::int64_t n = std::min<std::int64_t>(delta::kNoiseRun, x.size() - first);
+    for (std::int64_t i = 0; i < n; ++i) {
+      double& to = x.data()[first + i];
+      to += static_cast<double>(half_ulp(f, static_cast<float>(to))) * noise[i];
+    }
+  }
+  return x;
+}
+
 void Rounder::apply(contract::AdjointPoint point, float* x, std::int64_t count) {
   const std::optional<Format>& format = formats_[static_cast<std::size_t>(point)];
   if (random_) {

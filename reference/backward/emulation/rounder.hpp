@@ -33,6 +33,8 @@ class Rounder {
   /// Of a sum of numbers that may cancel: what the fp32 sums behind each of them leave. Only a
   /// random run puts it in, a nearest one has its own.
   [[nodiscard]] Floats summand(Floats x);
+  /// Results of fp32 sums, of which only differences count, each with its error of half an ulp.
+  [[nodiscard]] Sums sum(Sums x);
   [[nodiscard]] Floats rounded(contract::AdjointPoint point, Floats x) {
     apply(point, x);
     return x;

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from ._calls import Call
+
 _WIDEST = 8  # a leaf keeps the strides of its tensor where these span at most so many times its elements
 
 
@@ -111,6 +113,20 @@ def gradients(outputs: Mapping[str, Any], given: Mapping[str, Any], leaves: Mapp
         raise ValueError("backward: expected a function with a backward pass, actual one without: "
                          f"{reason}") from error
     return dict(zip(leaves, found))
+
+
+def backward_call(forward: Call, given: Mapping[str, Any], gradients: Mapping[str, Any],
+                  contract: str) -> Call:
+    """The call of the backward operation, on the host. given: the gradients by o and final_state that were
+    taken, one by o that was not is zero; gradients: {name of an input: its gradient}."""
+    torch = torch_module()
+    do = given.get("o")
+    inputs = {**forward.inputs, "do": torch.zeros_like(forward.outputs["o"]) if do is None else do}
+    if "final_state" in given:
+        inputs["dfinal_state"] = given["final_state"]
+    return Call(op=f"{forward.op}_backward", mode="prefill", convention=dict(forward.convention), inputs=inputs,
+                outputs={f"d{name}": gradient for name, gradient in gradients.items()},
+                source=forward.source, contract=contract)
 
 
 def _refuse_other(name: str, gradient: Any, output: Any) -> None:

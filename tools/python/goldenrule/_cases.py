@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, overload
 
-from . import _core
+from . import _capture, _core
 from ._calls import Call, ExpectedCall, mapping, text_of, unpacked
 from ._report import Report
 from ._tables import schema
@@ -95,6 +95,18 @@ class Case:
         """The inputs as torch tensors. For "cuda" where torch sees no GPU: skips the test that pytest runs,
         elsewhere RuntimeError."""
         return as_torch(self.inputs, device)
+
+    def gradients(self, device: Any = None) -> dict[str, Any]:
+        """The arguments of goldenrule.gradcheck that a case of a backward operation is, made anew as torch
+        tensors: inputs, do, dfinal_state (None where nobody uses the final state), op and convention.
+        ValueError for a case of another operation; `device` as in tensors()."""
+        call = self.call()
+        if call.op not in _capture.BACKWARD_OPS:
+            raise ValueError(f"gradients: expected a case of {' or '.join(_capture.BACKWARD_OPS)}, actual one of "
+                             f"{call.op}")
+        inputs = as_torch(call.inputs, device)
+        return {"do": inputs.pop("do"), "dfinal_state": inputs.pop("dfinal_state", None), "inputs": inputs,
+                "op": call.op.removesuffix("_backward"), "convention": dict(call.convention)}
 
     def judge(self, outputs: Mapping[str, Any], **options: Any) -> Report:
         """Judges a kernel's outputs; the options are those of goldenrule.judge."""

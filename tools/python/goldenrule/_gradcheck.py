@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _capture
-from ._autograd import fresh, gradients, is_floating, outputs_of, plain_autograd, torch_module
+from ._autograd import backward_call, fresh, gradients, is_floating, outputs_of, plain_autograd, torch_module
 from ._calls import Call, mapping
 from ._recorded import Row, reads_others, row_of, shown
 from ._recorder import _arguments, _copy
@@ -73,8 +73,9 @@ def gradcheck(function: Callable[..., Any], inputs: Mapping[str, Any], do: Any,
     do: gradient by o, of its shape [B,T,HV,V] or [total,HV,V], type and device; expanded or strided ones are
     handed on as they are. None: that by o is zero, and dfinal_state is needed.
     dfinal_state: gradient by final_state; None where nobody uses it, or where there is none.
-    contract, backward_contract: of the two passes (default: by mode and types); only=("dq",): gradients to
-    judge, where the others are not wanted; other options are those of goldenrule.judge, for both.
+    contract, backward_contract: of the two passes (default: what the row claims, else by mode and types);
+    only=("dq",): gradients to judge, where the others are not wanted; other options are those of
+    goldenrule.judge, for both.
 
     A gradient that autograd has none of (None) is judged as zeros, and is `unwritten` where the exact one is
     not zero. Autocast is off during the call, which a note says.
@@ -98,7 +99,9 @@ def gradcheck(function: Callable[..., Any], inputs: Mapping[str, Any], do: Any,
         outputs = outputs_of(function(**seen.called), seen.returned)
         found = gradients(outputs, given, leaves, notes)
     forward = seen.forward({name: _copy(value) for name, value in outputs.items()})
-    backward = _backward(forward, kept, leaves, {name: _copy(each) for name, each in found.items()})
+    backward = backward_call(forward, kept, {
+        name: torch_module().zeros(leaf.shape, dtype=leaf.dtype) if found[name] is None else _copy(found[name])
+        for name, leaf in leaves.items()}, seen.row.backward_contract if seen.row else "")
     only = (only,) if isinstance(only, str) else tuple(only)
     absent = [f"d{name}" for name, each in found.items() if each is None]
     unwritten = _not_zero(backward, [name for name in absent if not only or name in only],
@@ -213,20 +216,6 @@ def _known(function: Callable[..., Any]) -> Row:
         name = getattr(function, "__name__", type(function).__name__)
         raise ValueError(f"op: expected that of {name} (\"gated_delta_rule\" or \"kda\"), with its convention, "
                          "since the recorder has no row of it") from error
-
-
-def _backward(forward: Call, given: Mapping[str, Any], leaves: Mapping[str, Any],
-              found: Mapping[str, Any]) -> Call:
-    """The call of the backward operation, on the host. No gradient (None) is one of zeros."""
-    torch = torch_module()
-    do = given.get("o")
-    inputs = {**forward.inputs, "do": torch.zeros_like(forward.outputs["o"]) if do is None else do}
-    if "final_state" in given:
-        inputs["dfinal_state"] = given["final_state"]
-    outputs = {f"d{name}": torch.zeros(leaf.shape, dtype=leaf.dtype) if found[name] is None else found[name]
-               for name, leaf in leaves.items()}
-    return Call(op=f"{forward.op}_backward", mode="prefill", convention=dict(forward.convention),
-                inputs=inputs, outputs=outputs, source=forward.source)
 
 
 def _not_zero(backward: Call, names: list[str],

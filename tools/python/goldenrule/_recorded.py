@@ -74,6 +74,7 @@ class Row:
     fixed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # the values it may have
     ignored: tuple[str, ...] = ()
     contract: str = ""  # what its calls claim: honoured where it is tighter than mode and types imply
+    backward_contract: str = ""  # the same of gradients that autograd takes through it
     release: str = ""
 
     def replace(self, **changes: Any) -> "Row":
@@ -267,10 +268,12 @@ def row_of(function: Callable[..., Any]) -> Row:
         return row
     name = _name(other) if inspect.isroutine(other) else type(other).__name__
     try:
-        contract = _shipped_row(other).contract if inspect.isroutine(other) else ""
+        claimed = _shipped_row(other) if inspect.isroutine(other) else None
     except ValueError:
-        contract = ""
-    return row.replace(contract=contract, release=f"{row.release}, which ran {name}")
+        claimed = None
+    return row.replace(contract=claimed.contract if claimed else "",
+                       backward_contract=claimed.backward_contract if claimed else "",
+                       release=f"{row.release}, which ran {name}")
 
 
 def reads_others(function: Callable[..., Any]) -> bool:

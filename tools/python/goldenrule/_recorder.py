@@ -15,64 +15,24 @@ import inspect
 import os
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import _capture
+from ._autograd import backward_call
 from ._calls import Call
+from ._followed import Followed, Pass, sequence_number
 from ._recorded import Row, holder_of, reads_others, row_of, shown, signature_of
-from ._report import Report
-
-
-@dataclass
-class Recorded:
-    """One call: what was recorded, its report where it was judged, its file where it was kept."""
-
-    call: Call | None = None
-    report: Report | None = None
-    file: Path | None = None
-    reason: str = ""  # why it was not judged
-    notes: tuple[str, ...] = ()  # arguments that were left out, as the function does not read them
-
-
-class Calls(list[Recorded]):
-    """The calls in their order; printed, how many had which verdict. `function` is the wrapper, for
-    whoever holds the function itself."""
-
-    function: Callable[..., Any]
-
-    @property
-    def reports(self) -> list[Report]:
-        return [recorded.report for recorded in self if recorded.report is not None]
-
-    @property
-    def unjudged(self) -> list[Recorded]:
-        """Those with a reason why they were not judged."""
-        return [recorded for recorded in self if recorded.reason]
-
-    @property
-    def passed(self) -> bool:
-        """Whether there were calls, each could be judged, and all that were judged pass."""
-        return (len(self) > 0 and not self.unjudged
-                and all(report.passed for report in self.reports))
-
-    def __repr__(self) -> str:
-        counts = Counter(report.verdict for report in self.reports)
-        counts.update(f"not judged, because {recorded.reason}" for recorded in self.unjudged)
-        said = "".join(f", {count} {what}" for what, count in counts.items())
-        if not self:
-            said = (": a module's name of the function was not called; a renamed or local import keeps the "
-                    "original, and `calls.function` is the recorded one")
-        return f"{len(self)} call{'' if len(self) == 1 else 's'}{said}"
+from ._seen import Calls, Recorded, is_backward
 
 
 @contextmanager
 def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool = True,
-           keep: str | os.PathLike[str] | None = None, allow_unjudged: bool = False,
-           **options: Any) -> Iterator[Calls]:
+           keep: str | os.PathLike[str] | None = None, allow_unjudged: bool = False, gradients: bool = False,
+           backward_contract: str | Mapping[str, Any] | None = None, **options: Any) -> Iterator[Calls]:
     """Records the calls of a function in the block.
 
         with goldenrule.record(modeling_qwen3_next.torch_chunk_gated_delta_rule) as calls:
@@ -82,6 +42,13 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
     judge=False: do not judge them, only keep them; keep=DIR: store each as a capture; other options
     are those of goldenrule.judge. row: what its arguments mean, for a function that goldenrule does
     not know, or a known one's row (goldenrule.row_of) with other arguments beside (Row.replace).
+
+        with goldenrule.record(modeling_qwen3_next.torch_chunk_gated_delta_rule, gradients=True) as calls:
+            model(**batch).loss.backward()
+
+    gradients=True: a backward pass that reaches a call in the block is a call of the list as well, of the
+    operation's backward one: the gradients of the tensors that the call was given, of as many as the pass asks
+    for. One that autograd has none of is judged as zeros. backward_contract: theirs.
 
     The function's caller sees no difference: nothing is raised into it. A call that the row cannot
     describe, or that cannot be judged, is recorded with its `reason`, and the end of the block raises
@@ -93,7 +60,10 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
     """
     row = row_of(function) if row is None else row
     row.check(function)
-    looked = _Looked(function, row, judge, keep, options)
+    if gradients and row.op not in _capture.OPS:
+        raise ValueError(f"gradients: expected a function of {' or '.join(_capture.OPS)}, which have a backward "
+                         f"operation, actual one of {row.op}")
+    looked = _Looked(function, row, judge, keep, options, gradients, backward_contract)
     calls = looked.calls
 
     @functools.wraps(function)
@@ -116,6 +86,7 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
         for namespace, name in places:
             if getattr(namespace, name, None) is recorded_function:
                 setattr(namespace, name, function)
+        looked.closed = True
     if calls.unjudged and not allow_unjudged:
         raise ValueError(f"{row.function}: {calls!r}")
 
@@ -127,17 +98,22 @@ class _Before:
     recorded: Recorded
     arguments: Mapping[str, Any] = field(default_factory=dict)
     copies: Mapping[str, Any] = field(default_factory=dict)
+    begin: int | None = None  # autograd's number of the next node; None: gradients are not recorded
 
 
 class _Looked:
     """Looks at calls from both sides; what goes wrong in looking is written into the call's record."""
 
     def __init__(self, function: Callable[..., Any], row: Row, judge: bool,
-                 keep: str | os.PathLike[str] | None, options: Mapping[str, Any]) -> None:
+                 keep: str | os.PathLike[str] | None, options: Mapping[str, Any], gradients: bool,
+                 backward_contract: str | Mapping[str, Any] | None) -> None:
         self.function, self.row, self.judge, self.options = function, row, judge, options
         self.folder = None if keep is None else Path(keep)
         self.reads_others = reads_others(function)
         self.calls = Calls()
+        self.calls.gradients = gradients
+        self.backward_contract = backward_contract
+        self.closed = False  # the block has ended: nobody looks at what comes
         self.lock = threading.Lock()
 
     def before(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Before:
@@ -152,6 +128,8 @@ class _Looked:
             seen.arguments = {name: value for name, value in (arguments | others).items()
                               if name not in unread}
             seen.copies = {name: _copy(value) for name, value in seen.arguments.items()}
+            if self.calls.gradients and "torch" in sys.modules:
+                seen.begin = sequence_number()
         return seen
 
     def after(self, seen: _Before, result: Any) -> None:
@@ -167,14 +145,59 @@ class _Looked:
                 raise ValueError(refusal)
             written = {name: _copy(seen.arguments.get(name)) for name in self.row.written}
             recorded.call = self.row.call(seen.copies, _copied_result(result), written)
-            if self.folder is not None:
-                file = self.folder / f"{self.function.__name__}_{number}.h5"
-                file.parent.mkdir(parents=True, exist_ok=True)
-                recorded.call.save(file)
-                recorded.file = file
+            self._keep(recorded, number)
             if self.judge:
                 recorded.report = recorded.call.judge(**{"only": self.row.only(seen.copies),
                                                          **self.options})
+        if seen.begin is not None and recorded.call is not None:
+            with self._of_backward():
+                self._follow(seen, seen.begin, recorded.call, result)
+
+    def _keep(self, recorded: Recorded, number: int) -> None:
+        if self.folder is None or recorded.call is None:
+            return
+        what = "_backward" if is_backward(recorded.call) else ""
+        file = self.folder / f"{self.function.__name__}{what}_{number}.h5"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        recorded.call.save(file)
+        recorded.file = file
+
+    def _follow(self, seen: _Before, begin: int, forward: Call, result: Any) -> None:
+        """The tensors of the call that are arguments of the function, not what its row makes of them."""
+        given = [value for value in seen.arguments.values() if hasattr(value, "requires_grad")]
+        inputs = {name: value for name, value in self.row.meaning(seen.arguments).inputs.items()
+                  if any(value is each for each in given)}
+        results = result if isinstance(result, tuple) else (result,)
+        outputs = {name: value for name, value in zip(self.row.outputs, self.row.returned(results))
+                   if name in ("o", "final_state")}
+        Followed(inputs, outputs, begin, self._of_backward, _copy,
+                 lambda done: self._backward(forward, done))
+
+    def _backward(self, forward: Call, done: Pass) -> None:
+        """At the end of a backward pass that went through the call."""
+        if self.closed:
+            return
+        recorded = Recorded(notes=tuple(f"{name}: autograd has no gradient (None)" for name in done.absent))
+        with self.lock:
+            self.calls.append(recorded)
+            number = len(self.calls)
+        with _noted(recorded):
+            recorded.call = backward_call(forward, done.given, done.gradients, self.row.backward_contract)
+            self._keep(recorded, number)
+            if self.judge:
+                options = {name: value for name, value in self.options.items()
+                           if name not in ("only", "contract")}
+                recorded.report = recorded.call.judge(only=tuple(recorded.call.outputs), contract=self.backward_contract, **options)
+
+    @contextmanager
+    def _of_backward(self) -> Iterator[None]:
+        """What goes wrong in a hook is a record of its own, and nothing is raised into the engine."""
+        recorded = Recorded()
+        with _noted(recorded):
+            yield
+        if recorded.reason and not self.closed:
+            with self.lock:
+                self.calls.append(recorded)
 
 
 @contextmanager

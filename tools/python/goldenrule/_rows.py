@@ -14,8 +14,10 @@ _GIVEN = {"gate": "log", "beta": "direct", "state_layout": "kv"}
 _QKV = {"query": "q", "key": "k", "value": "v", "g": "g", "beta": "beta",
         "initial_state": "initial_state"}
 # All of them compute in fp32, whatever their tensors are.
-_RECURRENT = dict(contract="recurrent_f32")
-_CHUNKS = dict(contract="chunk64_f32", fixed={"chunk_size": (16, 32, 64)})
+_RECURRENT = dict(contract="recurrent_f32", backward_contract="adjoint_f32")
+_CHUNKS = dict(contract="chunk64_f32", backward_contract="adjoint_f32", fixed={"chunk_size": (16, 32, 64)})
+# Their adjoint where q and k are repeated for the value heads in the type that they come in.
+_REPEATS = dict(backward_contract="adjoint_f32_repeated_heads")
 # What models hand down for other layers and for their loss: with kernels of another package in the place of
 # these functions it is dropped on the way.
 _OF_OTHER_LAYERS = (
@@ -101,10 +103,10 @@ def _kda_refuses(arguments: Mapping[str, Any]) -> str:
 ROWS = (
     Row(f"{_MODELS}.torch_chunk_gated_delta_rule", "gated_delta_rule",
         ("query", "key", "value", "g", "beta", "chunk_size", "initial_state", "output_final_state",
-         "use_qk_l2norm_in_kernel", "kwargs"), **_TRANSFORMERS, **_CHUNKS),
+         "use_qk_l2norm_in_kernel", "kwargs"), **{**_TRANSFORMERS, **_CHUNKS, **_REPEATS}),
     Row(f"{_MODELS}.torch_recurrent_gated_delta_rule", "gated_delta_rule",
         ("query", "key", "value", "g", "beta", "initial_state", "output_final_state",
-         "use_qk_l2norm_in_kernel", "kwargs"), **_TRANSFORMERS, **_RECURRENT),
+         "use_qk_l2norm_in_kernel", "kwargs"), **{**_TRANSFORMERS, **_RECURRENT, **_REPEATS}),
     Row(f"{_MODELS}.chunk_kimi_delta_attention", "kda",
         ("query", "key", "value", "g", "beta", "chunk_size", "initial_state", "output_final_state",
          "use_qk_l2norm_in_kernel", "kwargs"), **_TRANSFORMERS, **_CHUNKS),
