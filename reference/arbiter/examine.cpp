@@ -71,8 +71,8 @@ void refuse_for_saved(const verdict::StagesReport& stages, verdict::CaseReport& 
       verdict::is_pass(report.verdict) || report.verdict == verdict::Verdict::kMistrusted;
   if (bad.empty() || !says_right) return;
   report.verdict = verdict::Verdict::kOutOfBudget;
-  report.reason = "no output is out of budget, but " + bad +
-                  ", which a kernel saved for this one, is not";
+  report.reason =
+      "no output is out of budget, but " + bad + ", which a kernel saved for this one, is not";
 }
 
 }  // namespace

@@ -118,7 +118,8 @@ Json stage_rows() {
   for (const call::Operation& operation : call::operations()) {
     const verdict::StageSlice* stages = suites::slice_of(operation.op).stages;
     if (!seen.insert(stages).second) continue;
-    for (const verdict::StageRow& row : stages->table()) rows.push_back(stage_row(row, operation.family));
+    for (const verdict::StageRow& row : stages->table())
+      rows.push_back(stage_row(row, operation.family));
   }
   return rows;
 }

@@ -23,8 +23,8 @@ using verdict::Verdict;
 // One stage as one line, and why there is no verdict on it.
 std::string stage_line(const verdict::StageReport& stage) {
   const TensorReport& t = stage.tensor;
-  const std::string name = t.name + (stage.form.empty() ? "" : " (" + stage.form + ")") +
-                           (stage.saved ? ", saved" : "");
+  const std::string name =
+      t.name + (stage.form.empty() ? "" : " (" + stage.form + ")") + (stage.saved ? ", saved" : "");
   std::string text =
       fmt::format("  {:<20} {:<14} {:>5} {:>11} {:>10.3g} {:>10.3g} {:>10} {:>10}\n", name,
                   verdict::name_of(t.verdict), call::info(t.dtype).name, t.compared, t.rms_rel,
@@ -66,10 +66,10 @@ std::string stages_text(const FileReport& file) {
     return fmt::format("  stages are not judged: {}\n", stages.reason);
   }
   const bool saved = std::ranges::any_of(stages.stages, &verdict::StageReport::saved);
-  std::string text = fmt::format(
-      "  stages, in chunks of {} ({}): {}\n", stages.chunk, stages.chunk_origin,
-      saved ? "those that one kernel saved for another count to the verdict"
-            : "no part of the verdict");
+  std::string text =
+      fmt::format("  stages, in chunks of {} ({}): {}\n", stages.chunk, stages.chunk_origin,
+                  saved ? "those that one kernel saved for another count to the verdict"
+                        : "no part of the verdict");
   for (const verdict::StageReport& stage : stages.stages) text += stage_line(stage);
   if (stages.first_bad) return text + first_bad_lines(stages, outputs);
   text += fmt::format("  no stage that was judged is out of budget{}\n",

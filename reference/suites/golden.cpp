@@ -89,8 +89,7 @@ schema::Fixture make_fixture(const cases::Case& c, scalar::Precision precision,
                 "'" + cases::canonical(c) + "'");
   }
   if (extras.stages > 0) {
-    fixture.stages =
-        verdict::exact_stages(*slice_of(c.op).stages, fixture.record, extras.stages);
+    fixture.stages = verdict::exact_stages(*slice_of(c.op).stages, fixture.record, extras.stages);
   }
   fixture.budgets = compute_budgets(fixture, extras.contracts);
   return fixture;

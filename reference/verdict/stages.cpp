@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: one judgement, from the shapes of stages to the first bad one.
 #include "reference/verdict/stages.hpp"
 
 #include <algorithm>

@@ -62,9 +62,9 @@ enum class StageWalk : std::uint8_t {
 
 struct StageRow {
   std::string_view name;
-  std::string_view shape;            ///< "tokens,HV,C"
-  std::string_view formula;          ///< what it is, exactly
-  std::string_view not_judged;       ///< which elements; empty: all are judged
+  std::string_view shape;       ///< "tokens,HV,C"
+  std::string_view formula;     ///< what it is, exactly
+  std::string_view not_judged;  ///< which elements; empty: all are judged
   StageWalk walk;
   std::span<const StageForm> forms;  ///< the first: of a kernel that declares none; may be empty
   bool saved = false;                ///< by one kernel for another

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
+// Length: a case per property of stages, on calls that they share.
+//
 // Stages of the backward pass: their exact values against the gradients and one another, honest
 // kernels, mistakes at the stage in which they are made, and saved tensors that count.
 #include <doctest/doctest.h>
@@ -30,8 +32,7 @@ namespace {
 const std::string kPlain =
     " mode=prefill lens=70,150 K=16 V=12 io=f32 gate=log beta=direct qk_l2norm=none h0=1 dstate=1 "
     "pattern=A";
-const std::string kStaged =
-    " mode=prefill lens=150,40 H=1 HV=2 K=24 V=16 h0=1 dstate=1 pattern=A";
+const std::string kStaged = " mode=prefill lens=150,40 H=1 HV=2 K=24 V=16 h0=1 dstate=1 pattern=A";
 
 std::vector<std::string> stage_names() {
   std::vector<std::string> names;
@@ -42,8 +43,9 @@ std::vector<std::string> stage_names() {
 verdict::StagesReport judged_stages(const call::Record& record, call::TensorMap stages,
                                     std::map<std::string, std::string> forms = {}) {
   const contract::Contract& contract = backward::slice().default_contract(record);
-  return verdict::judge_stages(backward::slice(), record, contract,
-                               {.tensors = std::move(stages), .chunk = 0, .forms = std::move(forms)});
+  return verdict::judge_stages(
+      backward::slice(), record, contract,
+      {.tensors = std::move(stages), .chunk = 0, .forms = std::move(forms)});
 }
 
 call::TensorMap in_type(call::DType type, const call::TensorMap& from) {
@@ -105,8 +107,7 @@ TEST_CASE("backward stages: raw adds up to dg, T^T du to dv / beta, and heads to
             for (std::int64_t l = t; l < end; ++l) {
               sum += exact.at("T")[row(l) * C + t % C] * exact.at("du")[row(l) * d.V + x];
             }
-            dv[static_cast<std::size_t>(at * d.V + x)] =
-                sum * record.inputs.at("beta")[at];
+            dv[static_cast<std::size_t>(at * d.V + x)] = sum * record.inputs.at("beta")[at];
           }
           for (std::int64_t i = 0; i < d.K; ++i) {
             const auto to = static_cast<std::size_t>((s.first + t) * d.K + i);
@@ -144,10 +145,14 @@ TEST_CASE("backward stages: the exact ones are those of a chunked adjoint in dou
 TEST_CASE("backward stages: a radius covers what the tiers differ by") {
   for (const char* pattern : {"A", "Dslow", "Dbound", "C100", "Dmixed"}) {
     for (const std::string op : {"op=gdn_backward", "op=kda_backward"}) {
-      const call::Record record = record_of(op + " mode=prefill lens=70,33 H=1 HV=2 K=16 V=12 h0=1 "
-                                                 "dstate=1 pattern=" + pattern);
-      const auto low = backward::evaluate_stages(record, 32, stage_names(), scalar::Precision::kDouble);
-      const auto high = backward::evaluate_stages(record, 32, stage_names(), scalar::Precision::kQuad);
+      const call::Record record = record_of(op +
+                                            " mode=prefill lens=70,33 H=1 HV=2 K=16 V=12 h0=1 "
+                                            "dstate=1 pattern=" +
+                                            pattern);
+      const auto low =
+          backward::evaluate_stages(record, 32, stage_names(), scalar::Precision::kDouble);
+      const auto high =
+          backward::evaluate_stages(record, 32, stage_names(), scalar::Precision::kQuad);
       for (const auto& [name, stage] : low) {
         CAPTURE(name);
         const verdict::Exact& a = stage.expected.exact;
@@ -258,8 +263,10 @@ TEST_CASE("backward stages: mistakes of a chunked adjoint are said at the stage 
     for (const Row& row : rows) {
       CAPTURE(row.what);
       const call::Record record = plain_call(record_of(
-          op + " mode=prefill lens=200,70 K=16 V=12 io=f32 gate=log beta=direct qk_l2norm=none h0=1 "
-               "dstate=1 pattern=" + row.pattern));
+          op +
+          " mode=prefill lens=200,70 K=16 V=12 io=f32 gate=log beta=direct qk_l2norm=none h0=1 "
+          "dstate=1 pattern=" +
+          row.pattern));
       const contract::Contract& contract = contract::find_contract("adjoint_f32");
       const verdict::StagesReport report = verdict::judge_stages(
           slice(), record, contract,
@@ -298,7 +305,8 @@ TEST_CASE("backward stages: forms, shapes and lanes that are no numbers") {
   call::Record record = record_of("op=gdn_backward" + kStaged);
   const call::TensorMap right = honest_stages(record);
   call::TensorMap other{{"dh", call::Tensor(call::DType::kF32, {5, 2, 24, 16})}};
-  CHECK_THROWS_WITH_AS((void)judged_stages(record, other), doctest::Contains("chunks,HV,state"), Error);
+  CHECK_THROWS_WITH_AS((void)judged_stages(record, other), doctest::Contains("chunks,HV,state"),
+                       Error);
   CHECK_THROWS_WITH_AS((void)judged_stages(record, {{"G", right.at("du")}}),
                        doctest::Contains("one of T, P, w, u, h, v_new, o, dh, du"), Error);
   CHECK_THROWS_WITH_AS((void)judged_stages(record, {{"du", right.at("du")}}, {{"du", "log2"}}),
@@ -307,7 +315,8 @@ TEST_CASE("backward stages: forms, shapes and lanes that are no numbers") {
   call::TensorMap dq{{"dq", right.at("dq")}};
   for (std::int64_t i = 0; i < dq.at("dq").size(); ++i) dq.at("dq").set(i, dq.at("dq")[i] / scale);
   CHECK(judged_stages(record, dq).stages.front().tensor.verdict == Verdict::kSkipped);
-  CHECK(verdict::is_pass(judged_stages(record, dq, {{"dq", "scaled"}}).stages.front().tensor.verdict));
+  CHECK(verdict::is_pass(
+      judged_stages(record, dq, {{"dq", "scaled"}}).stages.front().tensor.verdict));
   record.inputs.at("do").set(0, std::nan(""));
   const auto lanes = backward::evaluate_stages(record, 64, {"du"}, scalar::Precision::kDouble);
   const verdict::Exact& du = lanes.at("du").expected.exact;

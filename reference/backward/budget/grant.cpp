@@ -223,8 +223,8 @@ class Granting {
       GroupErrors errors = no_errors(g);
       for (int run = 0; run < runs_of_kind(runs, random); ++run) {
         parallel::stop_if_asked();
-        const GroupOutputs outputs = run_group(
-            record_, g, contract_, {.random = random, .seed = seed_of_run(run, random)});
+        const GroupOutputs outputs =
+            run_group(record_, g, contract_, {.random = random, .seed = seed_of_run(run, random)});
         take_run(g, outputs, errors);
         keep_parameters(g, outputs);
       }

@@ -21,13 +21,17 @@ using contract::AdjointPoint;
 
 // The point at which a stage is rounded as an operand.
 std::optional<AdjointPoint> own_point(const std::string& stage) {
-  static const std::map<std::string, AdjointPoint> points{
-      {"T", AdjointPoint::kInverse},       {"P", AdjointPoint::kAttention},
-      {"w", AdjointPoint::kW},             {"u", AdjointPoint::kU},
-      {"h", AdjointPoint::kState},         {"v_new", AdjointPoint::kVNew},
-      {"dh", AdjointPoint::kStateGradient}, {"du", AdjointPoint::kCorrection},
-      {"dw", AdjointPoint::kKeyCorrection}, {"dq", AdjointPoint::kHeads},
-      {"dk", AdjointPoint::kHeads}};
+  static const std::map<std::string, AdjointPoint> points{{"T", AdjointPoint::kInverse},
+                                                          {"P", AdjointPoint::kAttention},
+                                                          {"w", AdjointPoint::kW},
+                                                          {"u", AdjointPoint::kU},
+                                                          {"h", AdjointPoint::kState},
+                                                          {"v_new", AdjointPoint::kVNew},
+                                                          {"dh", AdjointPoint::kStateGradient},
+                                                          {"du", AdjointPoint::kCorrection},
+                                                          {"dw", AdjointPoint::kKeyCorrection},
+                                                          {"dq", AdjointPoint::kHeads},
+                                                          {"dk", AdjointPoint::kHeads}};
   const auto found = points.find(stage);
   if (found == points.end()) return std::nullopt;
   return found->second;
@@ -47,8 +51,8 @@ class StageGranting {
     const float flushed = call::f32_not_below(flushing_of(record, dims, contract));
     for (auto& [name, stage] : stages_) {
       verdict::Expected& e = stage.expected;
-      const double multiple = delta::multiple_for(std::ssize(e.exact.golden),
-                                                  runs_of_kind(runs_, true), kPooledRow);
+      const double multiple =
+          delta::multiple_for(std::ssize(e.exact.golden), runs_of_kind(runs_, true), kPooledRow);
       e.grant = verdict::empty_grant(e.exact, multiple, verdict::GrantDetail::kSpread);
       e.grant.overflows.assign(e.exact.golden.size(), 0);
       e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels, flushed);
@@ -107,8 +111,7 @@ class StageGranting {
     });
   }
 
-  void store(const std::string& name, const LanePlaces& places, const MeanSquares& from,
-             int runs) {
+  void store(const std::string& name, const LanePlaces& places, const MeanSquares& from, int runs) {
     verdict::Expected& e = stages_.at(name).expected;
     const std::int64_t width = width_of(name);
     const std::vector<double> mean = from.mean(runs);

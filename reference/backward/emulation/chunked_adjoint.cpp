@@ -82,14 +82,14 @@ class Adjoint {
   }
 
   // A stage of the chunk at token `first`, where stages are kept.
-  void keep(Floats AdjointStages::* stage, Index first, const Floats& x) {
+  void keep(Floats AdjointStages::*stage, Index first, const Floats& x) {
     if (stages_ == nullptr) return;
     (stages_->*stage).block(first, 0, x.rows(), x.cols()) = x;
   }
-  void keep_state(Floats AdjointStages::* stage, Index first, const Floats& x) {
+  void keep_state(Floats AdjointStages::*stage, Index first, const Floats& x) {
     keep(stage, first / chunk_ * x.rows(), x);
   }
-  Floats kept(AdjointPoint point, Floats AdjointStages::* stage, Index first, Floats x) {
+  Floats kept(AdjointPoint point, Floats AdjointStages::*stage, Index first, Floats x) {
     keep(stage, first, x);
     return rounded(point, std::move(x));
   }
@@ -128,8 +128,8 @@ class Adjoint {
     t.decay = chunk_decay(call_.alpha.middleRows(first, n), call_.log_alpha.middleRows(first, n));
     const Floats A = scaled(lower(pair_products(t.decay, x.k, x.k), true), x.beta);
     t.inverse = kept(kInverse, &AdjointStages::T, first, inverse_of(A));
-    t.attention = kept(kAttention, &AdjointStages::P, first,
-                       lower(pair_products(t.decay, x.q, x.k), false));
+    t.attention =
+        kept(kAttention, &AdjointStages::P, first, lower(pair_products(t.decay, x.q, x.k), false));
     const Floats keys = rounded(kBetaK, scaled(scaled(x.k, x.beta), t.decay.start));
     t.w = kept(kW, &AdjointStages::w, first, product(t.inverse, keys));
     Floats v_new = kept(kU, &AdjointStages::u, first,
@@ -231,8 +231,8 @@ class Adjoint {
 
   Erase erase_gradient(const Tape& t, const Rows& x, const Floats& du) {
     using enum AdjointPoint;
-    const Floats dw = kept(kKeyCorrection, &AdjointStages::dw, t.first,
-                           Floats(-product_transposed(du, t.state)));
+    const Floats dw =
+        kept(kKeyCorrection, &AdjointStages::dw, t.first, Floats(-product_transposed(du, t.state)));
     Floats dT = inverse_gradient(t, x, du, dw);
     dT = rounded(kInverseGradient, lower(std::move(dT), true));
     dT = rounded(kInverseGradient, product_transposed(dT, t.inverse));

@@ -50,11 +50,11 @@ struct KernelGradients {
 /// Its stages (rule/stages.hpp), each before its own rounding; P and dq by q^. Rows are tokens, of
 /// states the key channels of chunk after chunk.
 struct AdjointStages {
-  Floats T, P, dP;           ///< [tokens, chunk]
-  Floats w, dw, dq, dk;      ///< [tokens, K]
-  Floats u, v_new, o, du;    ///< [tokens, V]
-  Floats h, dh;              ///< [chunks K, V]
-  Floats raw;                ///< [tokens, gates]
+  Floats T, P, dP;         ///< [tokens, chunk]
+  Floats w, dw, dq, dk;    ///< [tokens, K]
+  Floats u, v_new, o, du;  ///< [tokens, V]
+  Floats h, dh;            ///< [chunks K, V]
+  Floats raw;              ///< [tokens, gates]
 };
 
 /// Calls f(name, stage) for each, in the order of the table.

@@ -19,10 +19,9 @@ call::TensorMap emulate_stages(const call::Record& record, const contract::Contr
   parallel::for_each_index(std::ssize(sequences) * d.H, [&](std::int64_t job) {
     const std::int64_t n = job / d.H;
     const auto sequence = static_cast<std::size_t>(n);
-    const Group group =
-        make_group(record, d, contract, n, sequences[sequence], job % d.H);
-    const GroupOutputs outputs = run_group(record, group, contract,
-                                           {.random = false, .seed = seed, .stages = true});
+    const Group group = make_group(record, d, contract, n, sequences[sequence], job % d.H);
+    const GroupOutputs outputs =
+        run_group(record, group, contract, {.random = false, .seed = seed, .stages = true});
     for (std::size_t lane = 0; lane < group.heads.size(); ++lane) {
       const LanePlaces places(record, d, sequences[sequence], first[sequence], group.heads[lane]);
       for_each_stage(outputs.lanes[lane].stages, [&](const std::string& name, const Floats& x) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: one run of a group, from its inputs to its outputs.
 #include "reference/backward/emulation/kernel_group.hpp"
 
 #include <algorithm>

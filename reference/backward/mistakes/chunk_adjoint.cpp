@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: one chunked adjoint with a switch for each mistake.
 #include <algorithm>
 #include <cmath>
 #include <span>

@@ -224,8 +224,7 @@ LaneGradients<S> lane_gradients(const Lane<S>& lane, const LaneInputs& inputs,
   for (auto* all : {&to.dq_size, &to.dk_size, &to.dg_size}) all->assign(n, 0.0);
   to.dbeta_size.assign(n, 0.0);
   if (states != nullptr) {
-    const auto chunks =
-        static_cast<std::size_t>((lane.tokens + states->chunk - 1) / states->chunk);
+    const auto chunks = static_cast<std::size_t>((lane.tokens + states->chunk - 1) / states->chunk);
     states->values.assign(chunks, to.dstart);
     states->radius.assign(chunks, to.dstart_radius);
   }

@@ -93,7 +93,8 @@ class StagesOfLane {
     }
     for (std::size_t c = 0; c < states.values.size(); ++c) {
       Bounded<S> dh{Matrix<S>::Map(states.values[c].data(), K_, V_), Sizes(K_, V_)};
-      for (std::int64_t x = 0; x < V_; ++x) dh.error.col(x).setConstant(states.radius[c][to_size(x)]);
+      for (std::int64_t x = 0; x < V_; ++x)
+        dh.error.col(x).setConstant(states.radius[c][to_size(x)]);
       to_.dh.push_back(std::move(dh));
     }
   }
@@ -108,8 +109,8 @@ class StagesOfLane {
   }
 
   void take_chunk(std::int64_t first, std::int64_t c) {
-    const auto tokens = std::span<const delta::TokenBounds>(lane_.bounds)
-                            .subspan(to_size(first), to_size(c));
+    const auto tokens =
+        std::span<const delta::TokenBounds>(lane_.bounds).subspan(to_size(first), to_size(c));
     const ChunkFactors f(tokens);
     const Matrix<S> k_out = set_pairs(first, c, f);
     const auto n = static_cast<std::size_t>(first / C_);
@@ -155,9 +156,8 @@ class StagesOfLane {
     Sizes error = e_P * v_new + P * e_v + growth(c + 2) * (P * v_new);
     Sizes size2 = P.cwiseAbs2() * v_new.cwiseAbs2();
     for (std::int64_t i = 0; i < c; ++i) {
-      error.row(i) += f.q(i) * (f.E(i) * h_error + ((growth(K_ + c + 3) + lane_.q_error) * f.E(i) +
-                                                    f.dE(i)) *
-                                                       h_norm);
+      error.row(i) += f.q(i) * (f.E(i) * h_error +
+                                ((growth(K_ + c + 3) + lane_.q_error) * f.E(i) + f.dE(i)) * h_norm);
       size2.row(i) += (f.q(i) * f.E(i) / std::sqrt(static_cast<double>(K_)) * h_norm).cwiseAbs2();
     }
     to_.o.error.middleRows(first, c) = (error.array() * kHigherOrder + tiny_).matrix();
@@ -186,9 +186,9 @@ class StagesOfLane {
     Sizes size2 = P.cwiseAbs2().transpose() * d_o.cwiseAbs2();
     for (std::int64_t j = 0; j < c; ++j) {
       const double F = f.P(c - 1, j);
-      error.row(j) += f.k(j) * (F * dh.error.row(0) +
-                                ((growth(K_ + c + 3) + lane_.k_error) * F + f.dP(c - 1, j)) *
-                                    dh_norm);
+      error.row(j) +=
+          f.k(j) * (F * dh.error.row(0) +
+                    ((growth(K_ + c + 3) + lane_.k_error) * F + f.dP(c - 1, j)) * dh_norm);
       size2.row(j) += (f.k(j) * F / std::sqrt(static_cast<double>(K_)) * dh_norm).cwiseAbs2();
     }
     to_.du.error.middleRows(first, c) = (error.array() * kHigherOrder + tiny_).matrix();

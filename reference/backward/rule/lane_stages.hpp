@@ -43,15 +43,15 @@ struct Bounded {
 template <class S>
 struct LaneStages {
   delta::ChunkStages<S> forward;
-  delta::ChunkErrors errors;      ///< of `forward`
-  Bounded<S> P, dP;               ///< [tokens,C], 0 where nothing is defined
-  Bounded<S> o, du;               ///< [tokens,V]
-  Bounded<S> dw, dq, dk;          ///< [tokens,K]; dq by q^, which has the scale
-  Bounded<S> raw;                 ///< [tokens,gates]
-  std::vector<Bounded<S>> dh;     ///< per chunk [K,V], at its end
-  delta::Matrix<float> o_reach;   ///< [tokens,V], sizes for terms of random signs
-  delta::Matrix<float> du_reach;  ///< [tokens,V]
-  std::vector<double> raw_size;   ///< [tokens]
+  delta::ChunkErrors errors;             ///< of `forward`
+  Bounded<S> P, dP;                      ///< [tokens,C], 0 where nothing is defined
+  Bounded<S> o, du;                      ///< [tokens,V]
+  Bounded<S> dw, dq, dk;                 ///< [tokens,K]; dq by q^, which has the scale
+  Bounded<S> raw;                        ///< [tokens,gates]
+  std::vector<Bounded<S>> dh;            ///< per chunk [K,V], at its end
+  delta::Matrix<float> o_reach;          ///< [tokens,V], sizes for terms of random signs
+  delta::Matrix<float> du_reach;         ///< [tokens,V]
+  std::vector<double> raw_size;          ///< [tokens]
   std::vector<double> dq_size, dk_size;  ///< [tokens], of all channels together
 };
 

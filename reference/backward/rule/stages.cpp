@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: a row and a shape per stage, and where each is stored.
 #include "reference/backward/rule/stages.hpp"
 
 #include <algorithm>
@@ -58,30 +60,47 @@ const std::vector<StageRow>& rows() {
         forward_row("u", kNone, false),
         h,
         forward_row("v_new", kForward, false),
-        {"o", "tokens,HV,V", "o = (q^ exp(G)) h + P v_new, the output of the forward pass", "",
-         kForward, {}, true},
+        {"o",
+         "tokens,HV,V",
+         "o = (q^ exp(G)) h + P v_new, the output of the forward pass",
+         "",
+         kForward,
+         {},
+         true},
         {"dh", "chunks,HV,state",
          "dh = the gradient by the state at the end of the chunk, dfinal_state of the last one", "",
          kReverse, h.forms},
-        {"du", "tokens,HV,V",
-         "du = P^T do + (k^ exp(G_C - G)) dh, the gradient by v_new with its state held", "",
-         kReverse, {}},
-        {"dP", "tokens,HV,C",
+        {"du",
+         "tokens,HV,V",
+         "du = P^T do + (k^ exp(G_C - G)) dh, the gradient by v_new with its state held",
+         "",
+         kReverse,
+         {}},
+        {"dP",
+         "tokens,HV,C",
          "dP_ij = < do_i, v_new_j > for tokens j up to i of the chunk, without decay and scale",
-         kLower, kReverse, {}},
+         kLower,
+         kReverse,
+         {}},
         {"dw", "tokens,HV,K", "dw = -du h^T", "", kReverse, {}},
         {"dq", "tokens,HV,K",
          "the gradient by norm(q) of each value head: before those of a query/key head are added "
          "up, and before the adjoint of the norm",
          "", kReverse, kQueryGradientForms},
-        {"dk", "tokens,HV,K",
+        {"dk",
+         "tokens,HV,K",
          "the gradient by k^ = norm(k) of each value head: before they are added up, and before "
          "the adjoint of the norm",
-         "", kReverse, {}},
-        {"raw", "tokens,HV(,K)",
+         "",
+         kReverse,
+         {}},
+        {"raw",
+         "tokens,HV(,K)",
          "the gradient by G of each token: the gradient by log alpha_t is the sum of raw from "
          "token t to the end of the chunk",
-         "", kReverse, {}},
+         "",
+         kReverse,
+         {}},
     };
   }();
   return table;
@@ -190,9 +209,9 @@ class StoreLane {
     const auto put = [&](const char* name, std::int64_t t, const auto& row) {
       FilledStage* f = tensors_.find(name);
       if (f == nullptr) return;
-      std::copy_n(row.data(), row.size(),
-                  f->exact().reach.begin() +
-                      static_cast<std::ptrdiff_t>(f->row(tokens_.first + t, head_)));
+      std::copy_n(
+          row.data(), row.size(),
+          f->exact().reach.begin() + static_cast<std::ptrdiff_t>(f->row(tokens_.first + t, head_)));
     };
     const auto v = Matrix<double>::Map(given.v.data(), lane.tokens, d_.V);
     for (std::int64_t t = 0; t < lane.tokens; ++t) {

@@ -37,8 +37,8 @@ namespace goldenrule::backward {
                                                    const std::string& name, std::string_view form,
                                                    const verdict::ExpectedStage& stage);
 
-/// Where a lane's numbers of a stage lie in its tensor: row t of a token's, row c K + i of channel i
-/// of the state of chunk c.
+/// Where a lane's numbers of a stage lie in its tensor: row t of a token's, row c K + i of channel
+/// i of the state of chunk c.
 class LanePlaces {
  public:
   LanePlaces(const call::Record& record, const call::Dims& dims, const Sequence& tokens,

@@ -39,7 +39,8 @@ constexpr std::array kTable{
     StageRow{"G", "tokens,HV(,K)",
              "G_i = sum of log alpha_l from the first token of the chunk to token i, which counts; "
              "of each key channel for KDA",
-             "from a linear gate below 2^-126 to the end of its chunk", StageWalk::kNone, kGateForms},
+             "from a linear gate below 2^-126 to the end of its chunk", StageWalk::kNone,
+             kGateForms},
     StageRow{"beta", "tokens,HV", "beta_i, after its sigmoid", "", StageWalk::kNone, {}},
     StageRow{"q", "tokens,H,K", "q^_i = scale * norm(q_i)", "", StageWalk::kNone, kQueryForms},
     StageRow{"k", "tokens,H,K", "k^_i = norm(k_i)", "", StageWalk::kNone, {}},
@@ -55,7 +56,8 @@ constexpr std::array kTable{
              "what is above the diagonal, columns behind the end of the sequence",
              StageWalk::kNone,
              {}},
-    StageRow{"w", "tokens,HV,K", "w = T (beta k^ exp(G)), with its decay", "", StageWalk::kNone, {}},
+    StageRow{
+        "w", "tokens,HV,K", "w = T (beta k^ exp(G)), with its decay", "", StageWalk::kNone, {}},
     StageRow{"u", "tokens,HV,V", "u = T (beta v), without decay", "", StageWalk::kNone, {}},
     StageRow{"h", "chunks,HV,state",
              "h = the state at the start of the chunk, the initial state of the first one; chunks "
@@ -141,7 +143,7 @@ ExpectedStage stage_in_form(const call::Record& record, const std::string& name,
   if (name == "A") return scaled_stage(stage, -1.0);
   if (name == "h") return transposed_stage(stage);
   return scaled_stage(stage,
-                1.0 / call::resolved_scale(record.convention, stage.expected.exact.shape[2]));
+                      1.0 / call::resolved_scale(record.convention, stage.expected.exact.shape[2]));
 }
 
 }  // namespace goldenrule::delta
