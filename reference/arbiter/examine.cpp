@@ -64,6 +64,17 @@ report::ShownTerms terms_of(const verdict::Judgement& judgement, const std::stri
   }
 }
 
+// A tensor that one kernel saved for another is an output of it.
+void refuse_for_saved(const verdict::StagesReport& stages, verdict::CaseReport& report) {
+  const std::string bad = verdict::refused_saved(stages);
+  const bool says_right =
+      verdict::is_pass(report.verdict) || report.verdict == verdict::Verdict::kMistrusted;
+  if (bad.empty() || !says_right) return;
+  report.verdict = verdict::Verdict::kOutOfBudget;
+  report.reason =
+      "no output is out of budget, but " + bad + ", which a kernel saved for this one, is not";
+}
+
 }  // namespace
 
 report::FileReport examine(call::Record record, const Examination& asked) {
@@ -93,6 +104,7 @@ report::FileReport examine(call::Record record, const Examination& asked) {
   }
   result.contract_origin = judgement.contract_origin;
   result.report = judgement.report;
+  if (result.stages) refuse_for_saved(*result.stages, result.report);
   return result;
 }
 

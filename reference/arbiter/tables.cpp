@@ -97,7 +97,7 @@ Json contract_rows() {
   return rows;
 }
 
-Json stage_row(const verdict::StageRow& row) {
+Json stage_row(const verdict::StageRow& row, call::Family family) {
   Json forms = Json::object();
   for (const verdict::StageForm& form : row.forms) {
     forms[std::string(form.name)] = std::string(form.meaning);
@@ -106,7 +106,9 @@ Json stage_row(const verdict::StageRow& row) {
           {"shape", std::string(row.shape)},
           {"meaning", std::string(row.formula)},
           {"forms", std::move(forms)},
-          {"not_judged", std::string(row.not_judged)}};
+          {"not_judged", std::string(row.not_judged)},
+          {"saved", row.saved},
+          {"of", std::string(call::name_of(family))}};
 }
 
 // In the order of the computation. Operations of one family have the same ones.
@@ -116,7 +118,8 @@ Json stage_rows() {
   for (const call::Operation& operation : call::operations()) {
     const verdict::StageSlice* stages = suites::slice_of(operation.op).stages;
     if (!seen.insert(stages).second) continue;
-    for (const verdict::StageRow& row : stages->table()) rows.push_back(stage_row(row));
+    for (const verdict::StageRow& row : stages->table())
+      rows.push_back(stage_row(row, operation.family));
   }
   return rows;
 }

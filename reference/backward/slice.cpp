@@ -6,10 +6,12 @@
 
 #include "fixtures/call/operation.hpp"
 #include "reference/backward/budget/grant.hpp"
+#include "reference/backward/budget/stage_grant.hpp"
 #include "reference/backward/emulation/emulate.hpp"
 #include "reference/backward/memory.hpp"
 #include "reference/backward/mistakes/mistake.hpp"
 #include "reference/backward/rule/evaluate.hpp"
+#include "reference/backward/rule/stages.hpp"
 #include "reference/contract/family.hpp"
 #include "reference/verdict/work.hpp"
 
@@ -48,12 +50,23 @@ verdict::Expectations evaluate_call(const call::Record& record, Precision precis
   return evaluate(record, precision, options);
 }
 
+void grant_call_stages(const call::Record& record, const contract::Contract& contract,
+                       const std::map<std::string, call::DType>& stored,
+                       verdict::ExpectedStages& stages) {
+  admit_grant(record, contract);
+  grant_stages(record, contract, stored, stages);
+}
+
 constexpr std::array<std::string_view, 3> kTellingSuites{"backward_smoke", "backward_boundary",
                                                          "backward_stress"};
 
 }  // namespace
 
 const verdict::Slice& slice() {
+  static const verdict::StageSlice stages{.table = stage_table,
+                                          .evaluate = evaluate_stages,
+                                          .grant = grant_call_stages,
+                                          .in_form = stage_in_form};
   static const verdict::Slice slice{.evaluate = evaluate_call,
                                     .grant = grant_call,
                                     .grant_seconds = grant_seconds,
@@ -66,7 +79,7 @@ const verdict::Slice& slice() {
                                     .likely_cause = nullptr,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed,
-                                    .stages = nullptr,
+                                    .stages = &stages,
                                     .telling_suites = kTellingSuites};
   return slice;
 }

@@ -23,7 +23,8 @@ using verdict::Verdict;
 // One stage as one line, and why there is no verdict on it.
 std::string stage_line(const verdict::StageReport& stage) {
   const TensorReport& t = stage.tensor;
-  const std::string name = t.name + (stage.form.empty() ? "" : " (" + stage.form + ")");
+  const std::string name =
+      t.name + (stage.form.empty() ? "" : " (" + stage.form + ")") + (stage.saved ? ", saved" : "");
   std::string text =
       fmt::format("  {:<20} {:<14} {:>5} {:>11} {:>10.3g} {:>10.3g} {:>10} {:>10}\n", name,
                   verdict::name_of(t.verdict), call::info(t.dtype).name, t.compared, t.rms_rel,
@@ -64,8 +65,11 @@ std::string stages_text(const FileReport& file) {
   if (!stages.reason.empty()) {
     return fmt::format("  stages are not judged: {}\n", stages.reason);
   }
-  std::string text = fmt::format("  stages, in chunks of {} ({}): no part of the verdict\n",
-                                 stages.chunk, stages.chunk_origin);
+  const bool saved = std::ranges::any_of(stages.stages, &verdict::StageReport::saved);
+  std::string text =
+      fmt::format("  stages, in chunks of {} ({}): {}\n", stages.chunk, stages.chunk_origin,
+                  saved ? "those that one kernel saved for another count to the verdict"
+                        : "no part of the verdict");
   for (const verdict::StageReport& stage : stages.stages) text += stage_line(stage);
   if (stages.first_bad) return text + first_bad_lines(stages, outputs);
   text += fmt::format("  no stage that was judged is out of budget{}\n",
@@ -86,6 +90,7 @@ void add_stages(const FileReport& file, ordered_json& item) {
     judged.push_back(tensor_json(stage.tensor));
     judged.back()["form"] = stage.form;
     judged.back()["formula"] = stage.formula;
+    if (stage.saved) judged.back()["saved"] = true;
   }
   ordered_json first = nullptr;
   if (stages.first_bad) {
@@ -151,8 +156,13 @@ std::string stages_html(const ordered_json& item) {
                                           : "No stage that was judged is out of budget.");
   }
   html += paragraph(
-      "soft", fmt::format("In chunks of {} ({}); no part of the verdict.",
-                          whole(found->at("chunk")), escaped(text_of(*found, "chunk_origin"))));
+      "soft",
+      fmt::format("In chunks of {} ({}); {}.", whole(found->at("chunk")),
+                  escaped(text_of(*found, "chunk_origin")),
+                  std::ranges::any_of(found->at("judged"),
+                                      [](const ordered_json& s) { return s.contains("saved"); })
+                      ? "those that one kernel saved for another count to the verdict"
+                      : "no part of the verdict"));
   return html + stage_rows(found->at("judged")) + "</div>";
 }
 

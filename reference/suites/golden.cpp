@@ -7,9 +7,9 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/plan.hpp"
 #include "reference/calls/kernel.hpp"
-#include "reference/delta/oracle/stages.hpp"
 #include "reference/suites/slices.hpp"
 #include "reference/verdict/budget.hpp"
+#include "reference/verdict/stages.hpp"
 
 namespace goldenrule::suites {
 std::string generator_name() { return std::string("goldenrule ") + GOLDENRULE_VERSION; }
@@ -31,8 +31,8 @@ void compute_golden(schema::Fixture& fixture, scalar::Precision precision) {
 }
 
 std::int64_t stored_stages(const schema::Fixture& fixture) {
-  const auto a = fixture.stages.find("A");
-  return a == fixture.stages.end() || a->second.shape().empty() ? 0 : a->second.shape().back();
+  const auto T = fixture.stages.find("T");
+  return T == fixture.stages.end() || T->second.shape().empty() ? 0 : T->second.shape().back();
 }
 
 std::optional<scalar::Precision> stored_precision(const schema::Fixture& fixture) {
@@ -85,10 +85,12 @@ schema::Fixture make_fixture(const cases::Case& c, scalar::Precision precision,
   fixture.seed = static_cast<std::int64_t>(c.seed);
   compute_golden(fixture, precision);
   if (extras.stages > 0 && slice_of(c.op).stages == nullptr) {
-    throw Error(ErrorKind::kArgument, "stages", "a case of the delta rule, which has stages",
+    throw Error(ErrorKind::kArgument, "stages", "a case of an operation that has stages",
                 "'" + cases::canonical(c) + "'");
   }
-  if (extras.stages > 0) fixture.stages = delta::chunk_stages(fixture.record, extras.stages);
+  if (extras.stages > 0) {
+    fixture.stages = verdict::exact_stages(*slice_of(c.op).stages, fixture.record, extras.stages);
+  }
   fixture.budgets = compute_budgets(fixture, extras.contracts);
   return fixture;
 }

@@ -35,7 +35,7 @@ struct Extras {
 [[nodiscard]] schema::Fixture make_fixture(const cases::Case& c, scalar::Precision precision,
                                            const Extras& extras);
 
-/// The chunk size of the stages in a fixture, the last extent of A; 0: it has none.
+/// The chunk size of the stages in a fixture, the last extent of T; 0: it has none.
 [[nodiscard]] std::int64_t stored_stages(const schema::Fixture& fixture);
 
 /// The tier that gave the golden values of a fixture, as it says; nothing for other precision_bits.

@@ -12,8 +12,9 @@ StagePlaces::StagePlaces(const call::Record& record, std::int64_t chunk) : chunk
   std::int64_t chunks = 0;
   std::int64_t number = 0;
   for (const call::Sequence& s : plan.sequences) {
-    if (s.token_count > 0) sequences_.push_back({number, s.first_token, chunks});
-    chunks += (s.token_count + chunk - 1) / chunk;
+    const std::int64_t count = (s.token_count + chunk - 1) / chunk;
+    if (count > 0) sequences_.push_back({number, s.first_token, chunks, count});
+    chunks += count;
     ++number;
   }
 }
@@ -23,9 +24,9 @@ StagePlaces::Place StagePlaces::of(std::string_view axis, std::int64_t index) co
   const auto begins = [&](const Begin& b) { return is_token ? b.token : b.chunk; };
   const auto after = std::ranges::upper_bound(sequences_, index, {}, begins);
   const Begin& b = *(after - 1);
-  if (!is_token) return {.sequence = b.number, .chunk = index - b.chunk};
-  const std::int64_t token = index - b.token;
-  return {.sequence = b.number, .chunk = token / chunk_, .token = token};
+  const std::int64_t token = is_token ? index - b.token : -1;
+  const std::int64_t chunk = is_token ? token / chunk_ : index - b.chunk;
+  return {.sequence = b.number, .chunk = chunk, .behind = b.count - 1 - chunk, .token = token};
 }
 
 Coordinates StagePlaces::named(const std::vector<std::string_view>& axes,

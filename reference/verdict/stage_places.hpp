@@ -19,6 +19,7 @@ class StagePlaces {
 
   struct Place {
     std::int64_t sequence = 0, chunk = 0;  ///< the chunk counted in the sequence
+    std::int64_t behind = 0;               ///< chunks of the sequence behind this one
     std::int64_t token = -1;               ///< of the sequence; -1: a whole chunk
   };
   /// Of an index of axis "token" or "chunk".
@@ -30,7 +31,7 @@ class StagePlaces {
 
  private:
   struct Begin {
-    std::int64_t number, token, chunk;
+    std::int64_t number, token, chunk, count;  // the chunks of it
   };
   std::int64_t chunk_;
   std::vector<Begin> sequences_;  // those with tokens

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: one judgement, from the shapes of stages to the first bad one.
 #include "reference/verdict/stages.hpp"
 
 #include <algorithm>
@@ -98,14 +100,17 @@ BadStage first_bad_chunk(const Judged& judged, const contract::Contract& contrac
   const Budget budget(std::string(judged.row->name), judged.tensor->dtype(), e, contract);
   const std::size_t slice = e.exact.golden.size() / static_cast<std::size_t>(e.exact.shape[0]);
   BadStage first{.name = std::string(judged.row->name), .worst = {}};
-  first.chunk = std::numeric_limits<std::int64_t>::max();
+  first.step = std::numeric_limits<std::int64_t>::max();
+  const bool reverse = judged.row->walk == StageWalk::kReverse;
   double worst = 0.0;
   std::size_t at = 0;
   for (std::size_t i = 0; i < e.exact.golden.size(); ++i) {
     const double bad = badness(judged, budget, i);
     if (bad == 0.0) continue;
     const auto place = places.of(judged.stage.axes.front(), static_cast<std::int64_t>(i / slice));
-    if (place.chunk > first.chunk || (place.chunk == first.chunk && bad <= worst)) continue;
+    const std::int64_t step = reverse ? place.behind : place.chunk;
+    if (step > first.step || (step == first.step && bad <= worst)) continue;
+    first.step = step;
     first.chunk = place.chunk;
     first.sequence = place.sequence;
     worst = bad;
@@ -133,11 +138,14 @@ std::optional<BadStage> find_first_bad(const std::vector<Judged>& all,
                                        const contract::Contract& contract,
                                        const StagePlaces& places) {
   std::optional<BadStage> first;
+  StageWalk walk{};  // of the first
   for (const Judged& judged : all) {
     if (judged.report.tensor.verdict != Verdict::kOutOfBudget) continue;
     BadStage bad = first_bad_chunk(judged, contract, places);
-    if (!judged.row->follows_states) return bad;  // in the order of the table, before all states
-    if (!first || bad.chunk < first->chunk) first = std::move(bad);
+    if (judged.row->walk == StageWalk::kNone) return bad;  // in the order of the table
+    if (first && (walk < judged.row->walk || bad.step >= first->step)) continue;
+    walk = judged.row->walk;
+    first = std::move(bad);
   }
   return first;
 }
@@ -174,8 +182,16 @@ bool splits_chunks(const call::Record& record, std::int64_t chunk) {
 
 // The contract of a kernel with chunks of the declared size.
 contract::Contract in_chunks_of(contract::Contract contract, std::int64_t chunk) {
-  std::get<contract::Chunked>(contract.model).chunk = chunk;
+  if (auto* forward = std::get_if<contract::Chunked>(&contract.model)) forward->chunk = chunk;
+  if (auto* back = std::get_if<contract::ChunkedAdjoint>(&contract.model)) back->chunk = chunk;
   return contract;
+}
+
+// Tokens of a chunk; nothing where the contract has none.
+std::optional<std::int64_t> chunk_of(const contract::Contract& contract) {
+  if (contract.chunked() != nullptr) return contract.chunked()->chunk;
+  if (contract.adjoint() != nullptr) return contract.adjoint()->chunk;
+  return std::nullopt;
 }
 
 // Each in the type that its kernel stored it in, as far as that can be told (call/widening.hpp).
@@ -193,7 +209,7 @@ std::vector<Judged> judge_in_tier(const StageSlice& slice, const call::Record& r
     names.push_back(name);
     stored[name] = tensor.dtype();
   }
-  ExpectedStages expected = slice.evaluate(record, contract.chunked()->chunk, names, tier);
+  ExpectedStages expected = slice.evaluate(record, *chunk_of(contract), names, tier);
   const auto form_of = [&](const StageRow& row) {
     const auto declared = kernel.forms.find(std::string(row.name));
     if (declared != kernel.forms.end()) return declared->second;
@@ -209,7 +225,7 @@ std::vector<Judged> judge_in_tier(const StageSlice& slice, const call::Record& r
     if (tensor.shape() == shape.expected.exact.shape) continue;
     throw Error(ErrorKind::kShape, where_of(name),
                 call::to_string(shape.expected.exact.shape) + " = " + std::string(row.shape) +
-                    " in chunks of " + std::to_string(contract.chunked()->chunk),
+                    " in chunks of " + std::to_string(*chunk_of(contract)),
                 call::to_string(tensor.shape()));
   }
   slice.grant(record, contract, stored, expected);
@@ -221,6 +237,7 @@ std::vector<Judged> judge_in_tier(const StageSlice& slice, const call::Record& r
     Judged judged{.row = &row, .tensor = &tensor->second, .stage = {}, .report = {}};
     judged.report.form = form_of(row);
     judged.report.formula = std::string(row.formula);
+    judged.report.saved = row.saved;
     judged.stage = std::move(expected.at(name));
     if (!judged.report.form.empty()) {
       judged.stage = slice.in_form(record, name, judged.report.form, judged.stage);
@@ -241,6 +258,25 @@ std::vector<std::string> absent_before(const StagesReport& report, const std::st
   return before;
 }
 
+std::string refused_saved(const StagesReport& report) {
+  const auto bad = std::ranges::find_if(report.stages, [](const StageReport& stage) {
+    return stage.saved && stage.tensor.verdict == Verdict::kOutOfBudget;
+  });
+  return bad == report.stages.end() ? std::string() : bad->tensor.name;
+}
+
+call::TensorMap exact_stages(const StageSlice& slice, const call::Record& record,
+                             std::int64_t chunk) {
+  std::vector<std::string> names;
+  for (const StageRow& row : slice.table()) names.emplace_back(row.name);
+  call::TensorMap map;
+  for (auto& [name, stage] : slice.evaluate(record, chunk, names, scalar::Precision::kQuad)) {
+    const Exact& e = stage.expected.exact;
+    map.emplace(name, call::Tensor(call::DType::kF64, e.shape, e.golden));
+  }
+  return map;
+}
+
 StagesReport judge_stages(const Slice& slice, const call::Record& record,
                           const contract::Contract& contract, const KernelStages& kernel) {
   using scalar::Precision;
@@ -256,11 +292,11 @@ StagesReport judge_stages(const Slice& slice, const call::Record& record,
     report.order.emplace_back(row.name);
     if (!kernel.tensors.contains(std::string(row.name))) report.absent.emplace_back(row.name);
   }
-  if (contract.chunked() == nullptr) {
+  if (!chunk_of(contract)) {
     report.reason = "contract " + contract.name + " has no chunks: name one that has";
     return report;
   }
-  report.chunk = kernel.chunk > 0 ? kernel.chunk : contract.chunked()->chunk;
+  report.chunk = kernel.chunk > 0 ? kernel.chunk : *chunk_of(contract);
   report.chunk_origin = kernel.chunk > 0 ? "declared" : "of the contract";
   if (splits_chunks(record, report.chunk)) {
     report.reason = "the call asks for checkpoints inside of chunks of " +

@@ -7,15 +7,21 @@
 //
 // Order. Stages that read no state are computed for all chunks before any other, in the order of
 // the table. Those that follow the states are computed chunk after chunk, in the order of the table
-// within each. So of two bad stages the first is the one that stands before the other in the table
-// where either reads no state, and else the one in the earlier chunk of its sequence. In the first
-// bad stage the element that is shown is the worst one of its first bad chunk.
+// within each; behind them those of a backward pass, from the last chunk of a sequence to its first
+// (StageWalk). So of two bad stages the first is that of the earlier walk; in one walk the one in
+// the chunk that is computed earlier, and where that is the same, or no state is read, the one that
+// stands before the other in the table. In the first bad stage the element that is shown is the
+// worst one of its first bad chunk.
 //
-// What a bad stage means. Stages never decide whether a kernel is right: outputs do, by what they
-// are. A kernel with right outputs and a bad stage has a stage that is not the one of the table, or
-// an error that does not reach its outputs in this call; one with wrong outputs and no bad stage
-// goes wrong behind the stages that it gave. So the verdict of a record and the exit code are
-// those of its outputs, and stages are reported beside them.
+// What a bad stage means. A stage does not decide whether a kernel is right: outputs do, by what
+// they are. A kernel with right outputs and a bad stage has a stage that is not the one of the
+// table, or an error that does not reach its outputs in this call; one with wrong outputs and no
+// bad stage goes wrong behind the stages that it gave. So the verdict of a record and the exit code
+// are those of its outputs, and stages are reported beside them.
+//
+// A saved stage is an exception. One kernel leaves it for another (the forward pass for the
+// backward pass), so it is an output of the first: where it is out of budget the record is refused,
+// whatever its gradients are.
 //
 // Conventions. Kernels hold the same stage in different forms (log or log2, either layout of a
 // state). A kernel may declare the form of a stage; where it does not, the first form of the row
@@ -47,13 +53,21 @@ struct StageForm {
   std::string_view name, meaning;
 };
 
+/// When a stage is computed.
+enum class StageWalk : std::uint8_t {
+  kNone,     ///< it reads no state: for all chunks, before any state
+  kForward,  ///< it reads the state at the start of its chunk
+  kReverse,  ///< it reads the gradient of the state at the end of its chunk
+};
+
 struct StageRow {
   std::string_view name;
-  std::string_view shape;            ///< "tokens,HV,C"
-  std::string_view formula;          ///< what it is, exactly
-  std::string_view not_judged;       ///< which elements; empty: all are judged
-  bool follows_states;               ///< reads the state at the start of its chunk
+  std::string_view shape;       ///< "tokens,HV,C"
+  std::string_view formula;     ///< what it is, exactly
+  std::string_view not_judged;  ///< which elements; empty: all are judged
+  StageWalk walk;
   std::span<const StageForm> forms;  ///< the first: of a kernel that declares none; may be empty
+  bool saved = false;                ///< by one kernel for another
 };
 
 /// Stages as a kernel had them.
@@ -91,6 +105,7 @@ struct StageSlice {
 struct BadStage {
   std::string name;
   std::int64_t sequence = 0, chunk = 0;  ///< the chunk counted in its sequence
+  std::int64_t step = 0;                 ///< chunks of its sequence that are computed before
   Worst worst;                           ///< of that chunk and head, coordinates filled in
   std::int64_t elements = 0;             ///< out of budget in that chunk and head
 };
@@ -99,6 +114,7 @@ struct StageReport {
   TensorReport tensor;
   std::string form;     ///< in which it was judged; empty: there is only one
   std::string formula;  ///< of the table
+  bool saved = false;   ///< by one kernel for another: it counts to the verdict
 };
 
 struct StagesReport {
@@ -115,6 +131,14 @@ struct StagesReport {
 /// Stages of the table before `name` that the kernel did not give.
 [[nodiscard]] std::vector<std::string> absent_before(const StagesReport& report,
                                                      const std::string& name);
+
+/// The first of the saved stages that is out of budget; empty: none.
+[[nodiscard]] std::string refused_saved(const StagesReport& report);
+
+/// All stages of `slice` in the 106-bit tier, in f64, for a fixture; what is not defined is 0.
+/// Throws as StageSlice::evaluate does.
+[[nodiscard]] call::TensorMap exact_stages(const StageSlice& slice, const call::Record& record,
+                                           std::int64_t chunk);
 
 /// Judges the stages of a record, which are those of `kernel`. Throws Error for unknown names and
 /// forms, shapes that are wrong, and calls whose stages nobody has.

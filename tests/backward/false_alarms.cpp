@@ -19,9 +19,11 @@
 #include "fixtures/cases/suite.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "fixtures/random/philox.hpp"
+#include "reference/backward/emulation/emulate.hpp"
 #include "reference/backward/slice.hpp"
 #include "reference/calls/kernel.hpp"
 #include "reference/verdict/grants.hpp"
+#include "reference/verdict/stages.hpp"
 #include "reference/verdict/verdict.hpp"
 
 namespace {
@@ -90,6 +92,34 @@ bool fits(const contract::Contract& contract, const call::Record& record) {
   return is_short == (contract.name != "adjoint_f32");
 }
 
+// The stages of the same kernels, which store them in the type of q and in fp32 in turn.
+void run_stages(const call::Record& record, const contract::Contract& contract,
+                const std::string& line, std::uint64_t kernels, std::vector<Judged>& to) {
+  const verdict::StageSlice& slice = *backward::slice().stages;
+  std::vector<std::string> names;
+  for (const verdict::StageRow& row : slice.table()) names.emplace_back(row.name);
+  verdict::ExpectedStages expected =
+      slice.evaluate(record, contract.adjoint()->chunk, names, scalar::Precision::kDouble);
+  for (std::uint64_t k = 0; k < kernels; ++k) {
+    const call::DType type = k % 2 == 0 ? record.inputs.at("q").dtype() : call::DType::kF32;
+    std::map<std::string, call::DType> stored;
+    for (const std::string& name : names) stored[name] = type;
+    slice.grant(record, contract, stored, expected);
+    const call::TensorMap stages = backward::emulate_stages(record, contract, 1000 * k + 17);
+    for (const auto& [name, exact] : stages) {
+      const call::Tensor tensor(type, exact.shape(), exact.to_doubles());
+      const verdict::TensorReport report =
+          verdict::judge(name, tensor, expected.at(name).expected, contract);
+      to.push_back({.line = line,
+                    .contract = contract.name,
+                    .output = "stage " + name,
+                    .ratio = report.max_ratio,
+                    .refused = report.out_of_budget > 0 || report.unbounded > 0,
+                    .mistrusted = report.vacuous > 0});
+    }
+  }
+}
+
 std::vector<Judged> run(const std::string& line, std::uint64_t kernels) {
   call::Record record = cases::make_record(cases::parse(line));
   const verdict::Slice& slice = backward::slice();
@@ -113,6 +143,7 @@ std::vector<Judged> run(const std::string& line, std::uint64_t kernels) {
                        .mistrusted = report.vacuous > 0});
       }
     }
+    run_stages(record, contract, line, kernels, all);
   }
   return all;
 }

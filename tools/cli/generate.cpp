@@ -15,6 +15,7 @@
 #include "reference/arbiter/choices.hpp"
 #include "reference/contract/family.hpp"
 #include "reference/suites/golden.hpp"
+#include "reference/suites/slices.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/files.hpp"
 #include "tools/cli/judging.hpp"
@@ -126,7 +127,8 @@ int generate(const GenerateOptions& options) {
     const fs::path path = directory / (cases::file_stem(c) + ".h5");
     progress.show(i, path.filename().string());
     const scalar::Precision precision = given.value_or(suites::golden_precision(c));
-    if (extras.stages > 0 && call::operation(c.op).has_states) admit_stages(c, extras.stages);
+    if (extras.stages > 0 && suites::slice_of(c.op).stages != nullptr)
+      admit_stages(c, extras.stages);
     const schema::Fixture fixture = suites::make_fixture(c, precision, extras);
     const bool there = is_there(path, fixture);
     if (!there) schema::write_fixture(path, fixture);

@@ -224,6 +224,15 @@ STAGES = {
     "u": "tokens,HV,V",
     "h": "chunks,HV,state",
     "v_new": "tokens,HV,V",
+    "P": "tokens,HV,C",
+    "o": "tokens,HV,V",
+    "dh": "chunks,HV,state",
+    "du": "tokens,HV,V",
+    "dP": "tokens,HV,C",
+    "dw": "tokens,HV,K",
+    "dq": "tokens,HV,K",
+    "dk": "tokens,HV,K",
+    "raw": "tokens,HV(,K)",
 }
 # The same of backward.
 BACKWARD_OPS = ("gated_delta_rule_backward", "kda_backward")
@@ -513,7 +522,7 @@ def prepared_stages(op, stages, chunk, forms, bf16=()):
         _text("stages", name)
         if name not in STAGES:
             raise ValueError(f"stages: expected one of {', '.join(STAGES)}, actual {name!r}")
-        axes = STAGES[name].replace("(,K)", ",K" if op == "kda" else "").replace("state", "V,K")
+        axes = STAGES[name].replace("(,K)", ",K" if op in ("kda", "kda_backward") else "").replace("state", "V,K")
         array, is_bf16 = _to_array(f"stages {name}", tensor, name in bf16)
         if array.dtype.kind != "f" and not is_bf16:
             raise ValueError(f"stages {name}: expected floating-point numbers, actual {array.dtype}")

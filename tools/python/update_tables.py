@@ -157,7 +157,7 @@ def module_tables(whole):
         f"_SLOTS = {tuple_of([t['name'] for t in tensors if t['storage'] == 'slot'])}",
         table("OUTPUTS", [(m, names(tensors, "outputs", m)) for m in modes]),
         "# Stages of chunked kernels, in the order of the computation.\n"
-        + table("STAGES", [(s["name"], literal(s["shape"])) for s in schema["stages"]]),
+        + table("STAGES", list({s["name"]: literal(s["shape"]) for s in schema["stages"]}.items())),
         *family_tables(whole, "backward", "BACKWARD"),
         *family_tables(whole, "attention", "ATTENTION"),
         *family_tables(whole, "draft_acceptance", "DRAFT"),

@@ -37,14 +37,6 @@ double seconds_of_run(const call::Dims& d, const contract::Contract& contract) {
   return static_cast<double>(d.tokens * d.HV) * products * kSecondsPerProduct;
 }
 
-int runs_of(const call::Dims& d, const contract::Contract& contract) {
-  const double seconds = std::max(seconds_of_run(d, contract), 1e-9);
-  const double wanted = std::clamp(kSamples / static_cast<double>(std::min(d.K, d.V)),
-                                   static_cast<double>(kUsualRuns), static_cast<double>(kMostRuns));
-  return static_cast<int>(
-      std::clamp(kUsualSeconds / seconds, static_cast<double>(kFewestRuns), wanted));
-}
-
 // What runs of one kind leave in the tensors of a group.
 struct GroupErrors {
   MeanSquares dq, dk;
@@ -75,14 +67,13 @@ class Granting {
 
   // Nothing, to be raised by what runs say.
   void begin(verdict::GrantDetail detail, int runs) {
-    const float flushed = call::f32_not_below(flushing());
+    const float flushed = call::f32_not_below(flushing_of(record_, d_, contract_));
     for (auto& [name, to] : outputs_) {
       Expected& e = *to;
       const auto n = std::ssize(e.exact.golden);
-      const double multiple = delta::multiple_for(n, runs_of_kind(runs, true), kPooled);
+      const double multiple = delta::multiple_for(n, runs_of_kind(runs, true), kPooledRow);
       e.grant = verdict::empty_grant(e.exact, multiple, detail);
       e.grant.overflows.assign(e.exact.golden.size(), 0);
-      e.grant.anything.assign(e.exact.touched.size(), 0);
       e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels, flushed);
       if (says_nothing_of(name)) e.grant.given = false;
     }
@@ -159,40 +150,11 @@ class Granting {
     return out;
   }
 
-  static constexpr std::int64_t kPooled = 2;  // a row of several numbers
-
-  [[nodiscard]] static int runs_of_kind(int runs, bool random) {
-    return random ? runs / 2 : runs - runs / 2;
-  }
-
-  // The bound of grant.hpp on what flushing costs.
-  [[nodiscard]] double flushing() const {
-    double largest = 1.0;
-    for (const char* name : {"v", "do", "initial_state", "dfinal_state"}) {
-      const call::Tensor* tensor = record_.find_input(name);
-      for (std::int64_t i = 0; tensor != nullptr && i < tensor->size(); ++i) {
-        const double x = std::fabs((*tensor)[i]);
-        if (std::isfinite(x)) largest = std::max(largest, x);
-      }
-    }
-    return 0x1p-126 * static_cast<double>((d_.K + d_.V) * contract_.adjoint()->chunk) * largest *
-           largest;
-  }
-
   [[nodiscard]] std::size_t q_place(const Group& g, std::int64_t t) const {
     return static_cast<std::size_t>(((g.tokens.first + t) * d_.H + g.qk_head) * d_.K);
   }
   [[nodiscard]] std::size_t head_place(const Group& g, std::size_t lane, std::int64_t t) const {
     return static_cast<std::size_t>((g.tokens.first + t) * d_.HV + g.heads[lane]);
-  }
-
-  // Where no run has left a number.
-  static void admit_anything(Expected& e) {
-    for (std::size_t i = 0; i < e.grant.spread.size(); ++i) {
-      if (e.grant.overflows[i] == 0 || e.grant.spread[i] > 0.0F) continue;
-      e.grant.spread[i] = std::numeric_limits<float>::max();
-      e.grant.anything[i / e.exact.block] = 1;
-    }
   }
 
   // The error of a run, where both are numbers.
@@ -261,10 +223,8 @@ class Granting {
       GroupErrors errors = no_errors(g);
       for (int run = 0; run < runs_of_kind(runs, random); ++run) {
         parallel::stop_if_asked();
-        const std::uint64_t seed =
-            delta::kSpreadSeed + 2 * static_cast<std::uint64_t>(run) + (random ? 0 : 1);
         const GroupOutputs outputs =
-            run_group(record_, g, contract_, {.random = random, .seed = seed});
+            run_group(record_, g, contract_, {.random = random, .seed = seed_of_run(run, random)});
         take_run(g, outputs, errors);
         keep_parameters(g, outputs);
       }
@@ -432,6 +392,43 @@ class Granting {
 };
 
 }  // namespace
+
+int runs_of(const call::Dims& d, const contract::Contract& contract) {
+  const double seconds = std::max(seconds_of_run(d, contract), 1e-9);
+  const double wanted = std::clamp(kSamples / static_cast<double>(std::min(d.K, d.V)),
+                                   static_cast<double>(kUsualRuns), static_cast<double>(kMostRuns));
+  return static_cast<int>(
+      std::clamp(kUsualSeconds / seconds, static_cast<double>(kFewestRuns), wanted));
+}
+
+int runs_of_kind(int runs, bool random) { return random ? runs / 2 : runs - runs / 2; }
+
+std::uint64_t seed_of_run(int run, bool random) {
+  return delta::kSpreadSeed + 2 * static_cast<std::uint64_t>(run) + (random ? 0 : 1);
+}
+
+void admit_anything(verdict::Expected& e) {
+  e.grant.anything.assign(e.exact.touched.size(), 0);
+  for (std::size_t i = 0; i < e.grant.spread.size(); ++i) {
+    if (e.grant.overflows[i] == 0 || e.grant.spread[i] > 0.0F) continue;
+    e.grant.spread[i] = std::numeric_limits<float>::max();
+    e.grant.anything[i / e.exact.block] = 1;
+  }
+}
+
+double flushing_of(const call::Record& record, const call::Dims& dims,
+                   const contract::Contract& contract) {
+  double largest = 1.0;
+  for (const char* name : {"v", "do", "initial_state", "dfinal_state"}) {
+    const call::Tensor* tensor = record.find_input(name);
+    for (std::int64_t i = 0; tensor != nullptr && i < tensor->size(); ++i) {
+      const double x = std::fabs((*tensor)[i]);
+      if (std::isfinite(x)) largest = std::max(largest, x);
+    }
+  }
+  return 0x1p-126 * static_cast<double>((dims.K + dims.V) * contract.adjoint()->chunk) * largest *
+         largest;
+}
 
 double grant_seconds(const call::Record& record, const contract::Contract& contract) {
   if (contract.adjoint() == nullptr) return 0.0;

@@ -38,6 +38,7 @@
 // on the way, each of the (K + V) C terms that a gradient is a sum of, in units of its factors.
 #pragma once
 
+#include "fixtures/call/operation.hpp"
 #include "fixtures/call/record.hpp"
 #include "reference/contract/contract.hpp"
 #include "reference/verdict/expectation.hpp"
@@ -50,6 +51,17 @@ inline constexpr int kFewestRuns = 4;
 inline constexpr int kUsualRuns = 24;
 inline constexpr int kMostRuns = 48;
 inline constexpr double kUsualSeconds = 48.0;
+
+/// How many runs a call has; those of one kind; the seed of the n-th of a kind.
+[[nodiscard]] int runs_of(const call::Dims& dims, const contract::Contract& contract);
+[[nodiscard]] int runs_of_kind(int runs, bool random);
+[[nodiscard]] std::uint64_t seed_of_run(int run, bool random);
+/// Fills in Grant::anything: where none of the runs has left a number.
+void admit_anything(verdict::Expected& e);
+/// The bound on what flushing costs an element.
+[[nodiscard]] double flushing_of(const call::Record& record, const call::Dims& dims,
+                                 const contract::Contract& contract);
+inline constexpr std::int64_t kPooledRow = 2;  ///< a row of several numbers (delta::multiple_for)
 
 /// The core-seconds that the runs of a call take.
 [[nodiscard]] double grant_seconds(const call::Record& record, const contract::Contract& contract);

@@ -38,9 +38,10 @@ Floats inverse_of(const Floats& A) {
 
 class Adjoint {
  public:
-  Adjoint(const KernelCall& call, std::int64_t chunk, Rounder& rounder)
-      : call_(call), chunk_(chunk), rounder_(rounder) {
+  Adjoint(const KernelCall& call, std::int64_t chunk, Rounder& rounder, AdjointStages* stages)
+      : call_(call), chunk_(chunk), rounder_(rounder), stages_(stages) {
     const Index T = call.q.rows();
+    if (stages != nullptr) make_room(T, call.q.cols(), call.v.cols(), call.alpha.cols());
     to_ = {.dq = Floats::Zero(T, call.q.cols()),
            .dk = Floats::Zero(T, call.k.cols()),
            .dv = Floats::Zero(T, call.v.cols()),
@@ -67,6 +68,41 @@ class Adjoint {
   }
 
  private:
+  void make_room(Index T, Index K, Index V, Index gates) {
+    const Index states = (T + chunk_ - 1) / chunk_ * K;
+    for (Floats* of : {&stages_->T, &stages_->P, &stages_->dP}) *of = Floats::Zero(T, chunk_);
+    for (Floats* of : {&stages_->w, &stages_->dw, &stages_->dq, &stages_->dk}) {
+      *of = Floats::Zero(T, K);
+    }
+    for (Floats* of : {&stages_->u, &stages_->v_new, &stages_->o, &stages_->du}) {
+      *of = Floats::Zero(T, V);
+    }
+    stages_->h = stages_->dh = Floats::Zero(states, V);
+    stages_->raw = Floats::Zero(T, gates);
+  }
+
+  // A stage of the chunk at token `first`, where stages are kept.
+  void keep(Floats AdjointStages::*stage, Index first, const Floats& x) {
+    if (stages_ == nullptr) return;
+    (stages_->*stage).block(first, 0, x.rows(), x.cols()) = x;
+  }
+  void keep_state(Floats AdjointStages::*stage, Index first, const Floats& x) {
+    keep(stage, first / chunk_ * x.rows(), x);
+  }
+  Floats kept(AdjointPoint point, Floats AdjointStages::*stage, Index first, Floats x) {
+    keep(stage, first, x);
+    return rounded(point, std::move(x));
+  }
+
+  // o = (q E) h + P v_new, for which the forward pass rounds as this one does.
+  void keep_output(const Tape& t, const Floats& q) {
+    if (stages_ == nullptr) return;
+    Rounder own = rounder_;
+    Floats o = product(own.rounded(AdjointPoint::kQueryIn, scaled(q, t.decay.start)), t.state);
+    add_product(t.attention, t.v_new, o, 1.0F);
+    keep(&AdjointStages::o, t.first, o);
+  }
+
   void begin(Index first, std::uint64_t pass) {
     rounder_.begin(call_.content[static_cast<std::size_t>(first / chunk_)] + pass);
   }
@@ -100,14 +136,18 @@ class Adjoint {
     t.n = n;
     t.decay = decay_of(first, n);
     const Floats A = scaled(lower(pair_products(t.decay, x.k, x.k), true), x.beta);
-    t.inverse = rounded(kInverse, inverse_of(A));
-    t.attention = rounded(kAttention, lower(pair_products(t.decay, x.q, x.k), false));
+    t.inverse = kept(kInverse, &AdjointStages::T, first, inverse_of(A));
+    t.attention =
+        kept(kAttention, &AdjointStages::P, first, lower(pair_products(t.decay, x.q, x.k), false));
     const Floats keys = rounded(kBetaK, scaled(scaled(x.k, x.beta), t.decay.start));
-    t.w = rounded(kW, product(t.inverse, keys));
-    Floats v_new = rounded(kU, product(t.inverse, rounded(kBetaV, scaled(x.v, x.beta))));
+    t.w = kept(kW, &AdjointStages::w, first, product(t.inverse, keys));
+    Floats v_new = kept(kU, &AdjointStages::u, first,
+                        product(t.inverse, rounded(kBetaV, scaled(x.v, x.beta))));
+    keep_state(&AdjointStages::h, first, state);
     t.state = rounded(kState, state);
     add_product(t.w, t.state, v_new, -1.0F);
-    t.v_new = rounded(kVNew, v_new);
+    t.v_new = kept(kVNew, &AdjointStages::v_new, first, v_new);
+    keep_output(t, x.q);
     advance(t, x.k, v_new, state);
     return t;
   }
@@ -130,6 +170,7 @@ class Adjoint {
   void take_back(const Tape& t, Floats& gradient) {
     using enum AdjointPoint;
     const Rows x = rows_of(t.first, t.n);
+    keep_state(&AdjointStages::dh, t.first, gradient);
     const Floats operand = rounded(kStateGradient, gradient);
     const Floats du = correction_gradient(t, x, operand);
     // dk of the write, and what L of the last token takes of it.
@@ -143,17 +184,18 @@ class Adjoint {
         pairs.y + scaled(product_transposed(x.output_gradient, t.state), t.decay.start);
     const Floats of_write = written + pairs.z;
     const Erase erase = erase_gradient(t, x, du);
-    const Floats kept = scaled(erase.row + erase.through_w, x.beta);
-    to_.dq.middleRows(t.first, t.n) = rounded(kHeads, dq);
+    const Floats erased = scaled(erase.row + erase.through_w, x.beta);
+    to_.dq.middleRows(t.first, t.n) = kept(kHeads, &AdjointStages::dq, t.first, dq);
     to_.dk.middleRows(t.first, t.n) =
-        rounded(kHeads, rounded(kKeyHalves, of_write) + rounded(kKeyHalves, kept + erase.col));
+        kept(kHeads, &AdjointStages::dk, t.first,
+             rounded(kKeyHalves, of_write) + rounded(kKeyHalves, erased + erase.col));
     to_.dv.middleRows(t.first, t.n) = scaled(erase.through_u, x.beta);
     to_.dbeta.middleRows(t.first, t.n) =
         (erase.through_u.array() * x.v.array()).rowwise().sum() +
         ((erase.row + erase.through_w).array() * x.k.array()).rowwise().sum();
     Floats raw = rounder_.summand(x.q.array() * dq.array());
     raw -= rounder_.summand(x.k.array() * of_write.array());
-    raw += rounder_.summand(x.k.array() * kept.array());
+    raw += rounder_.summand(x.k.array() * erased.array());
     raw -= rounder_.summand(x.k.array() * erase.col.array());
     raw.row(t.n - 1) += rounder_.summand(std::move(last_raw)).row(0);
     store_gate(t, raw);
@@ -163,10 +205,11 @@ class Adjoint {
     using enum AdjointPoint;
     const Floats local = rounded(kLocal, transposed_product(t.attention, x.output_gradient));
     if (t.decay.is_scalar()) {
-      return rounded(kCorrection, scaled(product(x.k, operand), t.decay.end) + local);
+      return kept(kCorrection, &AdjointStages::du, t.first,
+                  scaled(product(x.k, operand), t.decay.end) + local);
     }
-    return rounded(kCorrection,
-                   product(rounded(kUpdate, scaled(x.k, t.decay.end)), operand) + local);
+    return kept(kCorrection, &AdjointStages::du, t.first,
+                product(rounded(kUpdate, scaled(x.k, t.decay.end)), operand) + local);
   }
 
   // E_C (h dh') 1 + sum_j k_j L_j dh' v_new_j
@@ -210,6 +253,7 @@ class Adjoint {
 
   PairSums output_pairs(const Tape& t, const Rows& x) {
     Floats dP = lower(product_transposed(x.output_gradient, t.v_new), false);
+    keep(&AdjointStages::dP, t.first, dP);
     if (t.decay.is_scalar()) {
       dP = rounded(AdjointPoint::kPair, Floats(dP.array() * t.decay.between.array()));
     }
@@ -223,7 +267,8 @@ class Adjoint {
 
   Erase erase_gradient(const Tape& t, const Rows& x, const Floats& du) {
     using enum AdjointPoint;
-    const Floats dw = rounded(kKeyCorrection, Floats(-product_transposed(du, t.state)));
+    const Floats dw =
+        kept(kKeyCorrection, &AdjointStages::dw, t.first, Floats(-product_transposed(du, t.state)));
     Floats dT = inverse_gradient(t, x, du, dw);
     dT = rounded(kInverseGradient, lower(std::move(dT), true));
     dT = rounded(kInverseGradient, product_transposed(dT, t.inverse));
@@ -256,6 +301,7 @@ class Adjoint {
 
   void store_gate(const Tape& t, const Floats& raw) {
     Floats sums = t.decay.is_scalar() ? Floats(raw.rowwise().sum()) : raw;
+    keep(&AdjointStages::raw, t.first, sums);
     for (Index i = t.n - 2; i >= 0; --i) sums.row(i) += sums.row(i + 1);
     to_.dg.middleRows(t.first, t.n) = sums;
   }
@@ -263,13 +309,15 @@ class Adjoint {
   const KernelCall& call_;
   Index chunk_;
   Rounder& rounder_;
+  AdjointStages* stages_;
   KernelGradients to_;
 };
 
 }  // namespace
 
-KernelGradients chunked_adjoint(const KernelCall& call, std::int64_t chunk, Rounder& rounder) {
-  return Adjoint(call, chunk, rounder).run();
+KernelGradients chunked_adjoint(const KernelCall& call, std::int64_t chunk, Rounder& rounder,
+                                AdjointStages* stages) {
+  return Adjoint(call, chunk, rounder, stages).run();
 }
 
 }  // namespace goldenrule::backward

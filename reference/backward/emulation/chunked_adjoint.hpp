@@ -48,7 +48,26 @@ struct KernelGradients {
   Floats dq, dk, dv, dg, dbeta, dstart;
 };
 
+/// Its stages (rule/stages.hpp), each before its own rounding; P and dq by q^. Rows are tokens, of
+/// states the key channels of chunk after chunk.
+struct AdjointStages {
+  Floats T, P, dP;         ///< [tokens, chunk]
+  Floats w, dw, dq, dk;    ///< [tokens, K]
+  Floats u, v_new, o, du;  ///< [tokens, V]
+  Floats h, dh;            ///< [chunks K, V]
+  Floats raw;              ///< [tokens, gates]
+};
+
+/// Calls f(name, stage) for each, in the order of the table.
+template <class Stages, class F>
+void for_each_stage(Stages& of, F&& f) {
+  f("T", of.T), f("P", of.P), f("w", of.w), f("u", of.u), f("h", of.h), f("v_new", of.v_new);
+  f("o", of.o), f("dh", of.dh), f("du", of.du), f("dP", of.dP), f("dw", of.dw), f("dq", of.dq);
+  f("dk", of.dk), f("raw", of.raw);
+}
+
+/// `stages` are kept where it is given.
 [[nodiscard]] KernelGradients chunked_adjoint(const KernelCall& call, std::int64_t chunk,
-                                              Rounder& rounder);
+                                              Rounder& rounder, AdjointStages* stages = nullptr);
 
 }  // namespace goldenrule::backward

@@ -16,4 +16,10 @@ namespace goldenrule::backward {
 [[nodiscard]] call::TensorMap emulate(const call::Record& record,
                                       const contract::Contract& contract, std::uint64_t seed);
 
+/// The stages of the same kernel in chunks of its contract, in their first forms, in f64 before
+/// they are rounded to what they are stored in. `contract` is one of the backward pass.
+[[nodiscard]] call::TensorMap emulate_stages(const call::Record& record,
+                                             const contract::Contract& contract,
+                                             std::uint64_t seed);
+
 }  // namespace goldenrule::backward

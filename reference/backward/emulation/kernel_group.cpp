@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: one run of a group, from its inputs to its outputs.
 #include "reference/backward/emulation/kernel_group.hpp"
 
 #include <algorithm>
@@ -138,7 +140,9 @@ class GroupRun {
       call.beta_has_16_bits = c_.beta == call::BetaForm::kDirect &&
                               call::info(record_.inputs.at("beta").dtype()).bytes == 2;
       round_keys(call);
-      const KernelGradients part = chunked_adjoint(call, contract_.adjoint()->chunk, rounder_);
+      AdjointStages stages;
+      const KernelGradients part = chunked_adjoint(call, contract_.adjoint()->chunk, rounder_,
+                                                   run_.stages ? &stages : nullptr);
       q = unscaled(std::move(call.q));
       k = std::move(call.k);
       if (repeated) {
@@ -150,6 +154,7 @@ class GroupRun {
         dk += part.dk;
       }
       to_.lanes.push_back(lane_outputs(i, part, units));
+      if (run_.stages) to_.lanes.back().stages = in_units(i, std::move(stages), units);
     }
     rounder_.begin(run_.seed);
     if (group_.lanes.size() > 1) {
@@ -162,6 +167,23 @@ class GroupRun {
   }
 
  private:
+  // Stages of the call: value channels in its units, dq by norm(q), and its own states at the ends.
+  [[nodiscard]] AdjointStages in_units(std::size_t lane, AdjointStages of,
+                                       const std::vector<double>& units) const {
+    for (std::size_t x = 0; x < units.size(); ++x) {
+      const auto column = static_cast<Index>(x);
+      const auto unit = static_cast<float>(units[x]);
+      for (Floats* stage : {&of.u, &of.v_new, &of.o, &of.h}) stage->col(column) /= unit;
+      for (Floats* stage : {&of.du, &of.dh}) stage->col(column) *= unit;
+    }
+    of.dq *= static_cast<float>(scale_);
+    if (T_ == 0) return of;
+    const LaneInputs& given = group_.inputs[lane];
+    of.h.topRows(K_) = floats_or_zero(given.start, K_, given.V);
+    of.dh.bottomRows(K_) = floats_or_zero(given.state_gradient, K_, given.V);
+    return of;
+  }
+
   // The norm's results are rounded before q is scaled.
   void round_keys(KernelCall& call) {
     rounder_.begin(call.content.empty() ? 0 : call.content.front());

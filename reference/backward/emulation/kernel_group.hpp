@@ -53,6 +53,7 @@ struct Group {
 struct RunOf {
   bool random = false;  ///< else to nearest, value channels in other units
   std::uint64_t seed = 0;
+  bool stages = false;  ///< keeps them
 };
 
 /// The gradients of a lane in f64, before they are stored.
@@ -60,6 +61,7 @@ struct LaneOutputs {
   std::vector<double> dv, dgate, dbeta, dstart;  ///< [tokens,V], [tokens,gates], [tokens], [K,V]
   double amplitude = 0.0;                        ///< what it adds to dA_log
   std::vector<double> bias;                      ///< [gates], to ddt_bias
+  AdjointStages stages;                          ///< where the run keeps them
 };
 
 struct GroupOutputs {

@@ -13,15 +13,6 @@ namespace {
 using contract::AdjointRounding;
 using contract::Format;
 
-std::optional<Format> format_of(AdjointRounding rounding, call::DType io) {
-  if (rounding == AdjointRounding::kNone) return std::nullopt;
-  if (rounding == AdjointRounding::kTF32) return Format::kTF32;
-  if (rounding == AdjointRounding::kTwoBF16) return Format::kTwoBF16;
-  if (io == call::DType::kBF16) return Format::kBF16;
-  if (io == call::DType::kF16) return Format::kAny16;
-  return std::nullopt;  // fp32 as everything else
-}
-
 // Half the spacing of the format at x.
 float half_ulp(const contract::FormatInfo& f, float x) {
   const auto field = static_cast<int>(std::bit_cast<std::uint32_t>(x) >> 23 & 0xffU);
@@ -39,6 +30,15 @@ float without_bits(float x, int dropped) {
 }
 
 }  // namespace
+
+contract::Rounding format_of(AdjointRounding rounding, call::DType io) {
+  if (rounding == AdjointRounding::kNone) return std::nullopt;
+  if (rounding == AdjointRounding::kTF32) return Format::kTF32;
+  if (rounding == AdjointRounding::kTwoBF16) return Format::kTwoBF16;
+  if (io == call::DType::kBF16) return Format::kBF16;
+  if (io == call::DType::kF16) return Format::kAny16;
+  return std::nullopt;  // fp32 as everything else
+}
 
 Rounder::Rounder(const contract::ChunkedAdjoint& model, call::DType io, bool random,
                  std::uint64_t seed)

@@ -16,6 +16,9 @@
 
 namespace goldenrule::backward {
 
+/// The format of a rounding in a kernel whose q has type `io`.
+[[nodiscard]] contract::Rounding format_of(contract::AdjointRounding rounding, call::DType io);
+
 class Rounder {
  public:
   /// `io` is the type of q.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Length: one chunked adjoint with a switch for each mistake.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -123,7 +125,7 @@ struct ChunkBack {
   const Block& dh_end;  // dh'
   Block dh_read;        // dh' as all but the carry read it
   Pairs pairs;
-  Block du, kw, ke, row, col, kb;
+  Block du, dw, kw, ke, row, col, kb;
 
   ChunkBack(const ChunkVariant& variant, const ChunkForward& chunk, const Block& gradient)
       : s(variant),
@@ -170,6 +172,14 @@ struct ChunkBack {
     return dq;
   }
 
+  // dP as output_part reads it.
+  [[nodiscard]] Block pair_gradients() const {
+    const Block full = c.d_o * c.v_new.transpose();
+    if (s.dp_reversed) return full.triangularView<Eigen::Upper>();
+    if (!s.dp_diagonal) return full.triangularView<Eigen::StrictlyLower>();
+    return full.triangularView<Eigen::Lower>();
+  }
+
   [[nodiscard]] Block inverse_part(const Block& dT) const {
     const bool kept = s.inverse == InverseAdjoint::kDiagonal;
     const Block T = s.inverse == InverseAdjoint::kUntransposed ? c.T : Block(c.T.transpose());
@@ -183,7 +193,7 @@ struct ChunkBack {
 
   // dv; and row, col, kb and ke.
   [[nodiscard]] Block erase_part(std::span<double> dbeta) {
-    const Block dw = -du * h.transpose();
+    dw = -du * h.transpose();
     const Block decayed_keys = c.k.cwiseProduct(c.from_start);
     const Block& v = s.corrected_in_dt ? c.v_new : c.v;
     const std::int64_t columns = s.first_block_in_dt ? std::min(kBlock, v.cols()) : v.cols();
@@ -229,9 +239,38 @@ struct ChunkBack {
   }
 };
 
+// Where a stage of a lane is made room for, its rows from `row` on.
+void keep_rows(const char* name, std::int64_t row, const Block& x, VariantStages& to) {
+  to.at(name).block(row, 0, x.rows(), x.cols()) = x;
+}
+
+void make_room(const VariantLane& lane, VariantStages& to) {
+  const std::int64_t T = lane.tokens();
+  const std::int64_t K = lane.k.cols();
+  for (const char* name : {"T", "P", "dP"}) to[name] = Block::Zero(T, kChunk);
+  for (const char* name : {"w", "dw", "dq", "dk", "raw"}) to[name] = Block::Zero(T, K);
+  for (const char* name : {"v_new", "du"}) to[name] = Block::Zero(T, lane.v.cols());
+  for (const char* name : {"h", "dh"}) {
+    to[name] = Block::Zero((T + kChunk - 1) / kChunk * K, lane.v.cols());
+  }
+}
+
+void keep_stages(const ChunkBack& back, std::int64_t first, VariantStages& to) {
+  const ChunkForward& c = back.c;
+  keep_rows("T", first, c.T, to);
+  keep_rows("P", first, c.P, to);
+  keep_rows("w", first, c.w, to);
+  keep_rows("v_new", first, c.v_new, to);
+  keep_rows("du", first, back.du, to);
+  keep_rows("dw", first, back.dw, to);
+  keep_rows("dP", first, back.pair_gradients(), to);
+  keep_rows("h", first / kChunk * back.h.rows(), back.h, to);
+  keep_rows("dh", first / kChunk * back.h.rows(), back.dh_read, to);
+}
+
 // dh; the rows of the chunk that begins at `first` are stored.
 Block take_chunk(const ChunkVariant& variant, const ChunkForward& c, const Block& dh_end,
-                 std::int64_t first, VariantGradients& to) {
+                 std::int64_t first, VariantGradients& to, VariantStages* stages) {
   const std::int64_t n = c.rows();
   ChunkBack back(variant, c, dh_end);
   Block dh = back.scan();
@@ -241,13 +280,16 @@ Block take_chunk(const ChunkVariant& variant, const ChunkForward& c, const Block
       std::span(to.dbeta).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(n)));
   to.dk.middleRows(first, n) = back.kw + back.ke + back.col;
   to.dg.middleRows(first, n) = back.gate_part(dq);
+  if (stages != nullptr) keep_stages(back, first, *stages);
   return dh;
 }
 
 }  // namespace
 
-VariantGradients chunk_adjoint(const ChunkVariant& variant, const VariantLane& lane) {
+VariantGradients chunk_adjoint(const ChunkVariant& variant, const VariantLane& lane,
+                               VariantStages* stages) {
   VariantGradients to(lane);
+  if (stages != nullptr) make_room(lane, *stages);
   std::vector<Block> starts;
   Block state = lane.start;
   const auto chunk_at = [&](std::int64_t first, const Block& before) {
@@ -260,7 +302,7 @@ VariantGradients chunk_adjoint(const ChunkVariant& variant, const VariantLane& l
   Block& dh = to.dstart;
   for (std::int64_t i = std::ssize(starts) - 1; i >= 0; --i) {
     const ChunkForward c = chunk_at(i * kChunk, starts[static_cast<std::size_t>(i)]);
-    dh = take_chunk(variant, c, dh, i * kChunk, to);
+    dh = take_chunk(variant, c, dh, i * kChunk, to, stages);
     const bool at_rank = i % kSegment == 0 && i > 0;
     if (i > 0 && variant.carry == Carry::kStateGradient) dh += lane.state_gradient;
     if (at_rank && variant.carry == Carry::kLost) dh.setZero();
@@ -268,6 +310,11 @@ VariantGradients chunk_adjoint(const ChunkVariant& variant, const VariantLane& l
       const Block nothing = Block::Zero(dh.rows(), dh.cols());
       dh = ChunkBack(variant, c, nothing).scan();
     }
+  }
+  if (stages != nullptr) {
+    stages->at("dq") = to.dq;
+    stages->at("dk") = to.dk;
+    stages->at("raw") = to.dg;
   }
   return to;
 }

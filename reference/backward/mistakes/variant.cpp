@@ -7,6 +7,7 @@
 
 #include "fixtures/call/operation.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
+#include "reference/backward/rule/stages.hpp"
 
 namespace goldenrule::backward {
 namespace {
@@ -161,6 +162,37 @@ TensorMap variant_outputs(const ChunkVariant& variant, const Record& plain) {
       run_variant(plain, [&](const VariantLane& lane) { return chunk_adjoint(variant, lane); });
   if (to.contains("dg")) sum_gates(variant.sum, plain, to.at("dg"));
   set_by_alpha(plain, to);
+  return to;
+}
+
+TensorMap variant_stages(const ChunkVariant& variant, const Record& plain) {
+  const Dims d = call::validate(plain);
+  const delta::CallInputs inputs(plain);
+  const std::vector<Sequence> sequences = sequences_of(plain, d);
+  const std::vector<std::int64_t> first = first_chunks(sequences, kChunk);
+  const double scale = call::resolved_scale(plain.convention, d.K);
+  TensorMap to;
+  for (const auto& [name, shape] : stage_shapes(plain, d, kChunk, first.back())) {
+    if (name != "u" && name != "o") to[name] = Tensor(call::DType::kF64, shape);
+  }
+  for (std::int64_t job = 0; job < std::ssize(sequences) * d.HV; ++job) {
+    const auto n = static_cast<std::size_t>(job / d.HV);
+    const std::int64_t head = job % d.HV;
+    if (sequences[n].count == 0) continue;
+    VariantStages stages;
+    const VariantLane lane = lane_of(plain, d, inputs, job / d.HV, sequences[n], head);
+    static_cast<void>(chunk_adjoint(variant, lane, &stages));
+    stages.at("dq") *= scale;
+    const bool per_channel = to.at("raw").shape().size() == 3;
+    if (!per_channel) stages.at("raw") = Rows(stages.at("raw").rowwise().sum());
+    const LanePlaces places(plain, d, sequences[n], first[n], head);
+    for (const auto& [name, x] : stages) {
+      for (std::int64_t i = 0; i < x.size(); ++i) {
+        const std::size_t at = places.of(name, i / x.cols(), i % x.cols(), x.cols());
+        to.at(name).set(static_cast<std::int64_t>(at), x.data()[i]);
+      }
+    }
+  }
   return to;
 }
 

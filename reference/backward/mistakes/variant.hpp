@@ -26,6 +26,8 @@
 // must not be 0.
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "reference/backward/rule/evaluate.hpp"
@@ -135,12 +137,19 @@ struct ChunkVariant {
   RawTerms raw = RawTerms::kAll;
   GateSum sum = GateSum::kReverse;
 };
-[[nodiscard]] VariantGradients chunk_adjoint(const ChunkVariant& variant, const VariantLane& lane);
+/// What a variant has on the way, as its author would store it: names of rule/stages.hpp, rows are
+/// tokens, of states the key channels of chunk after chunk. It has no u, and no o.
+using VariantStages = std::map<std::string, Matrix<double>>;
+[[nodiscard]] VariantGradients chunk_adjoint(const ChunkVariant& variant, const VariantLane& lane,
+                                             VariantStages* stages = nullptr);
 
 /// The outputs of a plain call, in f64.
 [[nodiscard]] call::TensorMap variant_outputs(const TokenVariant& variant,
                                               const call::Record& plain);
 [[nodiscard]] call::TensorMap variant_outputs(const ChunkVariant& variant,
                                               const call::Record& plain);
+/// Its stages in chunks of kChunk, in f64.
+[[nodiscard]] call::TensorMap variant_stages(const ChunkVariant& variant,
+                                             const call::Record& plain);
 
 }  // namespace goldenrule::backward

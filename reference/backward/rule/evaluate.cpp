@@ -22,8 +22,6 @@ using delta::CallInputs;
 using verdict::Exact;
 using verdict::Touch;
 
-constexpr std::int64_t kNeighbours = 64;  // tokens: a chunk of most kernels
-
 bool all_finite(const std::vector<double>& x) {
   return std::ranges::all_of(x, [](double y) { return std::isfinite(y); });
 }

@@ -23,12 +23,14 @@ class Tile {
  public:
   using Vector = typename scalar::Tier<S>::Vector;
 
-  Tile(const Lane<S>& lane, const LaneInputs& inputs, std::int64_t first, LaneGradients<S>& to)
+  Tile(const Lane<S>& lane, const LaneInputs& inputs, std::int64_t first, LaneGradients<S>& to,
+       StateGradients<S>* states)
       : lane_(lane),
         inputs_(inputs),
         first_(first),
         columns_(static_cast<int>(std::min<std::int64_t>(kTileColumns<S>, inputs.V - first))),
         to_(to),
+        kept_(states),
         block_(std::max<std::int64_t>(
             1, static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(lane.tokens)))))),
         tile_(lane, inputs.v.data(), inputs.V, first, columns_),
@@ -50,7 +52,7 @@ class Tile {
       take_block(begin, std::move(kept.back()), backward);
       kept.pop_back();
     }
-    store_start(backward);
+    copy_gradient(backward, to_.dstart, to_.dstart_radius);
   }
 
  private:
@@ -118,6 +120,7 @@ class Tile {
     }
     for (std::int64_t t = end - 1; t >= begin; --t) {
       const auto i = static_cast<std::size_t>(t - begin);
+      keep_gradient(t, backward);
       take_token(t, states[i], states[i + 1], known[i], known[i + 1], backward);
     }
   }
@@ -155,20 +158,28 @@ class Tile {
                      to_);
   }
 
+  // G behind token t, where a chunk ends with it.
+  void keep_gradient(std::int64_t t, const AdjointCertificate<S>& backward) {
+    if (kept_ == nullptr || ((t + 1) % kept_->chunk != 0 && t + 1 != lane_.tokens)) return;
+    const auto chunk = static_cast<std::size_t>(t / kept_->chunk);
+    copy_gradient(backward, kept_->values[chunk], kept_->radius[chunk]);
+  }
+
   void load(const double* from, Vector (&to)[kPacks]) const {
     constexpr int lanes = scalar::Tier<S>::kLanes;
     for (int w = 0; w < kPacks; ++w) to[w] = scalar::broadcast_column(S(0));
     for (int c = 0; c < columns_; ++c) scalar::set_lane(to[c / lanes], c % lanes, S(from[c]));
   }
 
-  void store_start(const AdjointCertificate<S>& backward) {
+  void copy_gradient(const AdjointCertificate<S>& backward, std::vector<S>& values,
+                     std::vector<double>& radius) const {
     constexpr int lanes = scalar::Tier<S>::kLanes;
     for (int c = 0; c < columns_; ++c) {
       for (std::int64_t i = 0; i < lane_.K; ++i) {
-        to_.dstart[static_cast<std::size_t>(i * inputs_.V + first_ + c)] =
+        values[static_cast<std::size_t>(i * inputs_.V + first_ + c)] =
             scalar::get_lane(G_[static_cast<std::size_t>(i * kPacks + c / lanes)], c % lanes);
       }
-      to_.dstart_radius[static_cast<std::size_t>(first_ + c)] = backward.error(c);
+      radius[static_cast<std::size_t>(first_ + c)] = backward.error(c);
     }
   }
 
@@ -177,6 +188,7 @@ class Tile {
   std::int64_t first_;
   int columns_;
   LaneGradients<S>& to_;
+  StateGradients<S>* kept_;
   std::int64_t block_;
   RecurrentTile<S> tile_;
   std::vector<Vector> G_;
@@ -191,7 +203,8 @@ void take_root(std::vector<double>& size2, std::int64_t elements) {
 }  // namespace
 
 template <class S>
-LaneGradients<S> lane_gradients(const Lane<S>& lane, const LaneInputs& inputs) {
+LaneGradients<S> lane_gradients(const Lane<S>& lane, const LaneInputs& inputs,
+                                StateGradients<S>* states) {
   const auto n = static_cast<std::size_t>(lane.tokens);
   const auto K = static_cast<std::size_t>(lane.K);
   const auto V = static_cast<std::size_t>(inputs.V);
@@ -210,8 +223,13 @@ LaneGradients<S> lane_gradients(const Lane<S>& lane, const LaneInputs& inputs) {
   to.dv_size.assign(n * V, 0.0);
   for (auto* all : {&to.dq_size, &to.dk_size, &to.dg_size}) all->assign(n, 0.0);
   to.dbeta_size.assign(n, 0.0);
+  if (states != nullptr) {
+    const auto chunks = static_cast<std::size_t>((lane.tokens + states->chunk - 1) / states->chunk);
+    states->values.assign(chunks, to.dstart);
+    states->radius.assign(chunks, to.dstart_radius);
+  }
   for (std::int64_t first = 0; first < inputs.V; first += kTileColumns<S>) {
-    Tile<S>(lane, inputs, first, to).run();
+    Tile<S>(lane, inputs, first, to, states).run();
   }
   take_root(to.dq_size, 1);
   take_root(to.dk_size, 1);
@@ -220,8 +238,11 @@ LaneGradients<S> lane_gradients(const Lane<S>& lane, const LaneInputs& inputs) {
   return to;
 }
 
-template LaneGradients<double> lane_gradients(const Lane<double>&, const LaneInputs&);
-template LaneGradients<scalar::Quad> lane_gradients(const Lane<scalar::Quad>&, const LaneInputs&);
-template LaneGradients<scalar::Multi> lane_gradients(const Lane<scalar::Multi>&, const LaneInputs&);
+template LaneGradients<double> lane_gradients(const Lane<double>&, const LaneInputs&,
+                                              StateGradients<double>*);
+template LaneGradients<scalar::Quad> lane_gradients(const Lane<scalar::Quad>&, const LaneInputs&,
+                                                    StateGradients<scalar::Quad>*);
+template LaneGradients<scalar::Multi> lane_gradients(const Lane<scalar::Multi>&, const LaneInputs&,
+                                                     StateGradients<scalar::Multi>*);
 
 }  // namespace goldenrule::backward

@@ -39,13 +39,25 @@ struct LaneGradients {
   std::vector<double> dstart_radius;             ///< [V]
 };
 
+/// The gradients by the states behind the chunks of a lane, kept on the way.
 template <class S>
-[[nodiscard]] LaneGradients<S> lane_gradients(const delta::Lane<S>& lane, const LaneInputs& inputs);
+struct StateGradients {
+  std::int64_t chunk = 0;                   ///< tokens of one
+  std::vector<std::vector<S>> values;       ///< per chunk [K,V]
+  std::vector<std::vector<double>> radius;  ///< per chunk [V], of the norm of a column
+};
 
-extern template LaneGradients<double> lane_gradients(const delta::Lane<double>&, const LaneInputs&);
+template <class S>
+[[nodiscard]] LaneGradients<S> lane_gradients(const delta::Lane<S>& lane, const LaneInputs& inputs,
+                                              StateGradients<S>* states = nullptr);
+
+extern template LaneGradients<double> lane_gradients(const delta::Lane<double>&, const LaneInputs&,
+                                                     StateGradients<double>*);
 extern template LaneGradients<scalar::Quad> lane_gradients(const delta::Lane<scalar::Quad>&,
-                                                           const LaneInputs&);
+                                                           const LaneInputs&,
+                                                           StateGradients<scalar::Quad>*);
 extern template LaneGradients<scalar::Multi> lane_gradients(const delta::Lane<scalar::Multi>&,
-                                                            const LaneInputs&);
+                                                            const LaneInputs&,
+                                                            StateGradients<scalar::Multi>*);
 
 }  // namespace goldenrule::backward

@@ -10,6 +10,8 @@
 
 namespace goldenrule::backward {
 
+inline constexpr std::int64_t kNeighbours = 64;  ///< tokens: a chunk of most kernels
+
 /// Mean squares of the errors of runs: sums until finished.
 class MeanSquares {
  public:

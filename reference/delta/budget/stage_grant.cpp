@@ -24,19 +24,6 @@ using contract::Activation;
 using contract::Point;
 using contract::Rounding;
 
-// What rounding x to a format adds to its rounding to the type that it is stored in: where that
-// type holds every number of the format, only the first of the two counts.
-double beside_storage(const Rounding& rounding, call::DType stored, double x) {
-  if (!rounding) return 0.0;
-  const contract::FormatInfo& format = info(*rounding);
-  const call::DTypeInfo& type = call::info(stored);
-  const bool holds =
-      format.significand_bits <= type.significand_bits &&
-      format.min_exponent - format.significand_bits >= type.min_exponent - type.significand_bits;
-  const double own = rounding_error(rounding, x);
-  return holds ? std::max(own - 0.5 * call::ulp(stored, x), 0.0) : own;
-}
-
 // The format in which a stage is an operand.
 Rounding own_rounding(const contract::Chunked& c, const std::string& stage) {
   if (stage == "q") return c.at(Activation::kQuery);

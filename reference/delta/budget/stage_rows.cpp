@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "fixtures/call/dtype.hpp"
 #include "reference/delta/budget/ring_grant.hpp"
 #include "reference/delta/emulation/chunk_emulator.hpp"
 #include "reference/delta/oracle/ring.hpp"
@@ -19,6 +20,17 @@ using contract::Rounding;
 double rounding_error(const Rounding& rounding, double x) {
   if (!rounding) return 0.0;
   return (rounding == Format::kTF32 ? 2.0 : 1.0) * contract::half_ulp(info(*rounding), x);
+}
+
+double beside_storage(const Rounding& rounding, call::DType stored, double x) {
+  if (!rounding) return 0.0;
+  const contract::FormatInfo& format = info(*rounding);
+  const call::DTypeInfo& type = call::info(stored);
+  const bool holds =
+      format.significand_bits <= type.significand_bits &&
+      format.min_exponent - format.significand_bits >= type.min_exponent - type.significand_bits;
+  const double own = rounding_error(rounding, x);
+  return holds ? std::max(own - 0.5 * call::ulp(stored, x), 0.0) : own;
 }
 
 LaneGrants::LaneGrants(const contract::Contract& contract, const call::Convention& convention,

@@ -15,6 +15,11 @@ namespace goldenrule::delta {
 /// The largest error of rounding x to a format: truncation to tf32 takes twice half an ulp.
 [[nodiscard]] double rounding_error(const contract::Rounding& rounding, double x);
 
+/// What rounding x to a format adds to its rounding to the type that it is stored in: where that
+/// type holds every number of the format, only the first of the two counts.
+[[nodiscard]] double beside_storage(const contract::Rounding& rounding, call::DType stored,
+                                    double x);
+
 class LaneGrants {
  public:
   /// Refers to its arguments. `multiple` is lambda.

@@ -15,6 +15,7 @@
 #include "reference/delta/oracle/judged_tokens.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/oracle/ring.hpp"
+#include "reference/delta/oracle/stage_fill.hpp"
 #include "reference/delta/oracle/stage_reach.hpp"
 
 namespace goldenrule::delta {
@@ -24,95 +25,30 @@ using verdict::Exact;
 using verdict::ExpectedStage;
 using verdict::ExpectedStages;
 using verdict::StageRow;
-using Words = std::vector<std::string_view>;
 
-// One stage while lanes fill it in: rows of `width` numbers, one per (token or chunk, head).
-struct Filled {
-  ExpectedStage stage;
-  std::int64_t heads = 1, width = 1;
-  std::vector<char> defined;  // no vector<bool>: lanes run side by side
-
-  [[nodiscard]] Exact& exact() { return stage.expected.exact; }
-  [[nodiscard]] std::size_t row(std::int64_t outer, std::int64_t head) const {
-    return static_cast<std::size_t>((outer * heads + head) * width);
+StageTensors delta_tensors(const call::Record& record, const call::Dims& d, std::int64_t C,
+                           std::int64_t chunks, const std::vector<std::string>& names) {
+  StageTensors to(names);
+  const bool vk = record.convention.state_layout == call::StateLayout::kVK;
+  const std::int64_t gates = call::gate_channels(record, d.K);
+  const std::int64_t n = d.tokens;
+  if (gates == 1) {
+    to.add("G", {n, d.HV}, {"token", "head"}, 1);
+  } else {
+    to.add("G", {n, d.HV, gates}, {"token", "head", "key"}, gates);
   }
-};
-
-class StageTensors {
- public:
-  StageTensors(const call::Record& record, const call::Dims& d, std::int64_t C, std::int64_t chunks,
-               const std::vector<std::string>& names)
-      : names_(names) {
-    const bool vk = record.convention.state_layout == call::StateLayout::kVK;
-    const std::int64_t gates = call::gate_channels(record, d.K);
-    const std::int64_t n = d.tokens;
-    if (gates == 1) {
-      add("G", {n, d.HV}, {"token", "head"}, d.HV, 1);
-    } else {
-      add("G", {n, d.HV, gates}, {"token", "head", "key"}, d.HV, gates);
-    }
-    add("beta", {n, d.HV}, {"token", "head"}, d.HV, 1);
-    add("q", {n, d.H, d.K}, {"token", "query/key head", "key"}, d.H, d.K);
-    add("k", {n, d.H, d.K}, {"token", "query/key head", "key"}, d.H, d.K);
-    add("A", {n, d.HV, C}, {"token", "head", "column"}, d.HV, C);
-    add("T", {n, d.HV, C}, {"token", "head", "column"}, d.HV, C);
-    add("w", {n, d.HV, d.K}, {"token", "head", "key"}, d.HV, d.K);
-    add("u", {n, d.HV, d.V}, {"token", "head", "value"}, d.HV, d.V);
-    add("v_new", {n, d.HV, d.V}, {"token", "head", "value"}, d.HV, d.V);
-    const Words state =
-        vk ? Words{"chunk", "head", "value", "key"} : Words{"chunk", "head", "key", "value"};
-    add("h", {chunks, d.HV, vk ? d.V : d.K, vk ? d.K : d.V}, state, d.HV, d.K * d.V);
-    for (const char* name : {"u", "v_new", "h"}) {
-      if (!stages_.contains(name)) continue;
-      Exact& e = stages_.at(name).exact();
-      e.channels = static_cast<std::size_t>(d.V);
-      if (name != std::string("h")) e.reach.assign(e.golden.size(), 0.0F);
-      if (name == std::string("h") && vk) e.run = static_cast<std::size_t>(d.K);
-    }
-  }
-
-  /// Nothing where the stage is not asked for.
-  [[nodiscard]] Filled* find(const std::string& name) {
-    const auto found = stages_.find(name);
-    return found == stages_.end() ? nullptr : &found->second;
-  }
-
-  [[nodiscard]] ExpectedStages take() && {
-    ExpectedStages result;
-    for (auto& [name, filled] : stages_) {
-      Exact& e = filled.exact();
-      if (std::ranges::find(filled.defined, 0) != filled.defined.end()) {
-        e.undefined.resize(filled.defined.size());
-        for (std::size_t i = 0; i < e.undefined.size(); ++i)
-          e.undefined[i] = filled.defined[i] == 0;
-      }
-      result.emplace(name, std::move(filled.stage));
-    }
-    return result;
-  }
-
- private:
-  void add(const std::string& name, call::Shape shape, Words axes, std::int64_t heads,
-           std::int64_t width) {
-    if (std::ranges::find(names_, name) == names_.end()) return;
-    const auto count = static_cast<std::size_t>(call::element_count(shape));
-    Filled f{.stage = {.expected = {}, .axes = std::move(axes)},
-             .heads = heads,
-             .width = width,
-             .defined = std::vector<char>(count, 0)};
-    Exact& e = f.exact();
-    e.shape = std::move(shape);
-    e.golden.assign(count, 0.0);
-    e.radius.assign(count, 0.0F);
-    e.block = static_cast<std::size_t>(width);
-    e.touched.assign(count / std::max<std::size_t>(e.block, 1), verdict::Touch::kCopied);
-    e.logarithms = name == "G";
-    stages_.emplace(name, std::move(f));
-  }
-
-  const std::vector<std::string>& names_;
-  std::map<std::string, Filled> stages_;
-};
+  to.add("beta", {n, d.HV}, {"token", "head"}, 1);
+  to.add("q", {n, d.H, d.K}, {"token", "query/key head", "key"}, d.K);
+  to.add("k", {n, d.H, d.K}, {"token", "query/key head", "key"}, d.K);
+  to.add("A", {n, d.HV, C}, {"token", "head", "column"}, C);
+  to.add("T", {n, d.HV, C}, {"token", "head", "column"}, C);
+  to.add("w", {n, d.HV, d.K}, {"token", "head", "key"}, d.K);
+  to.add_values("u", n, d);
+  to.add_values("v_new", n, d);
+  to.add_states("h", chunks, d, vk);
+  if (FilledStage* G = to.find("G"); G != nullptr) G->exact().logarithms = true;
+  return to;
+}
 
 template <class S>
 class StageEvaluation {
@@ -184,13 +120,13 @@ class StageEvaluation {
   template <class D, class E>
   void store(const char* name, std::int64_t outer, std::int64_t head, const S* values,
              const D& is_defined, const E& error) {
-    Filled* f = tensors_.find(name);
+    FilledStage* f = tensors_.find(name);
     if (f == nullptr) return;
     const std::size_t row = f->row(outer, head);
     bool any = false;
     for (std::int64_t i = 0; i < f->width; ++i) {
       any = any || is_defined(i);
-      put(*f, row + static_cast<std::size_t>(i), values[i], error(i), is_defined(i));
+      f->put(row + static_cast<std::size_t>(i), values[i], error(i), is_defined(i));
     }
     if (any) f->exact().touched[row / f->exact().block] = verdict::Touch::kComputed;
   }
@@ -198,7 +134,7 @@ class StageEvaluation {
   void store_reach(const Lane<S>& lane, const Matrix<double>& v, const ChunkStages<S>& stages,
                    std::int64_t first_token, std::int64_t head) {
     for (const char* name : {"u", "v_new"}) {
-      Filled* f = tensors_.find(name);
+      FilledStage* f = tensors_.find(name);
       if (f == nullptr) continue;
       const bool reads_state = name == std::string("v_new");
       for (std::int64_t t = 0; t < lane.tokens; ++t) {
@@ -212,7 +148,7 @@ class StageEvaluation {
 
   void store_gates(const Lane<S>& lane, std::int64_t t, std::int64_t token, std::int64_t head,
                    const Matrix<S>& G, const Matrix<double>& error, bool ok) {
-    Filled* f = tensors_.find("G");
+    FilledStage* f = tensors_.find("G");
     if (f == nullptr) return;
     const std::size_t row = f->row(token, head);
     for (std::int64_t g = 0; g < lane.gates; ++g) {
@@ -220,7 +156,7 @@ class StageEvaluation {
       for (std::int64_t l = t / C_ * C_; l <= t; ++l) {
         is_number = is_number && has_logarithm(record_.convention, lane.alpha_at(l, g));
       }
-      put(*f, row + static_cast<std::size_t>(g), G(t, g), error(t, g), ok && is_number);
+      f->put(row + static_cast<std::size_t>(g), G(t, g), error(t, g), ok && is_number);
     }
     if (ok) f->exact().touched[row / f->exact().block] = verdict::Touch::kComputed;
   }
@@ -228,27 +164,17 @@ class StageEvaluation {
   template <class D>
   void store_state(const Matrix<S>& state, const Eigen::RowVectorXd& error, std::int64_t chunk,
                    std::int64_t head, bool computed, const D& is_defined) {
-    Filled* f = tensors_.find("h");
+    FilledStage* f = tensors_.find("h");
     if (f == nullptr) return;
     const std::size_t block = f->row(chunk, head);
     bool any = false;
     for (std::int64_t i = 0; i < d_.K; ++i) {
       for (std::int64_t x = 0; x < d_.V; ++x) {
         any = any || is_defined(x);
-        put(*f, block + index_(0, 0, i, x), state(i, x), error(x), is_defined(x));
+        f->put(block + index_(0, 0, i, x), state(i, x), error(x), is_defined(x));
       }
     }
     if (any && computed) f->exact().touched[block / f->exact().block] = verdict::Touch::kComputed;
-  }
-
-  static void put(Filled& f, std::size_t at, const S& value, double error, bool defined) {
-    const double x = scalar::to_double(value);
-    f.exact().golden[at] = x;
-    const double radius = error + std::fabs(x) * 0x1p-53;
-    constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-    f.exact().radius[at] =
-        call::f32_not_below(std::isfinite(x) && !std::isnan(radius) ? radius : kUnbounded);
-    f.defined[at] = defined ? 1 : 0;
   }
 
   const call::Record& record_;
@@ -275,7 +201,7 @@ ExpectedStages evaluate(const call::Record& record, std::int64_t C,
     }
     chunks += chunks_of(s, C);
   }
-  StageTensors tensors(record, plan.dims, C, chunks, names);
+  StageTensors tensors = delta_tensors(record, plan.dims, C, chunks, names);
   StageEvaluation<S> evaluation(record, plan, C, tensors);
   const parallel::Phase phase("stages");
   parallel::for_each_index(std::ssize(jobs), [&](std::int64_t i) {
@@ -314,14 +240,9 @@ ExpectedStages evaluate_stages(const call::Record& record, std::int64_t C,
 }
 
 call::TensorMap chunk_stages(const call::Record& record, std::int64_t C) {
-  std::vector<std::string> names;
-  for (const StageRow& row : stage_table()) names.emplace_back(row.name);
-  call::TensorMap map;
-  for (auto& [name, stage] : evaluate_stages(record, C, names, scalar::Precision::kQuad)) {
-    Exact& e = stage.expected.exact;
-    map.emplace(name, call::Tensor(call::DType::kF64, e.shape, e.golden));
-  }
-  return map;
+  const verdict::StageSlice slice{
+      .table = stage_table, .evaluate = evaluate_stages, .grant = nullptr, .in_form = nullptr};
+  return verdict::exact_stages(slice, record, C);
 }
 
 }  // namespace goldenrule::delta

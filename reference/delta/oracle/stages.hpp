@@ -39,9 +39,15 @@ namespace goldenrule::delta {
                                                    const std::string& name, std::string_view form,
                                                    const verdict::ExpectedStage& stage);
 
-/// All of them in the 106-bit tier, in f64, for a fixture; what is not defined is 0. Throws as
-/// evaluate_stages does.
+/// verdict::exact_stages of these stages.
 [[nodiscard]] call::TensorMap chunk_stages(const call::Record& record, std::int64_t C);
+
+/// A stage by another factor; with the two axes of its states exchanged.
+[[nodiscard]] verdict::ExpectedStage scaled_stage(verdict::ExpectedStage stage, double factor);
+[[nodiscard]] verdict::ExpectedStage transposed_stage(verdict::ExpectedStage stage);
+
+/// Whether `form` is the first of `row`. Throws Error(kValue) for one that the row does not have.
+[[nodiscard]] bool is_first_form(const verdict::StageRow& row, std::string_view form);
 
 /// ceil(tokens / C).
 [[nodiscard]] std::int64_t chunks_of(const call::Sequence& sequence, std::int64_t C);

@@ -143,7 +143,7 @@ TEST_CASE("first bad stage: mistakes of inputs are found where they first change
         const call::Tensor& b = honest.at(name);
         if (a.shape() != b.shape()) first = "shape";
         for (std::int64_t i = 0; first.empty() && i < a.size(); ++i) {
-          if (a[i] != b[i]) first = row.follows_states ? "walk" : name;
+          if (a[i] != b[i]) first = row.walk != verdict::StageWalk::kNone ? "walk" : name;
         }
       }
       if (first.empty() || first == "shape") continue;

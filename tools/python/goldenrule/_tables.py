@@ -32,9 +32,10 @@ def mistakes() -> list[dict[str, Any]]:
     return json.loads(_core.table("mistakes"))
 
 
-def stages() -> list[dict[str, Any]]:
-    """Stages of chunked kernels in the order of the computation: name, shape, meaning, forms, not_judged."""
-    return json.loads(_core.table("stages"))
+def stages(of: str = "delta") -> list[dict[str, Any]]:
+    """Stages of chunked kernels of a family, "delta" or "backward", in the order of the computation: name, shape,
+    meaning, forms, not_judged, saved (by one kernel for another: it counts to the verdict), of."""
+    return [row for row in json.loads(_core.table("stages")) if row["of"] == of]
 
 
 def contract(name: str) -> dict[str, Any]:
