@@ -10,7 +10,6 @@ namespace {
 constexpr std::int64_t kCompared = 1024;  // lines of a source, for one captured line
 constexpr std::size_t kKeys = 8;          // channels that lines may be sorted by
 constexpr std::size_t kSample = 64;       // lines and channels from which bits are estimated
-constexpr std::size_t kAsked = 16;        // captured lines, for the same
 
 // `most` of `count` numbers from 0, spread over all.
 std::vector<std::int64_t> spread_over(std::int64_t count, std::size_t most) {
@@ -43,7 +42,7 @@ double LineSource::reach(std::int64_t i, call::DType type) const {
 }
 
 LineMatcher::LineMatcher(const WrongLines& wrong, const LineSource& source)
-    : wrong_(wrong), source_(source) {
+    : wrong_(wrong), source_(source), sample_(spread_over(source.view.count(), kSample)) {
   // The channel with most different numbers: a state may have channels of zeros.
   std::size_t most = 0;
   std::size_t best = wrong.channels.front();
@@ -58,6 +57,7 @@ LineMatcher::LineMatcher(const WrongLines& wrong, const LineSource& source)
     best = key_;
   }
   sort_by(best);
+  dimensions_ = dimensions();
 }
 
 void LineMatcher::sort_by(std::size_t channel) {
@@ -101,15 +101,14 @@ std::optional<std::int64_t> LineMatcher::find(std::int64_t line) const {
   return found;
 }
 
-double LineMatcher::dimensions(const std::vector<std::int64_t>& lines) const {
+double LineMatcher::dimensions() const {
   std::vector<std::vector<double>> unit;
   const auto channels = spread_over(std::ssize(wrong_.channels), 4 * kSample);
-  for (const std::int64_t s : lines) {
+  for (const std::int64_t s : sample_) {
     std::vector<double> x;
     double norm = 0.0;
     for (const std::int64_t c : channels) {
-      x.push_back(source_.value(
-          source_.element(s, wrong_.channels[static_cast<std::size_t>(c)])));
+      x.push_back(source_.value(source_.element(s, wrong_.channels[static_cast<std::size_t>(c)])));
       norm += x.back() * x.back();
     }
     if (!(norm > 0.0) || !std::isfinite(norm)) continue;
@@ -128,23 +127,37 @@ double LineMatcher::dimensions(const std::vector<std::int64_t>& lines) const {
   return sum > 0.0 ? n * n / sum : 0.0;
 }
 
-double LineMatcher::bits() const {
-  const std::vector<std::int64_t> lines = spread_over(source_.view.count(), kSample);
-  const auto n = static_cast<double>(lines.size());
-  std::vector<double> of_lines;
-  for (const std::int64_t l : spread_over(std::ssize(wrong_.lines), kAsked)) {
-    std::vector<double> of_channels;
-    for (const std::int64_t c : spread_over(std::ssize(wrong_.channels), kSample)) {
-      const std::size_t channel = wrong_.channels[static_cast<std::size_t>(c)];
-      const double y = wrong_.value(wrong_.lines[static_cast<std::size_t>(l)], channel);
-      const auto hits = std::ranges::count_if(lines, [&](std::int64_t s) {
-        return source_.holds(source_.element(s, channel), y, wrong_.output->dtype());
-      });
-      of_channels.push_back(std::log2((n + 1.0) / (static_cast<double>(hits) + 1.0)));
-    }
-    of_lines.push_back(median(std::move(of_channels)));
+double LineMatcher::size(std::int64_t of_source) const {
+  double squares = 0.0;
+  for (const std::int64_t c : spread_over(std::ssize(wrong_.channels), kSample)) {
+    const double x =
+        source_.value(source_.element(of_source, wrong_.channels[static_cast<std::size_t>(c)]));
+    squares += x * x;
   }
-  return median(std::move(of_lines)) * dimensions(lines);
+  return std::sqrt(squares);
+}
+
+double LineMatcher::bits(std::int64_t of_source) const {
+  // A number of its own has no size to be told from.
+  const bool scaled = wrong_.channels.size() > 1;
+  std::vector<double> factors;
+  for (const std::int64_t s : sample_) {
+    const double factor = scaled ? size(of_source) / size(s) : 1.0;
+    factors.push_back(std::isfinite(factor) ? factor : 1.0);
+  }
+  std::vector<double> of_channels;
+  for (const std::int64_t c : spread_over(std::ssize(wrong_.channels), kSample)) {
+    const std::size_t channel = wrong_.channels[static_cast<std::size_t>(c)];
+    const std::int64_t i = source_.element(of_source, channel);
+    std::int64_t hits = 0;
+    for (std::size_t s = 0; s < sample_.size(); ++s) {
+      const double other = factors[s] * source_.value(source_.element(sample_[s], channel));
+      hits += source_.holds(i, other, wrong_.output->dtype()) ? 1 : 0;
+    }
+    of_channels.push_back(
+        std::log2(static_cast<double>(sample_.size() + 1) / static_cast<double>(hits + 1)));
+  }
+  return median(std::move(of_channels)) * dimensions_;
 }
 
 }  // namespace goldenrule::explain

@@ -10,10 +10,11 @@
 //   d = n^2 / sum_ij cos^2(x_i, x_j)      of n lines x_i of the source,
 //
 // which is the number of channels where lines are independent and 1 where they are proportional.
-// A channel tells a source apart with -log2 p bits, p the share of the n lines that are within
-// budget of the captured number there ((hits + 1) / (n + 1): n lines show no p below 1 / n). A line
-// has d times the median of its channels. A map of lines that F distinct lines of the source fit,
-// out of c that could be tried, comes about by chance with probability c 2^-(F bits of a line).
+// A channel of a line of the source has -log2 p bits, p the share of those n lines whose number
+// there would pass for it ((hits + 1) / (n + 1): n lines show no p below 1 / n): where the budget
+// is as wide as the numbers are, it has none. The line has d times the median of its channels. A
+// map that F different lines of the source fit, out of c that could be tried, comes about by chance
+// with probability c 2^-(sum of their bits).
 #pragma once
 
 #include <cstdint>
@@ -68,18 +69,21 @@ class LineMatcher {
   /// The one line of the source that stands in `line`; -1: none; nothing: several, or too many that
   /// would have to be compared.
   [[nodiscard]] std::optional<std::int64_t> find(std::int64_t line) const;
-  /// Bits of a line, as above.
-  [[nodiscard]] double bits() const;
+  /// Bits of a line of the source, as above.
+  [[nodiscard]] double bits(std::int64_t of_source) const;
 
  private:
   void sort_by(std::size_t channel);
-  [[nodiscard]] double dimensions(const std::vector<std::int64_t>& lines) const;
+  [[nodiscard]] double dimensions() const;
+  [[nodiscard]] double size(std::int64_t of_source) const;
 
   const WrongLines& wrong_;
   const LineSource& source_;
   std::size_t key_ = 0;  // channel
   double reach_ = 0.0;   // of the numbers there
   std::vector<std::pair<double, std::int64_t>> sorted_;
+  std::vector<std::int64_t> sample_;  // lines of the source
+  double dimensions_ = 0.0;
 };
 
 }  // namespace goldenrule::explain

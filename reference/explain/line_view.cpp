@@ -119,9 +119,8 @@ std::optional<LineView> line_view(const call::Record& call, const call::Shape& s
     case LineKind::kExchanged:
       view.within.clear();
       for (std::int64_t m = 0; m < rows.extent * columns.extent; ++m) {
-        view.within.push_back(kind == LineKind::kState
-                                  ? m
-                                  : m % rows.extent * columns.extent + m / rows.extent);
+        view.within.push_back(
+            kind == LineKind::kState ? m : m % rows.extent * columns.extent + m / rows.extent);
       }
       view.axes.resize(n - 2);
       break;

@@ -26,11 +26,11 @@ struct LineAxis {
 
 /// What of a tensor is a line.
 enum class LineKind : std::uint8_t {
-  kChannels,       ///< the last axis, or one number
-  kState,          ///< both channels
-  kExchanged,      ///< the same, its axes exchanged in memory
-  kStateRow,       ///< the last axis of a state
-  kStateColumn,    ///< the axis before it
+  kChannels,     ///< the last axis, or one number
+  kState,        ///< both channels
+  kExchanged,    ///< the same, its axes exchanged in memory
+  kStateRow,     ///< the last axis of a state
+  kStateColumn,  ///< the axis before it
 };
 
 struct LineView {
@@ -55,7 +55,6 @@ struct LineView {
 
 /// Nothing where the tensor has no such lines.
 [[nodiscard]] std::optional<LineView> line_view(const call::Record& call, const call::Shape& shape,
-                                                const std::vector<call::Axis>& axes,
-                                                LineKind kind);
+                                                const std::vector<call::Axis>& axes, LineKind kind);
 
 }  // namespace goldenrule::explain

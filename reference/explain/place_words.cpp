@@ -2,6 +2,7 @@
 #include "reference/explain/place_words.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <span>
 
@@ -122,9 +123,9 @@ std::optional<std::string> box_words(const Columns& lines,
     const IndexSet set = index_set(hits[a]);
     if (set.shape == Shape::kAll || set.shape == Shape::kNothing) continue;
     text += text.empty() ? " in " : ", ";
-    text += set.shape == Shape::kOne ? lines.words[a] + " " + std::to_string(set.first)
-                                     : lines.words[a] + "s " +
-                                           condition(set, hits[a], lines.letters[a]);
+    text += set.shape == Shape::kOne
+                ? lines.words[a] + " " + std::to_string(set.first)
+                : lines.words[a] + "s " + condition(set, hits[a], lines.letters[a]);
   }
   return text;
 }
@@ -156,10 +157,9 @@ std::string part_words(const LineView& view, const std::vector<std::int64_t>& li
   for (std::int64_t i = 0; i < view.count(); ++i) all.push_back({i, 0});
   std::vector<std::int64_t> inside(all.size());
   for (const std::int64_t line : lines) inside[static_cast<std::size_t>(line)] = numbers;
-  const auto by_place =
-      box_words(columns(view.words(), view.letters(), all,
-                        [&](const MovedLine& m) { return view.place(m.to); }),
-                inside);
+  const auto by_place = box_words(columns(view.words(), view.letters(), all,
+                                          [&](const MovedLine& m) { return view.place(m.to); }),
+                                  inside);
   if (by_place) return *by_place;
   return box_words(columns(plain_words(view), plain_letters(view), all,
                            [&](const MovedLine& m) { return view.indices(m.to); }),
@@ -176,9 +176,9 @@ std::string relation_words(const LineView& to, const LineView& from,
   if (by_place) return *by_place;
   const Columns plain = columns(plain_words(to), plain_letters(to), moved,
                                 [&](const MovedLine& m) { return to.indices(m.to); });
-  const auto by_index = all_relations(
-      plain, columns(plain_words(from), plain_letters(from), moved,
-                     [&](const MovedLine& m) { return from.indices(m.from); }));
+  const auto by_index =
+      all_relations(plain, columns(plain_words(from), plain_letters(from), moved,
+                                   [&](const MovedLine& m) { return from.indices(m.from); }));
   if (by_index) return *by_index;
   const bool by_sequence = map.steps.size() > plain.letters.size();
   const std::vector<std::string> letters = by_sequence ? to.letters() : plain.letters;
@@ -188,8 +188,10 @@ std::string relation_words(const LineView& to, const LineView& from,
     if (!sum.empty()) sum += " + ";
     sum += (map.steps[a] == 1 ? "" : std::to_string(map.steps[a]) + " ") + letters[a];
   }
-  if (map.offset != 0 || sum.empty()) {
-    sum += (sum.empty() ? "" : " + ") + std::to_string(map.offset);
+  if (sum.empty()) {
+    sum = std::to_string(map.offset);
+  } else if (map.offset != 0) {
+    sum += (map.offset > 0 ? " + " : " - ") + std::to_string(std::abs(map.offset));
   }
   std::string axes;
   for (const LineAxis& axis : from.axes) axes += (axes.empty() ? "" : ", ") + axis.word;

@@ -22,14 +22,13 @@ struct MovedLine {
 /// "sequence, token and head": what a line of the view is one of.
 [[nodiscard]] std::string axes_words(const LineView& view);
 
-/// " in slots p < 2", " in head 1" of lines of so many numbers each; empty: no part of the axes more
-/// than by chance.
+/// " in slots p < 2", " in head 1" of lines of so many numbers each; empty: no part of the axes
+/// more than by chance.
 [[nodiscard]] std::string part_words(const LineView& view, const std::vector<std::int64_t>& lines,
                                      std::int64_t numbers);
 
 /// "in its own place", "of sequence 2", "of head 3 - j", "at flat place 4 t + 1 of (token, head)".
 [[nodiscard]] std::string relation_words(const LineView& to, const LineView& from,
-                                         const std::vector<MovedLine>& moved,
-                                         const AffineMap& map);
+                                         const std::vector<MovedLine>& moved, const AffineMap& map);
 
 }  // namespace goldenrule::explain

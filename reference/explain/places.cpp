@@ -19,6 +19,7 @@ namespace {
 constexpr std::int64_t kSearchedLines = 4096;  // failing lines that are looked up in a source
 constexpr std::size_t kMaps = 4;               // of one output, before the rest is unexplained
 constexpr std::size_t kShownLines = 3;
+constexpr std::size_t kAskedLines = 64;  // of a source, for their bits
 constexpr double kPlaceBits = 10.0;
 // Sources and views that are tried of one output.
 constexpr double kTriedSources = 5.0;  // bits
@@ -35,9 +36,9 @@ class OutputPlaces {
       : judgement_(judgement),
         failures_(failures),
         output_(judgement.record.outputs.at(failures.name)),
-        axes_(call::axes_of(judgement.record, *call::find_row(judgement.record,
-                                                              call::Group::kOutput,
-                                                              failures.name))) {}
+        axes_(call::axes_of(
+            judgement.record,
+            *call::find_row(judgement.record, call::Group::kOutput, failures.name))) {}
 
   // States as a whole first; only where that says nothing their rows.
   [[nodiscard]] std::vector<std::string> texts() {
@@ -51,7 +52,7 @@ class OutputPlaces {
       found.push_back(std::move(*part));
     } else if (!found.empty() && unwritten_ > 0) {
       found.back() += "; " + std::to_string(unwritten_) +
-                      " others hold 0 or what they held before the call: nobody wrote them";
+                      " others hold 0 or what they held before the call, as if nobody wrote them";
     }
     return found;
   }
@@ -71,6 +72,10 @@ class OutputPlaces {
       remove(best->moved);
       found.push_back(std::move(*best));
     }
+    // What stands in a few of many wrong lines is a consequence of what is wrong with the others.
+    std::int64_t said = unwritten_;
+    for (const FoundMap& f : found) said += std::ssize(f.moved);
+    if (2 * said < failing_) return {};
     std::vector<std::string> texts;
     for (const FoundMap& f : found) texts.push_back(words(f));
     return texts;
@@ -85,6 +90,7 @@ class OutputPlaces {
   bool set_wrong_lines(LineKind kind) {
     auto view = line_view(judgement_.record, output_.shape(), axes_, kind);
     if (!view) return false;
+    kind_ = kind;
     wrong_ = WrongLines{&output_, std::move(*view), {}, {}};
     std::vector<bool> fails(wrong_.view.within.size());
     std::vector<std::int64_t> lines;
@@ -125,9 +131,9 @@ class OutputPlaces {
   void set_sources(LineKind kind) {
     using enum LineKind;
     const std::vector<LineKind> kinds = kind == kChannels ? std::vector{kChannels}
-                                        : kind == kState  ? std::vector{kState, kExchanged}
-                                                          : std::vector{kStateRow, kStateColumn,
-                                                                        kChannels};
+                                        : kind == kState
+                                            ? std::vector{kState, kExchanged}
+                                            : std::vector{kStateRow, kStateColumn, kChannels};
     const call::Record& call = judgement_.record;
     sources_.clear();
     const auto add = [&](LineSource source, const call::Shape& shape,
@@ -177,29 +183,34 @@ class OutputPlaces {
       if (from && *from >= 0) moved.push_back({line, *from});
     }
     if (moved.empty()) return std::nullopt;
-    const double bits = matcher.bits();
     const double of_source = std::log2(static_cast<double>(source.view.count()));
     const auto axes = static_cast<double>(wrong_.view.axes.size());
     std::optional<FoundMap> best;
     for (const bool by_sequence : {false, true}) {
       FoundMap next = mapped(source, matcher, moved, by_sequence);
-      const double tried = kTriedSources + (axes + 1.0) * of_source;
-      if (next.moved.size() * 2 < moved.size() || bits * distinct(next) < kPlaceBits + tried) {
-        continue;
-      }
+      if (next.moved.size() * 2 < moved.size()) continue;
+      if (bits(matcher, next) < kPlaceBits + kTriedSources + (axes + 1.0) * of_source) continue;
       if (!best || next.moved.size() > best->moved.size()) best = std::move(next);
     }
     if (best) return best;
-    FoundMap alone{&source, std::nullopt, std::move(moved)};
-    if (bits < kPlaceBits + kTriedSources + of_source + std::log2(failing_)) return std::nullopt;
-    return alone;
+    const double tried = kTriedSources + of_source + std::log2(static_cast<double>(failing_));
+    std::erase_if(moved,
+                  [&](const MovedLine& m) { return matcher.bits(m.from) < kPlaceBits + tried; });
+    if (moved.empty()) return std::nullopt;
+    return FoundMap{&source, std::nullopt, std::move(moved)};
   }
 
-  // Sources that are lines of their own.
-  [[nodiscard]] static double distinct(const FoundMap& found) {
+  // Of all lines of the source that the map takes, from some of them.
+  [[nodiscard]] static double bits(const LineMatcher& matcher, const FoundMap& found) {
     std::set<std::int64_t> from;
     for (const MovedLine& m : found.moved) from.insert(m.from);
-    return static_cast<double>(from.size());
+    const std::size_t step = from.size() / kAskedLines + 1;
+    double sum = 0.0;
+    std::size_t i = 0;
+    for (const std::int64_t line : from) {
+      if (i++ % step == 0) sum += matcher.bits(line) * static_cast<double>(step);
+    }
+    return sum;
   }
 
   [[nodiscard]] FoundMap mapped(const LineSource& source, const LineMatcher& matcher,
@@ -231,6 +242,12 @@ class OutputPlaces {
     std::erase_if(wrong_.lines, [&](std::int64_t line) { return gone.contains(line); });
   }
 
+  [[nodiscard]] std::string unit() const {
+    if (wrong_.view.within.size() == 1) return "numbers";
+    if (!call::has_states(failures_.name)) return "rows";
+    return kind_ == LineKind::kState ? "states" : "rows of states";
+  }
+
   [[nodiscard]] bool reproduces_all_channels(const FoundMap& found) const {
     return std::ranges::all_of(found.moved, [&](const MovedLine& m) {
       for (std::size_t c = 0; c < wrong_.view.within.size(); ++c) {
@@ -260,7 +277,7 @@ class OutputPlaces {
       if (lines.size() > kShownLines) text += " and so on";
     }
     text += "; this reproduces " + std::to_string(lines.size()) + " of " +
-            std::to_string(failing_) + " failing lines (" + axes_words(wrong_.view) + ")";
+            std::to_string(failing_) + " failing " + unit() + " (" + axes_words(wrong_.view) + ")";
     if (!reproduces_all_channels(found)) {
       text += ", in the " + std::to_string(wrong_.channels.size()) + " of " +
               std::to_string(wrong_.view.within.size()) + " channels where any fails";
@@ -275,6 +292,7 @@ class OutputPlaces {
   WrongLines wrong_;
   std::int64_t failing_ = 0, unwritten_ = 0;  // lines
   std::vector<LineSource> sources_;
+  LineKind kind_ = LineKind::kChannels;
 };
 
 }  // namespace

@@ -43,12 +43,14 @@ std::optional<std::string> box_words(const std::vector<LineAxis>& axes, const Fa
   for (std::size_t a = 0; a < axes.size(); ++a) {
     const IndexSet set = index_set(hits[a]);
     if (set.shape == Shape::kAll || set.shape == Shape::kNothing) continue;
-    text += (text.empty() ? "" : ", ") + axes[a].word + "s " +
-            condition(set, hits[a], axes[a].letter);
+    text += text.empty() ? "" : ", ";
+    text += set.shape == Shape::kOne
+                ? axes[a].word + " " + std::to_string(set.first)
+                : axes[a].word + "s " + condition(set, hits[a], axes[a].letter);
   }
   if (text.empty()) return std::nullopt;
-  return text + ", and in no other failing element: nobody writes these " + std::to_string(count) +
-         " of " + std::to_string(failures.count) + " failing elements";
+  return text + ", as if nobody wrote it there, and in no other failing element: " +
+         std::to_string(count) + " of " + std::to_string(failures.count) + " failing elements";
 }
 
 }  // namespace
@@ -64,9 +66,9 @@ std::optional<std::string> unwritten_part(const verdict::Judgement& judgement,
                                           const Failures& failures) {
   const call::Record& record = judgement.record;
   const call::Tensor& output = record.outputs.at(failures.name);
-  const std::vector<LineAxis> axes =
-      line_axes(record, output.shape(),
-                call::axes_of(record, *call::find_row(record, call::Group::kOutput, failures.name)));
+  const std::vector<LineAxis> axes = line_axes(
+      record, output.shape(),
+      call::axes_of(record, *call::find_row(record, call::Group::kOutput, failures.name)));
   if (auto zero = box_words(axes, failures, [&](std::int64_t i) { return output[i] == 0.0; })) {
     return failures.name + " holds 0 in " + *zero;
   }
