@@ -28,19 +28,6 @@ double median(std::vector<double> x) {
 
 }  // namespace
 
-bool LineSource::holds(std::int64_t i, double y, call::DType type) const {
-  if (input != nullptr) return y == call::round_to(type, (*input)[i]);
-  const auto at = static_cast<std::size_t>(i);
-  if (!expected->exact.is_defined(at) || !std::isfinite(expected->exact.golden[at])) return false;
-  return std::isfinite(y) && verdict::passes(y, *expected, at, (*budget)(at));
-}
-
-double LineSource::reach(std::int64_t i, call::DType type) const {
-  if (input != nullptr) return call::ulp(type, (*input)[i]);
-  const auto at = static_cast<std::size_t>(i);
-  return (*budget)(at) + static_cast<double>(expected->exact.radius[at]);
-}
-
 LineMatcher::LineMatcher(const WrongLines& wrong, const LineSource& source)
     : wrong_(wrong), source_(source), sample_(spread_over(source.view.count(), kSample)) {
   // The channel with most different numbers: a state may have channels of zeros.

@@ -10,6 +10,7 @@
 
 #include "reference/explain/affine_map.hpp"
 #include "reference/explain/line_match.hpp"
+#include "reference/explain/line_source.hpp"
 #include "reference/explain/place_words.hpp"
 #include "reference/explain/unwritten_part.hpp"
 
@@ -60,7 +61,7 @@ class OutputPlaces {
  private:
   std::vector<std::string> texts_of(LineKind kind) {
     if (!set_wrong_lines(kind)) return {};
-    set_sources(kind);
+    sources_ = line_sources(judgement_, failures_.name, kind, wrong_.view.within.size());
     std::vector<FoundMap> found;
     while (found.size() < kMaps && !wrong_.lines.empty()) {
       std::optional<FoundMap> best;
@@ -126,49 +127,6 @@ class OutputPlaces {
     const call::Tensor* old = old_content(judgement_.record, failures_.name);
     return all([&](std::int64_t i) { return output_[i] == 0.0; }) ||
            (old != nullptr && all([&](std::int64_t i) { return output_[i] == (*old)[i]; }));
-  }
-
-  void set_sources(LineKind kind) {
-    using enum LineKind;
-    const std::vector<LineKind> kinds = kind == kChannels ? std::vector{kChannels}
-                                        : kind == kState
-                                            ? std::vector{kState, kExchanged}
-                                            : std::vector{kStateRow, kStateColumn, kChannels};
-    const call::Record& call = judgement_.record;
-    sources_.clear();
-    const auto add = [&](LineSource source, const call::Shape& shape,
-                         const std::vector<call::Axis>& axes) {
-      for (const LineKind k : kinds) {
-        auto view = line_view(call, shape, axes, k);
-        if (!view || view->within.size() != wrong_.view.within.size()) continue;
-        source.view = std::move(*view);
-        sources_.push_back(source);
-        if (k == kExchanged) sources_.back().words += ", with the two axes of a state exchanged,";
-        if (k == kStateColumn) sources_.back().words += " (the other axis of a state)";
-      }
-    };
-    for (const auto& [name, expected] : judgement_.expected.outputs) {
-      const auto output = call.outputs.find(name);  // the others were not captured
-      if (output == call.outputs.end()) continue;
-      const call::TensorRow& row = *call::find_row(call, call::Group::kOutput, name);
-      LineSource source;
-      source.words = name == failures_.name ? "what is right" : "what is right of " + name;
-      source.expected = &expected;
-      source.budget.emplace(name, output->second.dtype(), expected, judgement_.contract);
-      if (source.budget->given()) {
-        add(std::move(source), expected.exact.shape, call::axes_of(call, row));
-      }
-    }
-    if (kind == kChannels && wrong_.view.within.size() == 1) return;  // a number names no input
-    call::for_each_input(call, call::validate(call),
-                         [&](const call::TensorRow& row, const std::vector<call::Axis>& axes,
-                             const call::Tensor& tensor) {
-                           if (row.storage != call::Storage::kFloat) return;
-                           LineSource source;
-                           source.words = std::string(row.name);
-                           source.input = &tensor;
-                           add(std::move(source), tensor.shape(), axes);
-                         });
   }
 
   // The map from `source` that reproduces most of the failing lines that are left, or lines of it
