@@ -2,9 +2,11 @@
 #include "reference/explain/diagnose.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "reference/explain/pattern.hpp"
+#include "reference/explain/places.hpp"
 
 namespace goldenrule::explain {
 namespace {
@@ -136,6 +138,7 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
   }
   if (std::ranges::any_of(diagnosis.of_capture, &calls::CaptureMistake::accounts)) return diagnosis;
   if (judgement.slice->find != nullptr) diagnosis.found = judgement.slice->find(judgement);
+  std::ranges::move(find_places(judgement, failures), std::back_inserter(diagnosis.found));
   const Deadline deadline(limit);  // what is above is bounded by number
   Capture capture = make_capture(judgement);
   std::vector<const calls::Mistake*> applicable;
