@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "reference/backward/emulation/tile_sum.hpp"
+
 namespace goldenrule::backward {
 namespace {
 
@@ -215,40 +217,13 @@ class Adjoint {
   // E_C (h dh') 1 + sum_j k_j L_j dh' v_new_j
   Floats of_last_token(const Tape& t, const Floats& k, const Floats& written,
                        const Floats& operand) {
-    Floats inner = state_gate(t.state.array() * operand.array());
+    Floats inner = tile_sum(t.state.array() * operand.array(), rounder_);
     if (t.decay.is_scalar()) {
       inner *= t.decay.whole(0, 0);
     } else {
       inner = inner.array() * t.decay.whole.array();
     }
     return inner.array() + (k.array() * written.array()).colwise().sum();
-  }
-
-  // sum_v h dh', [1,K]. A kernel that rounds there multiplies and adds in that type, as `tl.sum` of
-  // the product of two bf16 tiles does: a thread adds up the 8 values that it loaded, then threads
-  // in pairs. Each of the 7 + log2(V / 8) additions behind an element errs by half an ulp of its
-  // result. The sum is in dg of every token of its chunk, so all of them err by the same number.
-  Floats state_gate(const Floats& products) {
-    using enum AdjointPoint;
-    if (!rounder_.rounds(kStateGate)) return products.rowwise().sum().transpose();
-    constexpr Index kOfThread = 8;
-    const Floats terms = rounded(kStateGate, products.transpose());
-    const Index K = terms.cols();
-    Index n = (terms.rows() + kOfThread - 1) / kOfThread;
-    Floats sums = Floats::Zero(n, K);
-    for (Index i = 0; i < std::min(kOfThread, terms.rows()); ++i) {
-      const Index have = (terms.rows() - i + kOfThread - 1) / kOfThread;
-      for (Index thread = 0; thread < have; ++thread) {
-        sums.row(thread) += terms.row(thread * kOfThread + i);
-      }
-      if (i > 0) rounder_.apply(kStateGate, sums.data(), have * K);
-    }
-    for (; n > 1; n = (n + 1) / 2) {
-      const Index half = (n + 1) / 2;
-      sums.topRows(n - half) += sums.middleRows(half, n - half);
-      rounder_.apply(kStateGate, sums.data(), (n - half) * K);
-    }
-    return sums.row(0);
   }
 
   PairSums output_pairs(const Tape& t, const Rows& x) {
