@@ -35,13 +35,11 @@ class Parts {
 }  // namespace
 
 std::vector<Candidate> screen_generated(const Trial& whole, std::span<const Failures> failures,
-                                        const std::vector<const calls::Mistake*>& mistakes,
-                                        const std::function<bool()>& stop) {
+                                        const std::vector<const calls::Mistake*>& mistakes) {
   Parts parts(whole, failures, std::ssize(mistakes));
   parallel::Phase phase("generated mistakes", std::ssize(mistakes));
   std::vector<Candidate> promising;
   for (const calls::Mistake* m : mistakes) {
-    if (stop()) break;
     phase.advance();
     const Trial& part = parts.by(m->cut_by);
     const auto prediction = part.predictor.predict({m}, SpreadBy::kScaling);

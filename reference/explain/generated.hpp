@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Mistakes that a generator enumerates (Slice::generated), screened on few lanes: they are many,
-// and nearly all of them are refuted by the first numbers.
+// and nearly all of them are refuted by the first numbers. Their number bounds the work, no clock.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -12,10 +11,9 @@
 
 namespace goldenrule::explain {
 
-/// Those of `mistakes` that account for the error of a part of `whole`, the best first. `stop` is
-/// asked before each.
+/// Those of `mistakes` that account for the error of a part of `whole`, the best first.
 [[nodiscard]] std::vector<Candidate> screen_generated(
     const Trial& whole, std::span<const Failures> failures,
-    const std::vector<const calls::Mistake*>& mistakes, const std::function<bool()>& stop);
+    const std::vector<const calls::Mistake*>& mistakes);
 
 }  // namespace goldenrule::explain

@@ -102,8 +102,7 @@ class Search {
   bool is_overdue() { return stopped_ = stopped_ || deadline_.left() <= 0.0; }
 
   void generated() {
-    const auto stop = [this] { return is_overdue(); };
-    for (Candidate& c : confirm(screen_generated(whole_, failures_, generated_, stop))) {
+    for (Candidate& c : confirm(screen_generated(whole_, failures_, generated_))) {
       if (c.explains()) found_.push_back(std::move(c));
     }
   }

@@ -4,7 +4,12 @@
 namespace goldenrule::delta {
 
 std::span<const calls::Mistake> generated_mistakes() {
-  static const std::vector<calls::Mistake> all = order_mistakes();
+  static const std::vector<calls::Mistake> all = [] {
+    std::vector<calls::Mistake> joined = tail_mistakes();
+    const std::vector<calls::Mistake> orders = order_mistakes();
+    joined.insert(joined.end(), orders.begin(), orders.end());
+    return joined;
+  }();
   return all;
 }
 

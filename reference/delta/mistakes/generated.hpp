@@ -17,5 +17,7 @@ namespace goldenrule::delta {
 
 /// Orders of the steps of a token and of the decays of a chunk (order.hpp).
 [[nodiscard]] std::vector<calls::Mistake> order_mistakes();
+/// What is not read or not written beyond the last full tile of an axis (tail.hpp).
+[[nodiscard]] std::vector<calls::Mistake> tail_mistakes();
 
 }  // namespace goldenrule::delta
