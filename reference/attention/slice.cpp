@@ -43,6 +43,7 @@ const verdict::Slice& slice() {
                                     .confirm = nullptr,
                                     .emulate = emulate,
                                     .mistakes = mistakes,
+                                    .generated = nullptr,
                                     .capture_mistakes = nullptr,
                                     .find = find_visible_sets,
                                     .likely_cause = nullptr,

@@ -74,6 +74,7 @@ const verdict::Slice& slice() {
                                     .confirm = confirm,
                                     .emulate = emulate,
                                     .mistakes = mistakes,
+                                    .generated = nullptr,
                                     .capture_mistakes = nullptr,
                                     .find = nullptr,
                                     .likely_cause = nullptr,

@@ -7,6 +7,7 @@
 // so that the oracle stays plain.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,10 @@ namespace goldenrule::calls {
 struct Meant {
   std::string_view name, from, to;  ///< `from` empty: any value
 };
+
+/// By what a call may be cut without changing what a mistake does to the rest: by value channels,
+/// and to the first tokens of each sequence.
+enum class CutBy : std::uint8_t { kNothing, kValues, kValuesAndTokens };
 
 struct Mistake {
   /// "gate_log2": stable, used in reports and scripts. Rows of one name are ways to make one
@@ -44,6 +49,8 @@ struct Mistake {
   std::string_view (*permitted_by)(const contract::Contract& contract) = nullptr;
   /// Where it was made in public, "vLLM #53877, SGLang #38975"; empty: not known.
   std::string_view reported = {};
+  /// Asked of mistakes that a generator enumerates (Slice::generated).
+  CutBy cut_by = CutBy::kNothing;
 };
 inline constexpr bool kRounds = true;
 

@@ -12,6 +12,7 @@
 #include "reference/delta/capture_mistakes.hpp"
 #include "reference/delta/emulation/emulate.hpp"
 #include "reference/delta/long_keys.hpp"
+#include "reference/delta/mistakes/generated.hpp"
 #include "reference/delta/mistakes/table.hpp"
 #include "reference/delta/oracle/evaluate.hpp"
 #include "reference/delta/oracle/memory.hpp"
@@ -83,6 +84,7 @@ const verdict::Slice& slice() {
                                     .confirm = confirm,
                                     .emulate = emulate_unstored,
                                     .mistakes = mistakes,
+                                    .generated = generated_mistakes,
                                     .capture_mistakes = capture_mistakes,
                                     .find = nullptr,
                                     .likely_cause = long_keys,

@@ -52,6 +52,7 @@ const verdict::Slice& slice() {
                                     .confirm = nullptr,
                                     .emulate = emulate_call,
                                     .mistakes = mistakes,
+                                    .generated = nullptr,
                                     .capture_mistakes = nullptr,
                                     .find = nullptr,
                                     .likely_cause = nullptr,

@@ -105,6 +105,15 @@ std::vector<Explanation> report(const call::Record& record, const Matcher& match
   return explanations;
 }
 
+std::vector<const calls::Mistake*> possible_in(const call::Record& call,
+                                               std::span<const calls::Mistake> mistakes) {
+  std::vector<const calls::Mistake*> possible;
+  for (const calls::Mistake& m : mistakes) {
+    if (m.applies(call)) possible.push_back(&m);
+  }
+  return possible;
+}
+
 }  // namespace
 
 std::string Explanation::name() const {
@@ -141,14 +150,15 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
   std::ranges::move(find_places(judgement, failures), std::back_inserter(diagnosis.found));
   const Deadline deadline(limit);  // what is above is bounded by number
   Capture capture = make_capture(judgement);
-  std::vector<const calls::Mistake*> applicable;
-  for (const calls::Mistake& m : table) {
-    if (m.applies(capture.call)) applicable.push_back(&m);
+  const std::vector<const calls::Mistake*> applicable = possible_in(capture.call, table);
+  std::vector<const calls::Mistake*> generated;
+  if (judgement.slice->generated != nullptr) {
+    generated = possible_in(capture.call, judgement.slice->generated());
   }
   diagnosis.possible = std::ssize(applicable);
-  if (applicable.empty()) return diagnosis;
+  if (applicable.empty() && generated.empty()) return diagnosis;
   const Trial whole(std::move(capture));
-  const Found found = search(whole, failures, applicable, deadline);
+  const Found found = search(whole, failures, applicable, generated, deadline);
   for (const Scattered& s : found.scattered) {
     Explanation e = explanation_of({s.mistake}, record);
     e.residual_ratio = s.match.ratio;

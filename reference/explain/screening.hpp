@@ -2,7 +2,7 @@
 //
 // Which parts of a large capture hypotheses are screened on: some value channels of all tokens, and
 // all channels of the first tokens. Each is a call of its own, so what explains the whole explains
-// each part.
+// each part. Mistakes that a generator enumerates are many and cheap to refute: few lanes do.
 #pragma once
 
 #include <cstdint>
@@ -24,5 +24,14 @@ inline constexpr std::int64_t kScreeningSteps = std::int64_t{8} << 30;
 [[nodiscard]] std::vector<Capture> screening_cuts(const Capture& capture,
                                                   std::span<const Failures> failures,
                                                   std::int64_t hypotheses);
+
+/// Value channels and tokens that tell one order of steps from another: two chunks of most kernels
+/// and the half of a third one.
+inline constexpr std::int64_t kFewChannels = 4, kFewTokens = 192;
+
+/// A cut of few value channels and, where the mistakes allow it and there are many, few tokens.
+/// Within a chunk a token costs as much as a channel.
+[[nodiscard]] Capture few_lanes(const Capture& capture, std::span<const Failures> failures,
+                                calls::CutBy by, std::int64_t hypotheses);
 
 }  // namespace goldenrule::explain

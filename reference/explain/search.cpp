@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fixtures/parallel/observer.hpp"
+#include "reference/explain/generated.hpp"
 #include "reference/explain/permutation.hpp"
 #include "reference/explain/screening.hpp"
 #include "reference/explain/ties.hpp"
@@ -42,11 +43,15 @@ std::optional<Candidate> evaluate(const Trial& trial, const Hypothesis& hypothes
 class Search {
  public:
   Search(const Trial& whole, std::span<const Failures> failures,
-         const std::vector<const calls::Mistake*>& mistakes, const Deadline& deadline)
+         const std::vector<const calls::Mistake*>& mistakes,
+         const std::vector<const calls::Mistake*>& generated, const Deadline& deadline)
       : deadline_(deadline),
         whole_(whole),
+        failures_(failures),
         mistakes_(mistakes),
-        blocks_(whole_.capture->call, whole_.matcher, std::ssize(mistakes_)),
+        generated_(generated),
+        blocks_(whole_.capture->call, whole_.matcher,
+                std::ssize(mistakes_) + std::ssize(generated_)),
         steps_(steps_of(*whole_.capture)),
         screened_(steps_ > kScreeningSteps / std::max<std::int64_t>(std::ssize(mistakes_), 1)) {
     if (!screened_) return;
@@ -65,6 +70,7 @@ class Search {
     const std::vector<Candidate> promising = screen(singles, "single mistakes", late);
     found_ = confirm(promising);
     const auto explained = [this] { return std::ranges::any_of(found_, &Candidate::explains); };
+    if (!explained()) generated();
     if (!explained()) rearranged(singles);
     if (!explained()) scatter();
     if (!explained() && scattered_.empty()) by_blocks_ = blocks_.found();
@@ -94,6 +100,12 @@ class Search {
  private:
   bool time_is_over() { return stopped_ = stopped_ || deadline_.passed(); }
   bool is_overdue() { return stopped_ = stopped_ || deadline_.left() <= 0.0; }
+
+  void generated() {
+    for (Candidate& c : confirm(screen_generated(whole_, failures_, generated_))) {
+      if (c.explains()) found_.push_back(std::move(c));
+    }
+  }
 
   // Right results in another order, or those of one mistake. A part of a capture has lost the
   // order of its tokens, so that of a large one only the right call is tried, on the whole.
@@ -251,7 +263,9 @@ class Search {
 
   const Deadline& deadline_;
   const Trial& whole_;
+  const std::span<const Failures> failures_;
   const std::vector<const calls::Mistake*>& mistakes_;
+  const std::vector<const calls::Mistake*>& generated_;
   BlockSearch blocks_;
   const std::int64_t steps_;
   const bool screened_;
@@ -267,8 +281,9 @@ class Search {
 }  // namespace
 
 Found search(const Trial& whole, std::span<const Failures> failures,
-             const std::vector<const calls::Mistake*>& mistakes, const Deadline& deadline) {
-  Search search(whole, failures, mistakes, deadline);
+             const std::vector<const calls::Mistake*>& mistakes,
+             const std::vector<const calls::Mistake*>& generated, const Deadline& deadline) {
+  Search search(whole, failures, mistakes, generated, deadline);
   search.run();
   return std::move(search).found();
 }

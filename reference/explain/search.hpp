@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The search for the mistake behind a failing capture: single mistakes, then results in another
-// order, alone and beside one mistake, then mistakes that amplify roundings, then pairs. A capture
-// too large for all of them is first judged on parts of itself, which are calls of their own: what
-// explains the whole explains each part.
+// The search for the mistake behind a failing capture: single mistakes of the table, then those
+// that generators enumerate, then results in another order, alone and beside one mistake, then
+// mistakes that amplify roundings, then pairs. A capture too large for all of them is first judged
+// on parts of itself, which are calls of their own: what explains the whole explains each part.
 #pragma once
 
 #include <chrono>
@@ -96,9 +96,11 @@ struct Found {
   bool stopped = false;                        ///< the time was over before all was tried
 };
 
-/// `whole` is a failing capture, `failures` its failures, `mistakes` those that can be made in it.
+/// `whole` is a failing capture, `failures` its failures, `mistakes` those of the table that can be
+/// made in it, `generated` those that are enumerated.
 [[nodiscard]] Found search(const Trial& whole, std::span<const Failures> failures,
                            const std::vector<const calls::Mistake*>& mistakes,
+                           const std::vector<const calls::Mistake*>& generated,
                            const Deadline& deadline);
 
 }  // namespace goldenrule::explain

@@ -48,6 +48,9 @@ struct Slice {
                              std::uint64_t seed);
   /// The known mistakes of its kernels, in the order of the documentation.
   std::span<const calls::Mistake> (*mistakes)();
+  /// Mistakes that generators enumerate beside the table, tried where none of it explains a call.
+  /// nullptr: there are none.
+  std::span<const calls::Mistake> (*generated)();
   /// What the person who captured a failing record may have done wrong, what accounts for its
   /// failures first. Costs a few verdicts at most.
   std::vector<calls::CaptureMistake> (*capture_mistakes)(const Judgement& judgement);

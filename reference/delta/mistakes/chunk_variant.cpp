@@ -51,6 +51,7 @@ class Chunk {
   void run(const Matrix<double>& v, Matrix<double>& state, Matrix<double>& o,
            Matrix<double>& corrections) {
     const std::int64_t K = lane_.K;
+    const ChunkOrder& order = variant_.order;
     Matrix<double> A = Matrix<double>::Zero(c_, c_);
     Matrix<double> QK = Matrix<double>::Zero(c_, c_);
     Matrix<double> k_out = Matrix<double>::Zero(c_, K);
@@ -60,9 +61,9 @@ class Chunk {
     for (std::int64_t i = 0; i < c_; ++i) {
       for (std::int64_t x = 0; x < K; ++x) {
         const double d = outside(from_start(i, x));
-        k_in(i, x) =
-            beta(i) * lane_.k_row(first_ + i)[x] * (variant_.w_decay == WDecay::kWithin ? d : 1.0);
-        q_in(i, x) = lane_.q_row(first_ + i)[x] * (variant_.decay_query ? d : 1.0);
+        k_in(i, x) = beta(i) * lane_.k_row(first_ + i)[x] *
+                     (order.predicted && !variant_.w_decay_outside ? d : 1.0);
+        q_in(i, x) = lane_.q_row(first_ + i)[x] * (order.read ? d : 1.0);
       }
     }
     Matrix<double> beta_v = v.middleRows(first_, c_);
@@ -70,17 +71,19 @@ class Chunk {
     if (variant_.inverse == Inverse::kNeumannFp16) round_operands(A, k_in);
     const Matrix<double> T = inverse_of(variant_.inverse, variant_.chunk, A);
     Matrix<double> w = T * k_in;
-    if (variant_.w_decay == WDecay::kOutside) decay_outside(w);
+    if (variant_.w_decay_outside) decay_outside(w);
     const Matrix<double> start = operand(state);
     const Matrix<double> u = T * beta_v;
     Matrix<double> v_new = u - w * start;
     poison_behind(first_growth(variant_.mask_inverse_late), v_new);
     if (stages_ != nullptr) keep(A, T, w, u, v_new, state);
     corrections.middleRows(first_, c_) = v_new;
-    o.middleRows(first_, c_) =
-        q_in * (reads_transposed() ? read_transposed(start) : start) + QK * v_new;
+    o.middleRows(first_, c_) = q_in * (reads_transposed() ? read_transposed(start) : start) +
+                               QK * (order.o_corrected ? v_new : u);
     if (variant_.mask_attention_late) poison_attention(o);
     if (variant_.swap_tail_output) swap_tail(o, first_);
+    if (!order.writes_corrected) v_new = u;
+    if (order.writes_along_values) decay_along_values(v_new);
     if (variant_.swap_tail_writes) swap_tail(v_new, 0);
     decay_to_end(state);
     state += k_out.transpose() * v_new;
@@ -174,6 +177,7 @@ class Chunk {
   // Column j of A and of the masked q k^T, and k_j decayed to the end of the chunk.
   void column(std::int64_t j, Matrix<double>& A, Matrix<double>& QK, Matrix<double>& k_out) const {
     const double* kj = lane_.k_row(first_ + j);
+    const ChunkOrder& order = variant_.order;
     const std::int64_t rows = variant_.inverse_rows;
     write_before(j, k_out);
     Decays d = ones();
@@ -186,16 +190,32 @@ class Chunk {
       double qk = 0.0;
       for (std::int64_t x = 0; x < lane_.K; ++x) {
         const double decayed = kj[x] * taken(i, j, x, at(d, x));
-        kk += ki[x] * decayed;
-        qk += qi[x] * (variant_.decay_attention ? decayed : kj[x]);
-        if (i == end_row_of_key(x)) k_out(j, x) = kj[x] * outside(grown(at(d, x)));
+        kk += ki[x] * (order.pairs ? decayed : kj[x]);
+        qk += qi[x] * (order.attention ? decayed : kj[x]);
+        if (i == end_row_of_key(x)) k_out(j, x) = kj[x] * written(at(d, x));
       }
       QK(i, j) = qk;
       const bool coupled = rows == 0 || i / rows == j / rows;
       if ((i > j || variant_.inverse == Inverse::kDiagonal) && coupled) A(i, j) = beta(i) * kk;
     }
   }
-  [[nodiscard]] double grown(double d) const { return variant_.drop_growth && d > 1.0 ? 0.0 : d; }
+  // What a kernel makes of the decay d of a write to the end of the chunk.
+  [[nodiscard]] double written(double d) const {
+    if (!variant_.order.writes || variant_.order.writes_along_values) return 1.0;
+    return outside(variant_.drop_growth && d > 1.0 ? 0.0 : d);
+  }
+  // Row i, value channel x of a block as wide as it is high has the decay of row x of the block.
+  void decay_along_values(Matrix<double>& writes) const {
+    for (std::int64_t i = 0; i < c_; ++i) {
+      for (std::int64_t x = 0; x < writes.cols(); ++x) {
+        double d = 1.0;
+        for (std::int64_t l = i / writes.cols() * writes.cols() + x % c_ + 1; l < c_; ++l) {
+          d *= lane_.alpha_at(first_ + l, 0);
+        }
+        writes(i, x) *= d;
+      }
+    }
+  }
 
   // k_j decayed to an end that lies before it: exp(G_end - G_j) with a positive exponent.
   void write_before(std::int64_t j, Matrix<double>& k_out) const {
@@ -218,6 +238,7 @@ class Chunk {
 
   void decay_to_end(Matrix<double>& state) const {
     if (!variant_.keep_state) state.setZero();
+    if (!variant_.order.carried) return;
     for (std::int64_t x = 0; x < state.rows(); ++x) {
       for (std::int64_t y = 0; y < state.cols(); ++y) {
         const std::int64_t end = end_row(variant_.end_row == EndRow::kByValue ? y : x);

@@ -26,7 +26,7 @@ bool is_chunked(const Record& r, std::int64_t tokens) {
 }
 
 TensorMap no_delta(const Record& r, const calls::Kernel&) {
-  return run_lanes(r, step_variant({.delta = false}));
+  return run_lanes(r, step_variant({.order = kNoDelta}));
 }
 
 TensorMap beta_ignored(const Record& r, const calls::Kernel& kernel) {
@@ -51,11 +51,11 @@ TensorMap beta_doubled(const Record& r, const calls::Kernel& kernel) {
 }
 
 TensorMap read_before_update(const Record& r, const calls::Kernel&) {
-  return run_lanes(r, step_variant({.read_updated = false}));
+  return run_lanes(r, step_variant({.order = kReadBeforeUpdate}));
 }
 
 TensorMap own_token_unread(const Record& r, const calls::Kernel&) {
-  return run_lanes(r, step_variant({.read_updated = false, .read_decayed = true}));
+  return run_lanes(r, step_variant({.order = kOwnTokenUnread}));
 }
 
 TensorMap beta_v_only(const Record& r, const calls::Kernel&) {

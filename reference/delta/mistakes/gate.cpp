@@ -204,7 +204,7 @@ TensorMap softplus_no_log1p(const Record& r, const calls::Kernel& kernel) {
 }
 
 TensorMap decay_after_delta(const Record& r, const calls::Kernel&) {
-  return run_lanes(r, step_variant({.decay_first = false}));
+  return run_lanes(r, step_variant({.order = kDecayAfterDelta}));
 }
 
 // Chunks of 64: row 62 of a full chunk, the last but one of a tail.

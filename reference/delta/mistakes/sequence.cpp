@@ -14,6 +14,7 @@
 #include "reference/delta/calls/segments.hpp"
 #include "reference/delta/mistakes/common.hpp"
 #include "reference/delta/mistakes/tables.hpp"
+#include "reference/delta/mistakes/tail.hpp"
 #include "reference/delta/mistakes/variant.hpp"
 
 namespace goldenrule::delta {
@@ -167,10 +168,6 @@ TensorMap last_token_dropped(const Record& r, const calls::Kernel& kernel) {
         return states[(last - 1) * block_size(d) + p.index % block_size(d)];
       });
   return outputs;
-}
-
-TensorMap tail_chunk_dropped(const Record& r, const calls::Kernel& kernel) {
-  return shortened(r, kernel, [](std::int64_t count) { return count - count % kChunk; });
 }
 
 // o of a sequence is causal and stays right; its final state has seen what follows in the buffer.
@@ -330,12 +327,7 @@ constexpr std::array kSequenceMistakes{
                    last_token_dropped},
     calls::Mistake{"tail_chunk_dropped", kSequenceGroup,
                    "tokens beyond the last full chunk of 64 are not processed",
-                   [](const Record& r) {
-                     return any_sequence(r, [](std::int64_t first, std::int64_t end) {
-                       return (end - first) % kChunk != 0;
-                     });
-                   },
-                   tail_chunk_dropped},
+                   tail_applies<kTailChunkDropped>, commit_tail<kTailChunkDropped>},
     calls::Mistake{
         "tail_chunk_unmasked", kSequenceGroup,
         "the last chunk of 64 is not cut off at the end of its sequence: tokens of the next "

@@ -155,24 +155,22 @@ constexpr std::array kStageMistakes{
         "w is exp(G) T (beta k), with the decay in front of the decayed inverse where it "
         "belongs behind it",
         [](const Record& r) { return has_gate(r) && has_state_operand(r); },
-        [](const Record& r, const calls::Kernel&) {
-          return run(r, {.w_decay = WDecay::kOutside});
-        }},
+        [](const Record& r, const calls::Kernel&) { return run(r, {.w_decay_outside = true}); }},
     calls::Mistake{
         "w_no_decay", kStageGroup,
         "w = T (beta k) lacks its exp(G): what is predicted from the state of the chunk "
         "start has not decayed",
         [](const Record& r) { return has_gate(r) && has_state_operand(r); },
-        [](const Record& r, const calls::Kernel&) { return run(r, {.w_decay = WDecay::kNone}); }},
+        [](const Record& r, const calls::Kernel&) { return run(r, {.order = kWNoDecay}); }},
     calls::Mistake{
         "intra_no_decay", kStageGroup, "q k^T within a chunk of 64 is masked, but has no decay",
         gates_of<2>,
-        [](const Record& r, const calls::Kernel&) { return run(r, {.decay_attention = false}); }},
+        [](const Record& r, const calls::Kernel&) { return run(r, {.order = kIntraNoDecay}); }},
     calls::Mistake{
         "inter_no_decay", kStageGroup,
         "q meets the state of the chunk start as it was, without exp(G)",
         [](const Record& r) { return has_gate(r) && has_state_operand(r); },
-        [](const Record& r, const calls::Kernel&) { return run(r, {.decay_query = false}); }},
+        [](const Record& r, const calls::Kernel&) { return run(r, {.order = kInterNoDecay}); }},
     calls::Mistake{
         "old_state_not_added", kStageGroup,
         "the state after a chunk holds its writes alone; what was there before corrects "

@@ -10,6 +10,7 @@
 #include "reference/delta/calls/inputs.hpp"
 #include "reference/delta/calls/outputs.hpp"
 #include "reference/delta/mistakes/tables.hpp"
+#include "reference/delta/mistakes/tail.hpp"
 
 namespace goldenrule::delta {
 namespace {
@@ -17,45 +18,13 @@ namespace {
 using call::Record;
 using call::TensorMap;
 
-constexpr std::int64_t kTile = 128;
-
-// The first index of `extent` that a kernel without tail handling misses; extent: none.
-std::int64_t tail_begin(std::int64_t extent) {
-  if (extent > kTile) return kTile;
-  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(extent)));
-}
-bool has_value_tail(const Record& r) {
-  const std::int64_t V = call::validate(r).V;
-  return tail_begin(V) < V;
-}
-
-TensorMap v_tail_unwritten(const Record& r, const calls::Kernel& kernel) {
-  const std::int64_t begin = tail_begin(call::validate(r).V);
-  TensorMap outputs = kernel(r);
-  calls::drop_outputs(r, outputs, [&](const calls::OutputPlace& p) { return p.value >= begin; });
-  return outputs;
-}
-
-// A load that wraps: tail channels hold the results of the first ones.
-TensorMap v_tail_garbage(const Record& r, const calls::Kernel& kernel) {
-  const call::Dims d = call::validate(r);
-  const std::int64_t begin = tail_begin(d.V);
-  const bool vk = r.convention.state_layout == call::StateLayout::kVK;
-  TensorMap outputs = kernel(r);
-  calls::change_outputs(r, outputs,
-                        [&](const call::Tensor& before, const calls::OutputPlace& p, double x) {
-                          if (p.value < begin) return x;
-                          const std::int64_t back = p.value - (p.value - begin) % begin;
-                          return before[p.index - back * (p.is_state && vk ? d.K : 1)];
-                        });
-  return outputs;
-}
+bool has_value_tail(const Record& r) { return has_tail(r, TailAxis::kValues, kLargestTile); }
 
 // The last vector of a head is stored in full: what lies behind its V channels are the first ones
 // of the next head, or of the next token, and hold whatever the vector held there.
 TensorMap v_tail_overrun(const Record& r, const calls::Kernel& kernel) {
   const call::Dims d = call::validate(r);
-  const std::int64_t width = tail_begin(d.V);
+  const std::int64_t width = tail_begin(d.V, kLargestTile);
   const std::int64_t overrun = (width - d.V % width) % width;
   TensorMap outputs = kernel(r);
   TensorMap o{{"o", std::move(outputs.at("o"))}};
@@ -64,20 +33,6 @@ TensorMap v_tail_overrun(const Record& r, const calls::Kernel& kernel) {
   });
   outputs["o"] = std::move(o.at("o"));
   return outputs;
-}
-
-bool has_key_tail(const Record& r) {
-  const std::int64_t K = call::validate(r).K;
-  return tail_begin(K) < K;
-}
-TensorMap k_tail_ignored(const Record& r, const calls::Kernel& kernel) {
-  const std::int64_t K = call::validate(r).K;
-  Record changed = calls::without_outputs(r);
-  for (const char* name : {"q", "k"}) {
-    calls::change_input(changed, name,
-                        [&](std::int64_t i, double x) { return i % K >= tail_begin(K) ? 0.0 : x; });
-  }
-  return kernel(changed);
 }
 
 // The gates of a head are loaded as a power of two of channels. What lies behind them are those of
@@ -129,17 +84,6 @@ TensorMap remainder_tiles_dropped(const Record& r, const calls::Kernel& kernel) 
   return outputs;
 }
 
-bool has_head_tail(const Record& r) {
-  const std::int64_t HV = call::validate(r).HV;
-  return tail_begin(HV) < HV;
-}
-TensorMap head_tail_unwritten(const Record& r, const calls::Kernel& kernel) {
-  const std::int64_t begin = tail_begin(call::validate(r).HV);
-  TensorMap outputs = kernel(r);
-  calls::drop_outputs(r, outputs, [&](const calls::OutputPlace& p) { return p.head >= begin; });
-  return outputs;
-}
-
 // The offset of a row, or of a packed sequence, is forgotten: all read the tokens of the first.
 TensorMap batch_first_only(const Record& r, const calls::Kernel& kernel) {
   const call::Plan plan = call::make_plan(r, false);
@@ -182,11 +126,11 @@ constexpr std::array kTileMistakes{
         "v_tail_unwritten", kTileGroup,
         "value channels beyond the last full tile (128, or the power of two below V) are not "
         "written",
-        has_value_tail, v_tail_unwritten},
+        has_value_tail, commit_tail<kVTailUnwritten>},
     calls::Mistake{
         "v_tail_garbage", kTileGroup,
         "value channels beyond the last full tile hold the results of the first channels",
-        has_value_tail, v_tail_garbage},
+        has_value_tail, commit_tail<kVTailGarbage>},
     calls::Mistake{"v_tail_overrun", kTileGroup,
                    "the last tile of a head (128 wide, or the power of two below V) is stored in "
                    "full, over the "
@@ -200,7 +144,7 @@ constexpr std::array kTileMistakes{
         "k_tail_ignored", kTileGroup,
         "key channels beyond the last full tile (128, or the power of two below K) are not "
         "summed",
-        has_key_tail, k_tail_ignored},
+        tail_applies<kKTailIgnored>, commit_tail<kKTailIgnored>},
     calls::Mistake{"gate_tail_read", kTileGroup,
                    "the gates of a head are read up to a power of two of channels: behind the last "
                    "ones lies what is no number",
@@ -212,7 +156,7 @@ constexpr std::array kTileMistakes{
     calls::Mistake{
         "head_tail_unwritten", kTileGroup,
         "value heads beyond the last full group (the power of two below HV) are not written",
-        has_head_tail, head_tail_unwritten},
+        tail_applies<kHeadTailUnwritten>, commit_tail<kHeadTailUnwritten>},
     calls::Mistake{"batch_first_only", kTileGroup,
                    "every row or sequence reads the tokens of the first one",
                    [](const Record& r) {

@@ -12,6 +12,7 @@
 
 #include "fixtures/call/dtype.hpp"
 #include "fixtures/call/record.hpp"
+#include "reference/delta/mistakes/order.hpp"
 #include "reference/delta/rule/forms.hpp"
 
 namespace goldenrule::delta {
@@ -30,10 +31,7 @@ enum class BetaOn { kBoth, kValue, kPrediction };
 
 /// The recurrence: S' = diag(alpha) S, d = beta (v - S'^T k^), S = S' + k^ d^T, o = S^T q^.
 struct StepVariant {
-  bool delta = true;           ///< false: d = beta v
-  bool decay_first = true;     ///< false: d from S, then S <- diag(alpha) (S + k^ d^T)
-  bool read_updated = true;    ///< false: o from the state before the token
-  bool read_decayed = false;   ///< with it: after its decay, before its update
+  TokenOrder order{};
   bool gate_by_value = false;  ///< alpha of key channel v % K decays value column v
   /// The state is rounded to this type after every token.
   std::optional<call::DType> round_state = std::nullopt;
@@ -64,9 +62,6 @@ enum class EndRow {
   kByValue,  ///< the same for value channel c; writes decay as they should
 };
 
-/// How often w = T (beta k^ exp(G)) has its exp(G): within, not at all, in front of T.
-enum class WDecay { kWithin, kNone, kOutside };
-
 /// The chunk form of rule/forms.hpp.
 struct ChunkVariant {
   std::int64_t chunk = 64;
@@ -74,10 +69,9 @@ struct ChunkVariant {
   EndRow end_row = EndRow::kLast;
   std::int64_t restart_row = 0;  ///< > 0: the cumulated gate restarts at this row of a chunk
   bool drop_growth = false;      ///< exp of a positive gate difference gives 0
-  bool decay_attention = true;   ///< false: q k^T within a chunk has no decay
-  bool decay_query = true;       ///< false: q meets the state of the chunk start without decay
-  WDecay w_decay = WDecay::kWithin;
-  bool keep_state = true;  ///< false: the state after a chunk lacks the one before it
+  ChunkOrder order{};
+  bool w_decay_outside = false;  ///< w = T (beta k^ exp(G)) has its exp(G) in front of T
+  bool keep_state = true;        ///< false: the state after a chunk lacks the one before it
   /// From this chunk of a sequence on o reads the state of the chunk start transposed; -1: never.
   std::int64_t transposed_from = -1;
   std::int64_t inverse_rows = 0;     ///< > 0: A couples no rows of different blocks of this size
