@@ -212,7 +212,8 @@ class Search {
         consider(*c);
         const bool near = !c->explains() && c->match.accounted >= kAccounted;
         c->only_ties_left =
-            near && only_ties_left(*whole_.capture, c->hypothesis, *c->prediction, c->match);
+            near && only_ties_left(capture, whole_.predictor, whole_.matcher, c->hypothesis,
+                                   *c->prediction, c->match);
         if (!c->explains()) c->prediction.reset();
         confirmed.push_back(std::move(*c));
         // Of a large capture one explanation is enough: each costs a run of the whole call.
