@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "reference/attention/rule/evaluate.hpp"
+#include "reference/attention/visible/find.hpp"
 
 namespace goldenrule::attention {
 namespace {
@@ -16,6 +17,16 @@ constexpr double kPerRun = 2 * sizeof(Run);
 constexpr double kPerRequest = 256;
 constexpr double kBudgetPerKey = 256;  // budget/row_budget.cpp
 constexpr double kExplanationPerElement = 200;
+
+// What the search for visible sets holds (visible/): the orders of keys of each request, every
+// failing and passing row, and on every thread the keys, weights and columns of one order. Vectors
+// grow by doubling: while one does, three times what it holds exists.
+double of_visible_sets(double requests, double keys, double rows, double threads) {
+  constexpr double kGrows = 3.0;
+  const double line = std::min(keys, static_cast<double>(kMostSearchedKeys)) + kSearchedBehind;
+  const double lines = kKeyOrders * requests * line * (sizeof(KeyPlace) + 8);
+  return kGrows * (lines + rows * kSearchedRow + threads * line * kSearchedKey);
+}
 
 double elements(const call::Shape& shape) {
   double count = 1.0;
@@ -66,7 +77,8 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
   // Keys that are gathered keep their type where they have one, for every query head at worst.
   const double gathered = all_keys * HV * (K + V) * call.key_bytes + all_keys * 8 * 2;
   need.explanation =
-      rows * (V + 1) * kExplanationPerElement + 2 * call.tensor_bytes + 2 * gathered + 2 * plan;
+      rows * (V + 1) * kExplanationPerElement + 2 * call.tensor_bytes + 2 * gathered + 2 * plan +
+                     of_visible_sets(requests, keys, rows, beside);
   return need;
 }
 
