@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "reference/attention/rule/evaluate.hpp"
-#include "reference/attention/visible/find.hpp"
+#include "reference/attention/visible/failing_rows.hpp"
 
 namespace goldenrule::attention {
 namespace {
@@ -18,14 +18,16 @@ constexpr double kPerRequest = 256;
 constexpr double kBudgetPerKey = 256;  // budget/row_budget.cpp
 constexpr double kExplanationPerElement = 200;
 
-// What the search for visible sets holds (visible/): the orders of keys of each request, every
-// failing and passing row, and on every thread the keys, weights and columns of one order. Vectors
-// grow by doubling: while one does, three times what it holds exists.
+// What the search for visible sets holds (visible/): the orders of keys of each request, failing and
+// passing rows with what is found in each, and on every thread place, weight and columns of the keys
+// of one order. Vectors grow by doubling: while one does, three times what it holds exists.
 double of_visible_sets(double requests, double keys, double rows, double threads) {
   constexpr double kGrows = 3.0;
-  const double line = std::min(keys, static_cast<double>(kMostSearchedKeys)) + kSearchedBehind;
-  const double lines = kKeyOrders * requests * line * (sizeof(KeyPlace) + 8);
-  return kGrows * (lines + rows * kSearchedRow + threads * line * kSearchedKey);
+  constexpr double kFoundInRow = 1024, kSearchedKey = sizeof(KeyPlace) + 9 * sizeof(double);
+  const double line = keys + kKeysBehind;
+  const double lines = kKeyOrders * requests * line * (sizeof(KeyPlace) + sizeof(std::int64_t));
+  const double of_rows = 2 * rows * sizeof(JudgedRow) + std::min(rows, 4096.0) * kFoundInRow;
+  return kGrows * (lines + of_rows + threads * line * kSearchedKey);
 }
 
 double elements(const call::Shape& shape) {
