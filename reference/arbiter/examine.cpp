@@ -21,10 +21,9 @@ std::optional<explain::Permit> find_permit(const verdict::Judgement& judgement,
                                            const explain::SearchLimit& effort) {
   const bool refused = judgement.report.verdict == verdict::Verdict::kOutOfBudget;
   if (!refused && !explain::is_far_within(judgement.report)) return std::nullopt;
-  const double verdict =
-      judgement.slice->grant_seconds == nullptr
-          ? 0.0
-          : judgement.slice->grant_seconds(judgement.record, judgement.contract);
+  const double verdict = judgement.slice->grant_seconds == nullptr
+                             ? 0.0
+                             : judgement.slice->grant_seconds(judgement.record, judgement.contract);
   const double limit = explain::limit_of(effort, verdict);
   return explain::tightest_permit(
       judgement, limit > 0.0 ? std::min(limit, explain::kPermitSeconds) : explain::kPermitSeconds);
@@ -67,7 +66,7 @@ report::FileReport examine(call::Record record, const Examination& asked) {
   }();
   if (asked.explain) {
     const explain::SearchLimit effort{.seconds = asked.explain_seconds,
-                               .most_seconds = asked.most_explain_seconds};
+                                      .most_seconds = asked.most_explain_seconds};
     result.diagnosis = explain_failure(judgement, effort);
     result.permit = find_permit(judgement, effort);
   }

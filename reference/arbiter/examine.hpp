@@ -19,14 +19,15 @@
 namespace goldenrule::arbiter {
 
 /// Why a record is out of budget; nothing where it is not.
-[[nodiscard]] std::optional<explain::Diagnosis> explain_failure(const verdict::Judgement& judgement,
-                                                                const explain::SearchLimit& effort = {.seconds = {}});
+[[nodiscard]] std::optional<explain::Diagnosis> explain_failure(
+    const verdict::Judgement& judgement, const explain::SearchLimit& effort = {.seconds = {}});
 
 /// The tightest built-in contract that the record keeps: where it is out of budget, and where it is
 /// so far within that the contract says little. All that are tried take no longer, as estimated,
 /// than an explanation may.
 [[nodiscard]] std::optional<explain::Permit> find_permit(const verdict::Judgement& judgement,
-                                                         const explain::SearchLimit& effort = {.seconds = {}});
+                                                         const explain::SearchLimit& effort = {
+                                                             .seconds = {}});
 
 /// What is asked of a call.
 struct Examination {
@@ -38,7 +39,7 @@ struct Examination {
   std::vector<std::string> terms{};  ///< "o[1,3,0,7]": elements whose budget is shown term by term
   bool maps = false;                 ///< adds where the errors of outputs are that fail
   std::optional<verdict::KernelStages> stages{};  ///< intermediate results of the kernel
-  std::optional<verdict::WorkLimit> work{};  ///< of the verdict and stages
+  std::optional<verdict::WorkLimit> work{};       ///< of the verdict and stages
 };
 
 /// The report of a call. Throws Error.

@@ -18,9 +18,9 @@ constexpr double kPerRequest = 256;
 constexpr double kBudgetPerKey = 256;  // budget/row_budget.cpp
 constexpr double kExplanationPerElement = 200;
 
-// What the search for visible sets holds (visible/): the orders of keys of each request, failing and
-// passing rows with what is found in each, and on every thread place, weight and columns of the keys
-// of one order. Vectors grow by doubling: while one does, three times what it holds exists.
+// What the search for visible sets holds (visible/): the orders of keys of each request, failing
+// and passing rows with what is found in each, and on every thread place, weight and columns of the
+// keys of one order. Vectors grow by doubling: while one does, three times what it holds exists.
 double of_visible_sets(double requests, double keys, double rows, double threads) {
   constexpr double kGrows = 3.0;
   constexpr double kFoundInRow = 1024, kSearchedKey = sizeof(KeyPlace) + 9 * sizeof(double);
@@ -78,9 +78,8 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
                           call.tensor_bytes + plan + expectation + work);
   // Keys that are gathered keep their type where they have one, for every query head at worst.
   const double gathered = all_keys * HV * (K + V) * call.key_bytes + all_keys * 8 * 2;
-  need.explanation =
-      rows * (V + 1) * kExplanationPerElement + 2 * call.tensor_bytes + 2 * gathered + 2 * plan +
-                     of_visible_sets(requests, keys, rows, beside);
+  need.explanation = rows * (V + 1) * kExplanationPerElement + 2 * call.tensor_bytes +
+                     2 * gathered + 2 * plan + of_visible_sets(requests, keys, rows, beside);
   return need;
 }
 

@@ -12,10 +12,8 @@
 namespace goldenrule::explain {
 namespace {
 
-// Core-seconds of a spread that is worked out at most.
-constexpr double kSpreadSeconds = 60.0;
-// Of one prediction for each visit of a state element (screening.hpp) and each compared number,
-// measured, and what any takes.
+constexpr double kSpreadSeconds = 60.0;  // core-seconds of a spread that is worked out at most
+// Of one prediction: for each visit of a state element, for each compared number, and for any.
 constexpr double kPerStep = 4e-9, kPerNumber = 40e-9, kPerPrediction = 1e-4;
 // Candidates whose spread is worked out, and mistakes of which pairs are made.
 constexpr std::size_t kConfirmed = 12;
@@ -105,7 +103,8 @@ class Search {
   bool is_over() { return stopped_ = stopped_ || effort_.is_over(); }
   bool is_overdue() { return stopped_ = stopped_ || effort_.left() <= 0.0; }
   std::optional<Candidate> evaluated(const Trial& trial, const Hypothesis& h, SpreadBy by) {
-    effort_.spend(trial.prediction_seconds + (by == SpreadBy::kKernel ? trial.spread_seconds : 0.0));
+    effort_.spend(trial.prediction_seconds +
+                  (by == SpreadBy::kKernel ? trial.spread_seconds : 0.0));
     return evaluate(trial, h, by);
   }
 
@@ -226,9 +225,8 @@ class Search {
       } else if (auto c = evaluated(whole_, candidate.hypothesis, spread_by())) {
         consider(*c);
         const bool near = !c->explains() && c->match.accounted >= kAccounted;
-        c->only_ties_left =
-            near && only_ties_left(capture, whole_.predictor, whole_.matcher, c->hypothesis,
-                                   *c->prediction, c->match);
+        c->only_ties_left = near && only_ties_left(capture, whole_.predictor, whole_.matcher,
+                                                   c->hypothesis, *c->prediction, c->match);
         if (!c->explains()) c->prediction.reset();
         confirmed.push_back(std::move(*c));
         // Of a large capture one explanation is enough: each costs a run of the whole call.

@@ -23,9 +23,10 @@
 
 namespace goldenrule::explain {
 
-/// How much a search may compute, in core-seconds as they are estimated from the shapes of the call:
-/// a name does not depend on a clock. Other orders of the results, how widely a mistake errs and
-/// pairs are tried within it; single mistakes within twice as much, or all of them where it is 0.
+/// How much a search may compute, in core-seconds as they are estimated from the shapes of the
+/// call: a name does not depend on a clock. Other orders of the results, how widely a mistake errs
+/// and pairs are tried within it; single mistakes within twice as much, or all of them where it is
+/// 0.
 struct SearchLimit {
   /// Absent: ten times the verdict, at least kLeastSearch, and no more than `most_seconds`.
   std::optional<double> seconds = std::numeric_limits<double>::infinity();
@@ -115,7 +116,6 @@ struct Found {
 
 /// `whole` is a failing capture, `failures` its failures, `mistakes` those that can be made in it.
 [[nodiscard]] Found search(const Trial& whole, std::span<const Failures> failures,
-                           const std::vector<const calls::Mistake*>& mistakes,
-                           Effort& effort);
+                           const std::vector<const calls::Mistake*>& mistakes, Effort& effort);
 
 }  // namespace goldenrule::explain

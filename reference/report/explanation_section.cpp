@@ -65,7 +65,8 @@ std::string explaining_lines(const Explanation& e, bool first) {
   }
   text += meant_line(e);
   if (!e.rival.empty()) {
-    text += fmt::format("      {} elements tell it from what comes nearest, {}\n", e.told_by, e.rival);
+    text +=
+        fmt::format("      {} elements tell it from what comes nearest, {}\n", e.told_by, e.rival);
   }
   if (!e.same.empty()) {
     text += fmt::format("      the same outputs in this call: {}\n", fmt::join(e.same, ", "));
@@ -94,7 +95,8 @@ std::string capture_lines(const Diagnosis& diagnosis) {
 std::string tried_words(const Diagnosis& d) {
   std::string text = fmt::format("{} can be made in this call", d.possible);
   if (d.stopped_after) {
-    text += fmt::format("; stopped after about {} core-seconds (--explain-seconds): ", number(*d.stopped_after));
+    text += fmt::format("; stopped after about {} core-seconds (--explain-seconds): ",
+                        number(*d.stopped_after));
     if (d.tried < d.possible) return text + fmt::format("{} of them tried", d.tried);
     return text + fmt::format("{} of {} pairs tried", d.pairs, d.possible_pairs);
   }
@@ -212,7 +214,8 @@ std::string explanation_html(const ordered_json& item) {
     html += fmt::format(
         "<p>None of {} known mistakes explains it ({} can be made in this call{}).</p>",
         whole(item.at("mistakes_known")), whole(item.at("mistakes_possible")),
-        item.at("stopped_after").is_null() ? "" : ", and the limit was reached before all were tried");
+        item.at("stopped_after").is_null() ? ""
+                                           : ", and the limit was reached before all were tried");
   }
   if (!of_capture) html += explanations;
   html += fmt::format("<p>Pattern: {}</p>", escaped(item.at("pattern").get<std::string>()));

@@ -127,7 +127,7 @@ Record fp32_capture(Record record, const Rounds& rounds) {
 
 Record call_of(int tokens) {
   return make_call("op=gdn mode=prefill lens=" + std::to_string(tokens) +
-         " H=3 HV=3 K=32 V=32 gate=log beta=direct h0=1 io=f32");
+                   " H=3 HV=3 K=32 V=32 gate=log beta=direct h0=1 io=f32");
 }
 
 Diagnosis explained(const Record& record) {
