@@ -11,35 +11,20 @@
 
 namespace goldenrule::arbiter {
 
-ExplainEffort::Clock::time_point ExplainEffort::program_start() {
-  static const Clock::time_point start = Clock::now();
-  return start;
-}
-
-namespace {
-// Before main, so that every verdict is later.
-[[maybe_unused]] const auto kProgramStart = ExplainEffort::program_start();
-}  // namespace
-
-double ExplainEffort::limit() const {
-  constexpr double kTimesVerdict = 10.0;
-  constexpr double kAtLeast = 5.0;
-  if (seconds) return *seconds;
-  const std::chrono::duration<double> verdict = judged - judging_since;
-  return std::min(std::max(kTimesVerdict * verdict.count(), kAtLeast), most_seconds);
-}
-
 std::optional<explain::Diagnosis> explain_failure(const verdict::Judgement& judgement,
-                                                  const ExplainEffort& effort) {
+                                                  const explain::SearchLimit& effort) {
   if (judgement.report.verdict != verdict::Verdict::kOutOfBudget) return std::nullopt;
-  return explain::diagnose(judgement, judgement.slice->mistakes(), {.seconds = effort.limit()});
+  return explain::diagnose(judgement, judgement.slice->mistakes(), effort);
 }
 
 std::optional<explain::Permit> find_permit(const verdict::Judgement& judgement,
-                                           const ExplainEffort& effort) {
+                                           const explain::SearchLimit& effort) {
   const bool refused = judgement.report.verdict == verdict::Verdict::kOutOfBudget;
   if (!refused && !explain::is_far_within(judgement.report)) return std::nullopt;
-  const double limit = effort.limit();
+  const double verdict = judgement.slice->grant_seconds == nullptr
+                             ? 0.0
+                             : judgement.slice->grant_seconds(judgement.record, judgement.contract);
+  const double limit = explain::limit_of(effort, verdict);
   return explain::tightest_permit(
       judgement, limit > 0.0 ? std::min(limit, explain::kPermitSeconds) : explain::kPermitSeconds);
 }
@@ -91,9 +76,8 @@ report::FileReport examine(call::Record record, const Examination& asked) {
     return judged;
   }();
   if (asked.explain) {
-    const ExplainEffort effort{.seconds = asked.explain_seconds,
-                               .most_seconds = asked.most_explain_seconds,
-                               .judging_since = asked.since};
+    const explain::SearchLimit effort{.seconds = asked.explain_seconds,
+                                      .most_seconds = asked.most_explain_seconds};
     result.diagnosis = explain_failure(judgement, effort);
     result.permit = find_permit(judgement, effort);
   }
@@ -129,7 +113,6 @@ std::optional<verdict::KernelStages> stages_of(schema::Fixture& fixture) {
 
 report::FileReport examine_file(const std::string& file, Examination asked, const Limits& limits) {
   report::FileReport result;
-  asked.since = ExplainEffort::Clock::now();
   try {
     schema::ReadOptions read =
         limits.reading({.explained = asked.explain, .only = asked.question.only});

@@ -6,7 +6,6 @@
 // the same.
 #pragma once
 
-#include <chrono>
 #include <limits>
 #include <optional>
 #include <string>
@@ -19,29 +18,16 @@
 
 namespace goldenrule::arbiter {
 
-/// How long an explanation may be looked for: the given seconds, else ten times what the verdict
-/// took, or five where that is more, but no longer than `most_seconds`. A verdict that is not timed
-/// began with the program.
-struct ExplainEffort {
-  using Clock = std::chrono::steady_clock;
-  std::optional<double> seconds{};
-  double most_seconds = std::numeric_limits<double>::infinity();
-  Clock::time_point judging_since = program_start();
-  Clock::time_point judged = Clock::now();
-
-  [[nodiscard]] static Clock::time_point program_start();
-  [[nodiscard]] double limit() const;
-};
-
 /// Why a record is out of budget; nothing where it is not.
-[[nodiscard]] std::optional<explain::Diagnosis> explain_failure(const verdict::Judgement& judgement,
-                                                                const ExplainEffort& effort = {});
+[[nodiscard]] std::optional<explain::Diagnosis> explain_failure(
+    const verdict::Judgement& judgement, const explain::SearchLimit& effort = {.seconds = {}});
 
 /// The tightest built-in contract that the record keeps: where it is out of budget, and where it is
 /// so far within that the contract says little. All that are tried take no longer, as estimated,
 /// than an explanation may.
 [[nodiscard]] std::optional<explain::Permit> find_permit(const verdict::Judgement& judgement,
-                                                         const ExplainEffort& effort = {});
+                                                         const explain::SearchLimit& effort = {
+                                                             .seconds = {}});
 
 /// What is asked of a call.
 struct Examination {
@@ -53,8 +39,7 @@ struct Examination {
   std::vector<std::string> terms{};  ///< "o[1,3,0,7]": elements whose budget is shown term by term
   bool maps = false;                 ///< adds where the errors of outputs are that fail
   std::optional<verdict::KernelStages> stages{};  ///< intermediate results of the kernel
-  ExplainEffort::Clock::time_point since = ExplainEffort::Clock::now();  ///< the verdict began
-  std::optional<verdict::WorkLimit> work{};  ///< of the verdict and stages
+  std::optional<verdict::WorkLimit> work{};       ///< of the verdict and stages
 };
 
 /// The report of a call. Throws Error.

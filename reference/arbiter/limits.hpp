@@ -49,8 +49,8 @@ struct Limits {
   [[nodiscard]] schema::ReadOptions reading(const Use& use) const;
 };
 
-/// Seconds that are looked for the mistake behind the failure of `file` at most, where none are
-/// given.
+/// Core-seconds, as estimated, that are spent on the mistake behind the failure of `file` at most,
+/// where none are given.
 [[nodiscard]] double most_explain_seconds(const std::string& file);
 
 }  // namespace goldenrule::arbiter

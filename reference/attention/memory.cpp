@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "reference/attention/rule/evaluate.hpp"
+#include "reference/attention/visible/failing_rows.hpp"
 
 namespace goldenrule::attention {
 namespace {
@@ -16,6 +17,18 @@ constexpr double kPerRun = 2 * sizeof(Run);
 constexpr double kPerRequest = 256;
 constexpr double kBudgetPerKey = 256;  // budget/row_budget.cpp
 constexpr double kExplanationPerElement = 200;
+
+// What the search for visible sets holds (visible/): the orders of keys of each request, failing
+// and passing rows with what is found in each, and on every thread place, weight and columns of the
+// keys of one order. Vectors grow by doubling: while one does, three times what it holds exists.
+double of_visible_sets(double requests, double keys, double rows, double threads) {
+  constexpr double kGrows = 3.0;
+  constexpr double kFoundInRow = 1024, kSearchedKey = sizeof(KeyPlace) + 9 * sizeof(double);
+  const double line = keys + kKeysBehind;
+  const double lines = kKeyOrders * requests * line * (sizeof(KeyPlace) + sizeof(std::int64_t));
+  const double of_rows = 2 * rows * sizeof(JudgedRow) + std::min(rows, 4096.0) * kFoundInRow;
+  return kGrows * (lines + of_rows + threads * line * kSearchedKey);
+}
 
 double elements(const call::Shape& shape) {
   double count = 1.0;
@@ -65,8 +78,8 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
                           call.tensor_bytes + plan + expectation + work);
   // Keys that are gathered keep their type where they have one, for every query head at worst.
   const double gathered = all_keys * HV * (K + V) * call.key_bytes + all_keys * 8 * 2;
-  need.explanation =
-      rows * (V + 1) * kExplanationPerElement + 2 * call.tensor_bytes + 2 * gathered + 2 * plan;
+  need.explanation = rows * (V + 1) * kExplanationPerElement + 2 * call.tensor_bytes +
+                     2 * gathered + 2 * plan + of_visible_sets(requests, keys, rows, beside);
   return need;
 }
 

@@ -9,7 +9,8 @@
 //   rule          on every thread, for a group of rows, score and weight of every key in the widest
 //                 tier, and a tile of keys and values
 //   budget        on every thread, for one row, what is known of each key
-//   explanation   per element as for the delta rule; a copy of the keys, gathered for all heads
+//   explanation   per element as for the delta rule; a copy of the keys, gathered for all heads;
+//                 what the search for visible sets holds
 //
 // A request has at most all fresh keys and as many cached ones as a table row names pages for; of a
 // CSR table, as all its entries.

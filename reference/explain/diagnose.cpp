@@ -114,6 +114,31 @@ std::vector<const calls::Mistake*> possible_in(const call::Record& call,
   return possible;
 }
 
+// Of an explanation of the whole call, element by element.
+void name_rival(const std::vector<Rival>& rivals, std::int64_t failing, Explanation& e) {
+  e.rival = "a right kernel";
+  e.told_by = failing;
+  for (const Rival& r : rivals) {
+    std::string name;
+    for (const calls::Mistake* m : r.hypothesis) {
+      name += (name.empty() ? "" : " + ") + std::string(m->name);
+    }
+    const bool same = name == e.name() || std::ranges::find(e.same, name) != e.same.end();
+    if (same || r.failing >= e.told_by) continue;
+    e.rival = std::move(name);
+    e.told_by = r.failing;
+  }
+}
+
+void drop_unproven_reports(std::vector<Explanation>& explanations) {
+  const auto explaining = std::ranges::count_if(explanations, &Explanation::explains);
+  for (Explanation& e : explanations) {
+    const bool proven = e.explains && explaining == 1 && e.same.empty() && e.meant.empty() &&
+                        e.flipped == 0 && !e.width;
+    if (!proven) e.reported.clear();
+  }
+}
+
 }  // namespace
 
 std::string Explanation::name() const {
@@ -148,7 +173,6 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
   if (std::ranges::any_of(diagnosis.of_capture, &calls::CaptureMistake::accounts)) return diagnosis;
   if (judgement.slice->find != nullptr) diagnosis.found = judgement.slice->find(judgement);
   std::ranges::move(find_places(judgement, failures), std::back_inserter(diagnosis.found));
-  const Deadline deadline(limit);  // what is above is bounded by number
   Capture capture = make_capture(judgement);
   const std::vector<const calls::Mistake*> applicable = possible_in(capture.call, table);
   std::vector<const calls::Mistake*> generated;
@@ -158,7 +182,8 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
   diagnosis.possible = std::ssize(applicable);
   if (applicable.empty() && generated.empty()) return diagnosis;
   const Trial whole(std::move(capture));
-  const Found found = search(whole, failures, applicable, generated, deadline);
+  Effort effort(limit, whole.prediction_seconds + whole.spread_seconds);
+  const Found found = search(whole, failures, applicable, generated, effort);
   for (const Scattered& s : found.scattered) {
     Explanation e = explanation_of({s.mistake}, record);
     e.residual_ratio = s.match.ratio;
@@ -169,12 +194,16 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
   if (diagnosis.explanations.empty()) {
     diagnosis.explanations = report(record, whole.matcher, found.candidates, failing);
   }
+  for (Explanation& e : diagnosis.explanations) {
+    if (e.explains && !e.width && e.mistakes.size() <= 2) name_rival(found.rivals, failing, e);
+  }
   add_by_blocks(record, found.by_blocks, diagnosis.explanations);
+  drop_unproven_reports(diagnosis.explanations);
   diagnosis.tried = found.singles;
   diagnosis.pairs = found.pairs;
   diagnosis.possible_pairs = found.possible_pairs;
   diagnosis.screened = found.screened;
-  if (found.stopped) diagnosis.stopped_after = deadline.elapsed();
+  if (found.stopped) diagnosis.stopped_after = effort.spent();
   return diagnosis;
 }
 

@@ -15,9 +15,9 @@
 //
 // Ways of one mistake (rows of one name) are one answer: the best of them is named.
 //
-// Cost. Pairs come last, and a limit of time cuts them short, and single mistakes at twice that
-// time; without it, or where it is not reached, the result is deterministic. All hypotheses run on
-// the whole capture where that takes at most kScreeningSteps visits of state elements. A larger
+// Cost. Pairs come last, and a limit cuts them short, and single mistakes at twice that; it is one
+// of work, estimated from the shapes, so that what is said depends on no clock. All hypotheses run
+// on the whole capture where that takes at most kScreeningSteps visits of state elements. A larger
 // capture is screened on two cuts (capture.hpp): some value channels of all tokens, and all
 // channels of the first tokens; what looks right on either is confirmed on the whole.
 #pragma once
@@ -36,7 +36,9 @@ namespace goldenrule::explain {
 struct Explanation {
   std::vector<std::string> mistakes;  ///< one name, or the two of a pair
   std::vector<std::string> meanings;  ///< one sentence for each
-  std::vector<std::string> reported;  ///< "vLLM #53877": where each was made in public, if anywhere
+  /// "vLLM #53877": where each was made in public. Only beside the one name that the capture
+  /// proves: no other explains it, and nothing is left to a convention or to roundings.
+  std::vector<std::string> reported;
   /// Of each mistake the blocks in which it is made, in words (by_blocks.hpp); empty: the whole
   /// call. What is said below of elements is said of those there, and the others are right.
   std::vector<std::string> where{};
@@ -47,6 +49,10 @@ struct Explanation {
   std::int64_t failing = 0;        ///< elements that it does not reproduce
   bool explains = false;           ///< it reproduces every element
   std::int64_t flipped = 0;        ///< but these, which roundings near a tie explain (ties.hpp)
+  /// What comes nearest to an explanation of the whole call, of the other mistakes that were
+  /// compared with it and "a right kernel", and how many elements that does not reproduce.
+  std::string rival{};
+  std::int64_t told_by = 0;
   /// For a mistake that amplifies roundings (scatter.hpp): rms error over that of the emulated
   /// mistake. It explains by where and how widely it errs, not element by element.
   std::optional<double> width{};
@@ -65,15 +71,16 @@ struct Diagnosis {
   std::vector<Explanation> explanations;  ///< best first; those that do not explain come last
   std::int64_t known = 0;                 ///< mistakes in the table
   std::int64_t possible = 0;              ///< of them, those that this call can show
-  std::int64_t tried = 0;                 ///< of these, those for which there was time
+  std::int64_t tried = 0;                 ///< of these, those within the limit
   std::int64_t pairs = 0;                 ///< pairs that were tried
   std::int64_t possible_pairs = 0;        ///< pairs that were to be tried
   bool screened = false;                  ///< hypotheses were first judged on a part of the capture
-  std::optional<double> stopped_after{};  ///< seconds; something was left untried
+  std::optional<double>
+      stopped_after{};  ///< core-seconds, as estimated; something was left untried
 };
 
 /// Of a judged record with at least one output, among the mistakes in `table` (of the operation:
-/// judgement.slice->mistakes()). Deterministic where the limit does not stop it.
+/// judgement.slice->mistakes()). Deterministic.
 [[nodiscard]] Diagnosis diagnose(const verdict::Judgement& judgement,
                                  std::span<const calls::Mistake> table,
                                  const SearchLimit& limit = {});

@@ -13,8 +13,7 @@
 namespace goldenrule::explain {
 namespace {
 
-// Core-seconds of one prediction with the spread of a contract, which runs the call many times.
-constexpr double kSpreadSeconds = 60.0;
+constexpr double kSpreadSeconds = 60.0;  // core-seconds of a spread that is worked out at most
 // Candidates whose spread is worked out, and mistakes of which pairs are made.
 constexpr std::size_t kConfirmed = 12;
 constexpr std::size_t kConfirmedOfLarge = 3;
@@ -44,8 +43,8 @@ class Search {
  public:
   Search(const Trial& whole, std::span<const Failures> failures,
          const std::vector<const calls::Mistake*>& mistakes,
-         const std::vector<const calls::Mistake*>& generated, const Deadline& deadline)
-      : deadline_(deadline),
+         const std::vector<const calls::Mistake*>& generated, Effort& effort)
+      : effort_(effort),
         whole_(whole),
         failures_(failures),
         mistakes_(mistakes),
@@ -76,7 +75,7 @@ class Search {
     if (!explained() && scattered_.empty()) by_blocks_ = blocks_.found();
     if (!explained() && scattered_.empty()) {
       const auto stop = [this] {
-        pairs_ += time_is_over() ? 0 : 1;
+        pairs_ += is_over() ? 0 : 1;
         return stopped_;
       };
       for (Candidate& pair : confirm(screen(pairs_of(promising), "pairs of mistakes", stop))) {
@@ -90,6 +89,7 @@ class Search {
     return {.candidates = std::move(found_),
             .by_blocks = std::move(by_blocks_),
             .scattered = std::move(scattered_),
+            .rivals = std::move(rivals_),
             .screened = screened_,
             .singles = singles_,
             .pairs = std::min(pairs_, possible_pairs_),
@@ -98,8 +98,13 @@ class Search {
   }
 
  private:
-  bool time_is_over() { return stopped_ = stopped_ || deadline_.passed(); }
-  bool is_overdue() { return stopped_ = stopped_ || deadline_.left() <= 0.0; }
+  bool is_over() { return stopped_ = stopped_ || effort_.is_over(); }
+  bool is_overdue() { return stopped_ = stopped_ || effort_.left() <= 0.0; }
+  std::optional<Candidate> evaluated(const Trial& trial, const Hypothesis& h, SpreadBy by) {
+    effort_.spend(trial.prediction_seconds +
+                  (by == SpreadBy::kKernel ? trial.spread_seconds : 0.0));
+    return evaluate(trial, h, by);
+  }
 
   void generated() {
     for (Candidate& c : confirm(screen_generated(whole_, failures_, generated_))) {
@@ -126,8 +131,9 @@ class Search {
     if (screened_ || std::ranges::any_of(found_, &Candidate::explains)) return;
     parallel::Phase phase("results in another order", std::ssize(singles));
     for (const Hypothesis& h : singles) {
-      if (time_is_over()) return;
+      if (is_over()) return;
       phase.advance();
+      effort_.spend(2.0 * whole_.prediction_seconds);
       auto prediction = whole_.predictor.predict(h, SpreadBy::kScaling);
       if (!prediction) continue;
       const bool called_kernel = prediction->called_kernel;
@@ -142,9 +148,11 @@ class Search {
     const auto runs = static_cast<std::int64_t>(kScatterRuns * self_made_.size());
     const bool whole = steps_ <= kScreeningSteps / std::max<std::int64_t>(runs, 1);
     for (const calls::Mistake* m : self_made_) {
-      if (time_is_over()) break;
+      if (is_over()) break;
       const Trial& trial = whole || !screened_ ? whole_ : cuts_.back();
       const auto match = match_scatter(*trial.capture, {m});
+      effort_.spend((match && match->errs_alike() ? kScatterRuns : kTrialRuns) *
+                    trial.prediction_seconds);
       if (match && match->explains()) scattered_.push_back({m, *match});
       phase.advance();
     }
@@ -154,6 +162,7 @@ class Search {
   }
 
   void consider(const Candidate& c) {
+    rivals_.push_back({c.hypothesis, c.match.failing});
     if (c.hypothesis.size() > 1 || c.explains()) return;
     blocks_.consider(c.hypothesis.front(), *c.prediction);
   }
@@ -175,7 +184,7 @@ class Search {
       for (const Hypothesis& h : hypotheses) {
         if (first ? stop() : is_overdue()) break;
         phase.advance();
-        std::optional<Candidate> c = evaluate(part, h, SpreadBy::kScaling);
+        std::optional<Candidate> c = evaluated(part, h, SpreadBy::kScaling);
         if (!c) continue;
         if (first && h.size() == 1 && !c->called_kernel) self_made_.push_back(h.front());
         if (c->match.accounted >= kAccounted) left.push_back(h);
@@ -206,11 +215,8 @@ class Search {
   // accounts for does not depend on the spread: those that cannot explain stay as they are.
   std::vector<Candidate> confirm(const std::vector<Candidate>& promising) {
     const Capture& capture = *whole_.capture;
-    const double spread = capture.slice->grant_seconds == nullptr
-                              ? 0.0
-                              : capture.slice->grant_seconds(capture.call, *capture.contract);
     const auto spread_by = [&] {
-      const bool affordable = spread <= std::min(kSpreadSeconds, deadline_.left());
+      const bool affordable = whole_.spread_seconds <= std::min(kSpreadSeconds, effort_.left());
       return affordable ? SpreadBy::kKernel : SpreadBy::kScaling;
     };
     const std::size_t most = screened_ ? kConfirmedOfLarge : kConfirmed;
@@ -220,11 +226,11 @@ class Search {
       const Candidate& candidate = promising[i];
       if (!screened_ && candidate.match.accounted < kAccounted) {
         confirmed.push_back(candidate);
-      } else if (auto c = evaluate(whole_, candidate.hypothesis, spread_by())) {
+      } else if (auto c = evaluated(whole_, candidate.hypothesis, spread_by())) {
         consider(*c);
         const bool near = !c->explains() && c->match.accounted >= kAccounted;
-        c->only_ties_left =
-            near && only_ties_left(*whole_.capture, c->hypothesis, *c->prediction, c->match);
+        c->only_ties_left = near && only_ties_left(capture, whole_.predictor, whole_.matcher,
+                                                   c->hypothesis, *c->prediction, c->match);
         if (!c->explains()) c->prediction.reset();
         confirmed.push_back(std::move(*c));
         // Of a large capture one explanation is enough: each costs a run of the whole call.
@@ -261,7 +267,7 @@ class Search {
     return pairs;
   }
 
-  const Deadline& deadline_;
+  Effort& effort_;
   const Trial& whole_;
   const std::span<const Failures> failures_;
   const std::vector<const calls::Mistake*>& mistakes_;
@@ -276,14 +282,15 @@ class Search {
   std::vector<Candidate> found_;
   std::vector<BlockExplanation> by_blocks_;
   std::vector<Scattered> scattered_;
+  std::vector<Rival> rivals_;
 };
 
 }  // namespace
 
 Found search(const Trial& whole, std::span<const Failures> failures,
              const std::vector<const calls::Mistake*>& mistakes,
-             const std::vector<const calls::Mistake*>& generated, const Deadline& deadline) {
-  Search search(whole, failures, mistakes, generated, deadline);
+             const std::vector<const calls::Mistake*>& generated, Effort& effort) {
+  Search search(whole, failures, mistakes, generated, effort);
   search.run();
   return std::move(search).found();
 }

@@ -6,7 +6,7 @@
 // on parts of itself, which are calls of their own: what explains the whole explains each part.
 #pragma once
 
-#include <chrono>
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -23,11 +23,21 @@
 
 namespace goldenrule::explain {
 
-/// How long a search may take. Other orders of the results, how widely a mistake errs and pairs are
-/// tried while there is time; single mistakes as long again, or all of them where no time is given.
+/// How much a search may compute, in core-seconds as they are estimated from the shapes of the
+/// call: a name does not depend on a clock. Other orders of the results, how widely a mistake errs
+/// and pairs are tried within it; single mistakes within twice as much, or all of them where it is
+/// 0.
 struct SearchLimit {
-  double seconds = std::numeric_limits<double>::infinity();
+  /// Absent: ten times the verdict, at least kLeastSearch, and no more than `most_seconds`.
+  std::optional<double> seconds = std::numeric_limits<double>::infinity();
+  double most_seconds = std::numeric_limits<double>::infinity();
 };
+inline constexpr double kTimesVerdict = 10.0, kLeastSearch = 5.0;
+
+[[nodiscard]] inline double limit_of(const SearchLimit& limit, double verdict_seconds) {
+  return limit.seconds.value_or(
+      std::min(std::max(kTimesVerdict * verdict_seconds, kLeastSearch), limit.most_seconds));
+}
 
 /// An explanation says where the error comes from: what it leaves must be less than what it takes,
 /// or a wide budget alone would explain.
@@ -56,33 +66,40 @@ struct Scattered {
   ScatterMatch match;
 };
 
-/// The end of the time that a search may take.
-class Deadline {
+/// What a search has spent of its limit.
+class Effort {
  public:
-  explicit Deadline(const SearchLimit& limit) : limit_(limit) {}
-  [[nodiscard]] double elapsed() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-  [[nodiscard]] bool passed() const { return elapsed() >= limit_.seconds; }
-  /// What single mistakes have left, in seconds.
+  Effort(const SearchLimit& limit, double verdict_seconds)
+      : seconds_(limit_of(limit, verdict_seconds)) {}
+  void spend(double core_seconds) { spent_ += core_seconds; }
+  [[nodiscard]] double spent() const { return spent_; }
+  [[nodiscard]] bool is_over() const { return spent_ >= seconds_; }
+  /// What single mistakes have left.
   [[nodiscard]] double left() const {
-    return limit_.seconds > 0.0 ? 2.0 * limit_.seconds - elapsed()
-                                : std::numeric_limits<double>::infinity();
+    return seconds_ > 0.0 ? 2.0 * seconds_ - spent_ : std::numeric_limits<double>::infinity();
   }
 
  private:
-  SearchLimit limit_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double seconds_;
+  double spent_ = 0.0;
 };
 
 /// A capture, or a cut of one, that hypotheses are compared with.
 struct Trial {
-  explicit Trial(Capture c)
-      : capture(std::make_unique<Capture>(std::move(c))), predictor(*capture), matcher(*capture) {}
+  explicit Trial(Capture c);
 
   std::unique_ptr<Capture> capture;  // its place does not change: it is referred to
   Predictor predictor;
   Matcher matcher;
+  /// Core-seconds of one prediction and its comparison, and of its spread, which runs the call many
+  /// times.
+  double prediction_seconds = 0.0, spread_seconds = 0.0;
+};
+
+/// What was compared with the whole capture, and the elements that it does not reproduce.
+struct Rival {
+  Hypothesis hypothesis;
+  std::int64_t failing = 0;
 };
 
 struct Found {
@@ -90,10 +107,11 @@ struct Found {
   /// Where no single mistake explains the whole call: mistakes that explain it by blocks.
   std::vector<BlockExplanation> by_blocks;
   std::vector<Scattered> scattered;  ///< that explain by how widely they err, best profile first
+  std::vector<Rival> rivals;         ///< the best fit of a mistake may come more than once
   bool screened = false;             ///< hypotheses were first judged on a part of the capture
   std::int64_t singles = 0;          ///< single mistakes that were tried
   std::int64_t pairs = 0, possible_pairs = 0;  ///< that were tried, that were to be tried
-  bool stopped = false;                        ///< the time was over before all was tried
+  bool stopped = false;                        ///< the limit was reached before all was tried
 };
 
 /// `whole` is a failing capture, `failures` its failures, `mistakes` those of the table that can be
@@ -101,6 +119,6 @@ struct Found {
 [[nodiscard]] Found search(const Trial& whole, std::span<const Failures> failures,
                            const std::vector<const calls::Mistake*>& mistakes,
                            const std::vector<const calls::Mistake*>& generated,
-                           const Deadline& deadline);
+                           Effort& effort);
 
 }  // namespace goldenrule::explain

@@ -13,6 +13,7 @@ constexpr std::uint64_t kSeed = 0x74696573U;
 constexpr double kUnits = 8.0;       // of roundoff
 constexpr double kFinest = 0x1p-20;  // contracts that round to more than this are not fp32
 constexpr double kWider = 2.0;
+constexpr std::int64_t kOneIn = 2;  // elements that only the rounding reproduces may be left
 
 call::Record arithmetic_errs(const Capture& capture, int run) {
   const double u = kUnits * first_rounding(*capture.contract);
@@ -36,13 +37,25 @@ std::optional<Capture> recaptured(const Capture& capture, const Hypothesis& hypo
   return made;
 }
 
+// Elements that are not reproduced without the roundings of the hypothesis.
+std::int64_t left_without_roundings(const Predictor& predictor, const Matcher& matcher,
+                                    Hypothesis hypothesis) {
+  std::erase_if(hypothesis, [](const auto* m) { return m->rounds; });
+  if (hypothesis.empty()) return matcher.match_right_call().failing;
+  const auto other = predictor.predict(hypothesis, SpreadBy::kKernel);
+  return other ? matcher.match(*other).failing : 0;
+}
+
 }  // namespace
 
-bool only_ties_left(const Capture& capture, const Hypothesis& hypothesis,
-                    const Prediction& prediction, const Match& match) {
+bool only_ties_left(const Capture& capture, const Predictor& predictor, const Matcher& matcher,
+                    const Hypothesis& hypothesis, const Prediction& prediction,
+                    const Match& match) {
   const double u = first_rounding(*capture.contract);
   const bool rounds = std::ranges::any_of(hypothesis, [](const auto* m) { return m->rounds; });
   if (!rounds || u == 0.0 || u > kFinest) return false;
+  const std::int64_t without = left_without_roundings(predictor, matcher, hypothesis);
+  if (match.failing > without / kOneIn) return false;
   Match most;
   double left = 0.0;
   for (int run = 0; run < kTieRuns; ++run) {

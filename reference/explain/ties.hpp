@@ -26,6 +26,18 @@
 // kernels whose arithmetic errs by up to twice as much. Where no run flips anything the capture may
 // not either.
 //
+// Share. The maxima say what a run may leave, not that anything was found: of few rows, one whose
+// norm flips is a large part, and twice a maximum may be all. A number flips with probability
+// E|d| / u <= 2^-22 / 2^-8 = 2^-14 at fp32 and bf16, so the elements that a flip reaches are few
+// wherever a name can be told; where they are half, an honest run is reproduced no better than a
+// kernel that does something else. What the rounding leaves must be less than what it takes, as of
+// any explanation (kAccounted):
+//
+//   n <= N / 2,  N = elements not reproduced without the mistakes of the hypothesis that round
+//
+// (the failing elements, where it is a single). A pair so needs its rounding: where the other
+// mistake alone reproduces as much, the pair is not said.
+//
 // q and k are perturbed where they are normalised: the kernel's norm errs, but what it reads as it
 // is, it reads exactly.
 #pragma once
@@ -39,7 +51,8 @@ inline constexpr int kTieRuns = 12;
 /// Whether what `prediction` of `hypothesis` leaves of the capture, `match`, is what rounding near
 /// ties leaves. False for hypotheses that do not round and contracts that compute in less than
 /// fp32, whose budgets are wider than such flips.
-[[nodiscard]] bool only_ties_left(const Capture& capture, const Hypothesis& hypothesis,
+[[nodiscard]] bool only_ties_left(const Capture& capture, const Predictor& predictor,
+                                  const Matcher& matcher, const Hypothesis& hypothesis,
                                   const Prediction& prediction, const Match& match);
 
 }  // namespace goldenrule::explain

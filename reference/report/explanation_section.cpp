@@ -64,6 +64,10 @@ std::string explaining_lines(const Explanation& e, bool first) {
     text += fmt::format("      in public: {}\n", fmt::join(e.reported, "; "));
   }
   text += meant_line(e);
+  if (!e.rival.empty()) {
+    text +=
+        fmt::format("      {} elements tell it from what comes nearest, {}\n", e.told_by, e.rival);
+  }
   if (!e.same.empty()) {
     text += fmt::format("      the same outputs in this call: {}\n", fmt::join(e.same, ", "));
   }
@@ -91,7 +95,8 @@ std::string capture_lines(const Diagnosis& diagnosis) {
 std::string tried_words(const Diagnosis& d) {
   std::string text = fmt::format("{} can be made in this call", d.possible);
   if (d.stopped_after) {
-    text += fmt::format("; stopped after {} s (--explain-seconds): ", number(*d.stopped_after));
+    text += fmt::format("; stopped after about {} core-seconds (--explain-seconds): ",
+                        number(*d.stopped_after));
     if (d.tried < d.possible) return text + fmt::format("{} of them tried", d.tried);
     return text + fmt::format("{} of {} pairs tried", d.pairs, d.possible_pairs);
   }
@@ -136,6 +141,8 @@ void add_explanation(const FileReport& file, ordered_json& json) {
                             {"accounted", e.accounted},
                             {"meaning", e.meanings},
                             {"reported", e.reported},
+                            {"rival", e.rival},
+                            {"told_by", e.told_by},
                             {"meant", e.meant},
                             {"same", e.same}});
     if (e.width) explanations.back()["width"] = *e.width;
@@ -176,6 +183,10 @@ std::string one_html(const ordered_json& e, bool first) {
     if (e.at(key).empty() || !e.at("explains").get<bool>()) return;
     html += fmt::format("<p class=\"soft\">{}: {}</p>", words, joined(e.at(key)));
   };
+  if (const auto rival = e.at("rival").get<std::string>(); !rival.empty()) {
+    html += fmt::format("<p class=\"soft\">{} elements tell it from what comes nearest, {}</p>",
+                        counted(whole(e.at("told_by"))), escaped(rival));
+  }
   also("reported", "In public");
   also("meant", "If your kernel means it");
   also("same", "The same outputs in this call");
@@ -203,7 +214,8 @@ std::string explanation_html(const ordered_json& item) {
     html += fmt::format(
         "<p>None of {} known mistakes explains it ({} can be made in this call{}).</p>",
         whole(item.at("mistakes_known")), whole(item.at("mistakes_possible")),
-        item.at("stopped_after").is_null() ? "" : ", and the time was up before all were tried");
+        item.at("stopped_after").is_null() ? ""
+                                           : ", and the limit was reached before all were tried");
   }
   if (!of_capture) html += explanations;
   html += fmt::format("<p>Pattern: {}</p>", escaped(item.at("pattern").get<std::string>()));

@@ -175,6 +175,18 @@ class LimitTest(CommandLineTest):
             self.assert_run(0, "check", path, "--memory", need - 1, "--no-explain")
             self.assert_run(2, "check", path, "--memory", "1", "--no-explain")
 
+    def test_an_explanation_counts_the_search_for_visible_sets(self):
+        """Many requests of one query: each has its order of keys, as long as the longest one."""
+        line = "op=attention mode=decode lens={} ctx={} H=1 HV=1 K=8 V=8 page=16 table=csr"
+        many, long = 256, 4096
+        path = self.capture(line.format(",".join(["1"] * many),
+                                        ",".join([str(long)] + ["16"] * (many - 1))))
+        needs = [int(re.search(r"needs (\d+) bytes", run("check", path, "--memory", "1",
+                                                         *more).out)[1])
+                 for more in ((), ("--no-explain",))]
+        orders = many * long * (16 + 8)  # where a key lies, and its position
+        self.assertGreater(needs[0] - needs[1], orders)
+
     def test_what_is_not_judged_counts_less(self):
         path = self.capture(DECODE)
         needs = [int(re.search(r"needs (\d+) bytes", run("check", path, "--memory", "1",

@@ -42,6 +42,24 @@ class PageTest(PageCase):
         self.assertRegex(matrix, r">0\.\d+ of its budget<")
         self.assertIn("An element passes when its error is at most its budget", matrix)
 
+    def test_what_is_found_stands_in_text_json_and_page(self):
+        line = ("op=attention mode=prefill lens=40,50 H=2 HV=4 K=32 V=32 mask=causal pattern=A "
+                "window_left=")
+
+        def wider(file):
+            with h5py.File(self.fixture(f"{line}13")) as other:
+                for name in ("o", "lse"):
+                    put(file, f"outputs/{name}", other[f"golden/{name}"][()])
+        report = self.folder / "found.json"
+        path = self.folder / "found.html"
+        out = self.assert_run(1, "check", self.capture(f"{line}9", wider), "--json", report,
+                              "--html", path).out
+        said = ("every query sees its keys and 4 before the first that it should see; this "
+                "reproduces all 280 failing rows (query and head)")
+        self.assertIn(f"  found: {said}\n", out)
+        self.assertEqual(json.loads(report.read_text())["cases"][0]["found"], [said])
+        self.assertIn(f"Found: {said}", self.assert_harmless(path.read_text(encoding="utf-8")).text)
+
     def test_maps_show_the_place_and_the_json_holds_them(self):
         report = self.folder / "report.json"
         self.assert_run(1, "check", self.failing(), "--json", report, "--no-explain")

@@ -79,9 +79,9 @@ TEST_CASE("narrow pools: what is restored in part, or from another position, has
         "share=1 seed=2 state=" +
         std::string(state)));
   }
-  const serving::ChainMatrix matrix = serving::chain_matrix(
-      {.scenarios = std::move(scenarios),
-       .mistakes = {"copy_bytes_for_elements", .generated = nullptr, "snapshot_off_boundary"}});
+  const serving::ChainMatrix matrix =
+      serving::chain_matrix({.scenarios = std::move(scenarios),
+                             .mistakes = {"copy_bytes_for_elements", "snapshot_off_boundary"}});
   CHECK(matrix.false_alarms.empty());
   for (const serving::ChainRow& row : matrix.rows) {
     CAPTURE(row.mistake->name);

@@ -99,7 +99,6 @@ report::FileReport judge_candidate(const DiffOptions& options) {
       .explain_seconds = options.explain_seconds,
       .most_explain_seconds = arbiter::most_explain_seconds(options.candidate),
       .maps = options.reports.show_maps(),
-      .since = arbiter::ExplainEffort::program_start(),
       .work = limits().work(options.candidate)};
   if (!options.contract.empty())
     asked.question.contract = arbiter::named_contract(options.contract);

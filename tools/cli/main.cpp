@@ -88,10 +88,10 @@ void add_check(CLI::App& app, Options& all) {
   sub->add_flag("!--no-explain", check.explain, "do not look for the mistake behind a failure");
   sub->add_option(
          "--explain-seconds", check.explain_seconds,
-         "stop looking for pairs of mistakes, other orders and amplified roundings after this "
-         "time, "
-         "and for single ones after twice as long; 0: single ones alone (default: ten times the "
-         "verdict, at least 5, of a file below 100 kB at most 10)")
+         "stop looking for pairs of mistakes, other orders and amplified roundings after so many "
+         "core-seconds, as estimated from the shapes, and for single ones after twice as many; 0: "
+         "single ones alone (default: ten times the verdict, at least 5, of a file below 100 kB at "
+         "most 10)")
       ->check(CLI::NonNegativeNumber);
   sub->callback([&all] { all.command = [&all] { return tools::check(all.check); }; });
 }

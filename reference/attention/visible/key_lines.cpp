@@ -8,9 +8,6 @@
 namespace goldenrule::attention {
 namespace {
 
-// Keys behind those of the longest request that are looked at.
-constexpr std::int64_t kBehind = 128;
-
 // Page ids of each request from its first one on, as far as the tensor goes.
 struct Pages {
   call::Integers ids;
@@ -109,7 +106,7 @@ std::vector<std::vector<KeyLine>> key_lines(const call::Record& record, const Pl
     const auto add = [&](bool cache_alone) {
       KeyLine line = line_of(request, cache_alone);
       if (std::ranges::adjacent_find(line.t, std::greater_equal{}) != line.t.end()) return;
-      const std::int64_t until = line.end() + longest - line.own + kBehind;
+      const std::int64_t until = line.end() + longest - line.own + kKeysBehind;
       if (line.keys.back().source == Source::kCache && lens) {
         extend_in_pages(plan, pages, n, (*lens)[n], until, line);
       } else {

@@ -37,6 +37,9 @@ struct KeyLine {
   [[nodiscard]] Range positions(const Interval& interval) const;
 };
 
+/// Keys behind those of the longest request that are looked at.
+inline constexpr std::int64_t kKeysBehind = 128;
+
 /// Orders of a request at most.
 inline constexpr std::size_t kKeyOrders = 2;
 

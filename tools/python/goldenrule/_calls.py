@@ -80,8 +80,9 @@ def judge(*, op: str, mode: str, inputs: Mapping[str, Any], outputs: Mapping[str
 
     contract: a built-in one, a .json file or a mapping (default: by mode and types).
     only=("o",): the outputs to judge, where the others are not wanted; precision="auto", double,
-    quad or multi; explain=False: do not look for the mistake behind a failure; explain_seconds=N;
-    blind=True: say what the call cannot show; terms=("o[0,0,1,2]",): show budgets of elements;
+    quad or multi; explain=False: do not look for the mistake behind a failure; explain_seconds=N: for
+    so many estimated core-seconds at most; blind=True: say what the call cannot show;
+    terms=("o[0,0,1,2]",): show budgets of elements;
     bf16=("q",): these uint16 or float32 arrays hold bfloat16; source, case, name: texts.
     stages={"u": u, ..}: intermediate results of a chunked kernel, as goldenrule.stages() lists them, in
     chunks of `chunk` tokens (default: those of the contract), in the forms of stage_forms={"G": "log2"};
