@@ -50,7 +50,7 @@ std::vector<Contract> backward_contracts() {
   return {
       // Automatic differentiation of an implementation in fp32.
       adjoint("adjoint_f32", "gradients in fp32 throughout, by chunks of tokens or one by one", {}),
-      // The torch functions of transformers 5.24 under autograd (modeling_qwen3_next.py).
+      // The torch functions of transformers 5.24 under autograd (the model of Qwen3-Next).
       // q and k are repeated for the value heads in the type that they come in (409), and cast to
       // fp32 (414), in which norm (419), products and solves are. On the way back the adjoint of
       // the cast rounds, behind that of the norm, and that of the repetition adds up in fp32. With
@@ -59,7 +59,8 @@ std::vector<Contract> backward_contracts() {
               "as adjoint_f32; dq and dk of each value head are rounded to the type of q before "
               "those of a head are added up",
               {}, {{kRepeated, kQ}}),
-      // flash-linear-attention's KDA.
+      // flash-linear-attention's KDA. The product of two bf16 tiles is a bf16 tile: beta k^ on one
+      // side of a pair, and h dh', which is added up so too (reference/disputes.md).
       adjoint("adjoint64_fp32_pairs",
               "chunks of 64 tokens, operands in the type of q, pairs of tokens in fp32 on the "
               "diagonal blocks and in tf32 beside them, gradients in fp32 to the end",
@@ -75,7 +76,7 @@ std::vector<Contract> backward_contracts() {
                {kPairDiagonal, AdjointRounding::kTwoBF16},
                {kStateGate, kQ},
                {kEraseKey, kQ}}),
-      // cuDNN's KDA (linear_attention/frost/kernel/kda_bprop_f16.py): chunks of one block, whose
+      // cuDNN's KDA (its frost kernel kda_bprop_f16): chunks of one block, whose
       // pairs are two products of 16-bit operands with decays folded in, k e^H and k / e^H; dg is
       // q dq + k (2 dk of the decayed keys - dk) in fp32; dbeta is in the type of q only where it
       // goes on to a logit, and ddt_bias adds up what was not rounded.

@@ -118,7 +118,6 @@ struct Found {
 /// made in it, `generated` those that are enumerated.
 [[nodiscard]] Found search(const Trial& whole, std::span<const Failures> failures,
                            const std::vector<const calls::Mistake*>& mistakes,
-                           const std::vector<const calls::Mistake*>& generated,
-                           Effort& effort);
+                           const std::vector<const calls::Mistake*>& generated, Effort& effort);
 
 }  // namespace goldenrule::explain

@@ -17,6 +17,7 @@
 
 #include "fixtures/call/f32_bound.hpp"
 #include "fixtures/call/plan.hpp"
+#include "reference/scalar/tier.hpp"
 #include "reference/verdict/stages.hpp"
 
 namespace goldenrule::delta {
