@@ -229,6 +229,18 @@ class CheckTest(CommandLineTest):
         (case,) = self.report(1, self.capture(DECODE, silence))["cases"]
         self.assertEqual(case["tensors"][1]["verdict"], "OUT_OF_BUDGET")
 
+    def test_what_is_missing_on_the_command_line(self):
+        for arguments, expected in (((), "command: expected check, chain, "),
+                                    (("--trust",), "command: expected check, chain, "),
+                                    (("check",), "check: expected files"),
+                                    (("info",), "info: expected file"),
+                                    (("merge",), "merge: expected reports"),
+                                    (("generate", "smoke"), "generate: expected --output")):
+            with self.subTest(arguments):
+                err = self.assert_run(2, *arguments).err
+                self.assertTrue(err.startswith(f"goldenrule: {expected}"), err)
+                self.assert_one_line(err, "actual none")
+
     def test_command_line_errors(self):
         for arguments in ((), ("chekc",), ("check",), ("check", "x.h5", "--jsn", "y"),
                           ("diff", "x"),

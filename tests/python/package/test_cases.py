@@ -102,6 +102,11 @@ def test_what_is_printed_of_calls_and_expectations_is_short():
     assert "q=bfloat16[2, 1, 1, 8]" in repr(call) and "golden=float64[2, 1, 2, 8]" in repr(expected["o"])
 
 
+def test_an_operation_is_named_as_in_a_line_or_in_full():
+    short, long = (goldenrule.suite("smoke", op=op, mode="decode") for op in ("gdn", "gated_delta_rule"))
+    assert len(short) > 0 and [case.line for case in short] == [case.line for case in long]
+
+
 def test_the_op_of_a_case_line_is_one_of_a_call():
     case = goldenrule.fixture(LINE)
     outputs = {name: output.golden for name, output in case.expected().outputs.items()}
