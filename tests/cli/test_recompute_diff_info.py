@@ -137,7 +137,7 @@ class DiffTest(CommandLineTest):
             (case,) = json.loads(report.read_text())["cases"]
             self.assertEqual(case["verdict"], "SKIPPED")
             self.assertEqual(case["reason"], "not among the outputs: " + ", ".join(names) +
-                             " (if nothing more is wanted, name what is: --only)")
+                             " (if nothing more is wanted, name what is: --only, in Python only=)")
             self.assertEqual(case["absent"], names)
             self.assertEqual({t["name"] for t in case["tensors"]} & set(names), set())
         # It hides nothing: what is there and wrong is wrong.
