@@ -13,6 +13,7 @@
 #include "reference/delta/emulation/emulate.hpp"
 #include "reference/delta/long_keys.hpp"
 #include "reference/delta/mistakes/table.hpp"
+#include "reference/delta/norm_search.hpp"
 #include "reference/delta/oracle/evaluate.hpp"
 #include "reference/delta/oracle/memory.hpp"
 #include "reference/delta/oracle/stages.hpp"
@@ -84,7 +85,7 @@ const verdict::Slice& slice() {
                                     .emulate = emulate_unstored,
                                     .mistakes = mistakes,
                                     .capture_mistakes = capture_mistakes,
-                                    .find = nullptr,
+                                    .find = find_norm,
                                     .likely_cause = long_keys,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed,
