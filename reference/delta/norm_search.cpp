@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "reference/explain/capture.hpp"
+#include "reference/explain/match.hpp"
 #include "reference/explain/screening.hpp"
 #include "reference/explain/search.hpp"
 #include "reference/verdict/budget.hpp"
@@ -52,17 +53,22 @@ std::string number(double x, int digits = 3) {
 class NormSearch {
  public:
   explicit NormSearch(const verdict::Judgement& judgement)
-      : judgement_(judgement), record_(judgement.record), declared_(record_.convention) {}
+      : judgement_(judgement),
+        record_(judgement.record),
+        declared_(record_.convention),
+        capture_(explain::make_capture(judgement)),
+        matcher_(capture_) {}
 
   [[nodiscard]] std::vector<std::string> find() {
+    if (!is_no_chance()) return {};
     const double right = distance({declared_.qk_l2norm, declared_.l2_eps});
     if (!std::isfinite(right)) return {};
-    if (!is_no_chance()) return {};
     std::vector<QkNorm> forms{declared_.qk_l2norm};
     std::ranges::remove_copy(kForms, std::back_inserter(forms), declared_.qk_l2norm);
     std::vector<std::string> found;
     for (const QkNorm form : forms) {
       const std::optional<Norm> best = nearest(form, right);
+      if (!best && form == declared_.qk_l2norm) return {};
       if (!best || distance(*best) > (1.0 - explain::kAccounted) * right) continue;
       const std::optional<Passing> eps = passing(*best);
       if (!eps || (eps->low <= declared_.l2_eps && declared_.l2_eps <= eps->high)) continue;
@@ -87,33 +93,19 @@ class NormSearch {
     return verdict::exact_outputs(*judgement_.slice, changed);
   }
 
-  // f(captured, predicted, place) of the elements that the right call defines.
-  template <class F>
-  void for_each_element(const call::TensorMap& predicted, F&& f) const {
-    for (const auto& [name, captured] : record_.outputs) {
-      const verdict::Expected& expected = judgement_.expected.outputs.at(name);
-      const call::Tensor& p = predicted.at(name);
-      for (std::int64_t i = 0; i < captured.size(); ++i) {
-        const auto at = static_cast<std::size_t>(i);
-        if (expected.exact.is_defined(at)) f(name, at, captured[i], p[i]);
-      }
-    }
-  }
-
   // The squared distance of the captured outputs, in budgets of the right call.
   [[nodiscard]] double distance(const Norm& norm) const {
     double sum = 0.0;
-    std::map<std::string, verdict::Budget> budgets;
-    for (const auto& [name, captured] : record_.outputs) {
-      budgets.emplace(name,
-                      verdict::Budget(name, captured.dtype(), judgement_.expected.outputs.at(name),
-                                      judgement_.contract));
+    const call::TensorMap predicted = outputs_of(norm);
+    for (const explain::ComparedOutput& output : matcher_.outputs()) {
+      const call::Tensor& p = predicted.at(output.name);
+      for (std::size_t i = 0; i < output.captured.size(); ++i) {
+        if (output.elements[i] == explain::ComparedOutput::Element::kUndefined) continue;
+        const double budget = static_cast<double>(output.in_budgets[i]);
+        const double off = output.captured[i] - p[static_cast<std::int64_t>(i)];
+        if (budget > 0.0) sum += off * off / (budget * budget);
+      }
     }
-    for_each_element(outputs_of(norm),
-                     [&](const std::string& name, std::size_t i, double y, double p) {
-                       const double budget = budgets.at(name)(i);
-                       if (budget > 0.0) sum += (y - p) * (y - p) / (budget * budget);
-                     });
     return sum;
   }
 
@@ -232,6 +224,8 @@ class NormSearch {
   const verdict::Judgement& judgement_;
   const call::Record& record_;
   const call::Convention& declared_;
+  explain::Capture capture_;
+  explain::Matcher matcher_;
 };
 
 }  // namespace

@@ -17,7 +17,10 @@
 // (explain/by_blocks.hpp), and value channels of a row and head are independent. So the product of
 // b / d over the failing channels but one, of each the best element, must be at most kChance.
 //
-// Cost: 22 evaluations in double for each form, and 60 more where one is nearer. A call of more
+// Another form is nearer than the right call only where some eps of the declared one is: where none
+// is, no other form is tried.
+//
+// Cost: 22 evaluations in double, and 60 to 200 more where an eps is nearer. A call of more
 // than 2^26 visits of state elements is not searched.
 #pragma once
 
