@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fixtures/call/chain_rows.hpp"
+#include "fixtures/call/text.hpp"
 #include "reference/chain/walk.hpp"
 #include "reference/drafts/plan/plan.hpp"
 
@@ -61,7 +62,7 @@ Finding departure(const Call& call, const call::ChainRow& id, std::int64_t row, 
 }  // namespace
 
 std::string words_of_counts(std::int64_t request, std::int64_t committed, std::int64_t count) {
-  return "the draft acceptance commits " + std::to_string(committed) + " tokens of request " +
+  return "the draft acceptance commits " + call::numbered(committed, "token") + " of request " +
          std::to_string(request) + ", the server goes on with " + std::to_string(count);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "fixtures/call/text.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/chain/carry.hpp"
 #include "reference/chain/trail.hpp"
@@ -41,7 +42,7 @@ void CallWalk::judge_states(std::vector<LeftState> states, RowWalk& row, Request
     Finding& finding =
         report(Check::kLedger, row,
                name +
-                   (row.id.parents.empty() ? " after " + std::to_string(s.after) + " tokens"
+                   (row.id.parents.empty() ? " after " + call::numbered(s.after, "token")
                                            : " of token " + std::to_string(s.after - 1)) +
                    " is not the state of the request" + words_of(found, layout_.size()));
     if (found.out == 0) {

@@ -6,6 +6,7 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
+#include "fixtures/call/text.hpp"
 #include "fixtures/call/widening.hpp"
 #include "reference/chain/acceptances.hpp"
 #include "reference/chain/admission.hpp"
@@ -106,8 +107,10 @@ struct Judge::State {
       const auto coordinates = [&] {
         return tensor.worst ? verdict::to_string(tensor.worst->coordinates) : tensor.reason;
       };
-      finding.text = tensor.name + " by itself: " + std::to_string(tensor.out_of_budget) +
-                     " elements are out of budget, worst at " + coordinates();
+      finding.text = tensor.name +
+                     " by itself: " + call::numbered(tensor.out_of_budget, "element") +
+                     std::string(call::agreeing(tensor.out_of_budget, " is", " are")) +
+                     " out of budget, worst at " + coordinates();
       findings.push_back(std::move(finding));
     }
   }
@@ -217,28 +220,29 @@ Summary Judge::finish() const {
   verdicts.push_back(summary.reason.empty() ? Verdict::kWithinBudget : Verdict::kSkipped);
   if (summary.blind_starts > 0 || summary.outputs_blind > 0) {
     verdicts.push_back(Verdict::kMistrusted);
-    summary.reason = std::to_string(summary.blind_starts) + " start states and o of " +
-                     std::to_string(summary.outputs_blind) +
-                     " calls are judged by their ledgers alone, with a budget as large as "
+    summary.reason = call::numbered(summary.blind_starts, "start state") + " and o of " +
+                     call::numbered(summary.outputs_blind, "call") +
+                     " are judged by their ledgers alone, with a budget as large as "
                      "themselves";
   } else if (state_->memory.options.only_chain && summary.vacuous > 0) {
     verdicts.push_back(Verdict::kMistrusted);
-    summary.reason = std::to_string(summary.vacuous) +
-                     " states have a budget as large as themselves, and no call was judged alone";
+    summary.reason = call::numbered(summary.vacuous, "state") +
+                     " with a budget as large as the state, and no call was judged alone";
   }
   const std::int64_t taken = summary.taken + summary.restarts + summary.parameter_changes;
   if (state_->memory.options.strict && taken > 0) {
     verdicts.push_back(Verdict::kMistrusted);
     if (summary.reason.empty()) {
-      summary.reason =
-          "taken for right, which strict judgement is not: " + std::to_string(summary.taken) +
-          " start states, " + std::to_string(summary.restarts) + " requests at position 0 again, " +
-          std::to_string(summary.parameter_changes) + " changes of parameters";
+      summary.reason = "taken for right, which strict judgement is not: " +
+                       call::numbered(summary.taken, "start state") + ", " +
+                       call::numbered(summary.restarts, "request") + " at position 0 again, " +
+                       call::numbered(summary.parameter_changes, "change") + " of parameters";
     }
   }
   if (summary.mistrusted > 0 && summary.reason.empty()) {
-    summary.reason = "by themselves " + std::to_string(summary.mistrusted) +
-                     " calls are MISTRUSTED, first " + state_->mistrusted;
+    summary.reason = "by themselves " + call::numbered(summary.mistrusted, "call") +
+                     std::string(call::agreeing(summary.mistrusted, " is", " are")) +
+                     " MISTRUSTED, first " + state_->mistrusted;
   }
   summary.verdict = verdict::combine(verdicts);
   if (summary.first && summary.reason.empty()) summary.reason = summary.first->text;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "fixtures/call/take.hpp"
+#include "fixtures/call/text.hpp"
 #include "reference/chain/walk.hpp"
 
 namespace goldenrule::chain {
@@ -87,9 +88,10 @@ void CallWalk::judge_range(const Step& step, const RowWalk& row, Request& reques
   if (count == 0) return;
   request.overflowed = true;
   Finding& finding = report(Check::kRange, row,
-                            std::to_string(count) + " elements of o are infinite, as " +
+                            call::numbered(count, "element") + " of o " +
+                                std::string(call::agreeing(count, "is", "are")) + " infinite, as " +
                                 std::string(call::info(o->dtype()).name) +
-                                " has it for what they are: " + number(largest) + " at most");
+                                " has it for the exact result: " + number(largest) + " at most");
   finding.verdict = verdict::Verdict::kMistrusted;
   finding.mistake = Mistake::kOverflowed;
 }
@@ -133,8 +135,8 @@ void CallWalk::judge_outputs(const Step& step, std::vector<Request>& requests) {
     if (out == 0) continue;
     requests[row].strayed = true;
     std::string text = "o is not what the state of the request makes of its tokens (" +
-                       std::to_string(out) + " of " + std::to_string(last - first) +
-                       " elements beyond their budget";
+                       std::to_string(out) + " of " + call::numbered(last - first, "element") +
+                       " beyond their budget";
     const std::int64_t worst = found.worst->index.front() * slice;
     if (worst >= first && worst < last) {
       text += ", " + number(found.worst->value) + " where " + number(found.worst->golden) +

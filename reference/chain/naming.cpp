@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "fixtures/call/take.hpp"
+#include "fixtures/call/text.hpp"
 
 namespace goldenrule::chain {
 namespace {
@@ -32,7 +33,7 @@ call::Record without_writes(call::Record tokens) {
 }
 
 std::string state_text(const Request& request, std::int64_t after) {
-  const std::string of = " of the " + std::to_string(request.given) + " tokens of call " +
+  const std::string of = " of the " + call::numbered(request.given, "token") + " of call " +
                          std::to_string(request.call);
   if (request.parents.empty()) return "it is the state after " + std::to_string(after) + of;
   if (after == 0) return "it is the state after none" + of;
@@ -257,8 +258,9 @@ class Search {
               begun.begin() + static_cast<std::ptrdiff_t>(copied));
     if (!fit(begun, allowed).passes()) return std::nullopt;
     return Name{Mistake::kCopiedInPart,
-                "its first " + std::to_string(copied) + " of " + std::to_string(layout_.size()) +
-                    " elements are right, the others are " + what,
+                "its first " + std::to_string(copied) + " of " +
+                    call::numbered(layout_.size(), "element") + " are right, the others are " +
+                    what,
                 {}};
   }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "fixtures/call/text.hpp"
 #include "reference/chain/walk.hpp"
 
 namespace goldenrule::chain {
@@ -47,8 +48,8 @@ bool continues(const Stored& left, const Stored& start) {
 }
 
 std::string words_of(const Fit& fit, std::size_t elements) {
-  return " (" + std::to_string(fit.out) + " of " + std::to_string(elements) +
-         " elements beyond their budget, by " + number(fit.error) + " where " + number(fit.budget) +
+  return " (" + std::to_string(fit.out) + " of " + call::numbered(elements, "element") +
+         " beyond their budget, by " + number(fit.error) + " where " + number(fit.budget) +
          " is allowed)";
 }
 

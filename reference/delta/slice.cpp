@@ -14,6 +14,7 @@
 #include "reference/delta/long_keys.hpp"
 #include "reference/delta/mistakes/generated.hpp"
 #include "reference/delta/mistakes/table.hpp"
+#include "reference/delta/norm_search.hpp"
 #include "reference/delta/oracle/evaluate.hpp"
 #include "reference/delta/oracle/memory.hpp"
 #include "reference/delta/oracle/stages.hpp"
@@ -86,7 +87,7 @@ const verdict::Slice& slice() {
                                     .mistakes = mistakes,
                                     .generated = generated_mistakes,
                                     .capture_mistakes = capture_mistakes,
-                                    .find = nullptr,
+                                    .find = find_norm,
                                     .likely_cause = long_keys,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed,

@@ -69,7 +69,33 @@ class Watcher {
   const verdict::Expectations& evaluation_;
 };
 
-// Visits the other values of each convention as f(attribute, value, record with that value).
+// An attribute that a call reads only where another one has one of these values.
+struct ReadWith {
+  std::string_view attribute, other;
+  std::vector<std::string_view> values;
+};
+const std::array<ReadWith, 5> kReadWith{
+    {{"softplus_beta", "gate", {"softplus"}},
+     {"softplus_threshold", "gate", {"softplus"}},
+     {"lower_bound", "gate", {"bounded"}},
+     {"gate_head", "gate", {"softplus", "bounded"}},
+     {"l2_eps", "qk_l2norm", {"rsqrt_sum_eps", "max_norm_eps", "norm_plus_eps"}}}};
+
+bool is_read(const call::Convention& convention, std::string_view attribute) {
+  const auto with = std::ranges::find(kReadWith, attribute, &ReadWith::attribute);
+  if (with == kReadWith.end()) return true;
+  bool read = false;
+  call::for_each_field(convention, [&](std::string_view name, const auto& field) {
+    if constexpr (std::is_enum_v<std::decay_t<decltype(field)>>) {
+      read = read || (name == with->other &&
+                      std::ranges::find(with->values, call::name_of(field)) != with->values.end());
+    }
+  });
+  return read;
+}
+
+// Visits the other values of each convention that the call reads as f(attribute, value, record with
+// that value).
 template <class F>
 void for_each_other_value(const Record& record, F&& f) {
   Record changed = record;
@@ -77,6 +103,7 @@ void for_each_other_value(const Record& record, F&& f) {
   const std::int64_t K = call::validate(record).K;
   const call::Family family = call::family_of(record.op);
   call::for_each_field_of(family, changed.convention, [&](const char* attribute, auto& field) {
+    if (!is_read(record.convention, attribute)) return;
     using Field = std::remove_cvref_t<decltype(field)>;
     const Field declared = field;
     const auto try_value = [&](const Field& value, const std::string& text) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "fixtures/call/operation.hpp"
+#include "fixtures/call/text.hpp"
 
 namespace goldenrule::explain {
 namespace {
@@ -57,7 +58,7 @@ std::string numbers(const Numbers& ascending) {
 }
 
 std::string counted(const std::string& word, const Numbers& ascending) {
-  return word + (ascending.size() == 1 ? " " : "s ") + numbers(ascending);
+  return call::plural(ascending.size(), word) + " " + numbers(ascending);
 }
 
 const char* word_of(const Grid& grid) {

@@ -10,6 +10,7 @@
 
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
+#include "fixtures/call/text.hpp"
 #include "reference/explain/index_set.hpp"
 #include "reference/explain/nan_words.hpp"
 #include "reference/explain/token_words.hpp"
@@ -103,7 +104,7 @@ class TensorPattern {
                       : axis_words({"value channel", "value channels", "v"}, values_)};
     std::erase(parts, "");
     const std::string share =
-        std::to_string(failures_.count) + " of " + std::to_string(failures_.compared) + " elements";
+        std::to_string(failures_.count) + " of " + call::numbered(failures_.compared, "element");
     if (failures_.count == failures_.compared) return "all elements";
     if (parts.empty()) {
       return density() < kDense ? "scattered, " + share : "everywhere, " + share;

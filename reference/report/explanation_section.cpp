@@ -10,6 +10,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "fixtures/call/text.hpp"
 #include "reference/report/page_parts.hpp"
 #include "reference/report/sections.hpp"
 
@@ -50,9 +51,8 @@ std::string reproduced_words(const Explanation& e) {
     return fmt::format("every element is reproduced, the worst to {} of its budget",
                        number(e.residual_ratio));
   }
-  return fmt::format(
-      "all but {} elements are reproduced, no more than roundings near a tie carry elsewhere",
-      e.flipped);
+  return fmt::format("all but {} are reproduced, no more than roundings near a tie carry elsewhere",
+                     call::numbered(e.flipped, "element"));
 }
 
 std::string explaining_lines(const Explanation& e, bool first) {
@@ -76,9 +76,9 @@ std::string explaining_lines(const Explanation& e, bool first) {
 
 std::string near_miss_lines(const Explanation& e) {
   return fmt::format(
-      "      nearest: {} leaves {} elements out of budget (worst {} times) and "
+      "      nearest: {} leaves {} out of budget (worst {} times) and "
       "accounts for {:.0f} % of the error\n        ({})\n",
-      e.name(), e.failing, number(e.residual_ratio), 100.0 * e.accounted,
+      e.name(), call::numbered(e.failing, "element"), number(e.residual_ratio), 100.0 * e.accounted,
       fmt::join(e.meanings, "; "));
 }
 
@@ -98,9 +98,9 @@ std::string tried_words(const Diagnosis& d) {
     text += fmt::format("; stopped after about {} core-seconds (--explain-seconds): ",
                         number(*d.stopped_after));
     if (d.tried < d.possible) return text + fmt::format("{} of them tried", d.tried);
-    return text + fmt::format("{} of {} pairs tried", d.pairs, d.possible_pairs);
+    return text + fmt::format("{} of {} tried", d.pairs, call::numbered(d.possible_pairs, "pair"));
   }
-  return d.pairs > 0 ? text + fmt::format(", {} pairs tried", d.pairs) : text;
+  return d.pairs > 0 ? text + fmt::format(", {} tried", call::numbered(d.pairs, "pair")) : text;
 }
 
 std::string explanation_text(const FileReport& file) {
@@ -169,9 +169,9 @@ std::string one_html(const ordered_json& e, bool first) {
                         joined(e.at("meaning")))
           : fmt::format(
                 "<p class=\"soft\">Nearest: {} accounts for {:.0f} % of the error, and leaves "
-                "{} elements out of budget ({})</p>",
+                "{} {} out of budget ({})</p>",
                 name, 100.0 * e.at("accounted").get<double>(), counted(whole(e.at("failing"))),
-                joined(e.at("meaning")));
+                call::plural(whole(e.at("failing")), "element"), joined(e.at("meaning")));
   if (e.contains("width")) {
     html += fmt::format(
         "<p class=\"soft\">It amplifies roundings, so that no element can be predicted: "

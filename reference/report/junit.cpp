@@ -58,8 +58,9 @@ std::string junit_case(const std::string& file, const std::string& name, Verdict
 std::string junit_message(const TensorReport& t) {
   if (!t.reason.empty()) return t.reason;
   if (!t.worst) return "";
-  return fmt::format("{} of {} elements, worst {:.3g} times the budget at {}", t.out_of_budget,
-                     t.compared, t.max_ratio, verdict::to_string(t.worst->coordinates));
+  return fmt::format("{} of {}, worst {:.3g} times the budget at {}", t.out_of_budget,
+                     call::numbered(t.compared + t.nonfinite, "element"), t.max_ratio,
+                     verdict::to_string(t.worst->coordinates));
 }
 
 }  // namespace

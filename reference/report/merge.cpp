@@ -141,7 +141,7 @@ class Merger {
       wrong = wrong || answer == kind_.wrong;
       all_right = all_right && std::ranges::find(kind_.right, answer) != kind_.right.end();
     }
-    merged.summary = std::to_string(items_.size()) + (items_.size() == 1 ? " file" : " files");
+    merged.summary = call::numbered(items_.size(), "file");
     std::string separator = ": ";
     for (const auto& [answer, count] : counts) {
       merged.summary += separator;

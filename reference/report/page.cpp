@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/text.hpp"
 #include "reference/report/page_parts.hpp"
 #include "reference/report/runs.hpp"
 
@@ -109,7 +110,7 @@ std::string counts_from(const Items& items, std::size_t first) {
 }
 
 std::string files_in_words(std::size_t count) {
-  return counted(static_cast<std::int64_t>(count)) + (count == 1 ? " file" : " files");
+  return counted(static_cast<std::int64_t>(count)) + " " + call::plural(count, "file");
 }
 
 std::string summary(const ordered_json& report, const Items& items) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "fixtures/call/text.hpp"
 #include "reference/report/page_parts.hpp"
 #include "reference/report/sections.hpp"
 #include "reference/report/text_parts.hpp"
@@ -29,10 +30,10 @@ std::string failing_rows(const ordered_json& tensor) {
       fmt::format("where: {} of {}: ", rows.size(), counted(whole(tensor.at("shape").at(0))));
   for (std::size_t i = 0; i < std::min(rows.size(), kShown); ++i) {
     const ordered_json& row = rows[i];
-    text +=
-        fmt::format("{}{} {} ({} of {} elements)", i == 0 ? "" : ", ",
-                    escaped(text_of(tensor, "row_word")), whole(row.at("row")),
-                    counted(whole(row.at("out_of_budget"))), counted(whole(row.at("elements"))));
+    text += fmt::format("{}{} {} ({} of {} {})", i == 0 ? "" : ", ",
+                        escaped(text_of(tensor, "row_word")), whole(row.at("row")),
+                        counted(whole(row.at("out_of_budget"))), counted(whole(row.at("elements"))),
+                        call::plural(whole(row.at("elements")), "element"));
   }
   return rows.size() > kShown ? text + fmt::format(" and {} more", rows.size() - kShown) : text;
 }
@@ -40,16 +41,19 @@ std::string failing_rows(const ordered_json& tensor) {
 // What is said of elements that were not compared, or not finite.
 std::string remarks(const ordered_json& tensor) {
   std::string text;
-  const auto add = [&](const char* key, const char* words) {
+  const auto add = [&](const char* key, std::string_view of_one, std::string_view of_many) {
     const auto count = whole(tensor.at(key));
     if (count == 0) return;
-    text += fmt::format("{}{} {}", text.empty() ? "" : "; ", counted(count), words);
+    text += fmt::format("{}{} {}", text.empty() ? "" : "; ", counted(count),
+                        call::agreeing(count, of_one, of_many));
   };
-  add("nan", "are NaN");
-  add("unwritten", "of them in rows that are NaN throughout, as if never written");
-  add("inf", "are infinite");
-  add("undefined", kNoRightValue);
-  add("nonfinite", "have no finite exact result, since inputs are not finite");
+  constexpr const char* kUnwritten = "of them in rows that are NaN throughout, as if never written";
+  add("nan", "is NaN", "are NaN");
+  add("unwritten", kUnwritten, kUnwritten);
+  add("inf", "is infinite", "are infinite");
+  add("undefined", no_right_value(1), no_right_value(2));
+  add("nonfinite", "has no finite exact result, since inputs are not finite",
+      "have no finite exact result, since inputs are not finite");
   if (!tensor.at("first_unjudged").is_null()) {
     text += fmt::format("{}first there: {}", text.empty() ? "" : "; ",
                         place(tensor.at("first_unjudged")));
@@ -60,15 +64,18 @@ std::string remarks(const ordered_json& tensor) {
 std::string tensor_card(const ordered_json& tensor, bool maps) {
   const std::int64_t out = whole(tensor.at("out_of_budget"));
   const std::int64_t compared = whole(tensor.at("compared"));
+  const std::int64_t asked = compared + whole(tensor.at("nonfinite"));
   std::string html = fmt::format(
-      "<div class=\"card\"><h3>{} {}</h3><p class=\"soft\">{} {}, {} elements compared</p>",
+      "<div class=\"card\"><h3>{} {}</h3><p class=\"soft\">{} {}, {} {} compared</p>",
       escaped(tensor.at("name").get<std::string>()), badge(tensor.at("verdict").get<std::string>()),
-      escaped(text_of(tensor, "dtype")), escaped(tensor.at("shape").dump()), counted(compared));
+      escaped(text_of(tensor, "dtype")), escaped(tensor.at("shape").dump()), counted(compared),
+      call::plural(compared, "element"));
   html += paragraph("", escaped(text_of(tensor, "reason")));
   html += "<div class=\"tensor\"><div>";
   if (out > 0) {
-    html += fmt::format("<p><b class=\"bad\">{} of {} elements are out of budget</b></p>",
-                        counted(out), counted(compared));
+    html += fmt::format("<p><b class=\"bad\">{} of {} {} {} out of budget</b></p>", counted(out),
+                        counted(asked), call::plural(asked, "element"),
+                        call::agreeing(out, "is", "are"));
   }
   html += paragraph("", worst_line(tensor));
   html += paragraph("", failing_rows(tensor));

@@ -91,7 +91,7 @@ std::string place(const ordered_json& coordinates) {
   std::string text;
   for (const auto& [name, value] : coordinates.items()) {
     text += (text.empty() ? "" : ", ") + name + " " + value.dump();
-    if (name == "after") text += value == 1 ? " token" : " tokens";
+    if (name == "after") text += " " + call::plural(value.get<std::int64_t>(), "token");
   }
   return escaped(text);
 }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <vector>
 
+#include "fixtures/call/text.hpp"
 #include "reference/report/page_parts.hpp"
 #include "reference/verdict/error_map.hpp"
 
@@ -48,9 +49,9 @@ std::string bar(double x, double width, std::int64_t count, double most, int buc
                         std::exp2(bucket - kRatioOne));
   return fmt::format(
       "<rect class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\">"
-      "<title>{} elements: {} times the budget</title></rect>",
+      "<title>{} {}: {} times the budget</title></rect>",
       bucket > kRatioOne ? "out" : "in", x + 0.5, kBase - height, width - 1.0, height,
-      counted(count), range);
+      counted(count), call::plural(count, "element"), range);
 }
 
 // Powers of ten along the axis, as many as have room.
@@ -170,7 +171,9 @@ std::string histogram(const ordered_json& tensor) {
   }
   const double one = (kRatioOne - first + 1) * width;
   std::string caption = "error over budget (both axes logarithmic)";
-  if (counts[0] > 0) caption += fmt::format("; {} elements without error", counted(counts[0]));
+  if (counts[0] > 0)
+    caption += fmt::format("; {} {} without error", counted(counts[0]),
+                           call::plural(counts[0], "element"));
   const std::int64_t nonfinite = whole(tensor.at("nan")) + whole(tensor.at("inf"));
   if (nonfinite > 0) caption += fmt::format("; {} NaN or Inf", counted(nonfinite));
   return fmt::format(

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "fixtures/call/text.hpp"
 #include "reference/report/json_parts.hpp"
 #include "reference/report/page_parts.hpp"
 #include "reference/report/sections.hpp"
@@ -41,11 +42,12 @@ std::string first_bad_lines(const verdict::StagesReport& stages, Verdict outputs
                                      [](const verdict::StageReport& s) { return s.tensor.name; });
   std::string text = fmt::format(
       "  first bad stage: {} at {}: value {}, exact {}, error {}, budget {}\n"
-      "      {} of its elements in that chunk are out of budget, {} in all\n"
+      "      {} of its elements in that chunk {} out of budget, {} in all\n"
       "      the table means: {}{}\n",
       bad.name, verdict::to_string(w.coordinates), value_text(w.value), value_text(w.golden),
-      error_text(w.error), ratio_text(w.budget), bad.elements, row->tensor.out_of_budget,
-      row->formula, row->form.empty() ? "" : fmt::format(" (form '{}')", row->form));
+      error_text(w.error), ratio_text(w.budget), bad.elements,
+      call::agreeing(bad.elements, "is", "are"), row->tensor.out_of_budget, row->formula,
+      row->form.empty() ? "" : fmt::format(" (form '{}')", row->form));
   const std::vector<std::string> before = verdict::absent_before(stages, bad.name);
   if (!before.empty()) {
     text += fmt::format("      not given, and before it: {}\n", fmt::join(before, ", "));
@@ -126,10 +128,11 @@ std::string first_bad_stage(const ordered_json& item, const ordered_json& bad) {
   const ordered_json& worst = bad.at("worst");
   std::string html = fmt::format(
       "<p>First bad stage: <b>{}</b> at <b>{}</b>: value {}, exact {}, error {}, budget {}; {} of "
-      "its elements in that chunk are out of budget.</p>",
+      "its elements in that chunk {} out of budget.</p>",
       escaped(text_of(bad, "name")), place(worst.at("coordinates")),
       shown(worst.at("value"), kValueDigits), shown(worst.at("golden"), kValueDigits),
-      shown(worst.at("error")), shown(worst.at("budget")), counted(whole(bad.at("elements"))));
+      shown(worst.at("error")), shown(worst.at("budget")), counted(whole(bad.at("elements"))),
+      call::agreeing(whole(bad.at("elements")), "is", "are"));
   if (!bad.at("not_given_before").empty()) {
     html += paragraph("soft", "Not given, and before it: " + joined(bad.at("not_given_before")));
   }

@@ -22,9 +22,9 @@ std::string rows_line(const TensorReport& t) {
   std::string text;
   for (std::size_t i = 0; i < t.failing_rows.size() && i < kShown; ++i) {
     const verdict::RowFindings& row = t.failing_rows[i];
-    text +=
-        fmt::format("{}{} {} ({} of {} elements{})", i == 0 ? "" : ", ", t.row_word, row.row,
-                    row.out_of_budget, row.elements, row.nan == row.elements ? ", all NaN" : "");
+    text += fmt::format("{}{} {} ({} of {}{})", i == 0 ? "" : ", ", t.row_word, row.row,
+                        row.out_of_budget, call::numbered(row.elements, "element"),
+                        row.nan == row.elements ? ", all NaN" : "");
   }
   if (t.failing_rows.size() > kShown) {
     text += fmt::format(" and {} more", t.failing_rows.size() - kShown);
@@ -41,23 +41,27 @@ std::string worst_line(const TensorReport& t) {
 
 std::string tensor_lines(const TensorReport& t) {
   std::string text = fmt::format(
-      "  {:<20} {:<14} {:>5} {:>11} {:>10.3g} {:>10.3g} {:>10} {:>10} {:>8} {:>6} {:>10}\n", t.name,
+      "  {:<20} {:<14} {:>5} {:>11} {:>10.3g} {:>10.3g} {:>10} {:>12} {:>8} {:>6} {:>10}\n", t.name,
       verdict::name_of(t.verdict), call::info(t.dtype).name, t.compared, t.rms_rel, t.max_abs,
       ratio_text(t.max_ratio), ratio_text(t.median_ratio), t.nan, t.inf, t.unwritten);
   if (!t.reason.empty()) text += fmt::format("      {}\n", t.reason);
   if (t.undefined > 0) {
-    text += fmt::format("      {} elements {}\n", t.undefined, kNoRightValue);
+    text += fmt::format("      {} {}\n", call::numbered(t.undefined, "element"),
+                        no_right_value(t.undefined));
   }
   if (t.worst && t.verdict != Verdict::kExact) text += worst_line(t);
   if (t.out_of_budget > 0) {
-    text += fmt::format("      {} of {} elements are out of budget\n", t.out_of_budget, t.compared);
+    text += fmt::format("      {} of {} {} out of budget\n", t.out_of_budget,
+                        call::numbered(t.compared + t.nonfinite, "element"),
+                        call::agreeing(t.out_of_budget, "is", "are"));
   }
   if (!t.failing_rows.empty()) text += rows_line(t);
   if (t.nonfinite > 0) {
     text += fmt::format(
-        "      {} elements have no finite exact result (the inputs are not): they are not finite "
-        "here either, and count for nothing\n",
-        t.nonfinite);
+        "      {} no finite exact result (the inputs are not): a finite value there is out of "
+        "budget, "
+        "any other counts for nothing\n",
+        call::numbered(t.nonfinite, "element") + (t.nonfinite == 1 ? " has" : " have"));
   }
   if (!t.first_unjudged.empty()) {
     text += fmt::format("      first there: {}\n", verdict::to_string(t.first_unjudged_at));
@@ -88,9 +92,9 @@ std::string text_report(const FileReport& file) {
         report.nonfinite_inputs);
   }
   text +=
-      fmt::format("  {:<20} {:<14} {:>5} {:>11} {:>10} {:>10} {:>10} {:>10} {:>8} {:>6} {:>10}\n",
-                  "tensor", "verdict", "type", "compared", "rms rel", "max abs", "err/budget",
-                  "median", "NaN", "Inf", "unwritten");
+      fmt::format("  {:<20} {:<14} {:>5} {:>11} {:>10} {:>10} {:>10} {:>12} {:>8} {:>6} {:>10}\n",
+                  "tensor", "verdict", "type", "compared", "rms_rel", "max_abs", "max_ratio",
+                  "median_ratio", "NaN", "Inf", "unwritten");
   for (const TensorReport& t : report.tensors) text += tensor_lines(t);
   for (const Section* section : kSections) text += section->text(file);
   return text;
@@ -103,7 +107,7 @@ std::string text_summary(const std::vector<FileReport>& files) {
   for (const auto& [v, count] : counts) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, verdict::name_of(v));
   }
-  return fmt::format("{} file{}: {}\n", files.size(), files.size() == 1 ? "" : "s", text);
+  return fmt::format("{}: {}\n", call::numbered(files.size(), "file"), text);
 }
 
 int exit_code(const std::vector<FileReport>& files) {

@@ -6,14 +6,20 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdint>
 #include <string>
+
+#include "fixtures/call/text.hpp"
 
 namespace goldenrule::report {
 
 /// Said of a number of elements: verdict::TensorReport::undefined.
-inline constexpr const char* kNoRightValue =
-    "have no right value (padded requests, gates without a logarithm, decisions that hang on a "
-    "rounding, what overflows in fp32) and are not compared";
+[[nodiscard]] inline std::string no_right_value(std::int64_t n) {
+  return fmt::format(
+      "{} no right value (padded requests, gates without a logarithm, decisions that hang on a "
+      "rounding, what overflows in fp32) and {} not compared",
+      call::agreeing(n, "has", "have"), call::agreeing(n, "is", "are"));
+}
 
 /// A number that needs a budget; there is none where no verdict is given.
 [[nodiscard]] inline std::string ratio_text(double x) {

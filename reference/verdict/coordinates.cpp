@@ -5,6 +5,7 @@
 
 #include "fixtures/call/delta_axes.hpp"
 #include "fixtures/call/operation.hpp"
+#include "fixtures/call/text.hpp"
 
 namespace goldenrule::verdict {
 namespace {
@@ -68,8 +69,8 @@ bool has_plane(std::span<const call::Axis> axes) {
 std::string to_string(const Coordinates& coordinates) {
   std::string text;
   for (const auto& [name, value] : coordinates) {
-    text += (text.empty() ? "" : ", ") + name + " " + std::to_string(value);
-    if (name == kAfter) text += value == 1 ? " token" : " tokens";
+    text += (text.empty() ? "" : ", ") + name + " ";
+    text += name == kAfter ? call::numbered(value, "token") : std::to_string(value);
   }
   return text;
 }

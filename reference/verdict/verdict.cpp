@@ -11,6 +11,7 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
+#include "fixtures/call/text.hpp"
 #include "fixtures/call/widening.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/contract/family.hpp"
@@ -25,17 +26,13 @@ void set(TensorReport& report, Verdict verdict, std::string reason) {
   report.reason = std::move(reason);
 }
 
-std::string elements(std::int64_t n) {
-  return std::to_string(n) + (n == 1 ? " element" : " elements");
-}
-
 // Failures first: they are certain whatever else could not be judged.
 void decide(TensorReport& report, const Sums& sums) {
   if (report.out_of_budget > 0) {
     report.verdict = Verdict::kOutOfBudget;
   } else if (report.unbounded > 0) {
     set(report, Verdict::kError,
-        elements(report.unbounded) +
+        call::numbered(report.unbounded, "element") +
             " without a finite expectation, radius or budget, though the inputs are finite: the "
             "oracle cannot bound them");
   } else if (report.compared == 0) {
@@ -46,7 +43,7 @@ void decide(TensorReport& report, const Sums& sums) {
     set(report, Verdict::kSkipped, "no element that the rule computes has one right value");
   } else if (report.undecided > 0) {
     set(report, Verdict::kMistrusted,
-        elements(report.undecided) + " within the oracle's own radius only");
+        call::numbered(report.undecided, "element") + " within the oracle's own radius only");
   } else if (sums.all_zero && !sums.golden_zero) {
     set(report, Verdict::kMistrusted, "every output is zero, the exact result is not");
   } else if (sums.computed && sums.computed_zero) {
@@ -54,8 +51,10 @@ void decide(TensorReport& report, const Sums& sums) {
         "every exact value that the rule computes is 0: a kernel that does nothing passes as well");
   } else if (report.vacuous > 0) {
     set(report, Verdict::kMistrusted,
-        "what the contract grants is as large as the signal in " + std::to_string(report.vacuous) +
-            (report.vacuous == 1 ? " channel of a row and head" : " channels of rows and heads"));
+        "what the contract grants is as large as the signal in " +
+            call::numbered(report.vacuous, "channel") +
+            std::string(
+                call::agreeing(report.vacuous, " of a row and head", " of rows and heads")));
   } else if (sums.computed && sums.budget2 >= sums.signal2) {
     set(report, Verdict::kMistrusted, "the budget is as large as the signal");
   } else {
@@ -202,7 +201,7 @@ void conclude(const Slice& slice, CaseReport& report, const call::Record& record
   } else if (passes && !report.absent.empty()) {
     report.verdict = Verdict::kSkipped;
     report.reason = "not among the outputs: " + listed(report.absent) +
-                    " (if nothing more is wanted, name what is: --only)";
+                    " (if nothing more is wanted, name what is: --only, in Python only=)";
   }
   for (const TensorReport& t : report.tensors) {
     if (t.verdict == report.verdict && !t.reason.empty() && report.reason.empty()) {

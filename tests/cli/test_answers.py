@@ -96,6 +96,20 @@ class AnswersTest(CommandLineTest):
         case, _ = self.report(0, self.capture(F32_DECODE), "--blind")
         self.assertNotIn("head_map", case["blind"]["conventions"])
 
+    def test_only_conventions_that_the_call_reads_are_tried(self):
+        line = "op=gdn mode=decode B=2 H=2 HV=2 K=16 V=8 io=f32"
+        blind = {gate: self.report(0, self.capture(f"{line} gate={gate}"), "--blind")[0]["blind"]
+                 for gate in ("softplus", "bounded", "log")}
+        self.assertIn("softplus_threshold", blind["softplus"]["conventions"])
+        self.assertNotIn("lower_bound", blind["softplus"]["conventions"])
+        self.assertFalse({"softplus_beta", "softplus_threshold"} & blind["bounded"]["conventions"].keys())
+        self.assertFalse({"softplus_beta", "softplus_threshold", "lower_bound", "gate_head"}
+                         & blind["log"]["conventions"].keys())
+        # softplus_beta 2 and the thresholds 1 and 5 in the one, lower_bound -1 and -10 in the other
+        self.assertEqual(blind["softplus"]["values_tried"], blind["bounded"]["values_tried"] + 1)
+        case, _ = self.report(0, self.capture(f"{line} qk_l2norm=none"), "--blind")
+        self.assertNotIn("l2_eps", case["blind"]["conventions"])
+
     def test_what_only_the_absent_output_would_show(self):
         case, _ = self.report(0, self.capture(F32_DECODE), "--blind", "--only", "final_state")
         self.assertIn("scale_missing", case["blind"]["mistakes"])

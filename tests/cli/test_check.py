@@ -65,9 +65,34 @@ class CheckTest(CommandLineTest):
         self.assertRegex(result.out, r"(?m)^.*capture\.h5: OUT_OF_BUDGET$")
         self.assertIn("sequence 1, token 0, head 2, value 5: value 9,", result.out)
         self.assertIn("slot 0, head 3, key 63, value 17", result.out)
-        self.assertIn("1 of 40960 elements", result.out)
+        self.assertIn("1 of 40960 elements is out of budget", result.out)
         self.assertIn("where: 1 of 3: sequence 1 (1 of 128 elements)", result.out)
         self.assertEqual(result.err, "")
+
+    def test_headings_are_the_keys_of_the_json_report(self):
+        out = self.assert_run(0, "check", self.capture(DECODE)).out
+        (heads,) = [line.split() for line in out.splitlines() if line.startswith("  tensor ")]
+        (tensor, _) = self.report(0, self.capture(DECODE))["cases"][0]["tensors"]
+        (row,) = [line.split() for line in out.splitlines() if line.split()[:1] == [tensor["name"]]]
+        keys = {"tensor": "name", "type": "dtype", "NaN": "nan", "Inf": "inf"}
+        self.assertEqual(len(heads), len(row))
+        for head, shown in zip(heads, row):
+            value = tensor[keys.get(head, head)]
+            self.assertEqual(shown, value if isinstance(value, str) else f"{value:.3g}"
+                             if isinstance(value, float) else str(value))
+
+    def test_one_of_a_thing_is_no_plural(self):
+        line = "op=gdn mode=decode B=1 H=1 HV=1 K=8 V=1"
+        wrong = self.capture(line, spoil_o((0, 0, 0, 0), 9.0))
+        page = self.folder / "report.html"
+        result = self.assert_run(1, "check", wrong, wrong, "--html", page)
+        self.assertIn("1 of 1 element is out of budget", result.out)
+        self.assertIn("where: 1 of 1: sequence 0 (1 of 1 element)", result.out)
+        junit = self.folder / "junit.xml"
+        self.assert_run(1, "check", wrong, "--junit", junit)
+        for text in (result.out, page.read_text(), junit.read_text()):
+            self.assertNotRegex(text, r"(?<![\w.])1 (element|file|call|token|row|pair|state)s\b")
+            self.assertNotRegex(text, r"\b1 of [\d,]+ elements? are\b")
 
     # A kernel that takes the accepted tokens into the state and returns no o.
     def test_a_commit_without_o(self):
@@ -220,6 +245,7 @@ class CheckTest(CommandLineTest):
 
         result = self.assert_run(1, "check", self.capture(DECODE, poison))
         self.assertIn("the inputs hold 1 NaN or Inf", result.out)
+        self.assertIn("1 of 384 elements is out of budget", result.out)
         (case,) = self.report(0, self.capture(DECODE, answer))["cases"]
         self.assertEqual((case["verdict"], case["nonfinite_inputs"]), ("EXACT", 1))
 
@@ -228,6 +254,18 @@ class CheckTest(CommandLineTest):
             put(file, "outputs/o", np.zeros(file["outputs/o"].shape))
         (case,) = self.report(1, self.capture(DECODE, silence))["cases"]
         self.assertEqual(case["tensors"][1]["verdict"], "OUT_OF_BUDGET")
+
+    def test_what_is_missing_on_the_command_line(self):
+        for arguments, expected in (((), "command: expected check, chain, "),
+                                    (("--trust",), "command: expected check, chain, "),
+                                    (("check",), "check: expected files"),
+                                    (("info",), "info: expected file"),
+                                    (("merge",), "merge: expected reports"),
+                                    (("generate", "smoke"), "generate: expected --output")):
+            with self.subTest(arguments):
+                err = self.assert_run(2, *arguments).err
+                self.assertTrue(err.startswith(f"goldenrule: {expected}"), err)
+                self.assert_one_line(err, "actual none")
 
     def test_command_line_errors(self):
         for arguments in ((), ("chekc",), ("check",), ("check", "x.h5", "--jsn", "y"),

@@ -2,6 +2,7 @@
 """The end of a failing report of `check` and `diff`: where it fails and which mistake it is."""
 
 import json
+import re
 
 import numpy as np
 
@@ -32,6 +33,39 @@ class Reports(CommandLineTest):
         text = self.assert_run(code, *arguments, "--json", path).out
         (case,) = json.loads(path.read_text())["cases"]
         return text, case
+
+
+class OtherNorm(Reports):
+    """Kernels whose norm of q and k has another eps than the call declares, or another form."""
+
+    def found(self, kernel, norm="rsqrt_sum_eps", shape="mode=decode B=3"):
+        def declare(file):
+            file["convention"].attrs.update(qk_l2norm=norm, l2_eps=1e-6)
+        path = self.capture(f"op=gdn {shape} H=1 HV=2 K=64 V=64 pattern=I {kernel}", declare)
+        return self.case(1, "check", path, "--explain-seconds", "1")[1]["found"]
+
+    def test_the_eps_is_named_by_its_number(self):
+        for eps in ("1e-05", "3e-06", "0.001"):
+            (said,) = self.found(f"l2_eps={eps}")
+            self.assertIn(f"eps of the norm of q and k is {eps}, declared 1e-06 (every element", said)
+        (said,) = self.found("l2_eps=1e-05", shape="mode=prefill lens=70")
+        low, high = map(float, re.search(r"is 1e-05, .* passes from (\S+) to (\S+)\)", said).groups())
+        self.assertTrue(0.9e-5 < low < 1e-5 < high < 1.1e-5, said)
+
+    def test_an_eps_that_the_outputs_do_not_tell_is_an_interval(self):
+        said = self.found("l2_eps=0")[0]
+        self.assertRegex(said, r"is at most \S+, declared 1e-06 \(every element passes\)$")
+
+    def test_the_form_is_named_with_its_own_eps(self):
+        (said,) = self.found("qk_l2norm=norm_plus_eps l2_eps=1e-05")
+        self.assertIn("norm_plus_eps, eps 1e-05, declared rsqrt_sum_eps, eps 1e-06", said)
+        # With the declared one the table has its name.
+        self.assertEqual(self.found("qk_l2norm=norm_plus_eps"), [])
+
+    def test_another_mistake_is_no_eps(self):
+        for change in (unscaled, one_wrong_element):
+            _, case = self.case(1, "check", self.capture(DECODE, change), "--explain-seconds", "1")
+            self.assertEqual(case["found"], [])
 
 
 class ExplainTest(Reports):

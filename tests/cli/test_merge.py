@@ -132,7 +132,7 @@ class MergeTest(CommandLineTest):
                     del cell["most_case"]
             report["rows"].sort(key=lambda row: (row["mutant"], row["contract"]))
         self.assertEqual(merged, expected)
-        self.assertIn("SURVIVE; 1 apply to no case. 6 cases", result.out)
+        self.assertIn("SURVIVE; 1 applies to no case. 6 cases", result.out)
         self.assertIn("missing: 1 of 3 shares", self.merged(2, shares[0], shares[2])[0].out)
 
     def test_mutate_chains(self):

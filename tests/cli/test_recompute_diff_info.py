@@ -86,7 +86,7 @@ class RecomputeTest(CommandLineTest):
     def test_captures_have_nothing_to_recompute(self):
         result = self.assert_run(2, "recompute", self.capture(DECODE))
         self.assertIn("NOT RECOMPUTED: no case line", result.out)
-        self.assertIn("1 files: 0 right, 0 differ, 1 not recomputed, 0 errors", result.out)
+        self.assertIn("1 file: 0 right, 0 differ, 1 not recomputed, 0 errors", result.out)
 
     def test_nothing_to_recompute(self):
         for path in (self.folder, self.folder / "none"):
@@ -137,7 +137,7 @@ class DiffTest(CommandLineTest):
             (case,) = json.loads(report.read_text())["cases"]
             self.assertEqual(case["verdict"], "SKIPPED")
             self.assertEqual(case["reason"], "not among the outputs: " + ", ".join(names) +
-                             " (if nothing more is wanted, name what is: --only)")
+                             " (if nothing more is wanted, name what is: --only, in Python only=)")
             self.assertEqual(case["absent"], names)
             self.assertEqual({t["name"] for t in case["tensors"]} & set(names), set())
         # It hides nothing: what is there and wrong is wrong.

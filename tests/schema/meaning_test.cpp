@@ -106,6 +106,7 @@ TEST_CASE("the digest does not depend on the storage, and a wrong one is found")
   CHECK_NOTHROW((void)read_fixture(path, {.check_digests = false}));
   // The whole is not known where parts are not loaded.
   CHECK_NOTHROW((void)read_fixture(path, {.stages = false}));
+  CHECK_NOTHROW((void)read_fixture(path, {.budgets = false}));
   // A changed convention, contract or radius, whose tensors are all what they were.
   const auto changed = [&](const std::function<void(hid_t)>& edit) {
     write_edited(path, [&](hid_t f) {
@@ -118,6 +119,18 @@ TEST_CASE("the digest does not depend on the storage, and a wrong one is found")
   changed([](hid_t f) { put_attribute(f, "/", "contract", std::string("ideal")); });
   changed([](hid_t f) { put_attribute(f, "/golden/o", "radius", 1.0); });
   changed([](hid_t f) { H5Ldelete(f, "/stages/G", H5P_DEFAULT); });
+}
+
+TEST_CASE("a file that holds a call alone is whole, whatever else is not asked for") {
+  const TemporaryDirectory dir;
+  const auto path = dir / "f.h5";
+  const std::string wrong(64, '0');
+  write_edited(path, [&](hid_t f) {
+    for (const char* group : {"golden", "budget", "stages"}) H5Ldelete(f, group, H5P_DEFAULT);
+    put_attribute(f, "/", "meaning_sha256", wrong);
+  });
+  check_refused(path, ErrorKind::kValue, "/@meaning_sha256", "SHA-256 " + wrong, "",
+                {.golden = false, .budgets = false, .stages = false});
 }
 
 TEST_CASE("a radius is a finite number") {

@@ -138,43 +138,46 @@ class Reading {
 };
 
 std::string summary_text(const chain::Summary& s) {
-  std::string text = fmt::format(
-      "{} calls, {} requests, {} tokens: {} of {} states judged, {} slots that calls do not name "
-      "compared\n",
-      s.calls, s.requests, s.tokens, s.judged, s.states, s.slots_compared);
+  std::string text =
+      fmt::format("{}, {}, {}: {} of {} judged, {} that calls do not name compared\n",
+                  call::numbered(s.calls, "call"), call::numbered(s.requests, "request"),
+                  call::numbered(s.tokens, "token"), s.judged, call::numbered(s.states, "state"),
+                  call::numbered(s.slots_compared, "slot"));
   if (s.taken > 0) {
     text += fmt::format(
-        "{} start states are taken for right: of requests that began before the chain, or were "
-        "restored from what it does not know\n",
-        s.taken);
+        "{} {} taken for right: of requests that began before the chain, or were restored from "
+        "what "
+        "it does not know\n",
+        call::numbered(s.taken, "start state"), call::agreeing(s.taken, "is", "are"));
   }
   if (s.restarts > 0) {
-    text += fmt::format("{} times a request was at position 0 again: taken to be preempted\n",
-                        s.restarts);
+    text += fmt::format("{} a request was at position 0 again: taken to be preempted\n",
+                        call::numbered(s.restarts, "time"));
   }
   if (s.parameter_changes > 0) {
-    text += fmt::format("{} changes of parameters of the layer are taken for other weights\n",
-                        s.parameter_changes);
+    text += fmt::format("{} of parameters of the layer {} taken for other weights\n",
+                        call::numbered(s.parameter_changes, "change"),
+                        call::agreeing(s.parameter_changes, "is", "are"));
   }
   if (s.vacuous > 0) {
     text += fmt::format(
-        "{} states have a budget as large as themselves: their continuity says "
-        "more than their ledger\n",
-        s.vacuous);
+        "{} with a budget as large as the state: continuity says more than the ledger\n",
+        call::numbered(s.vacuous, "state"));
   }
   if (s.outputs > 0) {
-    text += fmt::format("o of calls without states: {} of {} rows judged\n", s.outputs_judged,
-                        s.outputs);
+    text += fmt::format("o of calls without states: {} of {} judged\n", s.outputs_judged,
+                        call::numbered(s.outputs, "row"));
   }
   if (s.rows > 0) {
-    text +=
-        fmt::format("caches: {} of {} rows that attention reads judged\n", s.rows_judged, s.rows);
+    text += fmt::format("caches: {} of {} that attention reads judged\n", s.rows_judged,
+                        call::numbered(s.rows, "row"));
   }
   if (s.acceptances > 0) {
-    text += fmt::format("draft acceptances: what the server did after {} of {} rows is known\n",
-                        s.acceptances_followed, s.acceptances);
+    text += fmt::format("draft acceptances: what the server did after {} of {} is known\n",
+                        s.acceptances_followed, call::numbered(s.acceptances, "row"));
   }
-  if (s.forgotten > 0) text += fmt::format("{} ledgers were given up for memory\n", s.forgotten);
+  if (s.forgotten > 0)
+    text += fmt::format("{} given up for memory\n", call::numbered(s.forgotten, "ledger"));
   if (s.first) text += "first: " + finding_text(*s.first) + "\n";
   text += fmt::format("{}", verdict::name_of(s.verdict));
   if (!s.first && !s.reason.empty()) text += ": " + s.reason;

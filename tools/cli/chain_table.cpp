@@ -122,8 +122,10 @@ int show_chain_table(const ordered_json& table, bool whole) {
     text += fmt::format("\nFALSE ALARM: an honest server at call {}: {}: {}\n",
                         count_of(alarm, "call"), text_of(alarm, "text"), text_of(alarm, "case"));
   }
-  text += fmt::format("\n{} honest chains of {} calls in all, {} false alarms\n",
-                      count_of(table, "chains"), count_of(table, "calls"), alarms.size());
+  text += fmt::format("\n{} of {} in all, {}\n",
+                      call::numbered(count_of(table, "chains"), "honest chain"),
+                      call::numbered(count_of(table, "calls"), "call"),
+                      call::numbered(alarms.size(), "false alarm"));
   const auto right = [&](const ordered_json& row) { return is_right(row, whole); };
   const bool all_right = alarms.empty() && std::ranges::all_of(rows, right);
   fmt::print("{}", text);  // of a damaged report nothing is printed

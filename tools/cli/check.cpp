@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "fixtures/call/text.hpp"
 #include "reference/arbiter/choices.hpp"
 #include "reference/arbiter/examine.hpp"
 #include "reference/verdict/terms.hpp"
@@ -60,7 +61,8 @@ int check(const CheckOptions& options) {
     fmt::print("{}\n", report::text_report(reports.back()));
   }
   if (!share.is_whole()) {
-    fmt::print("share {}: {} of {} files\n", options.shard, files.size(), options.files.size());
+    fmt::print("share {}: {} of {}\n", options.shard, files.size(),
+               call::numbered(options.files.size(), "file"));
   }
   std::vector<std::string> settings{options.contract, options.precision};
   settings.insert(settings.end(), options.only.begin(), options.only.end());

@@ -254,7 +254,17 @@ void refuse_unknown_command(const CLI::App& app, const std::string& given) {
     if (command->get_name() == given) return;
     known += (known.empty() ? "" : ", ") + command->get_name();
   }
-  throw Error(ErrorKind::kArgument, "command", known, "'" + given + "'");
+  throw Error(ErrorKind::kArgument, "command", known, given.empty() ? "none" : "'" + given + "'");
+}
+
+// What is missing, as every other error says it.
+[[noreturn]] void refuse_missing(const CLI::App& app, const CLI::RequiredError& missing) {
+  const auto commands = app.get_subcommands();
+  if (commands.empty()) refuse_unknown_command(app, "");
+  std::string what = missing.what();
+  what = what.substr(0, what.find(" is required"));
+  const std::string command = commands.front()->get_name();
+  throw Error(ErrorKind::kArgument, command, what + " (" + command + " --help says which)", "none");
 }
 
 int run(int argc, char** argv) {
@@ -288,6 +298,8 @@ int run(int argc, char** argv) {
   if (argc > 1 && argv[1][0] != '-') refuse_unknown_command(app, argv[1]);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RequiredError& e) {
+    refuse_missing(app, e);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }

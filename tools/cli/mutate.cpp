@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fixtures/call/text.hpp"
 #include "reference/arbiter/choices.hpp"
 #include "reference/report/runs.hpp"
 #include "reference/suites/kill_matrix.hpp"
@@ -63,10 +64,10 @@ void print_matrix(const Matrix& matrix, const std::vector<std::string>& suites) 
   }
   for (const FalseAlarm& alarm : matrix.false_alarms) {
     fmt::print(
-        "FALSE ALARM: the {} kernel under {}: {} elements, worst {:.3g} times the budget in "
+        "FALSE ALARM: the {} kernel under {}: {}, worst {:.3g} times the budget in "
         "{}: {}\n",
-        alarm.kernel, alarm.contract, alarm.out_of_budget, alarm.max_ratio, alarm.tensor,
-        alarm.case_line);
+        alarm.kernel, alarm.contract, call::numbered(alarm.out_of_budget, "element"),
+        alarm.max_ratio, alarm.tensor, alarm.case_line);
   }
 }
 
@@ -113,11 +114,14 @@ int show_matrix(const GivenMatrix& given, bool whole) {
   const auto permitted = std::ranges::count_if(
       matrix.rows, [](const MatrixRow& r) { return r.kills() == 0 && !r.permitted_by.empty(); });
   fmt::print(
-      "\n{} mistakes under their contracts: {} seen, {} permitted by the contract, {} "
-      "SURVIVE; {} apply to no case. {} cases, {} elements of unmutated kernels, {} false "
-      "alarms\n",
-      matrix.rows.size(), std::ssize(matrix.rows) - survivors - permitted, permitted, survivors,
-      matrix.unreached.size(), matrix.cases, matrix.honest_elements, matrix.false_alarms.size());
+      "\n{} under their contracts: {} seen, {} permitted by the contract, {} {}; {} {} to no "
+      "case. {}, {} of unmutated kernels, {}\n",
+      call::numbered(matrix.rows.size(), "mistake"),
+      std::ssize(matrix.rows) - survivors - permitted, permitted, survivors,
+      call::agreeing(survivors, "SURVIVES", "SURVIVE"), matrix.unreached.size(),
+      call::agreeing(matrix.unreached.size(), "applies", "apply"),
+      call::numbered(matrix.cases, "case"), call::numbered(matrix.honest_elements, "element"),
+      call::numbered(matrix.false_alarms.size(), "false alarm"));
   if (!matrix.false_alarms.empty()) return 1;
   // What a share does not see another may: only the whole can say that nobody does.
   if (!whole) return 0;

@@ -182,8 +182,9 @@ int recompute(const RecomputeOptions& options) {
   }
   progress.clear();
   const auto [right, differ, unknown, unreadable] = counts;
-  fmt::print("{} files: {} right, {} differ, {} not recomputed, {} errors\n", files.size(), right,
-             differ, unknown, unreadable);
+  fmt::print("{}: {} right, {} {}, {} not recomputed, {}\n", call::numbered(files.size(), "file"),
+             right, differ, call::agreeing(differ, "differs", "differ"), unknown,
+             call::numbered(unreadable, "error"));
   if (!options.json.empty()) {
     write_items(options.json, "files", answers, run_of("recompute", names, {}, share));
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fixtures/call/error.hpp"
+#include "fixtures/call/text.hpp"
 #include "fixtures/cases/suite.hpp"
 #include "fixtures/schema/write.hpp"
 #include "reference/serving/simulate.hpp"
@@ -56,10 +57,11 @@ int simulate(const SimulateOptions& options) {
   for (const cases::Scenario& scenario : scenarios) {
     const fs::path folder = fs::path(options.directory) / serving::chain_name(scenario);
     const serving::Simulated done = write_chain(scenario, folder);
-    fmt::print("{}: {} calls, {} tokens", folder.string(), done.calls, done.tokens);
+    fmt::print("{}: {}, {}", folder.string(), call::numbered(done.calls, "call"),
+               call::numbered(done.tokens, "token"));
     if (done.occasions > 0) {
-      fmt::print("; {} before or in {} calls, the first of them {}", scenario.mistake,
-                 done.occasions, done.first);
+      fmt::print("; {} before or in {}, the first of them {}", scenario.mistake,
+                 call::numbered(done.occasions, "call"), done.first);
     } else if (!scenario.mistake.empty()) {
       fmt::print("; no occasion for {}", scenario.mistake);
     }

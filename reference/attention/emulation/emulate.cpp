@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 
+#include "fixtures/call/text.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "fixtures/random/philox.hpp"
 #include "reference/attention/emulation/tensor_core.hpp"
@@ -247,7 +248,7 @@ KernelChoices::KernelChoices(std::uint64_t seed) {
 }
 
 std::string KernelChoices::words() const {
-  return "tile " + std::to_string(tile) + ", " + std::to_string(splits) + " splits" +
+  return "tile " + std::to_string(tile) + ", " + call::numbered(splits, "split") +
          (backward ? ", backward" : "") + (tensor_cores ? ", tensor cores" : "");
 }
 

@@ -4,6 +4,7 @@ serves, and what is said of one that does not take a case."""
 
 import re
 import shutil
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -100,6 +101,30 @@ def test_what_is_printed_of_calls_and_expectations_is_short():
     for shown in (repr(call), repr(expected), repr(expected["o"])):
         assert len(shown.splitlines()) < 20 and max(map(len, shown.splitlines())) < 500
     assert "q=bfloat16[2, 1, 1, 8]" in repr(call) and "golden=float64[2, 1, 2, 8]" in repr(expected["o"])
+
+
+def test_an_operation_is_named_as_in_a_line_or_in_full():
+    short, long = (goldenrule.suite("smoke", op=op, mode="decode") for op in ("gdn", "gated_delta_rule"))
+    assert len(short) > 0 and [case.line for case in short] == [case.line for case in long]
+
+
+@pytest.mark.parametrize("name", ["gdn_prefill_h200.h5", "kda_mtp_h200.h5", "kda_prefill_h200.h5"])
+def test_a_recorded_call_is_read_and_judged_as_by_the_program(name, program):
+    path = str(ROOT / "fixtures" / "captures" / name)
+    report = goldenrule.read(path).judge(name=path)
+    done = subprocess.run([program, "check", path], capture_output=True, text=True)
+    assert report.passed and done.stdout.startswith(str(report).splitlines()[0] + "\n")
+
+
+def test_a_call_that_is_not_judged_says_why():
+    case = goldenrule.fixture(LINE)
+    right = {name: output.golden for name, output in case.expected().outputs.items()}
+    report = case.judge({"o": right["o"]})
+    why = "not among the outputs: final_state (if nothing more is wanted, name what is: --only, in Python only=)"
+    assert report.verdict == "SKIPPED" and report.reason == why
+    assert report.answer == f"SKIPPED: {why}" and repr(report) == f"<goldenrule.Report SKIPPED: {why}>"
+    assert why in str(report)
+    assert repr(case.judge(right)) == "<goldenrule.Report EXACT>"
 
 
 def test_the_op_of_a_case_line_is_one_of_a_call():

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, overload
 
 from . import _capture, _core
-from ._calls import Call, ExpectedCall, mapping, text_of, unpacked
+from ._calls import _OP_OF_LINES, Call, ExpectedCall, mapping, text_of, unpacked
 from ._report import Report
 from ._tables import schema
 
@@ -158,7 +158,7 @@ def suite(name: str, *, op: str | None = None, mode: str | None = None, pattern:
     it does not name only the default is left, and of inputs those that every delta rule has. A convention
     with one value is the kernel's own, for which Case.call asks no parameter.
     """
-    wanted = {"op": op, "mode": mode, "pattern": pattern}
+    wanted = {"op": _OP_OF_LINES.get(op, op), "mode": mode, "pattern": pattern}
     rows = _core.cases(text_of("name", name))
     for key, value in wanted.items():
         known = {row[key] for row in rows}

@@ -50,7 +50,7 @@ class Gradients:
 
     def __repr__(self) -> str:
         return (f"gradients of {self.function}: {'passed' if self.passed else 'not passed'}, forward "
-                f"{self.forward.verdict}, backward {self.backward.verdict}")
+                f"{self.forward.answer}, backward {self.backward.answer}")
 
 
 def gradcheck(function: Callable[..., Any], inputs: Mapping[str, Any], do: Any,

@@ -11,6 +11,7 @@ import numpy as np
 from . import _core
 from ._calls import Call, _contract, packed, unpacked
 from ._cases import Case, as_torch, require_gpu, taken
+from ._report import numbered
 
 # What may be asked, and the relations of the library that it is.
 RELATIONS = {
@@ -42,8 +43,8 @@ class Departure:
     bound: float  # 0: the same bits
 
     def __str__(self) -> str:
-        return (f"{self.tensor}: {self.violations} elements differ, the first at {_place(self.first)}; the "
-                f"worst at {_place(self.worst)}: {self.value:.9g}, in the other call {self.other:.9g}"
+        return (f"{self.tensor}: {numbered(self.violations, 'element')} {'differs' if self.violations == 1 else 'differ'}, "
+                f"the first at {_place(self.first)}; the worst at {_place(self.worst)}: {self.value:.9g}, in the other call {self.other:.9g}"
                 + (f", {self.error:.3g} apart where {self.bound:.3g} is granted" if self.bound > 0 else ""))
 
 
@@ -71,7 +72,8 @@ class Outcome:
         if not self.applies:
             return f"{self.over}: {self.verdict}: the call has nothing of which it speaks ({self.meaning})"
         demand = "the same bits" if self.bits else "within the budgets of both calls"
-        return "\n".join([f"{self.over}: {self.verdict}: {self.meaning}: {demand}, {self.compared} elements",
+        return "\n".join([f"{self.over}: {self.verdict}: {self.meaning}: {demand}, "
+                          f"{numbered(self.compared, 'element')}",
                           *(f"    {departure}" for departure in self.departures)])
 
 

@@ -90,6 +90,11 @@ class Report:
         return self.data["reason"]
 
     @property
+    def answer(self) -> str:
+        """The verdict and, where there is one, its reason: "SKIPPED: o: no element to compare"."""
+        return f"{self.verdict}: {self.reason}" if self.reason else self.verdict
+
+    @property
     def contract(self) -> str:
         return self.data["contract"]
 
@@ -161,10 +166,15 @@ class Report:
         return self._text.rstrip("\n")
 
     def __repr__(self) -> str:
-        return f"<goldenrule.Report {self.verdict}>"
+        return f"<goldenrule.Report {self.answer}>"
 
     def __bool__(self) -> bool:
         return self.passed
+
+
+def numbered(n: int, noun: str) -> str:
+    """"1 element", "2 elements"."""
+    return f"{n} {noun}" + ("" if n == 1 else "s")
 
 
 def _tensor(data: dict[str, Any]) -> TensorReport:

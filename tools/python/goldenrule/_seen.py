@@ -50,7 +50,7 @@ class Calls(list[Recorded]):
         return self.gradients and not any(is_backward(recorded.call) for recorded in self)
 
     def __repr__(self) -> str:
-        counts = Counter(report.verdict for report in self.reports)
+        counts = Counter(report.answer for report in self.reports)
         counts.update(f"not judged, because {recorded.reason}" for recorded in self.unjudged)
         said = "".join(f", {count} {what}" for what, count in counts.items())
         if not self:
