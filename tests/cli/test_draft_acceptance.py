@@ -184,7 +184,7 @@ class DraftAcceptanceTest(CommandLineTest):
         line = "op=draft_acceptance mode=rejection B=2 S=1 Z=9 io=f32 pattern=N"
         result = run("check", self.capture(line, on_the_edge))
         self.assertEqual(result.code, 0, result.out + result.err)
-        self.assertIn("1 elements have no right value", result.out)
+        self.assertIn("1 element has no right value", result.out)
         self.assertIn("decisions that hang on a rounding", result.out)
 
     def test_conventions_that_a_capture_cannot_tell(self):
