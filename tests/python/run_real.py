@@ -35,9 +35,10 @@ RUNS = (
     ("with fla", ("fla",), ("test_real_models.py", "test_real_software.py"), QUICK),
     ("before", ("before",), ("test_real_models.py",), NOT_COMPILED),
 )
-SCRIPTS = (("real_draft_acceptance.py", ()), ("real_software.py", ("--no-explain",)),
-           ("real_gradcheck.py", ()), ("real_gradcheck_traps.py", ()),
-           ("real_gradcheck_transformers.py", ()), ("real_record_gradients.py", ()))
+# Programs: options, folders beside the environment. The last two call torch functions of transformers.
+SCRIPTS = (("real_draft_acceptance.py", (), ("fla",)), ("real_software.py", ("--no-explain",), ("fla",)),
+           ("real_gradcheck.py", (), ("fla",)), ("real_gradcheck_traps.py", (), ("fla",)),
+           ("real_gradcheck_transformers.py", (), ()), ("real_record_gradients.py", (), ()))
 
 
 def run(*command, **options):
@@ -117,12 +118,12 @@ def pytest(python, folder, name, beside, tests, chosen):
     return counts
 
 
-def script(python, folder, name, options):
+def script(python, folder, name, options, beside):
     """A program that is one test: 77 is a skip."""
     print(f"\n== {name}", flush=True)
     done = subprocess.run([python, HERE / name, python.parent / "goldenrule",
                            folder / name.removesuffix(".py"), *options], cwd=folder, check=False,
-                          env={**os.environ, "PYTHONPATH": str(folder / "fla")})
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(str(folder / each) for each in beside)})
     skipped = [f"{name}: exit code 77"] if done.returncode == 77 else []
     return int(done.returncode == 0), int(done.returncode not in (0, 77)), len(skipped), skipped
 
