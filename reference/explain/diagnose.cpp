@@ -182,7 +182,8 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
   diagnosis.possible = std::ssize(applicable);
   if (applicable.empty() && generated.empty()) return diagnosis;
   const Trial whole(std::move(capture));
-  Effort effort(limit, whole.prediction_seconds + whole.spread_seconds);
+  const double single = whole.prediction_seconds * static_cast<double>(diagnosis.possible + 1);
+  Effort effort(limit, whole.prediction_seconds + whole.spread_seconds, single);
   const Found found = search(whole, failures, applicable, generated, effort);
   for (const Scattered& s : found.scattered) {
     Explanation e = explanation_of({s.mistake}, record);

@@ -28,15 +28,19 @@ namespace goldenrule::explain {
 /// and pairs are tried within it; single mistakes within twice as much, or all of them where it is
 /// 0.
 struct SearchLimit {
-  /// Absent: ten times the verdict, at least kLeastSearch, and no more than `most_seconds`.
+  /// Absent: ten times the verdict, at least kLeastSearch and all single mistakes, and no more than
+  /// `most_seconds`.
   std::optional<double> seconds = std::numeric_limits<double>::infinity();
   double most_seconds = std::numeric_limits<double>::infinity();
 };
 inline constexpr double kTimesVerdict = 10.0, kLeastSearch = 5.0;
 
-[[nodiscard]] inline double limit_of(const SearchLimit& limit, double verdict_seconds) {
-  return limit.seconds.value_or(
-      std::min(std::max(kTimesVerdict * verdict_seconds, kLeastSearch), limit.most_seconds));
+/// `single_seconds`: of all single mistakes, which may take twice the limit.
+[[nodiscard]] inline double limit_of(const SearchLimit& limit, double verdict_seconds,
+                                     double single_seconds = 0.0) {
+  const double wanted =
+      std::max({kTimesVerdict * verdict_seconds, kLeastSearch, 0.5 * single_seconds});
+  return limit.seconds.value_or(std::min(wanted, limit.most_seconds));
 }
 
 /// An explanation says where the error comes from: what it leaves must be less than what it takes,
@@ -69,8 +73,8 @@ struct Scattered {
 /// What a search has spent of its limit.
 class Effort {
  public:
-  Effort(const SearchLimit& limit, double verdict_seconds)
-      : seconds_(limit_of(limit, verdict_seconds)) {}
+  Effort(const SearchLimit& limit, double verdict_seconds, double single_seconds)
+      : seconds_(limit_of(limit, verdict_seconds, single_seconds)) {}
   void spend(double core_seconds) { spent_ += core_seconds; }
   [[nodiscard]] double spent() const { return spent_; }
   [[nodiscard]] bool is_over() const { return spent_ >= seconds_; }
