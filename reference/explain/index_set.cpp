@@ -124,4 +124,16 @@ std::string condition(const IndexSet& set, std::span<const std::int64_t> hits,
   return "";
 }
 
+std::string box_in_words(std::span<const BoxAxis> axes) {
+  std::string text;
+  for (const BoxAxis& axis : axes) {
+    const IndexSet set = index_set(axis.hits);
+    if (set.shape == Shape::kAll || set.shape == Shape::kNothing) continue;
+    text += text.empty() ? "" : ", ";
+    text += set.shape == Shape::kOne ? axis.word + " " + std::to_string(set.first)
+                                     : axis.word + "s " + condition(set, axis.hits, axis.letter);
+  }
+  return text;
+}
+
 }  // namespace goldenrule::explain

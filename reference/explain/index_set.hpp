@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace goldenrule::explain {
 
@@ -46,5 +47,13 @@ struct IndexSet {
 /// "v >= 128", "v = 3", "v % 16 = 5": a condition on `letter`; empty for kAll.
 [[nodiscard]] std::string condition(const IndexSet& set, std::span<const std::int64_t> hits,
                                     const std::string& letter);
+
+/// One axis of a box: "key channel", "k", and how often each of its indices is in it.
+struct BoxAxis {
+  std::string word, letter;
+  std::vector<std::int64_t> hits;
+};
+/// "head 3, key channels k >= 64": the axes that say something; empty for all of a tensor.
+[[nodiscard]] std::string box_in_words(std::span<const BoxAxis> axes);
 
 }  // namespace goldenrule::explain

@@ -104,30 +104,24 @@ std::vector<std::string> plain_letters(const LineView& view) {
 // Of lines the box that those with numbers are; nothing where they are no box.
 std::optional<std::string> box_words(const Columns& lines,
                                      const std::vector<std::int64_t>& numbers) {
-  std::vector<Indices> hits;
-  for (const Indices& of : lines.of) {
-    hits.emplace_back(static_cast<std::size_t>(std::ranges::max(of)) + 1);
+  std::vector<BoxAxis> box;
+  for (std::size_t a = 0; a < lines.of.size(); ++a) {
+    const Indices& of = lines.of[a];
+    box.push_back({lines.words[a], lines.letters[a],
+                   Indices(static_cast<std::size_t>(std::ranges::max(of)) + 1)});
     for (std::size_t i = 0; i < of.size(); ++i) {
-      hits.back()[static_cast<std::size_t>(of[i])] += numbers[i];
+      box.back().hits[static_cast<std::size_t>(of[i])] += numbers[i];
     }
   }
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     bool in_box = true;
-    for (std::size_t a = 0; a < hits.size(); ++a) {
-      in_box = in_box && hits[a][static_cast<std::size_t>(lines.of[a][i])] > 0;
+    for (std::size_t a = 0; a < box.size(); ++a) {
+      in_box = in_box && box[a].hits[static_cast<std::size_t>(lines.of[a][i])] > 0;
     }
     if (in_box && numbers[i] == 0) return std::nullopt;
   }
-  std::string text;
-  for (std::size_t a = 0; a < hits.size(); ++a) {
-    const IndexSet set = index_set(hits[a]);
-    if (set.shape == Shape::kAll || set.shape == Shape::kNothing) continue;
-    text += text.empty() ? " in " : ", ";
-    text += set.shape == Shape::kOne
-                ? lines.words[a] + " " + std::to_string(set.first)
-                : lines.words[a] + "s " + condition(set, hits[a], lines.letters[a]);
-  }
-  return text;
+  const std::string text = box_in_words(box);
+  return text.empty() ? text : " in " + text;
 }
 
 }  // namespace

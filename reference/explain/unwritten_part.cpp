@@ -20,10 +20,14 @@ constexpr std::int64_t kFewestUnwritten = 16;
 template <class Holds>
 std::optional<std::string> box_words(const std::vector<LineAxis>& axes, const Failures& failures,
                                      const Holds& holds) {
-  std::vector<std::vector<std::int64_t>> hits;
-  for (const LineAxis& axis : axes) hits.emplace_back(static_cast<std::size_t>(axis.extent));
+  std::vector<BoxAxis> box;
+  box.reserve(axes.size());
+  for (const LineAxis& axis : axes) {
+    box.push_back(
+        {axis.word, axis.letter, std::vector<std::int64_t>(static_cast<std::size_t>(axis.extent))});
+  }
   const auto at = [&](std::size_t a, std::int64_t i) -> std::int64_t& {
-    return hits[a][static_cast<std::size_t>(i / axes[a].stride % axes[a].extent)];
+    return box[a].hits[static_cast<std::size_t>(i / axes[a].stride % axes[a].extent)];
   };
   std::int64_t count = 0;
   const std::int64_t size = std::ssize(failures.failing);
@@ -39,15 +43,7 @@ std::optional<std::string> box_words(const std::vector<LineAxis>& axes, const Fa
     for (std::size_t a = 0; a < axes.size(); ++a) inside = inside && at(a, i) > 0;
     if (inside) return std::nullopt;
   }
-  std::string text;
-  for (std::size_t a = 0; a < axes.size(); ++a) {
-    const IndexSet set = index_set(hits[a]);
-    if (set.shape == Shape::kAll || set.shape == Shape::kNothing) continue;
-    text += text.empty() ? "" : ", ";
-    text += set.shape == Shape::kOne
-                ? axes[a].word + " " + std::to_string(set.first)
-                : axes[a].word + "s " + condition(set, hits[a], axes[a].letter);
-  }
+  const std::string text = box_in_words(box);
   if (text.empty()) return std::nullopt;
   return text + ", as if nobody wrote it there, and in no other failing element: " +
          std::to_string(count) + " of " + std::to_string(failures.count) + " failing elements";
