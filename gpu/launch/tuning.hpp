@@ -29,6 +29,10 @@ struct Tuning {
     /// Bytes of a wave of states that decode asks for ahead: they must not push out of L2 what is
     /// on its way to memory (of 60 MB; a wave of 17 MB pays, one of 26 MB costs a quarter).
     std::int64_t prefetched_bytes;
+    /// How far ahead decode asks, in waves. A whole wave on, an H100 loses 8 % at 256 rows of 32
+    /// heads (fp32: 391 us, at .5 to .7 361, at .8 366); an H200 loses 3 % where rows have drawn
+    /// slots (276 and 267), else nothing. Below .5 both lose.
+    double ahead;
     /// An MTP call of 1 / `alone_least_part` to `alone_most` waves holds much of the device for
     /// about one wave. Blocks of the next call and the states that they ask for take memory and
     /// places from it: 8.9 us became 10.9 with 8 rows of 2 tokens, 45 became 55 with all states
@@ -55,13 +59,16 @@ struct Tuning {
   } attention;
 };
 
-/// Measured on an H200, and used on every card.
+/// Measured on an H200 (`ahead` on an H100, too), and used on every card.
 inline constexpr Tuning kH200 = {
     .tiles = {.rows_for_tall = 128,
               .low_fill_better = 1.15,
               .write_bound_tokens = 4,
               .write_bound_heads = 8},
-    .waves = {.prefetched_bytes = std::int64_t{20} << 20, .alone_least_part = 4, .alone_most = 2},
+    .waves = {.prefetched_bytes = std::int64_t{20} << 20,
+              .ahead = 0.7,
+              .alone_least_part = 4,
+              .alone_most = 2},
     .gdn = {.preparation = 1400, .scan = 1900},
     .kda = {.preparation_by_anchors = 4500,
             .preparation_by_levels = 13500,

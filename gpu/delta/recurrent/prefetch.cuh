@@ -2,8 +2,9 @@
 //
 // Asking the L2 for states that a later block will read. The chain slot, state, arithmetic, store
 // leaves the memory idle at its ends; with the states already on their way the chain is short.
-//   - Of the block one wave on, which the device starts when this one is done: the memory reads
-//     while this block computes.
+//   - Of a block of the next wave, which the device starts when this wave's are done: the memory
+//     reads while this block computes. A whole wave on is too early: what is asked for waits in L2
+//     beside what is on its way to memory (`ahead`, gpu/launch/tuning.hpp).
 //   - Of this block, before the kernel in front of it is complete (dependent launch). The slot may
 //     then still change, so it is read past L1, checked, and used for this hint only; where the
 //     caller vouches for slots and states, decode takes both then (decode.cuh).
@@ -80,9 +81,9 @@ template <class C>
 class NextWave {
  public:
   __device__ __forceinline__ void request(const Params& p) {
-    // Unsigned: the last of 2^31 blocks and a wave on are beyond an int.
-    const unsigned tile = blockIdx.x + static_cast<unsigned>(p.wave);
-    asks_ = C::kExact && p.prefetch_next != 0 && tile < gridDim.x;
+    // Unsigned: the last of 2^31 blocks and those ahead of it are beyond an int.
+    const unsigned tile = blockIdx.x + static_cast<unsigned>(p.ahead);
+    asks_ = C::kExact && p.ahead != 0 && tile < gridDim.x;
     if (!asks_) return;
     at_ = place_of<C>(p, static_cast<int>(tile));
     slot_bits_ = request_start_slot(p, at_.b);

@@ -20,12 +20,14 @@ bool has_effect(const Args& args) {
   return updates && (args.final_state.data != nullptr || args.output_state_indices.data != nullptr);
 }
 
-/// Decode is bound by the memory, so the next wave's states are asked for ahead. MTP computes
+/// Decode is bound by the memory, so the states of later blocks are asked for ahead. MTP computes
 /// longer than it reads: nothing to gain.
-bool prefetches_next(const Params& params, const Entry& entry) {
+int blocks_ahead(const Params& params, const Entry& entry) {
+  constexpr Tuning::Waves kWaves = kH200.waves;
   const std::int64_t element = params.bf16_state != 0 ? 2 : 4;
-  return params.T == 1 && std::int64_t{params.wave} * entry.rows * params.K * element <=
-                              kH200.waves.prefetched_bytes;
+  const std::int64_t bytes = std::int64_t{params.wave} * entry.rows * params.K * element;
+  if (params.T != 1 || bytes > kWaves.prefetched_bytes) return 0;
+  return static_cast<int>(kWaves.ahead * params.wave);
 }
 
 /// Whether a call and its neighbours gain from lying beside each other.
@@ -55,7 +57,7 @@ Problem resolve(const Args* given, ResolvedCall& call) {
   p.tiles = (p.V + entry.rows - 1) / entry.rows;
   p.by_tiles = Divisor::of(p.tiles);
   p.wave = kernels().resident_blocks(call.entry, device) * multiprocessors;
-  p.prefetch_next = prefetches_next(p, entry) ? 1 : 0;
+  p.ahead = blocks_ahead(p, entry);
   call.plan.blocks = static_cast<unsigned>(args.B * args.HV * p.tiles);
   const bool beside = gains_beside_others(p, call.plan.blocks);
   p.dependent = call.plan.dependent && beside ? 1 : 0;
