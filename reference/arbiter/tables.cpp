@@ -53,6 +53,19 @@ Json chain_rows() {
   return rows;
 }
 
+Json scenario_key_rows() {
+  Json rows = Json::array();
+  for (const cases::ScenarioKey& key : cases::scenario_keys()) {
+    Json row{{"name", key.name},
+             {"meaning", key.meaning},
+             {"of", key.convention ? "convention" : "server"}};
+    row["default"] = key.standard;
+    row["always_given"] = key.always_given;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 Json server_mistake_rows() {
   Json rows = Json::array();
   for (const serving::ServerMistake& m : serving::server_mistakes()) {
@@ -198,7 +211,7 @@ constexpr std::array kTables{
     Table{"suites", suite_rows},       Table{"patterns", pattern_rows},
     Table{"contracts", contract_rows}, Table{"mistakes", mistake_rows},
     Table{"chains", chain_rows},       Table{"server_mistakes", server_mistake_rows},
-    Table{"stages", stage_rows}};
+    Table{"stages", stage_rows},       Table{"scenario_keys", scenario_key_rows}};
 
 }  // namespace
 

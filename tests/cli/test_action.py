@@ -16,17 +16,20 @@ ACTION = yaml.safe_load((REPOSITORY / "action.yml").read_text())
 
 class Action(CommandLineTest):
     def judge(self, captures, **inputs):
+        return self.step("Judge", captures=captures, **inputs)
+
+    def step(self, name, **inputs):
         """(exit code, stdout, what the step says as its output)"""
-        step = next(step for step in ACTION["runs"]["steps"] if step["name"] == "Judge")
+        step = next(step for step in ACTION["runs"]["steps"] if step["name"] == name)
         folder = self.folder
         (folder / "bin").mkdir(exist_ok=True)
         if not (folder / "bin/goldenrule").exists():
             os.symlink(shutil.which(PROGRAM) or PROGRAM, folder / "bin/goldenrule")
         given = {name: row.get("default", "") for name, row in ACTION["inputs"].items()}
-        given |= {"captures": captures, **inputs}
+        given |= inputs
         environment = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "GITHUB_OUTPUT": str(folder / "output")}
         for name, value in step["env"].items():
-            environment[name] = given[value.removeprefix("${{ inputs.").removesuffix(" }}")]
+            environment[name] = given.get(value.removeprefix("${{ inputs.").removesuffix(" }}"), value)
         done = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=folder, env=environment, text=True,
                               capture_output=True, timeout=300, check=False)
         output = folder / "output"
@@ -62,6 +65,14 @@ class Action(CommandLineTest):
         code, out, said = self.judge("empty\n\n")
         self.assertEqual((code, said), (2, ""))
         self.assertIn("::error::captures: expected files, actual none in: empty", out)
+
+    def test_a_pack(self):
+        pack = self.folder / "a pack"
+        pack.mkdir()
+        for wanted in (0, 1, 2):
+            (pack / "judge_pack").write_text(f"raise SystemExit({wanted})\n")
+            code, _, said = self.step("Judge the pack", pack="a pack")
+            self.assertEqual((code, said), (wanted, f"exit-code={wanted}\n"))
 
 
 if __name__ == "__main__":

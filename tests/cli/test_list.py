@@ -58,6 +58,18 @@ class ListTest(CommandLineTest):
             for row in self.rows(table):
                 self.assertRegex(text, rf"(?m)^ *{row['name']} +.*{re.escape(row['meaning'])}$")
 
+    def test_keys_of_scenario_lines(self):
+        text = self.assert_run(0, "list", "scenario_keys").out
+        rows = self.rows("scenario_keys")
+        self.assertEqual({row["of"] for row in rows}, {"server", "convention"})
+        for row in rows:
+            default = " (always given)" if row["always_given"] else f" (default {row['default']})" if row["default"] else ""
+            self.assertIn(f"  {row['name']:<12} {row['meaning']}{default}\n", text)
+        keys = {row["name"] for row in rows}
+        for suite in self.rows("chains"):
+            for line in self.rows(suite["name"]):
+                self.assertLessEqual({word.split("=")[0] for word in line.split()}, keys)
+
     def test_a_suite_is_its_case_lines(self):
         self.assertEqual(self.rows("smoke"),
                          self.assert_run(0, "list", "smoke").out.splitlines())

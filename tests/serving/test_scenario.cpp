@@ -35,6 +35,31 @@ TEST_CASE("a scenario line has one form, and the suites are of such lines") {
   CHECK(names.size() == 8 + 36 + 8 + 2 + 2 + 1);
 }
 
+TEST_CASE("every key of a scenario line is listed with its meaning and its default") {
+  const std::string good = "op=gdn requests=2 calls=4 H=1 HV=2 K=16 V=8";
+  std::string known;
+  for (const cases::ScenarioKey& key : cases::scenario_keys()) {
+    CAPTURE(key.name);
+    CHECK_FALSE(key.meaning.empty());
+    known += (known.empty() ? "" : ", ") + key.name;
+    if (key.always_given) {
+      CHECK(good.find(key.name + "=") != std::string::npos);
+      CHECK(key.standard.empty());
+    } else if (!key.standard.empty()) {  // given, it is the same scenario
+      CHECK(cases::canonical(parse_scenario(good + " " + key.name + "=" + key.standard)) == good);
+    }
+    const auto names_all = [&](const auto& values) {
+      for (const std::string_view value : values)
+        CHECK(key.meaning.find(value) != std::string::npos);
+    };
+    if (key.name == "mtp") names_all(call::EnumNames<cases::MtpForm>::kNames);
+    if (key.name == "preempt") names_all(call::EnumNames<cases::Preemption>::kNames);
+  }
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(parse_scenario(good + " nonsense=1")),
+      ("scenario line: expected a key out of " + known + ", actual 'nonsense'").c_str(), Error);
+}
+
 TEST_CASE("a scenario that cannot be is refused") {
   const std::string good = "op=gdn requests=2 calls=4 H=1 HV=2 K=16 V=8 ";
   CHECK_NOTHROW(static_cast<void>(parse_scenario(good)));

@@ -55,7 +55,11 @@ void print_rows(const ordered_json& rows) {
       fmt::print("{:<12} {:>4} cases  {}\n", name, row["cases"].get<std::size_t>(), meaning);
     } else if (row.contains("of")) {
       if (row["of"] != group) fmt::print("{}\n", (group = row["of"]));
-      fmt::print("  {:<12} {}\n", name, meaning);
+      const std::string standard = row.value("default", "");
+      fmt::print("  {:<12} {}{}\n", name, meaning,
+                 row.value("always_given", false) ? " (always given)"
+                 : standard.empty()               ? ""
+                                                  : " (default " + standard + ")");
     } else if (row.contains("forms")) {
       fmt::print("{:<6} [{}]\n      {}\n", name, row["shape"].get<std::string>(), meaning);
       for (const auto& [form, says] : row["forms"].items()) {

@@ -138,7 +138,8 @@ void add_simulate(CLI::App& app, Options& all) {
   tools::SimulateOptions& simulate = all.simulate;
   CLI::App* sub = app.add_subcommand(
       "simulate", "Write the calls of a simulated server, of a suite of chains or of one line");
-  sub->add_option("what", simulate.what, "a suite of chains (see list chains) or a scenario line")
+  sub->add_option("what", simulate.what,
+                  "a suite of chains (see list chains) or a scenario line (see list scenario_keys)")
       ->required();
   sub->add_option("-o,--output", simulate.directory, "directory; a folder in it for each chain")
       ->required();
@@ -239,9 +240,10 @@ void add_schema(CLI::App& app, Options& all) {
 
 void add_list(CLI::App& app, Options& all) {
   CLI::App* sub = app.add_subcommand("list", "List suites, patterns, contracts or mistakes");
-  sub->add_option("what", all.listed,
-                  "suites (default), patterns, contracts, "
-                  "stages, mistakes, chains, server_mistakes; or a suite: its lines");
+  sub->add_option(
+      "what", all.listed,
+      "suites (default), patterns, contracts, "
+      "stages, mistakes, chains, server_mistakes, scenario_keys; or a suite: its lines");
   sub->add_flag("--json", all.list_json, "as JSON, for programs");
   sub->callback(
       [&all] { all.command = [&all] { return tools::list(all.listed, all.list_json); }; });

@@ -90,6 +90,9 @@ def test_a_kernel_is_told_what_it_does_not_take():
     assert given == ("kv", "softplus", sorted(case.inputs))
     assert case.call(lambda convention, **inputs: convention) == case.convention
     assert isinstance(case.call(), goldenrule.Call)
+    # `beta` is an attribute of the convention and, where it is direct, an input: the kernel takes the tensor.
+    direct = goldenrule.fixture(f"{LINE} beta=direct")
+    assert direct.call(lambda beta, **inputs: beta).shape == direct.inputs["beta"].shape
     for taking in (goldenrule.assert_delta_rule, goldenrule.Case.judge):
         with pytest.raises(TypeError, match="outputs: expected {name: value}, actual tuple"):
             taking(case, outputs=(1, 2))

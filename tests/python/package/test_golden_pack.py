@@ -2,18 +2,20 @@
 """tools/golden_pack and the judge_pack inside a pack: a changed verdict, name or capture is seen."""
 
 import json
+import resource
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import goldenrule
 import pytest
 
 TOOLS = Path(__file__).resolve().parents[3] / "tools"
 RULE = """# a comment
-gated_delta_rule | decode | op=gdn mode=decode B=2 H=2 HV=4 K=16 V=16 | head_map=tiled
-draft_acceptance | greedy | op=draft_acceptance mode=greedy B=3 S=3 Z=7 page_size=4 pattern=A | draft_crop=new_start
-gated_delta_rule | mtp | op=gdn mode=mtp B=1 T=2 H=1 HV=1 K=8 V=8 | scale=1.0
+gated_delta_rule | decode | op=gdn mode=decode B=2 H=2 HV=4 K=16 V=16 | head_map=tiled | name
+draft_acceptance | greedy | op=draft_acceptance mode=greedy B=3 S=3 Z=7 page_size=4 pattern=A | draft_crop=new_start | name
+gated_delta_rule | mtp | op=gdn mode=mtp B=1 T=2 H=1 HV=1 K=8 V=8 | scale=1.0 | verdict
 """
 
 
@@ -45,6 +47,7 @@ def test_a_pack_is_as_expected(pack):
     assert len(rows) == 6
     assert rows["gated_delta_rule_decode_right.h5"] == ("EXACT", "")
     assert rows["gated_delta_rule_decode_wrong.h5"] == ("OUT_OF_BUDGET", "head_tiled")
+    assert rows["gated_delta_rule_mtp_wrong.h5"] == ("OUT_OF_BUDGET", None)
     code, text = run(pack / "judge_pack")
     assert code == 0, text
     assert "6 captures" in text and "0 different" in text
@@ -62,6 +65,22 @@ def test_another_expectation_is_seen(pack, key, value):
     assert "1 different" in text
 
 
+def test_the_pack_is_judged_in_ten_seconds(tmp_path):
+    """Of all cores together, so by the clock, too, on a machine that is free."""
+    code, text = run(TOOLS / "golden_pack", tmp_path / "pack")
+    assert code == 0, text
+    rows = expected(tmp_path / "pack")
+    assert {(row["op"], row["mode"]) for row in rows} == {
+        (operation["name"], mode) for operation in goldenrule.schema()["operations"] for mode in operation["modes"]}
+    assert sum(path.stat().st_size for path in (tmp_path / "pack").iterdir()) <= 20_000_000
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    code, text = run(tmp_path / "pack/judge_pack")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert code == 0, text
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert seconds <= 10.0, f"{seconds:.1f} s of CPU\n{text}"
+
+
 def test_another_capture_is_seen(pack):
     shutil.copy(pack / "gated_delta_rule_decode_wrong.h5", pack / "gated_delta_rule_decode_right.h5")
     code, text = run(pack / "judge_pack")
@@ -75,12 +94,21 @@ def test_another_capture_is_seen(pack):
     assert code == 2 and "gated_delta_rule_decode_right.h5" in text
 
 
+LINE = "gated_delta_rule | decode | op=gdn mode=decode B=1 H=1 HV=1 K=8 V=8"
+WRONG_CAPTURE = "public/cpu/sab_initial_state_is_final.h5"
+
+
 @pytest.mark.parametrize("row, words", [
-    ("gated_delta_rule | decode", "expected operation | mode | right | wrong"),
-    ("kda | decode | op=gdn mode=decode B=1 H=1 HV=1 K=8 V=8 | scale=1.0", "expected a line of this operation"),
-    ("gated_delta_rule | decode | op=gdn mode=decode B=1 H=1 HV=1 K=8 V=8 | nothing=1", "expected captures or a convention"),
-    ("gated_delta_rule | decode | op=gdn mode=decode B=1 H=1 HV=1 K=8 V=8 | head_map=tiled", "expected a wrong call"),
-    ("attention | prefill | captures | captures", "expected a capture that does not pass")])
+    ("gated_delta_rule | decode", "expected operation | mode | right | wrong | name or verdict"),
+    (f"{LINE} | head_map=tiled | both", "expected operation | mode | right | wrong | name or verdict"),
+    ("kda | decode | op=gdn mode=decode B=1 H=1 HV=1 K=8 V=8 | scale=1.0 | name", "expected a call of this operation"),
+    (f"{LINE} | kda_mtp_h200.h5 | name", "expected a call of this operation"),
+    (f"{LINE} | nothing=1 | name", "expected a capture FILE.h5 or a convention"),
+    (f"{LINE} | none.h5 | name", "none.h5"),
+    (f"{LINE} | head_map=tiled | name", "expected a wrong call"),
+    (f"gated_delta_rule | decode | {WRONG_CAPTURE} | scale=1.0 | name", "expected a right call"),
+    ("kda_backward | prefill | public/backward/fla_kda_slow.h5 | public/backward/fla_kda_strong.h5 | name",
+     "expected a wrong call that has a name")])
 def test_a_rule_that_makes_no_pack_is_refused(row, words, tmp_path):
     (tmp_path / "rule.txt").write_text(row + "\n")
     code, text = run(TOOLS / "golden_pack", tmp_path / "pack", "--rule", tmp_path / "rule.txt")

@@ -43,3 +43,20 @@ def test_those_without_numbers_are_refused_by_name(case, outputs):
                      (inputs["q"].to("meta"), "no data")):
         with pytest.raises(ValueError, match=f"inputs q: expected .*{words}"):
             judged(case, {**inputs, "q": q}, outputs)
+
+
+@pytest.mark.parametrize("line", [kernels.LINE, "op=gdn mode=mtp B=3 T=2 H=1 HV=2 K=8 V=8"], ids=["decode", "mtp"])
+def test_a_kernel_that_returns_states_of_its_rows_keeps_every_relation(line):
+    """The states of rows that stand elsewhere in the batch come back into the pool of the call, beside its own."""
+    case = goldenrule.fixture(line)
+
+    def kernel(convention, **inputs):
+        arrays = {name: x.view(torch.int16).numpy().view("bfloat16") if x.dtype == torch.bfloat16 else x.numpy()
+                  for name, x in inputs.items()}
+        expected = goldenrule.expected(op=case.op, mode=case.mode, inputs=arrays, convention=convention)
+        return {name: torch.from_numpy(output.golden).to(torch.bfloat16 if name == "o" else torch.float32)
+                for name, output in expected.outputs.items()}
+
+    report = goldenrule.invariant(kernel, case, ("batch", "order", "repeat", "neighbours"), device="cpu")
+    assert report, report
+    assert "SAYS NOTHING" not in [outcome.verdict for outcome in report.outcomes]

@@ -72,7 +72,8 @@ class Case:
         """The call without outputs, made anew: a kernel may write into its arrays. With a kernel: what that
         returns, given the inputs by name as NumPy arrays, or on a device as torch tensors.
 
-        Conventions go to the kernel's parameters of their names, and all of them to one named `convention`.
+        Conventions go to the kernel's parameters of their names, and all of them to one named `convention`. Where
+        an input has the name (`beta`), the parameter takes the input.
         Raises TypeError for a kernel that does not take an input, or a convention that is not the default and
         that supports=dict(NAME=VALUE) of suite() does not say to be the kernel's own.
         """
@@ -225,7 +226,7 @@ def taken(kernel: Callable[..., Any], line: str, inputs: Mapping[str, Any],
     parameters = inspect.signature(kernel).parameters
     takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
     defaults = _defaults()
-    given = dict(inputs) | {name: value for name, value in convention.items() if name in parameters}
+    given = {name: value for name, value in convention.items() if name in parameters} | dict(inputs)
     missing = [] if takes_all else [name for name in inputs if name not in parameters]
     if "convention" in parameters:
         given["convention"] = dict(convention)

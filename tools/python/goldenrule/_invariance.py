@@ -193,7 +193,7 @@ def _scattered(pool: Any, slots: Any, states: Any) -> Any:
     if hasattr(states, "detach"):
         import torch
 
-        whole = as_torch({"pool": pool}, states.device)["pool"].to(states.dtype)
+        whole = as_torch({"pool": pool}, states.device)["pool"].to(states.dtype, copy=True)
         whole[torch.as_tensor(slots.astype(np.int64), device=states.device)] = states.detach()
         return whole
     whole = pool.astype(states.dtype)
