@@ -127,8 +127,23 @@ def _written(arrays: dict[str, Any], options: dict[str, Any]) -> list[str]:
     return [name for name in names if name in arrays]
 
 
+@functools.lru_cache(maxsize=256)
+def _program(kernels: _Kernels, operator: str, names: tuple[str, ...],
+             fixed: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    """The call as a function of its arrays alone, so that outside jax.jit it is traced once."""
+    return jax.jit(lambda *arrays: _traced(
+        kernels, operator, {**dict(zip(names, arrays, strict=True)), **dict(fixed)}), inline=True)
+
+
 def _call(operator: str, given: dict[str, Any]) -> Any:
     kernels = _kernels()
+    arrays, options = _split(given, kernels.on_host)
+    names = tuple(name for name, array in arrays.items() if isinstance(array, jax.Array))
+    fixed = {**options, **{name: x for name, x in arrays.items() if name not in names}}
+    return _program(kernels, operator, names, tuple(fixed.items()))(*(arrays[name] for name in names))
+
+
+def _traced(kernels: _Kernels, operator: str, given: dict[str, Any]) -> Any:
     arrays, options = _split(given, kernels.on_host)
     written = _written(arrays, options)
     for name, array in arrays.items():
