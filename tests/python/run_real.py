@@ -31,7 +31,7 @@ RUNS = (
     ("without", (), ("test_real_models.py", "test_real_software.py", "test_recorder.py", "test_plugin.py",
                      "test_trace.py", "test_torch_tensors.py", "test_attention_rows.py",
                      "test_operators.py", "test_operators_attention.py", "test_meanings.py", "test_cases.py",
-                     "test_evaluators.py", "test_campaign.py"), NOT_FLA),
+                     "test_evaluators.py", "test_campaign.py", "test_host_price.py"), NOT_FLA),
     ("with fla", ("fla",), ("test_real_models.py", "test_real_software.py"), QUICK),
     ("before", ("before",), ("test_real_models.py",), NOT_COMPILED),
 )

@@ -8,8 +8,8 @@ median over bursts of the time of one call, and the longest of nine tenths of th
 
     host_price.py [--bursts N] [--only TEXT] [--path FOLDER]
 
-Functions of other packages are timed where they can be imported, from FOLDER too; the reason why one is not
-is printed in its row.
+Functions of FlashInfer and fla follow ours of the same name, where the packages can be imported, from FOLDER
+too: `not installed` else, and the reason where one does not run.
 """
 
 import argparse
@@ -78,35 +78,52 @@ def operators(x):
     }
 
 
-def flashinfer_calls(find, x):
-    """Row -> call, of functions with FlashInfer's signatures; find: name -> the module."""
+def planned(find, x, **options):
+    """A wrapper of FlashInfer's that has its plan."""
+    workspace = torch.empty(128 << 20, dtype=torch.uint8, device="cuda")
+    wrapper = find("decode").BatchDecodeWithPagedKVCacheWrapper(workspace, **options)
+    wrapper.plan(x.indptr, x.pages, x.last, HV, H, K, PAGE, q_data_type=BF16)
+    return lambda: wrapper.run(x.q, x.cache)
+
+
+def flashinfer_calls(x):
+    """Row -> what makes the call of find, name -> module; likewise below."""
     q, k, v, a, b = x.one
     q4, k4, v4, a4, b4 = x.more
-    gdn = find("gdn_decode")
-    workspace = torch.empty(128 << 20, dtype=torch.uint8, device="cuda")
-    wrapper = find("decode").BatchDecodeWithPagedKVCacheWrapper(workspace)
-    wrapper.plan(x.indptr, x.pages, x.last, HV, H, K, PAGE, q_data_type=BF16)
-    return {
-        "gated_delta_rule_decode_pretranspose": lambda: gdn.gated_delta_rule_decode_pretranspose(
-            q, k, v, None, x.A_log, a, x.dt_bias, b, initial_state=x.pool, initial_state_indices=x.slots),
-        "gated_delta_rule_mtp": lambda: gdn.gated_delta_rule_mtp(
-            q4, k4, v4, x.pool, x.slots, x.A_log, a4, x.dt_bias, b4, disable_state_update=True),
-        "BatchDecode..Wrapper.run": lambda: wrapper.run(x.q, x.cache),
-    }
+    buffers = dict(paged_kv_indptr_buffer=x.indptr.clone(), paged_kv_indices_buffer=x.pages.clone(),
+                   paged_kv_last_page_len_buffer=x.last.clone())
+
+    def decode(find):
+        function = find("gdn_decode").gated_delta_rule_decode_pretranspose
+        return lambda: function(q, k, v, None, x.A_log, a, x.dt_bias, b, initial_state=x.pool,
+                                initial_state_indices=x.slots)
+
+    def mtp(find):
+        function = find("gdn_decode").gated_delta_rule_mtp
+        return lambda: function(q4, k4, v4, x.pool, x.slots, x.A_log, a4, x.dt_bias, b4,
+                                disable_state_update=True)
+
+    return {"gated_delta_rule_decode_pretranspose": decode, "gated_delta_rule_mtp": mtp,
+            "BatchDecode..Wrapper.run": lambda find: planned(find, x),
+            "BatchDecode..Wrapper.run, use_cuda_graph": lambda find: planned(
+                find, x, use_cuda_graph=True, **buffers)}
 
 
-def fla_calls(find, x):
+def fla_calls(x):
     q, k, v, a, _ = x.one
     pq, pk, pv, pa, pb = (each[None] for each in x.packed)
-    gdn = find("ops.gated_delta_rule")
-    return {
-        "fused_recurrent_gated_delta_rule": lambda: gdn.fused_recurrent_gated_delta_rule(
-            q, k, v, g=a, beta=x.beta, initial_state=x.start, output_final_state=True,
-            use_qk_l2norm_in_kernel=True),
-        "chunk_gated_delta_rule": lambda: gdn.chunk_gated_delta_rule(
-            pq, pk, pv, g=pa, beta=pb, output_final_state=True, use_qk_l2norm_in_kernel=True,
-            cu_seqlens=x.bounds),
-    }
+
+    def recurrent(find):
+        function = find("ops.gated_delta_rule").fused_recurrent_gated_delta_rule
+        return lambda: function(q, k, v, g=a, beta=x.beta, initial_state=x.start, output_final_state=True,
+                                use_qk_l2norm_in_kernel=True)
+
+    def chunk(find):
+        function = find("ops.gated_delta_rule").chunk_gated_delta_rule
+        return lambda: function(pq, pk, pv, g=pa, beta=pb, output_final_state=True,
+                                use_qk_l2norm_in_kernel=True, cu_seqlens=x.bounds)
+
+    return {"fused_recurrent_gated_delta_rule": recurrent, "chunk_gated_delta_rule": chunk}
 
 
 def price(call, bursts):
@@ -125,21 +142,32 @@ def price(call, bursts):
     return statistics.median(times), statistics.quantiles(times, n=10)[-1]
 
 
-def own_module(name, _):
-    return getattr(ops, name)
-
-
-def module_of(name, part):
-    return importlib.import_module(f"{name}.{part}")
+def module_of(package, part):
+    return importlib.import_module(f"{package}.{part}")
 
 
 def rows_of(x):
-    """(package, its calls or why there are none)."""
-    yield "goldenrule", lambda: operators(x)
-    for name, calls in (("flashinfer", flashinfer_calls), ("fla", fla_calls)):
-        own, peer = functools.partial(own_module, name), functools.partial(module_of, name)
-        yield f"goldenrule.ops.{name}", functools.partial(calls, own, x)
-        yield name, functools.partial(calls, peer, x)
+    """(package, call, what makes it), that of another package behind ours of the same name."""
+    for name, call in operators(x).items():
+        yield "goldenrule.ops", name, lambda call=call: call
+    for package, calls in (("flashinfer", flashinfer_calls(x)), ("fla", fla_calls(x))):
+        own, other = (lambda _, package=package: getattr(ops, package)), functools.partial(module_of, package)
+        for name, make in calls.items():
+            yield f"goldenrule.ops.{package}", name, functools.partial(make, own)
+            yield package, name, functools.partial(make, other)
+
+
+def figures(package, make, bursts):
+    """Of a row; or why there are none: a package that is not there, or does not run here."""
+    try:
+        median, most = price(make(), bursts)
+        return f"{median:6.2f} | {most:6.2f}"
+    except ModuleNotFoundError as error:
+        if error.name == package:
+            return "not installed |"
+        return f"{error} |"
+    except Exception as error:  # noqa: BLE001
+        return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:90]} |"
 
 
 def main():
@@ -156,21 +184,9 @@ def main():
     torch.set_grad_enabled(False)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, us on the host\n")
     print(f"| {'package':24} | {'call':40} | median | 90 % |\n|---|---|---|---|")
-    for package, made in rows_of(Inputs()):
-        try:
-            calls = made()
-        except Exception as error:  # noqa: BLE001: a package that is not there, or does not run here
-            calls = {}
-            print(f"| {package:24} | {type(error).__name__}: {str(error).splitlines()[0][:90]} | | |")
-        for name, call in calls.items():
-            if asked.only not in f"{package} {name}":
-                continue
-            try:
-                median, most = price(call, asked.bursts)
-                print(f"| {package:24} | {name:40} | {median:6.2f} | {most:6.2f} |", flush=True)
-            except Exception as error:  # noqa: BLE001
-                print(f"| {package:24} | {name:40} | {type(error).__name__}: "
-                      f"{str(error).splitlines()[0][:90]} | |")
+    for package, name, make in rows_of(Inputs()):
+        if asked.only in f"{package} {name}":
+            print(f"| {package:24} | {name:40} | {figures(package, make, asked.bursts)} |", flush=True)
 
 
 if __name__ == "__main__":

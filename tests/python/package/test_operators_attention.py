@@ -199,3 +199,98 @@ def test_the_wrappers_of_flashinfer(device, decode, layout):
         wrapper.run(x["q"], cache, k_scale=2.0)
     with pytest.raises(ValueError, match="expected the heads and dimensions of plan"):
         wrapper.run(x["q"][:, :2], cache)
+
+
+GRAPH = "op=attention mode=decode table=csr_last block_kv=in_cache H=2 HV=4 K=32 V=32 page=16 mask=causal"
+
+
+def graph_wrapper(decode, requests, pages, **changed):
+    """A wrapper with use_cuda_graph and buffers for so many requests and pages."""
+    torch = pytest.importorskip("torch")
+    from goldenrule.ops import flashinfer
+
+    end = "buffer" if decode else "buf"
+    sizes = {f"paged_kv_indptr_{end}": requests + 1, f"paged_kv_indices_{end}": pages,
+             f"paged_kv_last_page_len_{end}": requests, **({} if decode else {"qo_indptr_buf": requests + 1})}
+    buffers = {name: torch.full((size,), -1, dtype=torch.int32) for name, size in sizes.items()}
+    made = flashinfer.BatchDecodeWithPagedKVCacheWrapper if decode else \
+        flashinfer.BatchPrefillWithPagedKVCacheWrapper
+    buffers.update(changed)
+    return made(None, use_cuda_graph=True, **buffers), buffers
+
+
+def planned(wrapper, x, decode):
+    """Plans the requests of a case, from the host as engines do."""
+    pages = [x[name].cpu() for name in ("page_indptr", "page_indices", "last_page_len")]
+    if decode:
+        wrapper.plan(*pages, 4, 2, 32, 16)
+    else:
+        wrapper.plan(x["cu_seqlens_q"].cpu(), *pages, 4, 2, 32, 16, causal=True)
+
+
+@pytest.mark.parametrize("machine", ["cpu", "cuda"], indirect=True)
+@pytest.mark.parametrize("decode", [False, True])
+def test_a_captured_wrapper_follows_its_plans(machine, decode):
+    lens = ("1,1,1", "1,1,1") if decode else ("4,1,7", "2,8,1")
+    cases = [goldenrule.fixture(f"{GRAPH} lens={lens[0]} ctx=33,64,9"),
+             goldenrule.fixture(f"{GRAPH} lens={lens[1]} ctx=5,17,80 seed=3")]
+    with machine.torch.device(machine.device):
+        wrapper, buffers = graph_wrapper(decode, 3, 64)
+    assert wrapper.is_cuda_graph_enabled
+    xs = [machine.tensors(case) for case in cases]
+    rows = max(len(x["k_cache"]) for x in xs)
+    q = machine.torch.zeros_like(xs[0]["q"])
+    k, v = (machine.torch.zeros((rows, *xs[0][name].shape[1:]), dtype=q.dtype, device=q.device)
+            for name in ("k_cache", "v_cache"))
+
+    def contents(x):
+        planned(wrapper, x, decode)
+        for buffer, name in ((q, "q"), (k, "k_cache"), (v, "v_cache")):
+            buffer[:len(x[name])] = x[name]
+
+    def addresses():
+        return {name: x.data_ptr() for name, x in {**wrapper._planned, **buffers}.items()
+                if isinstance(x, machine.torch.Tensor)}
+
+    contents(xs[0])
+    before = addresses()
+    wrapper.run(q, (k, v), return_lse=True)  # loads the kernels
+    replay = machine.captured(lambda: wrapper.run(q, (k, v), return_lse=True))
+    for case, x in zip((*cases, cases[0]), (*xs, xs[0]), strict=True):
+        contents(x)
+        assert addresses() == before
+        o, lse = replay()
+        machine.wait()
+        length = len(x["q"])
+        report = case.judge({"o": o[:length], "lse": lse[:length] * math.log(2)}, explain=False)
+        assert report.passed, str(report)
+    end = "buffer" if decode else "buf"
+    assert buffers[f"paged_kv_last_page_len_{end}"].tolist() == xs[0]["last_page_len"].tolist()
+
+
+@pytest.mark.parametrize("decode", [False, True])
+def test_what_a_captured_wrapper_refuses(decode):
+    pytest.importorskip("torch")
+    end = "buffer" if decode else "buf"
+    first = "paged_kv_last_page_len_buffer" if decode else "qo_indptr_buf"
+    for name in (first, f"paged_kv_indptr_{end}", f"paged_kv_indices_{end}"):
+        with pytest.raises(ValueError, match=f"{name}: expected a tensor beside use_cuda_graph=True"):
+            graph_wrapper(decode, 3, 8, **{name: None})
+    _, buffers = graph_wrapper(decode, 4, 8)
+    name = f"paged_kv_indptr_{end}"
+    with pytest.raises(ValueError, match=f"{name}: expected 4 elements for 3 requests, actual 5"):
+        graph_wrapper(decode, 3, 8, **{name: buffers[name]})
+    x = goldenrule.fixture(f"{GRAPH} lens=1,1,1 ctx=33,64,9").tensors("cpu")
+    wrapper, buffers = graph_wrapper(decode, 4, 64)
+    with pytest.raises(ValueError, match="expected the batch size of the buffers of use_cuda_graph, 4, actual 3"):
+        planned(wrapper, x, decode)
+    wrapper, buffers = graph_wrapper(decode, 3, 2)
+    with pytest.raises(ValueError, match=f"expected at most 2 pages, the size of paged_kv_indices_{end}"):
+        planned(wrapper, x, decode)
+    assert all((buffer == -1).all() for buffer in buffers.values())  # nothing is half planned
+    if not decode:
+        wrapper, _ = graph_wrapper(decode, 3, 64)
+        planned(wrapper, x, decode)
+        more = goldenrule.fixture(f"{GRAPH} lens=2,1,1 ctx=33,64,9").tensors("cpu")
+        with pytest.raises(ValueError, match="expected at most the queries of the first plan .* 3, actual 4"):
+            planned(wrapper, more, decode)

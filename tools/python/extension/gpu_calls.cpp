@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "tools/python/extension/gpu_library.hpp"
-#include "tools/python/extension/gpu_tables.hpp"
-#include "tools/python/extension/gpu_tensors.hpp"
+#include "tools/python/extension/gpu_operators.hpp"
 
 namespace goldenrule::python::gpu {
 namespace {
@@ -21,33 +20,6 @@ namespace {
 namespace nb = nanobind;
 
 constexpr std::size_t kMessage = 512;
-
-// An operator: its tensors that stand in front, and the one that says where the call runs.
-struct Operator {
-  const char* name;
-  std::span<const std::size_t> positional;
-  std::size_t anchor;
-  bool one_token = false;
-  bool commits = false;
-};
-
-template <class Args>
-consteval auto places(auto... names) {
-  return std::array{place_of(kArgumentsOf<Args>, names)...};
-}
-
-constexpr auto kRows = places<Recurrent>("q", "k", "v", "gate", "beta", "state", "o");
-constexpr auto kCommitted = places<Recurrent>("k", "v", "gate", "beta", "state");
-constexpr auto kPacked = places<Prefill>("q", "k", "v", "gate", "beta", "cu_seqlens", "o");
-constexpr auto kQueries = places<Attention>("q", "k", "v", "k_cache", "v_cache", "o");
-
-constexpr Operator kDecode{.name = "decode", .positional = kRows, .anchor = 1, .one_token = true};
-constexpr Operator kMtp{.name = "mtp", .positional = kRows, .anchor = 1};
-constexpr Operator kReplay{.name = "replay", .positional = kRows, .anchor = 1};
-constexpr Operator kCommit{
-    .name = "commit", .positional = kCommitted, .anchor = 1, .commits = true};
-constexpr Operator kPrefill{.name = "prefill", .positional = kPacked, .anchor = 1};
-constexpr Operator kAttention{.name = "attention", .positional = kQueries, .anchor = 0};
 
 // What a framework knows of its devices (class Device of goldenrule/_gpu.py), in C as far as it has
 // them there.
@@ -105,13 +77,10 @@ class Calls {
   }
 
   template <class Args>
-  void run(const Operator& asked, std::span<PyObject* const> values, PyObject* keywords) {
+  nb::object run(const Operator& asked, std::span<PyObject* const> values, PyObject* keywords) {
     const Arguments& arguments = arguments_of(static_cast<Args*>(nullptr));
     Given given{};
-    arguments.read(asked.name, asked.positional, values, keywords, given);
-    if constexpr (std::is_same_v<Args, Recurrent>) {
-      if (asked.commits) given[0] = given[1];
-    }
+    read<Args>(asked, arguments, values, keywords, given);
     Args args;
     Tensors tensors(arguments, given, reinterpret_cast<std::byte*>(&args),
                     nb::cast<bool>(device_.graded()));
@@ -120,24 +89,15 @@ class Calls {
         prepared(arguments.table()[asked.anchor].name, given[asked.anchor], tensors.device());
     const Functions<Args>& functions = functions_of(static_cast<Args*>(nullptr));
     args = functions.defaults;
-    arguments.write_options(given, reinterpret_cast<std::byte*>(&args), args.flags);
-    if (asked.one_token) expect_one_token(tensors.at(asked.anchor));
-    if (asked.commits) args.flags |= GOLDENRULE_GPU_FLAG_NO_OUTPUT;
-    fill(tensors, args);
+    complete(asked, arguments, given, tensors, args);
     launch(functions, args, index, given[asked.anchor]);
+    return nb::none();
   }
 
  private:
   const Library& opened() const {
     if (!library_) refuse(PyExc_RuntimeError, "goldenrule: the GPU library is not open");
     return *library_;
-  }
-
-  static void expect_one_token(const Seen& keys) {
-    if (keys.shape().size() > 1 && keys.shape()[1] != 1) {
-      refuse(PyExc_ValueError,
-             "k: expected one token per row (T = 1), actual the shape " + listed(keys.shape()));
-    }
   }
 
   // The index of a device that can run kernels.
@@ -195,44 +155,6 @@ class Calls {
   std::optional<Library> library_;
 };
 
-// As a vector call of Python enters it.
-template <class Args, const Operator& kOperator>
-PyObject* called(PyObject* self, PyObject* const* values, Py_ssize_t count, PyObject* keywords) {
-  try {
-    const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_Size(keywords);
-    nb::inst_ptr<Calls>(self)->run<Args>(
-        kOperator, {values, static_cast<std::size_t>(count + named)}, keywords);
-    return nb::none().release().ptr();
-  } catch (nb::python_error& error) {
-    error.restore();
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-  }
-  return nullptr;
-}
-
-template <class Args, const Operator& kOperator>
-void add_function(nb::dict& functions, nb::handle self) {
-  using Pointer = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*);
-  static constexpr Pointer kEntry = called<Args, kOperator>;
-  static PyMethodDef definition{kOperator.name,
-                                reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(kEntry)),
-                                METH_FASTCALL | METH_KEYWORDS, nullptr};
-  functions[kOperator.name] = nb::steal(PyCFunction_NewEx(&definition, self.ptr(), nullptr));
-}
-
-// Operator -> function. Each holds `self`.
-nb::dict functions_of(nb::handle self) {
-  nb::dict functions;
-  add_function<Recurrent, kDecode>(functions, self);
-  add_function<Recurrent, kMtp>(functions, self);
-  add_function<Recurrent, kReplay>(functions, self);
-  add_function<Recurrent, kCommit>(functions, self);
-  add_function<Prefill, kPrefill>(functions, self);
-  add_function<Attention, kAttention>(functions, self);
-  return functions;
-}
-
 }  // namespace
 
 void add_calls(nb::module_& m) {
@@ -240,7 +162,7 @@ void add_calls(nb::module_& m) {
       .def(nb::init<const Names&, nb::handle>())
       .def("open", &Calls::open)
       .def("initialize", &Calls::initialize)
-      .def("functions", functions_of);
+      .def("functions", functions_of<Calls>);
 }
 
 }  // namespace goldenrule::python::gpu

@@ -17,6 +17,7 @@ void find(void* library, const std::string& name, F*& function) {
 template <class Args>
 void find_all(void* library, const std::string& name, Functions<Args>& functions) {
   find(library, name, functions.run);
+  find(library, name + "_validate", functions.validate);
   void (*set_defaults)(Args*, std::size_t) = nullptr;
   find(library, name + "_defaults", set_defaults);
   set_defaults(&functions.defaults, sizeof functions.defaults);
@@ -30,6 +31,7 @@ Library::Library(const std::string& path) {
   if (library == nullptr) refuse(PyExc_OSError, dlerror());
   find(library, "initialize", initialize);
   find(library, "prefill_workspace_size", prefill_workspace_size);
+  wait = reinterpret_cast<int (*)()>(dlsym(library, "cudaDeviceSynchronize"));
   find_all(library, "recurrent", recurrent);
   find_all(library, "prefill", prefill);
   find_all(library, "attention", attention);

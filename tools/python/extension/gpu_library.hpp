@@ -14,6 +14,7 @@ namespace goldenrule::python::gpu {
 template <class Args>
 struct Functions {
   goldenrule_gpu_status (*run)(const Args*, char*, std::size_t) = nullptr;
+  goldenrule_gpu_status (*validate)(const Args*, char*, std::size_t) = nullptr;
   Args defaults{};
 };
 
@@ -23,6 +24,8 @@ class Library {
   explicit Library(const std::string& path);
 
   goldenrule_gpu_status (*initialize)(char*, std::size_t) = nullptr;
+  /// Of the kernels on the CPU, which run when somebody waits for them; null elsewhere.
+  int (*wait)() = nullptr;
   std::size_t (*prefill_workspace_size)(const goldenrule_gpu_prefill_args*) = nullptr;
   Functions<goldenrule_gpu_recurrent_args> recurrent;
   Functions<goldenrule_gpu_prefill_args> prefill;

@@ -30,6 +30,7 @@
 #include "tools/python/extension/arbiter.hpp"
 #include "tools/python/extension/convert.hpp"
 #include "tools/python/extension/gpu_calls.hpp"
+#include "tools/python/extension/gpu_xla.hpp"
 #include "tools/python/extension/interruptible.hpp"
 #include "tools/python/extension/turns.hpp"
 
@@ -274,6 +275,7 @@ NB_MODULE(_core, m) {
   m.def("write", write_file);
   m.def("read", read_file);
   gpu::add_calls(m);
+  gpu::add_xla_calls(m);
 }
 
 }  // namespace goldenrule::python

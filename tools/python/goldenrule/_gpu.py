@@ -41,7 +41,7 @@ class Device(Protocol):
         """Whether tensors that ask for gradients would get them."""
 
 
-def _names() -> dict[str, list[str]]:
+def names() -> dict[str, list[str]]:
     """Option -> its names in the order of the enums: that of the schema, as the header says."""
     of_schema = {row["name"]: row.get("values") for row in _tables.schema()["conventions"]}
     own = {"gate_kind": "gate", "beta_kind": "beta", "qk_norm": "qk_l2norm"}
@@ -63,19 +63,23 @@ class Library:
     attention: Callable[..., None]
 
     def __init__(self, device: Device) -> None:
-        self._calls = _core.GpuCalls(_names(), device)
+        self._calls = _core.GpuCalls(names(), device)
         self.initialize: Callable[[], None] = self._calls.initialize
         self.__dict__.update(self._calls.functions())
 
     def open(self, path: str | None = None) -> None:
-        """Opens the library at that path, or the one that GOLDENRULE_GPU_LIBRARY names, or else the one
-        beside this file (a wheel that was built with CUDA has it), or else that of the system."""
-        asked = path or os.environ.get("GOLDENRULE_GPU_LIBRARY")
-        beside = Path(__file__).with_name(_NAME)
-        try:
-            self._calls.open(asked or (str(beside) if beside.exists() else _NAME))
-        except OSError as error:
-            none = "" if asked or beside.exists() else "this wheel holds none: "
-            raise ImportError(f"the GPU library of goldenrule: {none}{error}; set "
-                              f"GOLDENRULE_GPU_LIBRARY to {_NAME}, or build the wheel with it "
-                              "(cmake.define.GOLDENRULE_CUDA=ON)") from error
+        open_library(self._calls, path)
+
+
+def open_library(calls: Any, path: str | None = None) -> None:
+    """Opens the library at that path, or the one that GOLDENRULE_GPU_LIBRARY names, or else the one
+    beside this file (a wheel that was built with CUDA has it), or else that of the system."""
+    asked = path or os.environ.get("GOLDENRULE_GPU_LIBRARY")
+    beside = Path(__file__).with_name(_NAME)
+    try:
+        calls.open(asked or (str(beside) if beside.exists() else _NAME))
+    except OSError as error:
+        none = "" if asked or beside.exists() else "this wheel holds none: "
+        raise ImportError(f"the GPU library of goldenrule: {none}{error}; set "
+                          f"GOLDENRULE_GPU_LIBRARY to {_NAME}, or build the wheel with it "
+                          "(cmake.define.GOLDENRULE_CUDA=ON)") from error

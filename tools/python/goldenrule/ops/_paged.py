@@ -18,10 +18,55 @@ _HOW = frozenset(("use_fp16_qk_reduction", "q_data_type", "kv_data_type", "o_dat
                   "max_sequence_kv", "fixed_split_size", "disable_split_kv", "rope_scale", "rope_theta"))
 
 
+class _Fixed:
+    """The buffers of use_cuda_graph, by their names. A captured run reads them, so plan() copies into
+    them, and a replay computes what the last plan said. The numbers of requests and, as the captured
+    queries are so many, of queries stay those of the first."""
+
+    def __init__(self, rows: int, indptr: tuple[str, Tensor | None], indices: tuple[str, Tensor | None],
+                 last: tuple[str, Tensor | None], bounds: tuple[str, Tensor | None] | None = None) -> None:
+        self.rows = rows
+        self._queries: int | None = None
+        for (name, tensor), length in ((indptr, rows + 1), (last, rows)):
+            if len(_buffer(name, tensor)) != length:
+                raise ValueError(f"{name}: expected {length} elements for {rows} requests, "
+                                 f"actual {len(_buffer(name, tensor))}")
+        self.indptr, self.indices, self.last = (_buffer(*each) for each in (indptr, indices, last))
+        self.bounds = _buffer(*bounds) if bounds else None
+        self._indices_name = indices[0]
+        self.lengths = torch.zeros(rows, dtype=torch.int32, device=self.indptr.device)
+
+    def hold(self, bounds: Tensor, indptr: Tensor, indices: Tensor, last: Tensor, lengths: Tensor) -> None:
+        if len(last) != self.rows:
+            raise ValueError("plan: expected the batch size of the buffers of use_cuda_graph, "
+                             f"{self.rows}, actual {len(last)}")
+        if len(indices) > len(self.indices):
+            raise ValueError(f"plan: expected at most {len(self.indices)} pages, the size of "
+                             f"{self._indices_name}, actual {len(indices)}")
+        if self.bounds is not None:
+            queries = int(bounds[-1])
+            if self._queries is not None and queries > self._queries:
+                raise ValueError("plan: expected at most the queries of the first plan with "
+                                 f"use_cuda_graph, {self._queries}, actual {queries}")
+            self._queries = queries if self._queries is None else self._queries
+            self.bounds.copy_(bounds)
+        self.indptr.copy_(indptr)
+        self.indices[:len(indices)].copy_(indices)
+        self.last.copy_(last)
+        self.lengths.copy_(lengths)
+
+
+def _buffer(name: str, tensor: Tensor | None) -> Tensor:
+    if tensor is None:
+        raise ValueError(f"{name}: expected a tensor beside use_cuda_graph=True, actual None")
+    return tensor
+
+
 class _Wrapper:
     """What both wrappers have in common. Without a plan no call runs."""
 
-    def __init__(self, workspace: Tensor | None, kv_layout: str, jit_args: Any) -> None:
+    def __init__(self, workspace: Tensor | None, kv_layout: str, jit_args: Any,
+                 fixed: _Fixed | None) -> None:
         if kv_layout not in ("NHD", "HND"):
             raise ValueError(f"kv_layout: expected NHD or HND, actual {kv_layout!r}")
         refuse((("jit_args", jit_args, None),))
@@ -29,6 +74,11 @@ class _Wrapper:
         self._workspace = workspace  # it is not used, and says where the wrapper is
         self._planned: dict[str, Any] | None = None
         self._heads: tuple[int, int, int, int] = (0, 0, 0, 0)
+        self._fixed = fixed
+
+    @property
+    def is_cuda_graph_enabled(self) -> bool:
+        return self._fixed is not None
 
     def _plan(self, bounds: Tensor, pages: tuple[Tensor, Tensor, Tensor], page_size: int,
               heads: tuple[int, int, int, int], **options: Any) -> None:
@@ -37,12 +87,19 @@ class _Wrapper:
         indptr, last = indptr.to(device), last.to(device)
         counts = torch.diff(indptr)
         lengths = torch.where(counts > 0, (counts - 1) * page_size + last, 0).to(torch.int32)
+        fixed = self._fixed
+        if fixed is not None:
+            fixed.hold(bounds, indptr, indices, last, lengths)
+            indptr, indices, lengths = fixed.indptr, fixed.indices, fixed.lengths
+            bounds = bounds if fixed.bounds is None else fixed.bounds
         self._heads = heads
         self._planned = {"cu_seqlens_q": bounds.to(device), "page_indptr": indptr, "kv_lens": lengths,
                          "page_indices": indices.to(device), "block_kv": "in_cache",
                          "kv_layout": self._layout, "head_map": "grouped", **options}
 
     def _device(self, indices: Tensor) -> torch.device:
+        if self._fixed is not None:
+            return self._fixed.indptr.device
         return self._workspace.device if self._workspace is not None else indices.device
 
     def _run(self, q: Tensor, cache: Tensor | tuple[Tensor, Tensor], out: Tensor | None,
@@ -84,8 +141,14 @@ class BatchPrefillWithPagedKVCacheWrapper(_Wrapper):
                  paged_kv_last_page_len_buf: Tensor | None = None, custom_mask_buf: Tensor | None = None,
                  mask_indptr_buf: Tensor | None = None, backend: str = "auto", jit_args: Any = None,
                  jit_kwargs: Any = None, variant_owns_mask: bool = False) -> None:
-        super().__init__(float_workspace_buffer, kv_layout, jit_args)
-        refuse((("use_cuda_graph", use_cuda_graph, False), ("custom_mask_buf", custom_mask_buf, None),
+        fixed = None
+        if use_cuda_graph:
+            bounds = ("qo_indptr_buf", qo_indptr_buf)
+            fixed = _Fixed(len(_buffer(*bounds)) - 1, ("paged_kv_indptr_buf", paged_kv_indptr_buf),
+                           ("paged_kv_indices_buf", paged_kv_indices_buf),
+                           ("paged_kv_last_page_len_buf", paged_kv_last_page_len_buf), bounds)
+        super().__init__(float_workspace_buffer, kv_layout, jit_args, fixed)
+        refuse((("custom_mask_buf", custom_mask_buf, None),
                 ("variant_owns_mask", variant_owns_mask, False)))
 
     def plan(self, qo_indptr: Tensor, paged_kv_indptr: Tensor, paged_kv_indices: Tensor,  # noqa: PLR0913
@@ -134,8 +197,12 @@ class BatchDecodeWithPagedKVCacheWrapper(_Wrapper):
                  paged_kv_indices_buffer: Tensor | None = None,
                  paged_kv_last_page_len_buffer: Tensor | None = None, backend: str = "auto",
                  jit_args: Any = None) -> None:
-        super().__init__(float_workspace_buffer, kv_layout, jit_args)
-        refuse((("use_cuda_graph", use_cuda_graph, False),))
+        fixed = None
+        if use_cuda_graph:
+            last = ("paged_kv_last_page_len_buffer", paged_kv_last_page_len_buffer)
+            fixed = _Fixed(len(_buffer(*last)), ("paged_kv_indptr_buffer", paged_kv_indptr_buffer),
+                           ("paged_kv_indices_buffer", paged_kv_indices_buffer), last)
+        super().__init__(float_workspace_buffer, kv_layout, jit_args, fixed)
 
     def plan(self, indptr: Tensor, indices: Tensor, last_page_len: Tensor,  # noqa: PLR0913
              num_qo_heads: int, num_kv_heads: int, head_dim: int, page_size: int, *,

@@ -10,7 +10,8 @@ States are updated in place, as there. `backend` and other arguments that choose
 mean nothing. A row of padding (slot < 0) leaves every slot as it is and its o is 0; FlashInfer's
 kernels of bf16 states write slot 0 for it. Refused by name: cache_replayssm, checkpoints of a prefill,
 pools of five axes, and a prefill with state_indices whose output_state is another pool. Of the wrappers:
-use_cuda_graph, masks of one's own, soft caps, position encodings, scales of fp8, sinks.
+masks of one's own, soft caps, position encodings, scales of fp8, sinks. With use_cuda_graph, plan()
+copies into the buffers, and a captured run() reads them; options of a later plan() need a new capture.
 """
 
 from typing import Any
