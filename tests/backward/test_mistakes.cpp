@@ -138,5 +138,5 @@ TEST_CASE("mistakes of backward passes: each can be made, and shows in the first
     CHECK_MESSAGE(made > 0, "applies to no line");
   }
   MESSAGE(names.size() << " names");
-  CHECK(names.size() == 71);
+  CHECK(names.size() == 75);
 }

@@ -6,6 +6,7 @@
 
 #include "reference/backward/mistakes/common.hpp"
 #include "reference/backward/mistakes/mistake.hpp"
+#include "reference/delta/calls/rows.hpp"
 
 namespace goldenrule::backward {
 namespace {
@@ -69,6 +70,59 @@ TensorMap gate_and_beta_exchanged(const Record& r, const calls::Kernel& kernel) 
   return outputs;
 }
 
+TensorMap rows_exchanged(const Record& r, const calls::Kernel& kernel) {
+  TensorMap outputs = kernel(r);
+  std::swap(outputs.at("dq"), outputs.at("dk"));
+  return outputs;
+}
+TensorMap values_negated(const Record& r, const calls::Kernel& kernel) {
+  TensorMap outputs = kernel(r);
+  calls::change(outputs.at("dv"), [](std::int64_t, double x) { return -x; });
+  return outputs;
+}
+TensorMap rates_halved(const Record& r, const calls::Kernel& kernel) {
+  TensorMap outputs = kernel(r);
+  calls::change(outputs.at("dA_log"), [](std::int64_t, double x) { return x / 2.0; });
+  return outputs;
+}
+
+// A sequence whose gates have gradients.
+bool has_gradients_of_gates(const Record& r, const Sequence& s) {
+  return s.count > (has_start(r) ? 0 : 1);
+}
+// Three of them: what lacks one of two has the other alone (parameter_gradient_of_one_sequence).
+bool has_three_of_bias(const Record& r) {
+  const std::vector<Sequence> all = sequences_of(r, call::validate(r));
+  return has_bias(r) && std::ranges::count_if(all, [&](const Sequence& s) {
+                          return has_gradients_of_gates(r, s);
+                        }) > 2;
+}
+// ddt_bias of the call without its last sequence that has some, or its first.
+TensorMap bias_without(const Record& r, const calls::Kernel& kernel, bool last) {
+  call::Plan plan;
+  plan.dims = call::validate(r);
+  std::vector<std::int64_t> rows;
+  std::int64_t left_out = -1;
+  for (const Sequence& s : sequences_of(r, plan.dims)) {
+    call::Sequence& to = plan.sequences.emplace_back();
+    to.first_token = s.first;
+    to.token_count = s.count;
+    const std::int64_t row = std::ssize(rows);
+    if (has_gradients_of_gates(r, s) && (last || left_out < 0)) left_out = row;
+    rows.push_back(row);
+  }
+  std::erase(rows, left_out);
+  TensorMap outputs = kernel(r);
+  outputs.at("ddt_bias") = kernel(calls::select_rows(r, plan, rows)).at("ddt_bias");
+  return outputs;
+}
+TensorMap bias_without_last(const Record& r, const calls::Kernel& kernel) {
+  return bias_without(r, kernel, true);
+}
+TensorMap bias_without_first(const Record& r, const calls::Kernel& kernel) {
+  return bias_without(r, kernel, false);
+}
+
 constexpr std::string_view kWritten = "What a backward pass writes";
 constexpr std::string_view kTails = "FlashQLA #28";
 constexpr std::array kOutputMistakes{
@@ -103,6 +157,31 @@ constexpr std::array kOutputMistakes{
                    .meaning = "the gradients of gate and beta are returned in each other's place",
                    .applies = has_gate_per_head,
                    .commit = gate_and_beta_exchanged},
+    calls::Mistake{.name = "dq_dk_exchanged",
+                   .group = kWritten,
+                   .meaning = "dq and dk are returned in each other's place",
+                   .applies = has_tokens,
+                   .commit = rows_exchanged},
+    calls::Mistake{.name = "dv_negated",
+                   .group = kWritten,
+                   .meaning = "dv has the wrong sign",
+                   .applies = has_tokens,
+                   .commit = values_negated},
+    calls::Mistake{.name = "rate_gradient_halved",
+                   .group = kWritten,
+                   .meaning = "dA_log is half of what it is",
+                   .applies = has_rate,
+                   .commit = rates_halved},
+    calls::Mistake{.name = "bias_gradient_without_sequence",
+                   .group = kWritten,
+                   .meaning = "ddt_bias lacks what the last sequence gives",
+                   .applies = has_three_of_bias,
+                   .commit = bias_without_last},
+    calls::Mistake{.name = "bias_gradient_without_sequence",
+                   .group = kWritten,
+                   .meaning = "ddt_bias lacks what the first sequence gives",
+                   .applies = has_three_of_bias,
+                   .commit = bias_without_first},
 };
 
 }  // namespace

@@ -6,15 +6,12 @@
 #include "reference/delta/relations/trial.hpp"
 
 namespace goldenrule::relations {
-namespace {
 
-Outcome outcome_of(const Relation& relation, Trial& trial) {
+Outcome tried(const Relation& relation, Trial& trial) {
   trial.begin(relation);
   relation.state(trial);
   return trial.judge();
 }
-
-}  // namespace
 
 std::span<const Relation> table() {
   static const std::vector<Relation> relations = [] {
@@ -31,7 +28,7 @@ std::span<const Relation> table() {
 Outcome check(const Relation& relation, const call::Record& record, const Kernel& kernel,
               const contract::Contract& contract, Options options) {
   Trial trial(record, kernel, contract, options);
-  return outcome_of(relation, trial);
+  return tried(relation, trial);
 }
 
 std::vector<Outcome> check_all(const call::Record& record, const Kernel& kernel,
@@ -41,7 +38,7 @@ std::vector<Outcome> check_all(const call::Record& record, const Kernel& kernel,
   for (const Relation& relation : table()) {
     const call::Mode mode = relation.mode.value_or(record.mode);
     if (std::ranges::find(options.modes, mode) == options.modes.end()) continue;
-    if (relation.applies(record, contract)) outcomes.push_back(outcome_of(relation, trial));
+    if (relation.applies(record, contract)) outcomes.push_back(tried(relation, trial));
   }
   return outcomes;
 }

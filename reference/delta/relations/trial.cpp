@@ -2,6 +2,7 @@
 #include "reference/delta/relations/trial.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -34,14 +35,15 @@ call::TensorMap stored_once(const call::Record& record, const contract::Contract
   return outputs;
 }
 
-Run make_run(call::Record record, const Kernel& kernel, const contract::Contract& contract) {
+Run make_run(const Subject& subject, call::Record record, const Kernel& kernel,
+             const contract::Contract& contract) {
   Run run{.record = std::move(record), .plan = {}, .outputs = {}};
   run.outputs = stored_once(run.record, contract, kernel(run.record));
   run.plan = call::make_plan(run.record, call::has_kept_states(run.outputs));
-  for (const char* name : {"o", "final_state"}) {
+  for (const std::string_view required : subject.outputs) {
+    const std::string name(required);
     if (!run.outputs.contains(name)) {
-      throw Error(ErrorKind::kSchema, "/outputs/" + std::string(name), "an output of the kernel",
-                  "none");
+      throw Error(ErrorKind::kSchema, "/outputs/" + name, "an output of the kernel", "none");
     }
   }
   for (const auto& [name, tensor] : run.outputs) {
@@ -54,9 +56,7 @@ Run make_run(call::Record record, const Kernel& kernel, const contract::Contract
   return run;
 }
 
-}  // namespace
-
-namespace {
+constexpr std::array<std::string_view, 2> kDeltaOutputs{"o", "final_state"};
 
 // No relation says yet what becomes of pending tokens: some would find fault with right kernels.
 const call::Record& without_rings(const call::Record& record) {
@@ -69,23 +69,29 @@ const call::Record& without_rings(const call::Record& record) {
 
 Trial::Trial(const call::Record& record, const Kernel& kernel, const contract::Contract& contract,
              Options options)
-    : kernel_(&kernel),
+    : Trial({.slice = &delta::slice(), .outputs = kDeltaOutputs}, record, kernel, contract,
+            std::move(options)) {}
+
+Trial::Trial(const Subject& subject, const call::Record& record, const Kernel& kernel,
+             const contract::Contract& contract, Options options)
+    : subject_(subject),
+      kernel_(&kernel),
       contract_(&contract),
       options_(std::move(options)),
-      base_(make_run(calls::without_outputs(without_rings(record)), kernel, contract)) {}
+      base_(make_run(subject, calls::without_outputs(without_rings(record)), kernel, contract)) {}
 
 void Trial::begin(const Relation& relation) {
   relation_ = &relation;
   claims_.clear();
 }
 
-Run Trial::run(call::Record record) const {
-  return make_run(std::move(record), *kernel_, *contract_);
+Run Trial::run(call::Record record, const Kernel& kernel) const {
+  return make_run(subject_, std::move(record), kernel, *contract_);
 }
 
 Grants Trial::granted(const Run& run) const {
   const verdict::Expectations evaluation = verdict::expect(
-      delta::slice(), run.record, *contract_, scalar::Precision::kDouble,
+      slice(), run.record, *contract_, scalar::Precision::kDouble,
       {.kept_states = call::has_kept_states(run.outputs)}, verdict::GrantDetail::kTerms);
   Grants grants;
   for (const auto& [name, tensor] : run.outputs) {

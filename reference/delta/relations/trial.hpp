@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One kernel, one call and what a relation claims of its outputs.
+// One kernel, one call and what a relation claims of its outputs, for any family of operations.
 #pragma once
 
 #include <cmath>
@@ -8,12 +8,15 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fixtures/call/plan.hpp"
 #include "fixtures/call/take.hpp"
 #include "reference/delta/relations/relation.hpp"
+#include "reference/verdict/slice.hpp"
 
 namespace goldenrule::relations {
 
@@ -51,10 +54,19 @@ struct Pair {
 };
 using Pairs = std::map<std::string, std::vector<Pair>>;
 
+/// The family of operations of the kernel.
+struct Subject {
+  const verdict::Slice* slice;
+  std::span<const std::string_view> outputs;  ///< those that every call must have
+};
+
 class Trial {
  public:
+  /// Of the delta rule.
   Trial(const call::Record& record, const Kernel& kernel, const contract::Contract& contract,
         Options options);
+  Trial(const Subject& subject, const call::Record& record, const Kernel& kernel,
+        const contract::Contract& contract, Options options);
 
   /// Claims nothing any more; the original call is not made again.
   void begin(const Relation& relation);
@@ -63,7 +75,10 @@ class Trial {
   [[nodiscard]] const Run& base() const { return base_; }
   [[nodiscard]] const contract::Contract& contract() const { return *contract_; }
   [[nodiscard]] const Options& options() const { return options_; }
-  [[nodiscard]] Run run(call::Record record) const;
+  [[nodiscard]] const verdict::Slice& slice() const { return *subject_.slice; }
+  [[nodiscard]] Run run(call::Record record) const { return run(std::move(record), *kernel_); }
+  /// By another kernel.
+  [[nodiscard]] Run run(call::Record record, const Kernel& kernel) const;
   /// Half an ulp of storage is taken where the run's own value lies if that is larger than the
   /// exact one: a kernel that is wrong by a factor must not look as if it rounded coarsely.
   [[nodiscard]] Grants granted(const Run& run) const;
@@ -83,6 +98,7 @@ class Trial {
   [[nodiscard]] std::optional<Finding> finding(const std::string& tensor,
                                                const Claims& claims) const;
 
+  Subject subject_;
   const Kernel* kernel_;
   const contract::Contract* contract_;
   Options options_;
@@ -91,6 +107,9 @@ class Trial {
   const Relation* relation_ = nullptr;
   std::map<std::string, Claims> claims_;
 };
+
+/// What becomes of a relation that applies.
+[[nodiscard]] Outcome tried(const Relation& relation, Trial& trial);
 
 /// What sequence `n` of `base` computes, paired with what sequence `m` of `other` does; value head
 /// j of `base` is head heads[j] of `other`. The sequences have equally many tokens and snapshots.

@@ -10,10 +10,10 @@
 #include "reference/arbiter/choices.hpp"
 #include "reference/arbiter/examine.hpp"
 #include "reference/arbiter/limits.hpp"
+#include "reference/backward/relations/relation.hpp"
 #include "reference/calls/kernel.hpp"
 #include "reference/contract/contract_json.hpp"
 #include "reference/contract/family.hpp"
-#include "reference/delta/relations/relation.hpp"
 #include "reference/report/runs.hpp"
 #include "reference/suites/slices.hpp"
 #include "reference/verdict/budget.hpp"
@@ -86,10 +86,16 @@ ExpectedCall expected(const call::Record& record, const Asked& asked) {
 
 std::vector<RelationRow> relations_of(const call::Record& record, const calls::Kernel& kernel,
                                       const AskedRelations& asked) {
-  if (!call::operation(record.op).has_states) {
-    throw Error(ErrorKind::kArgument, "op", "gated_delta_rule or kda: relations follow these alone",
-                std::string(call::name_of(record.op)));
+  const call::Operation& op = call::operation(record.op);
+  const bool of_gradients = backward::has_relations(record.op);
+  if (!op.has_states && !of_gradients) {
+    throw Error(
+        ErrorKind::kArgument, "op",
+        "gated_delta_rule or kda, or the backward pass of one: relations follow these alone",
+        std::string(call::name_of(record.op)));
   }
+  const auto table = of_gradients ? backward::relation_table() : relations::table();
+  const auto check = of_gradients ? backward::check_relation : relations::check;
   (void)call::validate(record);
   const contract::Contract contract = asked.contract.empty()
                                           ? suites::slice_of(record.op).default_contract(record)
@@ -98,8 +104,8 @@ std::vector<RelationRow> relations_of(const call::Record& record, const calls::K
   const relations::Options options{.batch_invariant = asked.same_bits, .repeats = asked.repeats};
   std::vector<RelationRow> rows;
   for (const std::string& name : asked.names) {
-    const auto relation = std::ranges::find(relations::table(), name, &relations::Relation::name);
-    if (relation == relations::table().end()) {
+    const auto relation = std::ranges::find(table, name, &relations::Relation::name);
+    if (relation == table.end()) {
       throw Error(ErrorKind::kArgument, "relations", "a relation", name);
     }
     RelationRow& row = rows.emplace_back();
@@ -108,8 +114,7 @@ std::vector<RelationRow> relations_of(const call::Record& record, const calls::K
     row.bits = relations::demands_bits(*relation, options);
     row.applies = relation->applies(record, contract);
     if (!row.applies) continue;
-    const relations::Outcome outcome =
-        relations::check(*relation, record, kernel, contract, options);
+    const relations::Outcome outcome = check(*relation, record, kernel, contract, options);
     row.compared = outcome.compared;
     row.bound_to_signal = outcome.bound_to_signal;
     for (const relations::Finding& found : outcome.findings) {

@@ -91,7 +91,8 @@ struct RelationRow {
 };
 
 /// Tries the relations in their order; those that say nothing of the call are not made. Throws
-/// Error, for other operations than the delta rule too, and what the kernel throws.
+/// Error, for operations that are not the delta rule or its backward pass too, and what the kernel
+/// throws.
 [[nodiscard]] std::vector<RelationRow> relations_of(const call::Record& record,
                                                     const calls::Kernel& kernel,
                                                     const AskedRelations& asked);

@@ -22,6 +22,14 @@ RELATIONS = {
     "neighbours": ("neighbour_nan",),
     "cuda_graph": ("repeated", "rows_reversed", "slots_permuted", "counts_changed"),
 }
+# The same of a backward pass. The first three say nothing of other calls.
+GRADIENT_RELATIONS = {
+    "linear": ("power_of_two", "linearity"),
+    "euler": ("euler",),
+    "causal": ("later_zero", "truncated"),
+    "batch": ("rows_alone",),
+    "split": ("split",),
+}
 # Of cuda_graph they make the calls alone: each is made with the graph and without. A graph of a prefill need not
 # take other lengths.
 OF_PREFILL = ("repeated",)
@@ -111,20 +119,27 @@ def invariant(kernel: Kernel, case: Case | Call, over: str | Iterable[str] | Non
       repeat      the same call again, after one with other values
       neighbours  NaN in the other rows, their states, padding and slots that nobody reads
       cuda_graph  the call captured into a CUDA graph and replayed, beside the call without; on a GPU, "cuda" by default
+    Of a backward pass (the kernel takes do and dfinal_state as well, and returns the gradients that it has):
+      linear      do and dfinal_state times 8, or in two parts that add up
+      euler       <v, dv> + <initial_state, dinitial_state> = <do, o> + <dfinal_state, final_state>, o by the library
+      causal      do = 0 in the second half of every sequence
+      batch       as above
+      split       the second half of every sequence, whose dinitial_state is dfinal_state of the first half
     same_bits=False: a row may be summed in another order where it stands elsewhere in the batch (batch, order):
     it then differs by no more than the budgets of both calls, under `contract` (default: by mode and types).
     split always does; repeat, neighbours, cuda_graph and renamed slots demand the same bits of every kernel.
     repeats: how often the call is made again for repeat and cuda_graph.
 
-    Raises ValueError for another operation than the delta rule, what the library refuses, and what the kernel raises.
+    Raises ValueError for another operation than the delta rule and its backward pass, what the library refuses, and what the kernel raises.
     """
     call = case.call() if isinstance(case, Case) else case
     line = case.line if isinstance(case, Case) else call.case or f"{call.op} {call.mode}"
     asked = _core.AskedRelations()
     asked.contract, asked.same_bits, asked.repeats = _contract(contract), bool(same_bits), _count(repeats)
     original, outcomes = packed(call, wants_outputs=False), []
-    for name in _asked(over):
-        asked.names = [relation for relation in RELATIONS[name]
+    relations = GRADIENT_RELATIONS if call.op.endswith("_backward") else RELATIONS
+    for name in _asked(over, relations):
+        asked.names = [relation for relation in relations[name]
                        if relation != "slots_permuted" or "state_indices" in call.inputs]
         if name == "cuda_graph":
             outcomes.append(_graphed(kernel, line, call, original, device, asked))
@@ -141,15 +156,15 @@ def over(*names: str) -> Any:
     """For a test with an argument `over`: it runs once for each of these, by default all but cuda_graph."""
     import pytest
 
-    return pytest.mark.parametrize("over", _asked(names or None))
+    return pytest.mark.parametrize("over", _asked(names or None, {**RELATIONS, **(GRADIENT_RELATIONS if names else {})}))
 
 
-def _asked(over: str | Iterable[str] | None) -> list[str]:
-    names = [name for name in RELATIONS if name != "cuda_graph"] if over is None \
+def _asked(over: str | Iterable[str] | None, relations: Mapping[str, Any]) -> list[str]:
+    names = [name for name in relations if name != "cuda_graph"] if over is None \
         else [over] if isinstance(over, str) else list(over)
     for name in names:
-        if name not in RELATIONS:
-            raise ValueError(f"over: expected some of {', '.join(RELATIONS)}, actual {name!r}")
+        if name not in relations:
+            raise ValueError(f"over: expected some of {', '.join(relations)}, actual {name!r}")
     return names
 
 
