@@ -13,6 +13,7 @@ constexpr double kMebibyte = 1 << 20;
 constexpr double kProcess = 48 * kMebibyte;
 constexpr double kPerThread = 8 * kMebibyte;
 constexpr double kPerElement = 8 + 4 + 4 + 4 + 4 + 4;  // golden, radius, unit, and a grant
+constexpr double kPerStage = 2 * (8 + 4 + 4 + 1);      // the same and its reach; in another form
 constexpr double kExplanationPerElement = 200;
 
 double extent(const verdict::Declared& call, const char* name, std::size_t axis) {
@@ -20,6 +21,17 @@ double extent(const verdict::Declared& call, const char* name, std::size_t axis)
   return it == call.inputs.end() || it->second.size() <= axis
              ? 0.0
              : static_cast<double>(it->second[axis]);
+}
+
+// Elements of the stages of a kernel, which are judged beside the gradients.
+double stage_elements(const verdict::Declared& call) {
+  double all = 0.0;
+  for (const auto& [name, shape] : call.stages) {
+    double elements = 1.0;
+    for (const std::int64_t n : shape) elements *= static_cast<double>(n);
+    all += elements;
+  }
+  return all;
 }
 
 }  // namespace
@@ -46,7 +58,8 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
   need.verdict =
       kProcess + threads * kPerThread +
       std::max(call.file_bytes + 2 * call.tensor_bytes,
-               call.tensor_bytes + elements * kPerElement + parameters + beside * of_lane);
+               call.tensor_bytes + elements * kPerElement + stage_elements(call) * kPerStage +
+                   parameters + beside * of_lane);
   need.explanation = elements * kExplanationPerElement + 2 * call.tensor_bytes;
   return need;
 }

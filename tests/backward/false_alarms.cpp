@@ -173,7 +173,16 @@ int report(const std::vector<std::vector<Judged>>& runs) {
                ratios.size(), at(0.1), at(0.5), at(0.9), ratios.back(),
                std::ranges::count_if(judged, &Judged::mistrusted));
   }
-  fmt::print("{} calls, {} false alarms\n", runs.size(), alarms);
+  std::vector<double> all;
+  std::size_t kernels = 0;
+  for (const std::vector<Judged>& of_call : runs) {
+    for (const Judged& judged : of_call) all.push_back(judged.ratio);
+    kernels += static_cast<std::size_t>(std::ranges::count(of_call, "dq", &Judged::output));
+  }
+  std::ranges::sort(all);
+  fmt::print("{} calls, {} emulated kernels, {} tensors, median of the largest |error| / budget "
+             "{:.3f}, {} false alarms\n",
+             runs.size(), kernels, all.size(), all.empty() ? 0.0 : all[all.size() / 2], alarms);
   return alarms == 0 ? 0 : 1;
 }
 

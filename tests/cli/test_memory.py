@@ -12,6 +12,7 @@ import numpy as np
 
 from support import DECODE, MTP, PREFILL, CommandLineTest, forge, main, peak, run
 
+BACKWARD = "op=gdn_backward mode=prefill lens=5 H=1 HV=2 K=16 V=8"
 LITTLE = 100 * 2 ** 20
 SOON = 20  # seconds, on a machine that does other things; one is usual
 
@@ -200,6 +201,20 @@ class LimitTest(CommandLineTest):
             self.assert_run(0, "check", path, "--memory", size)
         for size in ("", "-1", "much", "4 GQ", "1e3"):
             self.assert_run(2, "check", path, "--memory", size)
+
+
+class StagesTest(CommandLineTest):
+    def test_stages_of_a_backward_pass_are_part_of_the_need(self):
+        def add_stage(file):
+            file["stages/h"] = np.zeros((64, 2, 16, 8), np.float32)
+
+        needs = []
+        for name, change in (("alone.h5", None), ("beside.h5", add_stage)):
+            path = self.capture(BACKWARD, change, name=name)
+            refused = run("check", path, "--no-explain", "--memory", "1")
+            needs.append(int(re.search(r"needs (\d+) bytes", refused.out)[1]))
+        elements = 64 * 2 * 16 * 8
+        self.assertGreaterEqual(needs[1] - needs[0], elements * (4 + 8 + 4 + 4))  # golden, radius, grant
 
 
 if __name__ == "__main__":
