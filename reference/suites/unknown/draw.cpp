@@ -21,7 +21,7 @@ constexpr std::array kUnknownKinds{
     UnknownKind{"places", "right numbers where an affine map of places puts them", draw_places},
     UnknownKind{"blocks", "a mistake in some sequences or heads", draw_blocks},
     UnknownKind{"visible sets", "attention over other keys", draw_visible_set},
-    UnknownKind{"pairs", "two mistakes at once, one of them of no table", draw_pair},
+    UnknownKind{"pairs", "two mistakes at once, of table and generators", draw_pair},
     UnknownKind{"pairs in blocks", "two mistakes, each in blocks of its own", draw_pair_in_blocks},
     UnknownKind{"other chunks", "decays missing in chunks of other lengths, or three of them",
                 draw_other_chunk, true},

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/suites/unknown/blocks.hpp"
 #include "reference/suites/unknown/draws.hpp"
 #include "reference/verdict/slice.hpp"
 
@@ -31,9 +32,10 @@ struct Draw {
   /// Of two mistakes: each alone, without any rounding. A draw in which one of them does not show
   /// is not counted.
   std::vector<call::TensorMap> parts{};
-  /// Of mistakes in some blocks: the right names, and where.
-  std::vector<std::string> names{}, where{};
-  /// A finding that has all of these words is right; so is a pattern that has those of `pattern`.
+  /// Of mistakes in some blocks: the blocks, as they are said and as they are.
+  std::vector<std::string> where{};
+  std::vector<BlockSet> sets{};
+  /// Findings that have all of these words are right; so is a pattern that has those of `pattern`.
   std::vector<std::string> words{}, pattern{};
 };
 

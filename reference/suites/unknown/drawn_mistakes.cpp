@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reference/suites/unknown/drawn_mistakes.hpp"
-
+//
+// Mistakes of the tables and of the generators together, or in some blocks only.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +21,12 @@ namespace {
 
 const calls::Mistake& one_of(std::span<const calls::Mistake> mistakes, Draws& draws) {
   return mistakes[static_cast<std::size_t>(draws.between(0, std::ssize(mistakes) - 1))];
+}
+
+// Of the table of an operation or, as often, of its generators.
+const calls::Mistake& drawn_mistake(const verdict::Slice& slice, Draws& draws) {
+  const bool generated = slice.generated != nullptr && draws.between(0, 1) == 0;
+  return one_of(generated ? slice.generated() : slice.mistakes(), draws);
 }
 
 struct LineOfSlice {
@@ -112,8 +118,8 @@ void add_in_blocks(const BlockPlanter& planter, const InBlocks& in, Draw& draw) 
   planter.plant(draw.exact, in.exact, in.set);
   draw.planted +=
       fmt::format("{}{} in {}", draw.planted.empty() ? "" : " + ", in.mistake->name, in.where);
-  draw.names.emplace_back(in.mistake->name);
   draw.where.push_back(in.where);
+  draw.sets.push_back(in.set);
 }
 
 // How often a mistake is drawn for a call before another call is.
@@ -124,15 +130,6 @@ std::int64_t units_of(const BlockPlanter& planter) {
 }
 
 }  // namespace
-
-const calls::Mistake& drawn_generated(const verdict::Slice& slice, Draws& draws) {
-  return one_of(slice.generated(), draws);
-}
-
-const calls::Mistake& drawn_mistake(const verdict::Slice& slice, Draws& draws) {
-  const bool generated = slice.generated != nullptr && draws.between(0, 1) == 0;
-  return one_of(generated ? slice.generated() : slice.mistakes(), draws);
-}
 
 Draw draw_blocks(Draws& draws) {
   while (true) {
@@ -175,13 +172,13 @@ Draw draw_pair_in_blocks(Draws& draws) {
   }
 }
 
-// A mistake of the generators, and around it one that runs what it finds.
+// A mistake, and around it one that runs what it finds.
 Draw draw_pair(Draws& draws) {
   while (true) {
     Draw draw = drawn_call(delta::slice(), delta_line(draws));
     for (int i = 0; i < kTries; ++i) {
       const calls::Mistake& outer = drawn_mistake(delta::slice(), draws);
-      const calls::Mistake& inner = drawn_generated(delta::slice(), draws);
+      const calls::Mistake& inner = drawn_mistake(delta::slice(), draws);
       if (outer.name == inner.name || !outer.applies(draw.call) || !inner.applies(draw.call)) {
         continue;
       }

@@ -2,9 +2,13 @@
 #include "reference/suites/unknown/judge.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "reference/explain/match.hpp"
+#include "reference/verdict/kernels.hpp"
 #include "reference/verdict/verdict.hpp"
 
 namespace goldenrule::suites {
@@ -43,25 +47,39 @@ std::vector<Hypothesis> hypotheses_of(const verdict::Slice& slice, const Explana
   return found;
 }
 
-bool is_called(const Explanation& e, const std::vector<std::string>& names) {
-  if (std::ranges::is_permutation(e.mistakes, names)) return true;
-  if (names.size() == 1) return std::ranges::find(e.same, names[0]) != e.same.end();
-  return std::ranges::any_of(e.same, [&](const std::string& same) {
-    return same == names[0] + " + " + names[1] || same == names[1] + " + " + names[0];
-  });
+// What the named mistakes do in the planted blocks, each in those that it is said of.
+std::optional<call::TensorMap> made_in_blocks(const Draw& draw, const Hypothesis& mistakes,
+                                              const Explanation& e) {
+  const BlockPlanter planter(*draw.slice, draw.line);
+  call::TensorMap outputs = verdict::exact_outputs(*draw.slice, draw.call);
+  for (std::size_t i = 0; i < mistakes.size(); ++i) {
+    const auto at = std::ranges::find(draw.where, e.where[i]) - draw.where.begin();
+    const auto made = planter.mistaken(*mistakes[i], verdict::exact_kernel(*draw.slice));
+    if (!made) return std::nullopt;
+    planter.plant(outputs, *made, draw.sets[static_cast<std::size_t>(at)]);
+  }
+  return outputs;
 }
 
 bool is_right_name(const Draw& draw, const explain::Matcher& matcher,
                    const explain::Capture& capture, const Explanation& e) {
-  if (!e.where.empty()) {
-    return std::ranges::is_permutation(e.where, draw.where) && is_called(e, draw.names);
-  }
+  if (!e.where.empty() && !std::ranges::is_permutation(e.where, draw.where)) return false;
   const explain::Prediction planted = prediction_of(draw.exact);
   const explain::Predictor predictor(capture);
   return std::ranges::any_of(hypotheses_of(*draw.slice, e), [&](const Hypothesis& h) {
+    if (!e.where.empty()) {
+      const auto made = made_in_blocks(draw, h, e);
+      return made && matcher.same_outputs(prediction_of(*made), planted);
+    }
     const auto named = predictor.predict(h, explain::SpreadBy::kScaling);
     return named && matcher.same_outputs(*named, planted);
   });
+}
+
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "" : "; ") + text;
+  return all;
 }
 
 bool has_all(const std::string& text, const std::vector<std::string>& words) {
@@ -71,9 +89,7 @@ bool has_all(const std::string& text, const std::vector<std::string>& words) {
 }
 
 bool says_planted(const Draw& draw, const Diagnosis& d) {
-  return has_all(d.pattern, draw.pattern) ||
-         std::ranges::any_of(d.found,
-                             [&](const std::string& text) { return has_all(text, draw.words); });
+  return has_all(d.pattern, draw.pattern) || has_all(joined(d.found), draw.words);
 }
 
 bool is_hidden(const Draw& draw, const explain::Capture& capture) {
@@ -85,12 +101,25 @@ bool is_hidden(const Draw& draw, const explain::Capture& capture) {
   });
 }
 
-verdict::Judgement judgement_of(const Draw& draw) {
+verdict::Judgement judgement_of(const Draw& draw, const call::TensorMap& outputs) {
   call::Record record = draw.call;
-  record.outputs = draw.made;
+  record.outputs = outputs;
   record.contract = draw.contract->name;
   return verdict::judgement(*draw.slice, record,
                             {.contract = *draw.contract, .precision = scalar::Precision::kDouble});
+}
+
+// Whether each finding is one of one of two mistakes.
+bool says_parts(const Draw& draw, const std::vector<std::string>& findings) {
+  std::vector<std::string> of_parts;
+  for (const call::TensorMap& part : draw.parts) {
+    const auto judgement = judgement_of(draw, calls::stored(draw.call, *draw.contract, part));
+    std::ranges::move(explain::diagnose(judgement, {}, {.seconds = 0.0}).found,
+                      std::back_inserter(of_parts));
+  }
+  return std::ranges::all_of(findings, [&](const std::string& text) {
+    return std::ranges::find(of_parts, text) != of_parts.end();
+  });
 }
 
 bool is_named(const Diagnosis& d) {
@@ -99,9 +128,7 @@ bool is_named(const Diagnosis& d) {
 
 std::string first_said(const Diagnosis& d) {
   if (is_named(d)) return d.explanations.front().name_and_place();
-  std::string text;
-  for (const std::string& found : d.found) text += (text.empty() ? "" : "; ") + found;
-  return text;
+  return joined(d.found);
 }
 
 }  // namespace
@@ -114,11 +141,11 @@ Answer answer(const Draw& draw, const verdict::Judgement& judged, const Diagnosi
     return right ? Answer::kRight : Answer::kWrong;
   }
   if (says_planted(draw, diagnosis)) return Answer::kRight;
-  return diagnosis.found.empty() ? Answer::kUndecided : Answer::kWrong;
+  return says_parts(draw, diagnosis.found) ? Answer::kUndecided : Answer::kWrong;
 }
 
 AnsweredDraw answered(const Draw& draw, const explain::SearchLimit& limit) {
-  const verdict::Judgement judgement = judgement_of(draw);
+  const verdict::Judgement judgement = judgement_of(draw, draw.made);
   AnsweredDraw result;
   if (judgement.report.verdict != verdict::Verdict::kOutOfBudget ||
       is_hidden(draw, explain::make_capture(judgement))) {

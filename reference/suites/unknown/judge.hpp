@@ -3,11 +3,11 @@
 // Whether an explanation of a drawn mistake is right, by meaning.
 //
 // The first name is right when the named mistakes, made around the exact kernel, return what the
-// planted one does to a thousandth of the budget (Matcher::kSame), or when it is the planted name
-// in the planted blocks. Where no name explains the capture, a finding is right that says what was
-// planted, and a pattern that says where nothing was written. Any other name that is said to
-// explain the capture, and any other finding where no name is right, is wrong. Where nothing is
-// said, the draw stays undecided.
+// planted one does to a thousandth of the budget (Matcher::kSame), in the planted blocks where
+// there are any. Where no name explains the capture, a finding is right that says what was planted,
+// and a pattern that says where nothing was written. Any other name that is said to explain the
+// capture, and any other finding where no name is right, is wrong. Where nothing is said, the draw
+// stays undecided.
 //
 // Draws that their budgets hide are not counted: outputs that pass, and exact ones that are within
 // one budget of those of a right kernel, or of a kernel that makes but one of two mistakes.

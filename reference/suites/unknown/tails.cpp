@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 
+#include "fixtures/call/plan.hpp"
 #include "reference/delta/mistakes/tail.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/suites/unknown/draw.hpp"
@@ -64,6 +65,33 @@ std::string tail_words(const Tail& tail) {
                      kOutputs[static_cast<std::size_t>(tail.of)]);
 }
 
+// Where the results in the tail belong, as places are said.
+std::vector<std::string> place_words(const call::Record& call, const Tail& tail) {
+  const call::Dims d = call::validate(call);
+  const auto words = [&](const char* index, const char* letter, std::int64_t extent) {
+    const std::int64_t begin = delta::tail_begin(extent, tail.tile);
+    return tail.holds == TailHolds::kLast ? fmt::format("of {} {}", index, begin - 1)
+                                          : fmt::format("of {} {} - {}", index, letter, begin);
+  };
+  switch (tail.axis) {
+    case TailAxis::kKeys:
+      return {words("key channel", "k", d.K)};
+    case TailAxis::kValues:
+      return {words("value channel", "v", d.V)};
+    case TailAxis::kHeads:
+      return {words("head", "j", d.HV)};
+    case TailAxis::kTokens:
+    case TailAxis::kRows:
+      break;
+  }
+  std::vector<std::string> all;
+  for (const call::Sequence& s : call::make_plan(call, true).sequences) {
+    const std::int64_t begin = delta::tail_begin(s.token_count, tail.tile);
+    if (begin > 0 && begin < s.token_count) all.push_back(words("token", "t", s.token_count));
+  }
+  return all;
+}
+
 Draw drawn_with(Draws& draws, const std::function<Tail()>& drawn) {
   while (true) {
     const Tail tail = drawn();
@@ -80,6 +108,9 @@ Draw drawn_with(Draws& draws, const std::function<Tail()>& drawn) {
     draw.planted = tail_words(tail);
     plant(draw,
           [&](const calls::Kernel& right) { return delta::with_tail(draw.call, right, tail); });
+    if (tail.holds == TailHolds::kFirst || tail.holds == TailHolds::kLast) {
+      draw.words = place_words(draw.call, tail);
+    }
     if (!is_left(tail)) return draw;
     const char* held = tail.holds == TailHolds::kZero ? "all zero" : "all NaN";
     if (tail.axis == TailAxis::kKeys) {
