@@ -69,7 +69,9 @@ class Search {
     const std::vector<Candidate> promising = screen(singles, "single mistakes", late);
     found_ = confirm(promising);
     const auto explained = [this] { return std::ranges::any_of(found_, &Candidate::explains); };
-    if (!explained()) generated();
+    // What leaves elements unwritten explains whatever they hold; another may say what that is.
+    const auto guesses = [](const Candidate& c) { return !c.explains() || c.match.guessed > 0; };
+    if (std::ranges::all_of(found_, guesses)) generated();
     if (!explained()) rearranged(singles);
     if (!explained()) scatter();
     if (!explained() && scattered_.empty()) by_blocks_ = blocks_.found();

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,6 +19,7 @@
 #include "reference/attention/emulation/emulate.hpp"
 #include "reference/attention/mistakes/mistake.hpp"
 #include "reference/attention/visible/find.hpp"
+#include "reference/suites/unknown/visible_sets.hpp"
 #include "tests/attention/support.hpp"
 
 using namespace goldenrule;
@@ -29,107 +29,7 @@ using cases::record_of;
 
 namespace {
 
-class Draws {
- public:
-  explicit Draws(std::uint64_t seed) : stream_(seed, "visible sets") {}
-  std::int64_t between(std::int64_t low, std::int64_t high) {
-    return low + static_cast<std::int64_t>(stream_.uniform(next_++) *
-                                           static_cast<double>(high - low + 1));
-  }
-  template <class T>
-  T of(std::vector<T> values) {
-    return values[static_cast<std::size_t>(between(0, std::ssize(values) - 1))];
-  }
-
- private:
-  random::Stream stream_;
-  std::int64_t next_ = 0;
-};
-
-// A call of 2 or 3 requests; `mask` is what its mistake needs.
-std::string drawn_line(Draws& draw, const std::string& mask, bool cached, std::int64_t page) {
-  const std::int64_t N = draw.between(2, 3);
-  std::string lens, ctx;
-  for (std::int64_t n = 0; n < N; ++n) {
-    lens += fmt::format("{}{}", n > 0 ? "," : "", draw.between(4, 9) + (cached ? 0 : 40));
-    ctx += fmt::format("{}{}", n > 0 ? "," : "", draw.between(20, 70));
-  }
-  const std::int64_t H = draw.between(1, 2);
-  std::string line = fmt::format("op=attention mode={} lens={}{} H={} HV={} K=32 V={} {}",
-                                 cached ? "decode" : "prefill", lens, cached ? " ctx=" + ctx : "",
-                                 H, H * draw.between(1, 3), draw.of<int>({16, 32}), mask);
-  if (cached) {
-    line +=
-        fmt::format(" page={} kv_layout={} table={}", page, draw.of<std::string>({"nhd", "hnd"}),
-                    draw.of<std::string>({"permuted", "csr"}));
-  }
-  line += fmt::format(" io={}", draw.of<std::string>({"bf16", "f16"}));
-  if (draw.between(0, 3) == 0) line += " soft_cap=30";
-  return line + fmt::format(" seed={} pattern=A", draw.between(1, 100000));
-}
-
-// Changes the ranges of the queries: change(range, query, request).
-using Change = std::function<void(Range&, std::int64_t, const Request&)>;
-
-struct Planted {
-  std::string line;
-  Change change;
-  std::string words;
-};
-
-Planted planted(const std::string& kind, Draws& draw) {
-  const std::int64_t c = draw.between(2, 6);
-  const std::int64_t page = draw.of<std::int64_t>({8, 16});
-  const std::string window = fmt::format(
-      "mask={} window_left={}", draw.of<std::string>({"causal", "full"}), draw.between(9, 15));
-  if (kind == "top left") {
-    return {drawn_line(draw, "mask=causal", true, page),
-            [](Range& r, std::int64_t i, const Request&) { r.last = i + 1; }, "top left"};
-  }
-  if (kind == "last missing") {
-    return {drawn_line(draw, draw.between(0, 1) == 0 ? "mask=causal" : window, true, page),
-            [c](Range& r, std::int64_t, const Request& q) {
-              r.last = std::min(r.last, q.offset + q.queries) - c;
-            },
-            fmt::format("but the last {} that it should see", c)};
-  }
-  if (kind == "last more") {
-    return {drawn_line(draw, "mask=causal", false, page),
-            [c](Range& r, std::int64_t, const Request&) { r.last += c; },
-            fmt::format("and {} behind the last that it should see", c)};
-  }
-  if (kind == "window first missing") {
-    return {drawn_line(draw, window, draw.between(0, 1) == 0, page),
-            [c](Range& r, std::int64_t, const Request&) {
-              r.first = std::max(r.first, std::int64_t{0}) + c;
-            },
-            fmt::format("but the first {} that it should see", c)};
-  }
-  if (kind == "window first more") {
-    return {drawn_line(draw, window, draw.between(0, 1) == 0, page),
-            [c](Range& r, std::int64_t, const Request&) { r.first -= c; },
-            fmt::format("and {} before the first that it should see", c)};
-  }
-  if (kind == "page") {
-    return {drawn_line(draw, "mask=causal block_kv=in_cache", true, page),
-            [page](Range& r, std::int64_t, const Request&) {
-              r.last = (r.last + page - 1) / page * page;
-            },
-            fmt::format("up to the end of the page of {} keys", page)};
-  }
-  if (kind == "window page") {
-    return {drawn_line(draw, window, true, page),
-            [page](Range& r, std::int64_t, const Request&) {
-              r.first = std::max(r.first, std::int64_t{0}) / page * page;
-            },
-            fmt::format("from the beginning of the page of {} keys", page)};
-  }
-  return {drawn_line(draw, "mask=causal", false, page),
-          [](Range& r, std::int64_t, const Request& q) {
-            r = {0, q.offset + q.queries};
-          },
-          "whatever the mask is"};
-}
+constexpr const char* kStream = "visible sets";
 
 // The capture of an emulated kernel in which `heads` see the changed sets; the others are right.
 call::Record capture(const call::Record& call, const Plan& wrong, std::int64_t first_head,
@@ -137,18 +37,7 @@ call::Record capture(const call::Record& call, const Plan& wrong, std::int64_t f
   const contract::Contract& flash = flash_contract();
   const Plan plan = make_plan(call);
   call::TensorMap outputs = emulate(call, plan, *flash.softmax(), seed);
-  const call::TensorMap other = emulate(call, wrong, *flash.softmax(), seed);
-  const Dims& d = plan.dims;
-  for (std::int64_t row = 0; row < d.tokens; ++row) {
-    for (std::int64_t j = first_head; j < d.HV; ++j) {
-      for (std::int64_t x = 0; x < d.V; ++x) {
-        const std::int64_t at = (row * d.HV + j) * d.V + x;
-        outputs.at("o").set(at, other.at("o")[at]);
-      }
-      const auto at = static_cast<std::int64_t>(lse_index(plan, row, j));
-      outputs.at("lse").set(at, other.at("lse")[at]);
-    }
-  }
+  suites::replace_heads(plan, first_head, emulate(call, wrong, *flash.softmax(), seed), outputs);
   call::Record record = call;
   record.outputs = calls::stored(call, flash, outputs);
   if (seed % 2 == 0) record.outputs.erase("lse");
@@ -185,19 +74,13 @@ void add(Count& count, const std::vector<std::string>& texts, bool right) {
 TEST_CASE("attention: drawn visible sets are found and said in words") {
   constexpr std::uint64_t kDraws = 12;
   Count all;
-  for (const std::string kind : {"top left", "last missing", "last more", "window first missing",
-                                 "window first more", "page", "window page", "whole"}) {
+  for (const std::string& kind : suites::kinds_of_ranges()) {
     Count count;
     for (std::uint64_t seed = 0; seed < kDraws; ++seed) {
-      Draws draw(seed + 1000 * kind.size());
-      const Planted mistake = planted(kind, draw);
+      suites::Draws draw(seed + 1000 * kind.size(), kStream);
+      const suites::DrawnRanges mistake = suites::drawn_ranges(kind, draw);
       const call::Record call = record_of(mistake.line);
-      Plan plan = make_plan(call);
-      for (Request& request : plan.requests) {
-        for (std::int64_t i = 0; i < request.valid; ++i) {
-          mistake.change(request.visible[static_cast<std::size_t>(i)], i, request);
-        }
-      }
+      const Plan plan = suites::changed_plan(call, mistake.change);
       const std::int64_t first_head = seed % 3 == 0 ? plan.dims.HV / 2 : 0;
       bool refused = false;
       const auto texts = found_in(capture(call, plan, first_head, seed), refused);
@@ -225,7 +108,7 @@ TEST_CASE("attention: drawn visible sets are found and said in words") {
 TEST_CASE("attention: the length of another request is named, and the heads that have it") {
   Count count;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    Draws draw(seed + 77);
+    suites::Draws draw(seed + 77, kStream);
     const call::Record call = record_of(
         fmt::format("op=attention mode=decode lens=1,1,1 ctx={},{},{} H=2 HV=8 K=32 V=32 page=8 "
                     "block_kv=in_cache seed={} pattern=A",
@@ -252,8 +135,9 @@ TEST_CASE("attention: noise, scales, values and keys are no visible sets") {
   std::map<std::string, Count> counts;
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     for (const std::string kind : {"noise", "one element", "scale", "values", "keys", "zeros"}) {
-      Draws draw(seed + 31 * kind.size());
-      const call::Record call = record_of(drawn_line(draw, "mask=causal", seed % 2 == 0, 8));
+      suites::Draws draw(seed + 31 * kind.size(), kStream);
+      const call::Record call =
+          record_of(suites::drawn_attention(draw, "mask=causal", seed % 2 == 0, 8));
       call::Record given = call;
       Plan plan = make_plan(call);
       if (kind == "scale") plan.scale *= draw.of<double>({0.9, 0.98, 1.02, 1.44, 2.0});
@@ -364,8 +248,8 @@ TEST_CASE("attention: keys behind the context, and keys with gaps between them")
 
 TEST_CASE("attention: nothing is found in calls that pass") {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
-    Draws draw(seed);
-    const call::Record call = record_of(drawn_line(draw, "mask=causal", true, 8));
+    suites::Draws draw(seed, kStream);
+    const call::Record call = record_of(suites::drawn_attention(draw, "mask=causal", true, 8));
     bool refused = true;
     CHECK(found_in(capture(call, make_plan(call), 0, seed), refused).empty());
     CHECK_FALSE(refused);

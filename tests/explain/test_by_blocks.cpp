@@ -6,143 +6,35 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <functional>
-#include <optional>
-#include <span>
+#include <cmath>
 #include <string>
 #include <vector>
 
-#include "fixtures/call/error.hpp"
 #include "reference/attention/slice.hpp"
 #include "reference/backward/slice.hpp"
 #include "reference/delta/slice.hpp"
-#include "reference/explain/by_blocks.hpp"
 #include "reference/explain/diagnose.hpp"
-#include "reference/verdict/kernels.hpp"
+#include "reference/suites/unknown/blocks.hpp"
 #include "reference/verdict/verdict.hpp"
 #include "tests/explain/support.hpp"
 
 namespace goldenrule::explain::test {
 namespace {
 
-using BlockSet = std::function<bool(std::int64_t unit, std::int64_t head)>;
-using FailingBlocks = std::vector<bool>;
+using suites::BlockPlanter;
+using suites::BlockSet;
+using suites::FailingBlocks;
 
 const BlockSet kInSequence = [](auto unit, auto) { return unit == 1; };
 const BlockSet kInTwoSequences = [](auto unit, auto) { return unit == 0 || unit == 2; };
 const BlockSet kInHead = [](auto, auto head) { return head == 1; };
 const BlockSet kInOneBlock = [](auto unit, auto head) { return unit == 1 && head == 2; };
 
-verdict::Judgement judged(const verdict::Slice& slice, const Record& record,
-                          const contract::Contract& contract) {
-  return verdict::judgement(slice, record,
-                            {.contract = contract, .precision = scalar::Precision::kDouble});
-}
-
-// A call, and what an honest kernel makes of it.
-struct Planted {
-  Planted(const verdict::Slice& of, const std::string& line)
-      : slice(of), call(make_call(line)), contract(slice.default_contract(call)) {
-    honest = calls::stored(call, contract, kernel()(call));
-    std::vector<std::string> names;
-    for (const auto& [name, tensor] : honest) names.push_back(name);
-    map.emplace_back(call, names);
-  }
-
-  [[nodiscard]] Kernel kernel() const { return verdict::emulated_kernel(slice, contract, 7); }
-
-  // Nothing where the changed call is none.
-  [[nodiscard]] std::optional<TensorMap> mistaken(const Mistake& mistake) const {
-    if (!mistake.applies(call)) return std::nullopt;
-    try {
-      TensorMap made = calls::stored(call, contract, mistake.commit(call, kernel()));
-      for (const auto& [name, tensor] : honest) {
-        if (!made.contains(name) || made.at(name).shape() != tensor.shape()) return std::nullopt;
-      }
-      return made;
-    } catch (const Error&) {
-      return std::nullopt;
-    }
-  }
-
-  // How many of the blocks that an element belongs to are in the set, and how many there are.
-  [[nodiscard]] std::pair<int, int> inside(const std::string& name, std::int64_t i,
-                                           const BlockSet& set) const {
-    const OutputBlocks& output = map.front().output(name);
-    int in = 0, all = 0;
-    for (const auto unit : output.units[static_cast<std::size_t>(output.grid.row_of(i))]) {
-      for (const auto head : output.heads[static_cast<std::size_t>(output.grid.head_of(i))]) {
-        in += set(unit, head) ? 1 : 0;
-        ++all;
-      }
-    }
-    return {in, all};
-  }
-
-  // Outputs that are `made` in the set; where the set has some addends of a sum, that share of it.
-  void plant(Record& record, const TensorMap& made, const BlockSet& set) const {
-    for (auto& [name, tensor] : record.outputs) {
-      for (std::int64_t i = 0; i < tensor.size(); ++i) {
-        const auto [in, all] = inside(name, i, set);
-        if (in == 0) continue;
-        const double share = static_cast<double>(in) / all;
-        const double y = made.at(name)[i];
-        tensor.set(i, in == all ? y : tensor[i] + share * (y - tensor[i]));
-      }
-    }
-  }
-
-  [[nodiscard]] Record capture() const {
-    Record record = call;
-    record.outputs = honest;
-    record.contract = contract.name;
-    return record;
-  }
-
-  // The blocks in which a kernel with these outputs is refused, but for sums.
-  [[nodiscard]] FailingBlocks failing(const TensorMap& outputs) const {
-    Record record = capture();
-    record.outputs = outputs;
-    const auto judgement = judged(slice, record, contract);
-    FailingBlocks blocks(map.front().size(), false);
-    for (const Failures& f : find_failures(record, judgement.contract, judgement.expected)) {
-      const OutputBlocks& output = map.front().output(f.name);
-      for (std::int64_t i = 0; i < std::ssize(f.failing); ++i) {
-        if (f.failing[static_cast<std::size_t>(i)] == 0) continue;
-        const auto& units = output.units[static_cast<std::size_t>(output.grid.row_of(i))];
-        const auto& heads = output.heads[static_cast<std::size_t>(output.grid.head_of(i))];
-        if (units.size() * heads.size() > 1) continue;
-        blocks[map.front().block(units.front(), heads.front())] = true;
-      }
-    }
-    return blocks;
-  }
-
-  // The words for the set, nothing where the mistake does not show both in it and outside of it.
-  [[nodiscard]] std::string words(const FailingBlocks& shows, const BlockSet& set) const {
-    const std::size_t heads = map.front().block(1, 0);
-    std::vector<Place> places(shows.size(), Place::kOpen);
-    bool in = false, out = false;
-    for (std::size_t b = 0; b < shows.size(); ++b) {
-      if (!shows[b]) continue;
-      const bool here =
-          set(static_cast<std::int64_t>(b / heads), static_cast<std::int64_t>(b % heads));
-      places[b] = here ? Place::kHere : Place::kElsewhere;
-      (here ? in : out) = true;
-    }
-    return in && out ? map.front().words(places) : "";
-  }
-
-  const verdict::Slice& slice;
-  Record call;
-  const contract::Contract& contract;
-  TensorMap honest;
-  std::vector<BlockMap> map;
-};
-
 // Pairs of the whole call have no time.
-Diagnosis diagnosed(const Planted& planted, const Record& record) {
-  const auto judgement = judged(planted.slice, record, planted.contract);
+Diagnosis diagnosed(const BlockPlanter& planted, const TensorMap& outputs) {
+  const auto judgement =
+      verdict::judgement(planted.slice, planted.capture(outputs),
+                         {.contract = planted.contract, .precision = scalar::Precision::kDouble});
   return diagnose(judgement, planted.slice.mistakes(), {.seconds = 0.0});
 }
 
@@ -178,7 +70,7 @@ Tally planted_singles(const verdict::Slice& slice, const std::vector<std::string
   Tally tally;
   std::size_t drawn = 0;
   for (const std::string& line : lines) {
-    const Planted planted(slice, line);
+    const BlockPlanter planted(slice, line);
     for (const Mistake& mistake : slice.mistakes()) {
       if (drawn++ % one_in != 0) continue;
       const auto made = planted.mistaken(mistake);
@@ -188,9 +80,9 @@ Tally planted_singles(const verdict::Slice& slice, const std::vector<std::string
         if (one_in > 1 && s != drawn / one_in % sets.size()) continue;
         const std::string where = planted.words(shows, sets[s]);
         if (where.empty()) continue;
-        Record record = planted.capture();
-        planted.plant(record, *made, sets[s]);
-        count(diagnosed(planted, record), mistake, where, tally);
+        TensorMap outputs = planted.honest;
+        planted.plant(outputs, *made, sets[s]);
+        count(diagnosed(planted, outputs), mistake, where, tally);
       }
     }
   }
@@ -231,11 +123,11 @@ TEST_CASE("a mistake in some blocks is named with them: attention and gradients"
 
 TEST_CASE("noise in another block leaves no name") {
   for (const std::string& line : kDeltaLines) {
-    const Planted planted(delta::slice(), line);
+    const BlockPlanter planted(delta::slice(), line);
     const Mistake& mistake = mistake_of(delta::slice(), "scale_missing");
-    Record record = planted.capture();
-    planted.plant(record, *planted.mistaken(mistake), kInHead);
-    REQUIRE(diagnosed(planted, record).explanations.at(0).name_and_place() ==
+    TensorMap outputs = planted.honest;
+    planted.plant(outputs, *planted.mistaken(mistake), kInHead);
+    REQUIRE(diagnosed(planted, outputs).explanations.at(0).name_and_place() ==
             "scale_missing in head 1");
     TensorMap noisy = planted.honest;
     for (auto& [name, tensor] : noisy) {
@@ -243,8 +135,8 @@ TEST_CASE("noise in another block leaves no name") {
         tensor.set(i, tensor[i] * (1.0 + 0.3 * std::sin(static_cast<double>(i))));
       }
     }
-    planted.plant(record, noisy, [](auto unit, auto head) { return unit == 2 && head == 3; });
-    const Diagnosis d = diagnosed(planted, record);
+    planted.plant(outputs, noisy, [](auto unit, auto head) { return unit == 2 && head == 3; });
+    const Diagnosis d = diagnosed(planted, outputs);
     CHECK(std::ranges::none_of(d.explanations, &Explanation::explains));
   }
 }
@@ -254,15 +146,15 @@ TEST_CASE("two mistakes in blocks of their own are named together") {
   const std::vector<std::string> where{"head 1", "head 3 of sequence 2"};
   int all = 0, named = 0;
   for (const std::string& line : kDeltaLines) {
-    const Planted planted(delta::slice(), line);
+    const BlockPlanter planted(delta::slice(), line);
     for (const char* a : names) {
       for (const char* b : names) {
         if (a == b) continue;
-        Record record = planted.capture();
-        planted.plant(record, *planted.mistaken(mistake_of(delta::slice(), a)), kInHead);
-        planted.plant(record, *planted.mistaken(mistake_of(delta::slice(), b)),
+        TensorMap outputs = planted.honest;
+        planted.plant(outputs, *planted.mistaken(mistake_of(delta::slice(), a)), kInHead);
+        planted.plant(outputs, *planted.mistaken(mistake_of(delta::slice(), b)),
                       [](auto unit, auto head) { return unit == 2 && head == 3; });
-        const Diagnosis d = diagnosed(planted, record);
+        const Diagnosis d = diagnosed(planted, outputs);
         ++all;
         if (d.explanations.empty() || !d.explanations[0].explains) continue;
         const Explanation& first = d.explanations[0];
@@ -279,7 +171,7 @@ TEST_CASE("two mistakes in blocks of their own are named together") {
 }
 
 TEST_CASE("blocks in words") {
-  const Planted planted(delta::slice(), kDeltaLines[2]);
+  const BlockPlanter planted(delta::slice(), kDeltaLines[2]);
   const auto words = [&](const BlockSet& set) {
     return planted.words(FailingBlocks(16, true), set);
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Mistakes that generators enumerate are named where a kernel makes them, and only there: kernels
-// with another order of steps are written out here in fp32, apart from the generator, and mistakes
+// with another order of steps compute in fp32, apart from the generator, and mistakes
 // of the table are held out.
 #include <doctest/doctest.h>
 
@@ -14,103 +14,23 @@
 #include "fixtures/random/philox.hpp"
 #include "reference/delta/mistakes/generated.hpp"
 #include "reference/delta/mistakes/table.hpp"
+#include "reference/suites/unknown/orders.hpp"
 #include "tests/explain/support.hpp"
 
 namespace goldenrule::explain::test {
 namespace {
 
-using State = std::vector<float>;  // [K,V]
-
-// A decode of one head per row in fp32: which of its states each step meets is an index into
-// old, decayed, old and write, decayed and write, decay of both; -1: none.
-struct Order {
-  int predicts, leaves, reads;
-};
-
-struct Token {
-  std::vector<float> q, k, v;
-  float alpha, beta;
-};
-
-State product(const State& state, float factor) {
-  State result = state;
-  for (float& x : result) x *= factor;
-  return result;
-}
-
-std::vector<float> times(const std::vector<float>& row, const State& state, std::size_t V) {
-  std::vector<float> result(V, 0.0F);
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    for (std::size_t x = 0; x < V; ++x) result[x] += row[i] * state[i * V + x];
-  }
-  return result;
-}
-
-std::vector<float> step(const Order& order, const Token& t, float scale, State& state) {
-  const std::size_t V = t.v.size();
-  const State decayed = product(state, t.alpha);
-  std::vector<float> d = t.v;
-  if (order.predicts >= 0) {
-    const auto predicted = times(t.k, order.predicts == 0 ? state : decayed, V);
-    for (std::size_t x = 0; x < V; ++x) d[x] -= predicted[x];
-  }
-  const auto written = [&](State s) {
-    for (std::size_t i = 0; i < t.k.size(); ++i) {
-      for (std::size_t x = 0; x < V; ++x) s[i * V + x] += t.k[i] * (t.beta * d[x]);
-    }
-    return s;
-  };
-  const std::vector<State> states{state, decayed, written(state), written(decayed),
-                                  product(written(state), t.alpha)};
-  auto o = times(t.q, states[static_cast<std::size_t>(order.reads)], V);
-  for (float& x : o) x *= scale;
-  state = states[static_cast<std::size_t>(order.leaves)];
-  return o;
-}
+using Order = suites::StepOrder;
 
 constexpr const char* kPlain =
     "op=gdn mode=prefill lens=6,9 H=2 HV=2 K=16 V=8 gate=linear beta=direct io=f32 h0=1 "
     "state_layout=kv qk_l2norm=none";
 
-std::vector<float> row_of(const call::Tensor& tensor, std::int64_t row, std::int64_t size) {
-  std::vector<float> values;
-  for (std::int64_t i = row * size; i < (row + 1) * size; ++i) {
-    values.push_back(static_cast<float>(tensor[i]));
-  }
-  return values;
-}
-
 // The capture of a kernel with that order of steps.
 Record kernel_in_order(const Order& order) {
   Record r = make_call(kPlain);
-  const call::Dims d = call::validate(r);
-  const auto scale = static_cast<float>(call::resolved_scale(r.convention, d.K));
-  std::vector<double> o(static_cast<std::size_t>(d.tokens * d.HV * d.V));
-  std::vector<double> final_state;
-  for (const call::Sequence& s : call::make_plan(r, true).sequences) {
-    for (std::int64_t h = 0; h < d.HV; ++h) {
-      State state =
-          row_of(r.inputs.at("initial_state"), std::ssize(final_state) / (d.K * d.V), d.K * d.V);
-      for (std::int64_t t = s.first_token; t < s.first_token + s.token_count; ++t) {
-        const std::int64_t row = t * d.HV + h;
-        const Token token{.q = row_of(r.inputs.at("q"), row, d.K),
-                          .k = row_of(r.inputs.at("k"), row, d.K),
-                          .v = row_of(r.inputs.at("v"), row, d.V),
-                          .alpha = row_of(r.inputs.at("g"), row, 1).front(),
-                          .beta = row_of(r.inputs.at("beta"), row, 1).front()};
-        const auto out = step(order, token, scale, state);
-        std::ranges::copy(out, o.begin() + row * d.V);
-      }
-      final_state.insert(final_state.end(), state.begin(), state.end());
-    }
-  }
   const contract::Contract& contract = delta::default_contract(r);
-  const auto exact = verdict::exact_outputs(delta::slice(), r);
-  TensorMap outputs;
-  outputs["o"] = call::Tensor(call::DType::kF64, exact.at("o").shape(), o);
-  outputs["final_state"] =
-      call::Tensor(call::DType::kF64, exact.at("final_state").shape(), final_state);
-  r.outputs = calls::stored(r, contract, outputs);
+  r.outputs = calls::stored(r, contract, suites::outputs_in_order<float>(r, order));
   r.contract = contract.name;
   return r;
 }

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Right numbers in wrong places, planted in the outputs of honest kernels by index arithmetic of
-// this file with maps drawn from counters; and that nothing else gets a place.
+// Right numbers in wrong places, planted in the outputs of honest kernels by the index
+// arithmetic of the drawn places; and that nothing else gets a place.
 #include <doctest/doctest.h>
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "fixtures/random/philox.hpp"
 #include "reference/attention/slice.hpp"
 #include "reference/explain/places.hpp"
+#include "reference/suites/unknown/places.hpp"
 #include "tests/explain/support.hpp"
 
 namespace goldenrule::explain::test {
 namespace {
 
-// Lines that follow each other in a tensor: of each line the one that stands there, or -1: 0 does.
-using LineMap = std::function<std::int64_t(std::int64_t)>;
+using suites::drawn_map;
+using suites::DrawnMap;
+using suites::LineMap;
+
+constexpr const char* kStream = "places";
 
 struct PlacedCall {
   PlacedCall(const verdict::Slice& of, const std::string& line)
@@ -33,23 +35,7 @@ struct PlacedCall {
 
   void plant(const std::string& output, std::int64_t length, const call::Tensor& from,
              const LineMap& map) {
-    call::Tensor& tensor = record.outputs.at(output);
-    for (std::int64_t i = 0; i < tensor.size(); ++i) {
-      const std::int64_t line = map(i / length);
-      tensor.set(i, line < 0 ? 0.0 : from[line * length + i % length]);
-    }
-  }
-
-  // A state [R,C] of each line becomes one of [C,R] in the same memory.
-  void exchange(const std::string& output, std::int64_t rows, std::int64_t columns,
-                const std::function<bool(std::int64_t)>& chosen) {
-    call::Tensor& tensor = record.outputs.at(output);
-    const std::int64_t size = rows * columns;
-    const call::Tensor before = tensor;
-    for (std::int64_t i = 0; i < tensor.size(); ++i) {
-      const std::int64_t m = i % size;
-      if (chosen(i / size)) tensor.set(i, before[i - m + m % rows * columns + m / rows]);
-    }
+    suites::place_lines(record.outputs.at(output), length, from, map);
   }
 
   [[nodiscard]] std::vector<std::string> found() const {
@@ -82,44 +68,6 @@ const std::string kStates = "op=gdn mode=prefill lens=8x9 H=1 HV=2 K=16 V=16 gat
 const std::string kPaged =
     "op=attention mode=decode lens=3,2,4 ctx=67,31,87 H=2 HV=4 K=32 V=32 page=16";
 
-// step x + offset as it is written.
-std::string sum(std::int64_t step, const char* letter, std::int64_t offset) {
-  if (step == 0) return std::to_string(offset);
-  if (step == -1) return std::to_string(offset) + " - " + letter;
-  std::string text = step == 1 ? letter : std::to_string(step) + " " + letter;
-  if (offset != 0) {
-    text += (offset < 0 ? " - " : " + ") + std::to_string(std::abs(offset));
-  }
-  return text;
-}
-
-struct DrawnMap {
-  std::int64_t step = 0, offset = 0, extent = 0;
-
-  // Nothing stands where the map leaves the tensor; -1.
-  [[nodiscard]] std::int64_t operator()(std::int64_t i) const {
-    const std::int64_t from = step * i + offset;
-    return from < 0 || from >= extent ? -1 : from;
-  }
-  [[nodiscard]] std::int64_t moved() const {
-    std::int64_t n = 0;
-    for (std::int64_t i = 0; i < extent; ++i) n += (*this)(i) >= 0 && (*this)(i) != i ? 1 : 0;
-    return n;
-  }
-};
-
-// A map of at least three places that is not the identity.
-DrawnMap drawn(std::uint64_t seed, std::int64_t extent) {
-  const random::Stream stream(seed, "places");
-  for (std::int64_t i = 0;; i += 2) {
-    const auto step = static_cast<std::int64_t>(stream.bits(i) % 7) - 3;
-    const auto reach = static_cast<std::uint64_t>(3 * extent);
-    const auto offset = static_cast<std::int64_t>(stream.bits(i + 1) % reach) - extent;
-    const DrawnMap map{step, offset, extent};
-    if (map.moved() >= 3 && !(step == 1 && offset == 0)) return map;
-  }
-}
-
 }  // namespace
 
 TEST_CASE("places: an honest kernel has none") {
@@ -131,39 +79,44 @@ TEST_CASE("places: an honest kernel has none") {
 TEST_CASE("places: rows of tokens by maps drawn, the rest not written") {
   PlacedCall call(delta::slice(), kTokens);
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    const DrawnMap map = drawn(seed, 40);
+    suites::Draws draws(seed, kStream);
+    const DrawnMap map = drawn_map(draws, 40);
     call.plant("o", 4 * 16, call.outputs.at("o"), map);
     const std::string text = call.text();
     INFO(seed << ": " << map.step << " t + " << map.offset << "\n" << text);
     CHECK(has(text, "o"));
-    CHECK(has(text, "holds what is right of token " + sum(map.step, "t", map.offset) +
-                        "; this reproduces " + std::to_string(4 * map.moved()) + " of "));
+    CHECK(has(text, "holds what is right of token " + map.words("t") + "; this reproduces " +
+                        std::to_string(4 * map.moved()) + " of "));
   }
 }
 
 TEST_CASE("places: states of sequences by maps drawn, as they are and with their axes exchanged") {
   PlacedCall call(delta::slice(), kStates);
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    const DrawnMap map = drawn(seed, 8);
+    suites::Draws draws(seed, kStream);
+    const DrawnMap map = drawn_map(draws, 8);
     const bool exchanged = seed % 2 == 1;
     call.plant("final_state", 2 * 256, call.outputs.at("final_state"), map);
-    if (exchanged) call.exchange("final_state", 16, 16, [](std::int64_t) { return true; });
+    if (exchanged)
+      suites::exchange_axes(call.record.outputs.at("final_state"), 16, 16,
+                            [](std::int64_t) { return true; });
     const std::string text = call.text();
     INFO(seed << ": " << map.step << " n + " << map.offset << "\n" << text);
     CHECK(has(text, "holds what is right" +
                         std::string(exchanged ? ", with the two axes of a state exchanged," : "") +
-                        " of sequence " + sum(map.step, "n", map.offset)));
+                        " of sequence " + map.words("n")));
   }
 }
 
 TEST_CASE("places: states of an input") {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     PlacedCall call(delta::slice(), kStates);
-    const DrawnMap map = drawn(seed, 8);
+    suites::Draws draws(seed, kStream);
+    const DrawnMap map = drawn_map(draws, 8);
     call.plant("final_state", 2 * 256, call.record.inputs.at("initial_state"), map);
     const std::string text = call.text();
     INFO(seed << ": " << map.step << " n + " << map.offset << "\n" << text);
-    CHECK(has(text, "holds initial_state of sequence " + sum(map.step, "n", map.offset)));
+    CHECK(has(text, "holds initial_state of sequence " + map.words("n")));
   }
 }
 
@@ -174,7 +127,8 @@ TEST_CASE("places: exchanged axes, other strides, a state that is not square") {
   call.plant("o", 16, call.outputs.at("o"), [](std::int64_t i) { return i / 4 * 3 + i % 4; });
   CHECK(has(call.text(), "holds what is right at flat place 3 t + j of (packed token, head)"));
   PlacedCall wide(delta::slice(), "op=gdn mode=prefill lens=4x9 H=1 HV=2 K=32 V=16 gate=log");
-  wide.exchange("final_state", 16, 32, [](std::int64_t line) { return line / 2 == 2; });
+  suites::exchange_axes(wide.record.outputs.at("final_state"), 16, 32,
+                        [](std::int64_t line) { return line / 2 == 2; });
   CHECK(has(wide.text(),
             "final_state in sequence 2 holds what is right, with the two axes of a "
             "state exchanged, in its own place; this reproduces 2 of 2"));

@@ -101,6 +101,14 @@ int mutate_peers(const std::string& shard, const std::string& json);
 /// as a markdown table. 1: not all of them, or an honest server is refused.
 int mutate_chains(const MutateOptions& options);
 
+struct UnknownOptions {
+  std::uint64_t seed = 1;
+  std::int64_t draws = 80;
+  std::optional<std::int64_t> draw;  ///< only this one, whole
+};
+/// How often an explanation is right of mistakes that no table has. 1: a wrong one is said.
+int mutate_unknown(const UnknownOptions& options);
+
 struct RecomputeOptions {
   std::string directory;  ///< or a file
   std::string shard;      ///< "I/N", or empty

@@ -48,7 +48,8 @@ struct Options {
   tools::DiffOptions diff;
   tools::BudgetOptions budget;
   tools::MutateOptions mutate;
-  bool peers = false, chains = false;
+  bool peers = false, chains = false, unknown = false;
+  tools::UnknownOptions drawn;
   std::string contract_name;
   std::string file;  // info
   bool schema_json = false;
@@ -186,6 +187,22 @@ void add_budget(CLI::App& app, Options& all) {
   sub->callback([&all] { all.command = [&all] { return tools::budget(all.budget); }; });
 }
 
+void add_unknown(CLI::App* sub, Options& all) {
+  CLI::Option* unknown =
+      sub->add_flag("--unknown", all.unknown,
+                    "instead: how often mistakes that no table has are explained rightly");
+  sub->add_option("--seed", all.drawn.seed, "of the drawn mistakes (1)")
+      ->transform(CLI::Validator(refuse_sign, "UINT"))
+      ->needs(unknown);
+  CLI::Option* draws = sub->add_option("--draws", all.drawn.draws, "how many are drawn (80)")
+                           ->check(CLI::Range(1, 1 << 20))
+                           ->needs(unknown);
+  sub->add_option("--draw", all.drawn.draw, "only the one of this number")
+      ->check(CLI::Range(0, 1 << 20))
+      ->needs(unknown)
+      ->excludes(draws);
+}
+
 void add_mutate(CLI::App& app, Options& all) {
   tools::MutateOptions& mutate = all.mutate;
   CLI::App* sub =
@@ -204,6 +221,7 @@ void add_mutate(CLI::App& app, Options& all) {
                 "instead: what the rules of other projects miss, as markdown");
   sub->add_flag("--chains", all.chains,
                 "instead: the mistakes of servers on suites of chains or scenario lines");
+  add_unknown(sub, all);
   sub->callback([&all] {
     suites::MatrixOptions& matrix = all.mutate.matrix;
     if (matrix.suites.empty()) {
@@ -212,6 +230,7 @@ void add_mutate(CLI::App& app, Options& all) {
     }
     all.command = [&all] {
       if (all.chains) return tools::mutate_chains(all.mutate);
+      if (all.unknown) return tools::mutate_unknown(all.drawn);
       if (all.peers) return tools::mutate_peers(all.mutate.shard, all.mutate.json);
       return tools::mutate(all.mutate);
     };
