@@ -27,6 +27,7 @@ class CellFit {
     exact_left_ = {};
     chances_.assign(static_cast<std::size_t>(grid_.values), 0.0);
     const std::int64_t first = row * grid_.row_stride() + head * grid_.head_stride();
+    fit_.fails = fails_any(first);
     for (std::int64_t k = 0; k < grid_.keys; ++k) {
       for (std::int64_t v = 0; v < grid_.values; ++v) {
         const auto i =
@@ -34,6 +35,7 @@ class CellFit {
         if (output_.elements[i] == Element::kUndefined) continue;
         ++fit_.compared;
         add(i, static_cast<std::size_t>(v));
+        if (is_settled()) return fit_;
       }
     }
     fit_.assumes = fit_.assumes || left_.count > 0;
@@ -46,6 +48,21 @@ class CellFit {
   }
 
  private:
+  [[nodiscard]] bool fails_any(std::int64_t first) const {
+    for (std::int64_t k = 0; k < grid_.keys; ++k) {
+      for (std::int64_t v = 0; v < grid_.values; ++v) {
+        const auto i =
+            static_cast<std::size_t>(first + k * grid_.key_stride + v * grid_.value_stride);
+        if (output_.elements[i] == Element::kFails) return true;
+      }
+    }
+    return false;
+  }
+
+  // What fails and is not reproduced is not made, what does not fail is right and told: nothing
+  // else is asked of such a block.
+  [[nodiscard]] bool is_settled() const { return !fit_.reproduced && (fit_.fails || fit_.told); }
+
   void add(std::size_t i, std::size_t channel) {
     const double y = output_.captured[i];
     const double p = predicted_.value[i];
@@ -65,7 +82,6 @@ class CellFit {
     }
     const double in_budgets = distance / static_cast<double>(output_.in_budgets[i]);
     fit_.square += in_budgets * in_budgets;
-    fit_.fails = fit_.fails || fails;
     fit_.reproduced = fit_.reproduced && reproduced;
     if (fails) fit_.share.add(y - output_.expected->exact.golden[i], distance, reproduced);
   }
