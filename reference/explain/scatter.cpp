@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <vector>
 
 #include "reference/explain/oracle_kernel.hpp"
 #include "reference/explain/perturbed.hpp"
+#include "reference/explain/reach.hpp"
 #include "reference/scalar/infinity.hpp"
 #include "reference/verdict/budget.hpp"
 
@@ -97,19 +99,15 @@ double common_share(const Capture& capture, const Errors& errors, int runs) {
 double correlation(const std::vector<double>& x, const std::vector<double>& y) {
   if (x.size() < 4) return 0.0;
   const auto n = static_cast<double>(x.size());
-  double sx = 0.0;
-  double sy = 0.0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    sx += x[i];
-    sy += y[i];
-  }
+  const double mean_x = std::accumulate(x.begin(), x.end(), 0.0) / n;
+  const double mean_y = std::accumulate(y.begin(), y.end(), 0.0) / n;
   double xy = 0.0;
   double xx = 0.0;
   double yy = 0.0;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    xy += (x[i] - sx / n) * (y[i] - sy / n);
-    xx += (x[i] - sx / n) * (x[i] - sx / n);
-    yy += (y[i] - sy / n) * (y[i] - sy / n);
+    xy += (x[i] - mean_x) * (y[i] - mean_y);
+    xx += (x[i] - mean_x) * (x[i] - mean_x);
+    yy += (y[i] - mean_y) * (y[i] - mean_y);
   }
   return xx > 0.0 && yy > 0.0 ? xy / std::sqrt(xx * yy) : 0.0;
 }
@@ -141,7 +139,8 @@ class ScatterMatcher {
       : capture_(capture),
         squares_(squares),
         runs_(runs),
-        growth_(static_cast<std::size_t>(call::validate(capture.call).HV), 1.0) {
+        growth_(static_cast<std::size_t>(call::validate(capture.call).HV), 1.0),
+        reach_(capture.call, capture.outputs) {
     for (const auto& [name, square] : squares) grow(name, square);
   }
 
@@ -154,6 +153,7 @@ class ScatterMatcher {
     match_.profile = correlation(log_errors_, log_sigmas_);
     match_.blocks = std::ssize(log_errors_);
     match_.number = expected_ > 0.0 ? failing_ / expected_ : kInfinity;
+    match_.reach = reach_.share();
     return match_;
   }
 
@@ -222,8 +222,11 @@ class ScatterMatcher {
         if (!std::isfinite(error) || !std::isfinite(s)) continue;
         block_errors += error * error;
         const double right = budget(i) + static_cast<double>(e.exact.radius[i]);
-        if (s > 0.0) block_expected += std::erfc(right / (std::numbers::sqrt2 * s));
-        if (verdict::passes(y, e, i, budget(i))) continue;
+        const double expected = s > 0.0 ? std::erfc(right / (std::numbers::sqrt2 * s)) : 0.0;
+        const bool passes = verdict::passes(y, e, i, budget(i));
+        block_expected += expected;
+        reach_.add(name, i, expected, !passes);
+        if (passes) continue;
         fails = true;
         ++failing_;
         match_.farthest = std::max(match_.farthest, error / right);
@@ -269,6 +272,7 @@ class ScatterMatcher {
   const Squares& squares_;
   const int runs_;
   std::vector<double> growth_;  // per value head
+  Reach reach_;
   ScatterMatch match_;
   std::vector<double> log_errors_, log_sigmas_;
   double failing_ = 0.0, expected_ = 0.0;  // elements

@@ -20,12 +20,13 @@
 //   1/4 <= rms(captured - exact) / rms sigma <= 4      over the failing elements of each output,
 //   failing elements >= 1/4 of sum erfc(budget / (sqrt 2 sigma)) over the rows and heads that fail,
 //   largest error >= 16 budgets,
+//   some element fails in half of the sequences and heads (block_map.hpp) in which that sum is 4,
 //   correlation r of log rms error and log rms sigma over the n rows and heads that fail: r >= 1/2
 //     and atanh(r) sqrt(n - 3) >= 3.72,
 //   (mean of run - exact)^2 / mean of (run - exact)^2 <= 1/2      mean over the rows and heads,
 //   ratio <= 1, or at most the largest ratio of a run against the sigma of the others.
 //
-// The first four are there because a mistake that could produce anything would explain everything.
+// The first five are there because a mistake that could produce anything would explain everything.
 //
 // Width. An element fails when its error exceeds its budget b, so an error that is hardly beyond it
 // is b wide whatever made it. A width of 1/4 to 4 accepts it for every sigma of b/4 to 4b: a
@@ -40,7 +41,12 @@
 // mistakes are tried. So a correlation of 1/2 must come from 50 rows and heads, one of .95 from 8;
 // no fewer than 4 can show any.
 //
-// The fifth says that the runs differ as widely as they err: 1 / runs where the errors are random,
+// Both are of what fails. A mistake that is made in one sequence only errs there as widely as one
+// that is made in all, so what the others should show is asked for as well: where the runs make four
+// elements fail, none fails by chance with probability e^-4 if they are independent, and more often
+// where a few runs carry sigma; half of the blocks are as many as may be spared.
+//
+// The sixth says that the runs differ as widely as they err: 1 / runs where the errors are random,
 // 1 where every run errs alike, so that the elements can be predicted and must be. The last is a
 // rank test: products of many random factors have heavier tails than the sum of
 // roundings that `multiple` is derived for, and if the capture is one more run, its ratio is the
@@ -69,12 +75,13 @@ struct ScatterMatch {
   double farthest = 0.0;    ///< the largest error in budgets
   double profile = 0.0;     ///< the correlation; 0 where fewer than four rows and heads fail
   std::int64_t blocks = 0;  ///< rows and heads that fail
+  double reach = 0.0;       ///< of sequences and heads that it makes fail, those that do
   double common = 0.0;      ///< share of the squared errors that all runs have in common
 
   /// `slack` > 1 widens the bounds, for a first look.
   [[nodiscard]] bool errs_alike(double slack = 1.0) const {
     return farthest >= kFar && width >= 0.25 / slack && width <= 4.0 * slack &&
-           number >= 0.25 / slack && profile >= 0.5 / slack &&
+           number >= 0.25 / slack && reach >= 0.5 / slack && profile >= 0.5 / slack &&
            significance() >= kSignificant / slack && common <= 0.5;
   }
   /// The correlation in standard deviations of none.

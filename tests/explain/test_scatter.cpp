@@ -191,6 +191,28 @@ TEST_CASE("scatter: errors elsewhere are not explained") {
   CHECK(!elsewhere.explains());
 }
 
+TEST_CASE("scatter: errors in one sequence are not explained by a mistake in all") {
+  const std::string line = "op=kda mode=prefill lens=80,80,80 H=2 HV=4 K=64 V=32 gate=log h0=1 "
+                           "pattern=B999";
+  const Mistake& neumann = row("inverse_fp16_neumann");
+  const ScatterMatch all = match(line, neumann, 1, times(1));
+  CHECK(all.reach == 1.0);
+  CHECK(all.explains());
+  // Rows and heads of final_state come first, then those of o.
+  constexpr int kStates = 3 * 4, kOfSequence = 80 * 4;
+  int n = 0;
+  const ScatterMatch one = match(line, neumann, 1, [&](Errors& row) {
+    const int sequence = n < kStates ? n / 4 : (n - kStates) / kOfSequence;
+    ++n;
+    if (sequence != 1) row.assign(row.size(), 0.0);
+  });
+  CHECK(n == kStates + 3 * kOfSequence);
+  CHECK(one.number >= 0.25);
+  CHECK(one.profile >= 0.5);
+  CHECK(one.reach < 0.5);
+  CHECK(!one.explains());
+}
+
 TEST_CASE("scatter: errors that every run has alike must be predicted, not scattered") {
   // The mirror image of what a truncated inverse returns: as wide, and at the same places.
   const ScatterMatch mirrored = match(kCollinear, row("inverse_truncated"), 1, times(-1));

@@ -105,6 +105,7 @@ struct UnknownOptions {
   std::uint64_t seed = 1;
   std::int64_t draws = 80;
   std::optional<std::int64_t> draw;  ///< only this one, whole
+  std::string out;                   ///< file for it as a capture, or empty
 };
 /// How often an explanation is right of mistakes that no table has. 1: a wrong one is said.
 int mutate_unknown(const UnknownOptions& options);

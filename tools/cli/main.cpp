@@ -197,10 +197,11 @@ void add_unknown(CLI::App* sub, Options& all) {
   CLI::Option* draws = sub->add_option("--draws", all.drawn.draws, "how many are drawn (80)")
                            ->check(CLI::Range(1, 1 << 20))
                            ->needs(unknown);
-  sub->add_option("--draw", all.drawn.draw, "only the one of this number")
-      ->check(CLI::Range(0, 1 << 20))
-      ->needs(unknown)
-      ->excludes(draws);
+  CLI::Option* draw = sub->add_option("--draw", all.drawn.draw, "only the one of this number")
+                          ->check(CLI::Range(0, 1 << 20))
+                          ->needs(unknown)
+                          ->excludes(draws);
+  sub->add_option("--out", all.drawn.out, "write it as a capture, too")->needs(draw);
 }
 
 void add_mutate(CLI::App& app, Options& all) {

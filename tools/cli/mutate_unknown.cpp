@@ -9,6 +9,7 @@
 
 #include "fixtures/call/text.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
+#include "fixtures/schema/write.hpp"
 #include "reference/suites/unknown/judge.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/progress.hpp"
@@ -55,9 +56,20 @@ NumberedDraw numbered(std::int64_t number, const suites::Draw& draw,
   return {number, draw.line, draw.planted, result.said, result.answer};
 }
 
+void write_capture(const suites::Draw& draw, const std::string& path) {
+  schema::Fixture fixture;
+  fixture.record = draw.call;
+  fixture.record.outputs = draw.made;
+  fixture.record.contract = draw.contract->name;
+  schema::write_fixture(path, fixture);
+}
+
 // With all that is said of it.
-int show_one(std::uint64_t seed, std::int64_t number) {
+int show_one(const UnknownOptions& given) {
+  const std::uint64_t seed = given.seed;
+  const std::int64_t number = *given.draw;
   const suites::Draw draw = suites::draw_unknown(seed, number);
+  if (!given.out.empty()) write_capture(draw, given.out);
   const suites::AnsweredDraw result = suites::answered(draw);
   print_draw(seed, numbered(number, draw, result));
   fmt::print("    pattern: {}\n", result.diagnosis.pattern);
@@ -73,7 +85,7 @@ int show_one(std::uint64_t seed, std::int64_t number) {
 }  // namespace
 
 int mutate_unknown(const UnknownOptions& given) {
-  if (given.draw) return show_one(given.seed, *given.draw);
+  if (given.draw) return show_one(given);
   std::vector<NumberedDraw> draws(static_cast<std::size_t>(given.draws));
   Progress progress(1);
   progress.show(0, "draws");
