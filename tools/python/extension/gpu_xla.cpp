@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The interface of XLA is a header of jaxlib's (GOLDENRULE_XLA_HEADERS): the package is also built
-// without it.
+// without it, and without this source.
 #include "tools/python/extension/gpu_xla.hpp"
-
-#include "tools/python/extension/gpu_tensor.hpp"
-
-#if __has_include("xla/ffi/api/ffi.h")
 
 #include <algorithm>
 #include <array>
@@ -211,18 +207,3 @@ nb::dict xla_handlers(const Library& library, bool on_host) {
 }
 
 }  // namespace goldenrule::python::gpu
-
-#else
-
-namespace goldenrule::python::gpu {
-
-nanobind::dict xla_handlers(const Library& /*library*/, bool /*on_host*/) {
-  refuse(PyExc_ImportError,
-         "goldenrule.jax: this build holds no handlers for XLA; build it with "
-         "cmake.define.GOLDENRULE_XLA_HEADERS=$(python -c 'import jax; "
-         "print(jax.ffi.include_dir())')");
-}
-
-}  // namespace goldenrule::python::gpu
-
-#endif
