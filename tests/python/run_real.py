@@ -31,7 +31,7 @@ RUNS = (
     ("without", (), ("test_real_models.py", "test_real_software.py", "test_recorder.py", "test_plugin.py",
                      "test_trace.py", "test_torch_tensors.py", "test_attention_rows.py",
                      "test_operators.py", "test_operators_attention.py", "test_meanings.py", "test_cases.py",
-                     "test_evaluators.py", "test_campaign.py", "test_host_price.py"), NOT_FLA),
+                     "test_evaluators.py", "test_campaign.py", "test_host_price.py", "test_jax.py"), NOT_FLA),
     ("with fla", ("fla",), ("test_real_models.py", "test_real_software.py"), QUICK),
     ("before", ("before",), ("test_real_models.py",), NOT_COMPILED),
 )
@@ -54,14 +54,14 @@ def pinned(where):
 def environment(folder):
     """The environment with all that is pinned; made once for these pins."""
     python, made = folder / "environment" / "bin" / "python", folder / "made.txt"
-    wanted = PINS.read_text() + (TESTS / "requirements.txt").read_text()
+    wanted = "".join(path.read_text() for path in (PINS, TESTS / "requirements.txt", TESTS / "headers.txt"))
     if made.is_file() and made.read_text() == wanted:
         return python
     shutil.rmtree(folder, ignore_errors=True)
     run(sys.executable, "-m", "venv", folder / "environment")
     pip = (python, "-m", "pip", "install", "-q", "--disable-pip-version-check")
     run(*pip, "-r", TESTS / "requirements.txt", *pinned("environment"))
-    run(*pip, "--no-deps", *pinned("bare"))
+    run(*pip, "--no-deps", "-r", TESTS / "headers.txt", *pinned("bare"))
     for beside in ("before", "fla"):
         run(*pip, "--no-deps", "--target", folder / beside, *pinned(beside))
     run(python, HERE / "empty_cuda.py")

@@ -22,6 +22,8 @@ from goldenrule import jax as ops  # noqa: E402
 jax.config.update("jax_enable_x64", True)  # cases have indices of 64 bits
 DECODE = "op=gdn mode=decode B=3 H=2 HV=4 K=64 V=32 slots=permuted"
 PREFILL = "op=kda mode=prefill lens=20,0,9 H=1 HV=2 K=64 V=32 h0=1"
+# Those of LINES take a workspace, those of CASES none.
+CASES = [*test_device.CASES, *(line for line in test_device.LINES if "mode=prefill" in line)]
 
 
 @pytest.fixture
@@ -44,7 +46,9 @@ def device(request):
         try:
             (found, *_) = jax.devices("cuda")
             ops._kernels()
-        except (RuntimeError, ImportError) as why:
+        except RuntimeError as why:
+            pytest.skip(f"cuda: JAX sees no CUDA device: {why}")
+        except ImportError as why:
             pytest.skip(f"cuda: {why}")
     with jax.default_device(found):
         yield found
@@ -90,7 +94,7 @@ def outputs(case, found):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("line", test_device.CASES)
+@pytest.mark.parametrize("line", CASES)
 def test_a_case_is_right(device, line, compiled):
     case = goldenrule.fixture(line)
     operator, given = arguments(case)
@@ -133,8 +137,7 @@ def test_what_a_call_returns(device):
     assert isinstance(o, jax.Array) and o.shape == given["v"].shape
     _, given = arguments(goldenrule.fixture(PREFILL))
     given["final_state"] = given["state"] + 1
-    found = ops.prefill(**given)
-    assert found._fields == ("o", "final_state")
+    assert ops.prefill(**given)._fields == ("o", "final_state")
 
 
 def test_rows_of_no_sequence_hold_what_o_held(device):
@@ -185,6 +188,55 @@ def test_a_shape_is_enough_to_trace(host):
     found = jax.eval_shape(functools.partial(ops.decode, **rest), **shapes)
     assert found.o == jax.ShapeDtypeStruct((3, 1, 4, 32), ml_dtypes.bfloat16)
     assert found.state == shapes["state"]
+
+
+def test_what_a_program_does_before_a_call_is_done_before_it(device):
+    """On XLA's stream: another one reads what a long product has not yet written."""
+    _, given = arguments(goldenrule.fixture(DECODE))
+    wanted = ops.decode(**given)
+    turn = jnp.eye(256, dtype=jnp.float32)[::-1]  # its own inverse
+
+    def late(v):
+        rows = jnp.resize(v.astype("f4"), (256, 256))
+        rows = jax.lax.fori_loop(0, 50, lambda _, x: turn @ x, rows)
+        return jnp.resize(rows, v.shape).astype(v.dtype)
+
+    found = jax.jit(lambda v: ops.decode(**{**given, "v": late(v)}))(given["v"])
+    assert np.array_equal(found.o, wanted.o) and np.array_equal(found.state, wanted.state)
+
+
+def test_a_call_without_rows(device):
+    """On a device, arrays without elements may have no address."""
+    _, given = arguments(goldenrule.fixture(DECODE))
+    rows = {name: x[:0] if name in ("q", "k", "v", "gate", "beta", "state_indices") else x
+            for name, x in given.items()}
+    found = ops.decode(**rows)
+    assert found.o.shape == (0, *given["v"].shape[1:]) and np.array_equal(found.state, given["state"])
+
+
+BAD_PROGRAMS = {
+    "bytes": (dict(bytes=np.zeros(3, np.int64)), r"an aggregate of \d+ bytes, actual 24: .* another release"),
+    "aggregate": (dict(aggregate=np.int32(3)), "an aggregate of 0 to 2, actual 3"),
+    "operands": (dict(operand_places=np.zeros(0, np.int64)), "places of 1 operands, actual of 0"),
+    "results": (dict(result_places=np.zeros(2, np.int64)), "places of 1 results, actual of 2"),
+    "beyond": (dict(result_places=np.array([1 << 20])), r"places of results up to \d+, actual 1048576"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PROGRAMS)
+def test_a_program_that_does_not_fit_the_library_is_refused(host, name):
+    """As one might that another release has exported."""
+    change, text = BAD_PROGRAMS[name]
+    _, given = arguments(goldenrule.fixture(DECODE))
+    shapes = {n: ops._Shape(place, x, -1) for place, (n, x) in enumerate(given.items()) if hasattr(x, "dtype")}
+    rest = {n: x for n, x in given.items() if n not in shapes}
+    shapes["o"] = ops._Shape(len(given), given["v"], -1)
+    aggregate, data, places, _ = ops._kernels().described["decode"](**shapes, **rest)
+    attributes = dict(aggregate=np.int32(aggregate), bytes=np.frombuffer(data, np.int64),
+                      operand_places=np.array([places["q"]]), result_places=np.array([places["o"]]), on_host=True)
+    call = jax.ffi.ffi_call(ops._TARGET, ops._new(given["v"], given["v"].shape))
+    with pytest.raises(Exception, match=f"goldenrule: expected {text}"):
+        call(given["q"], **{**attributes, **change}).block_until_ready()
 
 
 def test_arrays_of_numpy_have_the_types_that_jax_gives_them(device):

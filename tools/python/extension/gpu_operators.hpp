@@ -13,6 +13,7 @@
 #include <string>
 #include <type_traits>
 
+#include "gpu/goldenrule_gpu.h"
 #include "tools/python/extension/gpu_tables.hpp"
 #include "tools/python/extension/gpu_tensors.hpp"
 

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The interface of XLA is a header of jaxlib's (GOLDENRULE_XLA_HEADERS): the package is also built
-// without it.
+// without it, and without this source.
 #include "tools/python/extension/gpu_xla.hpp"
 
-#include "tools/python/extension/gpu_tensor.hpp"
-
-#if __has_include("xla/ffi/api/ffi.h")
-
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -27,8 +23,10 @@ namespace {
 namespace nb = nanobind;
 namespace ffi = xla::ffi;
 
-// What was compiled outlives whoever opened the library.
-const Library* served = nullptr;
+// The libraries of the two platforms: what was compiled outlives whoever opened them, and a process
+// may have both.
+const Library* cuda_library = nullptr;
+const Library* host_library = nullptr;
 
 ffi::Error error_of(goldenrule_gpu_status status, const char* message) {
   const std::string text = std::string("goldenrule: ") + message;
@@ -53,14 +51,10 @@ struct Buffers {
   ffi::RemainingRets results;
   ffi::Span<const std::int64_t> operand_places, result_places;
 
-  // Whether each is a place of an aggregate of so many bytes.
-  [[nodiscard]] bool fit(std::size_t size) const {
-    const auto fits = [size](std::int64_t place) {
-      return place < 0 || static_cast<std::size_t>(place) <= size - sizeof(void*);
-    };
-    return operands.size() == operand_places.size() && results.size() == result_places.size() &&
-           std::all_of(operand_places.begin(), operand_places.end(), fits) &&
-           std::all_of(result_places.begin(), result_places.end(), fits);
+  // Why a call cannot be made of them: each has a place in an aggregate of so many bytes. Else "".
+  [[nodiscard]] std::string misfit(std::size_t size) const {
+    const std::string operand = misfit("operands", operands.size(), operand_places, size);
+    return operand.empty() ? misfit("results", results.size(), result_places, size) : operand;
   }
 
   void write(std::byte* aggregate, std::int64_t workspace) const {
@@ -76,6 +70,22 @@ struct Buffers {
  private:
   static constexpr std::uintptr_t kAlignment = 256;
 
+  static std::string misfit(const char* what, std::size_t count,
+                            ffi::Span<const std::int64_t> places, std::size_t size) {
+    if (places.size() != count) {
+      return std::string("expected places of ") + std::to_string(count) + " " + what +
+             ", actual of " + std::to_string(places.size());
+    }
+    const auto last = static_cast<std::int64_t>(size - sizeof(void*));
+    for (const std::int64_t place : places) {
+      if (place > last) {
+        return std::string("expected places of ") + what + " up to " + std::to_string(last) +
+               ", actual " + std::to_string(place);
+      }
+    }
+    return "";
+  }
+
   static void* aligned(void* data) {
     return reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(data) + kAlignment - 1) &
                                    ~(kAlignment - 1));
@@ -89,16 +99,20 @@ struct Buffers {
   }
 };
 
+ffi::Error invalid(const std::string& text) {
+  return ffi::Error(ffi::ErrorCode::kInvalidArgument, "goldenrule: " + text);
+}
+
 template <class Args>
 ffi::Error launch(const Functions<Args>& functions, std::span<const std::int64_t> bytes,
                   const Buffers& buffers, void* stream) {
   Args args;
-  if (bytes.size_bytes() != sizeof args || !buffers.fit(sizeof args)) {
-    return ffi::Error(ffi::ErrorCode::kInvalidArgument,
-                      "goldenrule: expected an aggregate of " + std::to_string(sizeof args) +
-                          " bytes, actual " + std::to_string(bytes.size_bytes()) +
-                          ": the program was compiled by another release");
+  if (bytes.size_bytes() != sizeof args) {
+    return invalid("expected an aggregate of " + std::to_string(sizeof args) + " bytes, actual " +
+                   std::to_string(bytes.size_bytes()) +
+                   ": the program was compiled by another release");
   }
+  if (const std::string why = buffers.misfit(sizeof args); !why.empty()) return invalid(why);
   std::memcpy(&args, bytes.data(), sizeof args);
   std::int64_t workspace = -1;
   if constexpr (std::is_same_v<Args, goldenrule_gpu_prefill_args>) {
@@ -110,18 +124,18 @@ ffi::Error launch(const Functions<Args>& functions, std::span<const std::int64_t
   return error_of(functions.run(&args, message.data(), message.size()), message.data());
 }
 
-ffi::Error dispatch(std::int32_t aggregate, ffi::Span<const std::int64_t> bytes,
-                    const Buffers& buffers, void* stream) {
+ffi::Error dispatch(const Library& library, std::int32_t aggregate,
+                    ffi::Span<const std::int64_t> bytes, const Buffers& buffers, void* stream) {
   const std::span<const std::int64_t> words(bytes.begin(), bytes.size());
   switch (static_cast<Aggregate>(aggregate)) {
     case Aggregate::kRecurrentCall:
-      return launch(served->recurrent, words, buffers, stream);
+      return launch(library.recurrent, words, buffers, stream);
     case Aggregate::kPrefillCall:
-      return launch(served->prefill, words, buffers, stream);
+      return launch(library.prefill, words, buffers, stream);
     case Aggregate::kAttentionCall:
-      return launch(served->attention, words, buffers, stream);
+      return launch(library.attention, words, buffers, stream);
   }
-  return ffi::Error(ffi::ErrorCode::kInvalidArgument, "goldenrule: unknown kind of call");
+  return invalid("expected an aggregate of 0 to 2, actual " + std::to_string(aggregate));
 }
 
 using Places = ffi::Span<const std::int64_t>;
@@ -129,20 +143,23 @@ using Places = ffi::Span<const std::int64_t>;
 ffi::Error run_on_cuda(void* stream, ffi::RemainingArgs operands, ffi::RemainingRets results,
                        std::int32_t aggregate, Places bytes, Places operand_places,
                        Places result_places, bool /*on_host*/) {
-  return dispatch(aggregate, bytes, {operands, results, operand_places, result_places}, stream);
+  return dispatch(*cuda_library, aggregate, bytes,
+                  {operands, results, operand_places, result_places}, stream);
 }
 
-// The kernels on the CPU are a library for tests; that of a GPU reads no memory of the host.
+// The kernels on the CPU are a library for tests, which runs one call at a time; that of a GPU
+// reads no memory of the host.
 ffi::Error run_on_host(ffi::RemainingArgs operands, ffi::RemainingRets results,
                        std::int32_t aggregate, Places bytes, Places operand_places,
                        Places result_places, bool on_host) {
   if (!on_host) {
-    return ffi::Error(ffi::ErrorCode::kInvalidArgument,
-                      "goldenrule: expected arrays of a CUDA device, actual of the host");
+    return invalid("expected arrays of a CUDA device, actual of the host");
   }
-  const ffi::Error error =
-      dispatch(aggregate, bytes, {operands, results, operand_places, result_places}, nullptr);
-  if (error.success() && served->wait != nullptr && served->wait() != 0) {
+  static std::mutex one_at_a_time;
+  const std::scoped_lock lock(one_at_a_time);
+  ffi::Error error = dispatch(*host_library, aggregate, bytes,
+                              {operands, results, operand_places, result_places}, nullptr);
+  if (error.success() && host_library->wait != nullptr && host_library->wait() != 0) {
     return ffi::Error(ffi::ErrorCode::kInternal, "goldenrule: a kernel failed");
   }
   return error;
@@ -156,7 +173,7 @@ ffi::Error load(std::int32_t device, ffi::RemainingArgs /*operands*/,
   const auto index = static_cast<std::size_t>(device);
   if (index < loaded.size() && loaded[index]) return ffi::Error::Success();
   std::array<char, 512> message{};
-  const goldenrule_gpu_status status = served->initialize(message.data(), message.size());
+  const goldenrule_gpu_status status = cuda_library->initialize(message.data(), message.size());
   if (status == GOLDENRULE_GPU_OK && index < loaded.size()) loaded[index] = true;
   return error_of(status, message.data());
 }
@@ -203,7 +220,7 @@ nb::object capsule(XLA_FFI_Handler* handler) {
 }  // namespace
 
 nb::dict xla_handlers(const Library& library, bool on_host) {
-  served = new Library(library);
+  (on_host ? host_library : cuda_library) = new Library(library);
   nb::dict handlers;
   handlers["execute"] = capsule(on_host ? execute_on_host : execute_on_cuda);
   if (!on_host) handlers["initialize"] = capsule(initialize_on_cuda);
@@ -211,18 +228,3 @@ nb::dict xla_handlers(const Library& library, bool on_host) {
 }
 
 }  // namespace goldenrule::python::gpu
-
-#else
-
-namespace goldenrule::python::gpu {
-
-nanobind::dict xla_handlers(const Library& /*library*/, bool /*on_host*/) {
-  refuse(PyExc_ImportError,
-         "goldenrule.jax: this build holds no handlers for XLA; build it with "
-         "cmake.define.GOLDENRULE_XLA_HEADERS=$(python -c 'import jax; "
-         "print(jax.ffi.include_dir())')");
-}
-
-}  // namespace goldenrule::python::gpu
-
-#endif

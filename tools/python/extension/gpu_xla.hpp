@@ -21,7 +21,7 @@ namespace goldenrule::python::gpu {
 enum class Aggregate : std::int32_t { kRecurrentCall, kPrefillCall, kAttentionCall };
 
 /// Stage of XLA -> capsule of a handler, for programs of CUDA devices or of the host, that calls
-/// this library. Throws ImportError where this build has none.
+/// this library. Defined where GOLDENRULE_HAS_XLA is 1.
 nanobind::dict xla_handlers(const Library& library, bool on_host);
 
 /// Adds the class XlaCalls to the module.

@@ -36,7 +36,13 @@ class XlaCalls {
 
   void open(const std::string& path) { library_.emplace(path); }
 
-  nb::dict handlers(bool on_host) const { return xla_handlers(opened(), on_host); }
+  nb::dict handlers(bool on_host) const {
+    if constexpr (GOLDENRULE_HAS_XLA) return xla_handlers(opened(), on_host);
+    refuse(PyExc_ImportError,
+           "goldenrule.jax: this build holds no handlers for XLA; build it with "
+           "cmake.define.GOLDENRULE_XLA_HEADERS=$(python -c 'import jax; "
+           "print(jax.ffi.include_dir())')");
+  }
 
   template <class Args>
   nb::object run(const Operator& asked, std::span<PyObject* const> values,
