@@ -4,9 +4,8 @@
 // as large as the case says, to measure what `check` takes for it. The kernel is emulated under the
 // contract that the call implies; the stages that are named are in the capture, in the type of q.
 //
-// Captures of exact outputs cost less: their elements err by the rounding of storage alone. An
-// element that is out of budget by chance is asked again (reference/verdict/confirm.hpp). That can
-// happen to an emulated kernel, not to them.
+// Captures of exact outputs may not show all of it: an element that is out of budget by chance is
+// asked again (reference/verdict/confirm.hpp), and no exact one is.
 #include <fmt/format.h>
 
 #include <cstdio>
