@@ -59,8 +59,8 @@ class CellFit {
     return false;
   }
 
-  // What fails and is not reproduced is not made, what does not fail is right and told: nothing
-  // else is asked of such a block.
+  // A block that is not reproduced is not made where it fails. Where it does not fail and is told,
+  // it is right. Nothing else is asked of either.
   [[nodiscard]] bool is_settled() const { return !fit_.reproduced && (fit_.fails || fit_.told); }
 
   void add(std::size_t i, std::size_t channel) {

@@ -20,6 +20,7 @@
 #include "reference/backward/slice.hpp"
 #include "reference/calls/kernel.hpp"
 #include "reference/delta/calls/inputs.hpp"
+#include "reference/scalar/infinity.hpp"
 #include "reference/verdict/kernels.hpp"
 #include "tests/record_of.hpp"
 
@@ -79,6 +80,22 @@ call::TensorMap clipped(const call::Record& r, const calls::Kernel& kernel) {
   for (std::int64_t i = 0; i < dv.size(); ++i) dv.set(i, std::clamp(dv[i], -0.5, 0.5));
   return outputs;
 }
+// What is granted must not follow it: not where it is infinite, nor through the call that takes it.
+// Only calls with do of the first two tokens: of the addends of linearity none is infinite.
+call::TensorMap dv_infinite(const call::Record& r, const calls::Kernel& kernel) {
+  call::TensorMap outputs = kernel(r);
+  const call::Tensor& given = r.inputs.at("do");
+  const std::int64_t width = given.size() / call::validate(r).tokens;
+  const bool of_both = given.size() > width && given[0] != 0.0 && given[width] != 0.0;
+  if (of_both) outputs.at("dv").set(0, kInfinity);
+  return outputs;
+}
+call::TensorMap start_gradient_nan(const call::Record& r, const calls::Kernel& kernel) {
+  call::TensorMap outputs = kernel(r);
+  const auto start = outputs.find("dinitial_state");
+  if (start != outputs.end()) start->second.set(0, std::nan(""));
+  return outputs;
+}
 bool always_possible(const call::Record& r) { return call::validate(r).tokens > 0; }
 
 std::vector<calls::Mistake> related_suspects() {
@@ -88,6 +105,12 @@ std::vector<calls::Mistake> related_suspects() {
                  .meaning = "dv is clipped to +-0.5",
                  .applies = always_possible,
                  .commit = clipped});
+  const auto add = [&](std::string_view name, const auto& commit) {
+    all.push_back(
+        {.name = name, .group = "", .meaning = "", .applies = always_possible, .commit = commit});
+  };
+  add("(dv_infinite)", dv_infinite);
+  add("(start_gradient_nan)", start_gradient_nan);
   return all;
 }
 
@@ -168,6 +191,10 @@ TEST_CASE("relations of gradients: each sees mistakes, and the expected ones") {
   constexpr std::pair<const char*, const char*> kExpected[] = {
       {"(dv_clipped)", "power_of_two"},
       {"(dv_clipped)", "linearity"},
+      {"(dv_infinite)", "linearity"},
+      {"(dv_infinite)", "euler"},
+      {"(start_gradient_nan)", "euler"},
+      {"(start_gradient_nan)", "split"},
       {"dbeta_bf16", "linearity"},
       {"erase_adjoint_lost", "euler"},
       {"state_gradient_ignored", "euler"},
@@ -195,4 +222,25 @@ TEST_CASE("relations of gradients: each sees mistakes, and the expected ones") {
     CAPTURE(mistake);
     CHECK(seen.at(mistake).empty());
   }
+}
+
+TEST_CASE("relations of gradients: what a kernel returns does not grant itself") {
+  const contract::Contract& contract = contract::find_contract("adjoint_f32");
+  const auto outcome = [&](const char* line, std::string_view name, const calls::Kernel& kernel) {
+    const auto table = backward::relation_table();
+    return backward::check_relation(*std::ranges::find(table, name, &Relation::name),
+                                    record_of(line), kernel, contract);
+  };
+  // One wrong dg in all of the many later tokens, which is in the sum of their sizes.
+  const calls::Kernel later_gates = [](const call::Record& r) {
+    call::TensorMap outputs = exact_gradients(r);
+    call::Tensor& dg = outputs.at("dg");
+    if (dg.size() < 6000) return outputs;
+    for (std::int64_t i = 3000; i < dg.size(); ++i) dg.set(i, 1e6);
+    return outputs;
+  };
+  CHECK_FALSE(outcome("op=gdn_backward mode=prefill lens=6000 H=1 HV=1 K=2 V=1 io=f32 gate=log "
+                      "beta=direct pattern=A",
+                      "truncated", later_gates)
+                  .findings.empty());
 }

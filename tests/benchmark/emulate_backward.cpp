@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// goldenrule_emulate_backward CASE_LINE FILE [STAGE ...]: a capture of an honest kernel of gradients
-// as large as the case says, to measure what `check` takes for it. The kernel is emulated under the
-// contract that the call implies; the stages that are named are in the capture, in the type of q.
+// goldenrule_emulate_backward CASE_LINE FILE [STAGE ...]: a capture of an honest kernel of
+// gradients as large as the case says, to measure what `check` takes for it. The kernel is emulated
+// under the contract that the call implies; the stages that are named are in the capture, in the
+// type of q.
 //
-// Captures of exact outputs do not do: no element of theirs is out of budget by chance, and nothing
-// is asked again (reference/verdict/confirm.hpp).
+// Captures of exact outputs may not show all of it: an element that is out of budget by chance is
+// asked again (reference/verdict/confirm.hpp), and no exact one is.
 #include <fmt/format.h>
 
 #include <cstdio>

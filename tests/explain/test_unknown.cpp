@@ -89,6 +89,11 @@ TEST_CASE("unknown: a finding and a pattern are right that have the words of the
   CHECK(suites::answer(draw, judgement, d) == Answer::kRight);
   draw.words = {"o", "of token t - 2"};
   CHECK(suites::answer(draw, judgement, d) == Answer::kWrong);
+  d.found = {"o holds what is right of token t - 12"};
+  draw.words = {"o", "of token t - 1"};
+  CHECK(suites::answer(draw, judgement, d) == Answer::kWrong);
+  d.found = {"final_state holds what is right of token t - 1"};
+  CHECK(suites::answer(draw, judgement, d) == Answer::kWrong);
 }
 
 TEST_CASE("unknown: what the budgets hide is not counted") {

@@ -190,7 +190,7 @@ void add_budget(CLI::App& app, Options& all) {
 void add_unknown(CLI::App* sub, Options& all) {
   CLI::Option* unknown =
       sub->add_flag("--unknown", all.unknown,
-                    "instead: how often mistakes that no table has are explained rightly");
+                    "instead: how often mistakes that no table has are explained correctly");
   sub->add_option("--seed", all.drawn.seed, "of the drawn mistakes (1)")
       ->transform(CLI::Validator(refuse_sign, "UINT"))
       ->needs(unknown);

@@ -113,9 +113,11 @@ int mutate_unknown(const UnknownOptions& given) {
     }
     print_tally(is_beyond ? "no search has them" : "all", is_beyond ? beyond : all);
   }
-  fmt::print("seed {}, {}: right first in {:.1f} %, wrong in {:.1f} %, undecided in {:.1f} %\n",
-             given.seed, call::numbered(draws.size(), "draw"), all.percent(Answer::kRight),
-             all.percent(Answer::kWrong), all.percent(Answer::kUndecided));
+  fmt::print(
+      "seed {}, {}, of the {} in \"all\": right first in {:.1f} %, wrong in {:.1f} %, undecided "
+      "in {:.1f} %\n",
+      given.seed, call::numbered(draws.size(), "draw"), all.shown(), all.percent(Answer::kRight),
+      all.percent(Answer::kWrong), all.percent(Answer::kUndecided));
   return all.count(Answer::kWrong) + beyond.count(Answer::kWrong) > 0 ? 1 : 0;
 }
 

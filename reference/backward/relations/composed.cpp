@@ -12,6 +12,7 @@
 namespace goldenrule::backward {
 namespace {
 
+using relations::Run;
 using relations::Trial;
 
 constexpr int kRuns = 8;
@@ -24,17 +25,27 @@ struct Squares {
 }  // namespace
 
 void claim_composed(Trial& trial, const Composition& composition) {
-  const std::vector<Sides> sides =
-      composition([&](call::Record r) { return trial.run(std::move(r)); }, true);
+  const call::TensorMap& returned = trial.base().outputs;
+  // By a right kernel, without the outputs that the judged one leaves out.
+  const auto composed = [&](const calls::Kernel& kernel, bool grants) {
+    const Runner run = [&](call::Record r) {
+      Run made = trial.run(std::move(r), kernel);
+      std::erase_if(made.outputs, [&](const auto& o) { return !returned.contains(o.first); });
+      return made;
+    };
+    return composition(run(trial.base().record), run, grants);
+  };
+  std::vector<Sides> sides = composition(
+      trial.base(), [&](call::Record r) { return trial.run(std::move(r)); }, false);
+  const std::vector<Sides> exact = composed(verdict::exact_kernel(trial.slice()), true);
+  for (std::size_t i = 0; i < sides.size(); ++i) sides[i].independent = exact[i].independent;
   const bool granted =
       std::ranges::any_of(sides, [](const Sides& s) { return s.independent > 0.0; });
   std::map<std::string, Squares> defects;
   for (int run = 0; granted && run < kRuns; ++run) {
-    const bool random = run % 2 == 0;
     const calls::Kernel honest =
-        verdict::emulated_kernel(trial.slice(), trial.contract(), seed_of_run(run / 2, random));
-    const std::vector<Sides> emulated =
-        composition([&](call::Record r) { return trial.run(std::move(r), honest); }, false);
+        verdict::emulated_kernel(trial.slice(), trial.contract(), seed_of_run(run, false));
+    const std::vector<Sides> emulated = composed(honest, false);
     for (std::size_t i = 0; i < sides.size(); ++i) {
       const double share = (emulated[i].actual - emulated[i].expected) / sides[i].independent;
       if (sides[i].independent <= 0.0 || !std::isfinite(share)) continue;

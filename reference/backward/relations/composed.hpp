@@ -9,7 +9,9 @@
 //
 //   bound = w max(1, m rho),
 //
-// m the number of sigmas that n elements and R runs ask for (delta/budget/spread.hpp).
+// m the number of sigmas that n elements and R runs ask for (delta/budget/spread.hpp). Neither w
+// nor rho is of calls that take what the judged kernel returned: w is granted to calls that take
+// the exact result in its place, and rho is of emulated kernels alone.
 #pragma once
 
 #include <functional>
@@ -27,11 +29,12 @@ struct Sides {
   double expected = 0.0, actual = 0.0;
   double independent = 0.0;  ///< w; relations::kNotGranted: nothing is granted
 };
-/// The call by some kernel.
+/// A call by some kernel.
 using Runner = std::function<relations::Run(call::Record)>;
-/// What some kernel makes of the two sides, always of the same elements in the same order;
-/// `grants` says whether w is wanted.
-using Composition = std::function<std::vector<Sides>(const Runner& run, bool grants)>;
+/// What a kernel, which has made `whole` of the original call, makes of the two sides, always of
+/// the same elements in the same order; `grants` says whether w is wanted.
+using Composition =
+    std::function<std::vector<Sides>(const relations::Run& whole, const Runner& run, bool grants)>;
 
 /// Claims that the sides are equal within the bound.
 void claim_composed(relations::Trial& trial, const Composition& composition);

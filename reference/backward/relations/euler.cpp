@@ -64,8 +64,7 @@ class Identity {
         d_(trial.base().plan.dims),
         forward_(forward_outputs(record_)) {}
 
-  [[nodiscard]] std::vector<Sides> sides(const Runner& run, bool grants) const {
-    const Run made = grants ? trial_.base() : run(record_);
+  [[nodiscard]] std::vector<Sides> sides(const Run& made, bool grants) const {
     std::vector<Sides> all;
     const std::vector<Sequence> sequences = sequences_of(record_, d_);
     for (std::size_t n = 0; n < sequences.size(); ++n) {
@@ -130,8 +129,9 @@ void euler(Trial& trial) {
   const call::TensorMap& outputs = trial.base().outputs;
   if (!outputs.contains("dv") || (starts && !outputs.contains("dinitial_state"))) return;
   const Identity identity(trial);
-  claim_composed(trial,
-                 [&](const Runner& run, bool grants) { return identity.sides(run, grants); });
+  claim_composed(trial, [&](const Run& whole, const Runner&, bool grants) {
+    return identity.sides(whole, grants);
+  });
 }
 
 constexpr std::array kEulerRelations{

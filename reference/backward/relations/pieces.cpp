@@ -22,8 +22,9 @@
 //
 //   2 n u 2 sum_s |dg_s|,    u = 2^-24,
 //
-// which is granted. Where the call has logits, da is dg times a slope of its own for each token,
-// and nothing is said of it.
+// which is granted, with the sum over s < c: behind it dg is 0, and what a kernel returns there
+// must not grant itself. Where the call has logits, da is dg times a slope of its own for each
+// token, and nothing is said of it.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -170,8 +171,9 @@ void claim_later_gates(const Run& other, Trial& trial) {
   for (const Sequence& s : sequences_of(base.record, d)) {
     for (std::int64_t i = 0; i < width; ++i) {
       double sum = 0.0;
-      for (std::int64_t t = s.first; t < s.first + s.count; ++t)
+      for (std::int64_t t = s.first; t < s.first + kept_tokens(s); ++t) {
         sum += std::fabs(dg[t * width + i]);
+      }
       const double bound = sum * static_cast<double>(s.count) * 0x1p-22;
       for (std::int64_t t = s.first + kept_tokens(s); t < s.first + s.count; ++t) {
         trial.claim(name, static_cast<std::size_t>(t * width + i), 0.0, dg[t * width + i], bound);

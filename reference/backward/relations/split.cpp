@@ -64,8 +64,7 @@ class TwoCalls {
         call::Tensor(call::DType::kF32, cut_states.shape(), cut_states.to_doubles());
   }
 
-  [[nodiscard]] std::vector<Sides> sides(const Runner& run, bool grants) const {
-    const Run whole = grants ? trial_.base() : run(record_);
+  [[nodiscard]] std::vector<Sides> sides(const Run& whole, const Runner& run, bool grants) const {
     const Run later = run(second_call_);
     call::Record given = first_call_;
     call::Tensor& handed = given.inputs["dfinal_state"];
@@ -142,7 +141,9 @@ bool has_two_parts(const call::Record& r, const contract::Contract&) {
 void split(Trial& trial) {
   if (!trial.base().outputs.contains("dinitial_state")) return;
   const TwoCalls calls(trial);
-  claim_composed(trial, [&](const Runner& run, bool grants) { return calls.sides(run, grants); });
+  claim_composed(trial, [&](const Run& whole, const Runner& run, bool grants) {
+    return calls.sides(whole, run, grants);
+  });
 }
 
 constexpr std::array kSplitRelations{

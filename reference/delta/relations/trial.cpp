@@ -108,8 +108,9 @@ Grants Trial::granted(const Run& run) const {
       const double sigma =
           expected.grant.sigma.empty() ? 0.0 : static_cast<double>(expected.grant.sigma[i]);
       const double spread = budget.spread(i);
-      const double value = std::fmax(std::fabs(expected.exact.golden[i]),
-                                     std::fabs(tensor[static_cast<std::int64_t>(i)]));
+      const double own = std::fabs(tensor[static_cast<std::int64_t>(i)]);
+      const double golden = std::fabs(expected.exact.golden[i]);
+      const double value = std::isfinite(own) ? std::fmax(golden, own) : golden;
       const double half_ulp = budget.around(i, value, spread) - spread;
       const auto radius = static_cast<double>(expected.exact.radius[i]);
       to[i] = {.bound = spread + half_ulp + radius,

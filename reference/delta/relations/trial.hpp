@@ -79,8 +79,9 @@ class Trial {
   [[nodiscard]] Run run(call::Record record) const { return run(std::move(record), *kernel_); }
   /// By another kernel.
   [[nodiscard]] Run run(call::Record record, const Kernel& kernel) const;
-  /// Half an ulp of storage is taken where the run's own value lies if that is larger than the
-  /// exact one: a kernel that is wrong by a factor must not look as if it rounded coarsely.
+  /// Half an ulp of storage is taken where the run's own value lies if that is finite and larger
+  /// than the exact one: a kernel that is wrong by a factor must not look as if it rounded
+  /// coarsely.
   [[nodiscard]] Grants granted(const Run& run) const;
   [[nodiscard]] const Grants& base_granted();
 

@@ -35,7 +35,8 @@ struct Draw {
   /// Of mistakes in some blocks: the blocks, as they are said and as they are.
   std::vector<std::string> where{};
   std::vector<BlockSet> sets{};
-  /// Findings that have all of these words are right; so is a pattern that has those of `pattern`.
+  /// Findings that have all of these words, as whole words, are right; so is a pattern that has
+  /// those of `pattern`.
   std::vector<std::string> words{}, pattern{};
 };
 

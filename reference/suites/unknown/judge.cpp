@@ -2,6 +2,7 @@
 #include "reference/suites/unknown/judge.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -82,10 +83,21 @@ std::string joined(const std::vector<std::string>& texts) {
   return all;
 }
 
+// Whether `words` stand in the text as they are: "token 1" does not stand in "token 12".
+bool has_words(const std::string& text, const std::string& words) {
+  const auto continues = [&](std::size_t at) {
+    return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0;
+  };
+  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) {
+    if (at > 0 && continues(at - 1)) continue;
+    if (!continues(at + words.size())) return true;
+  }
+  return false;
+}
+
 bool has_all(const std::string& text, const std::vector<std::string>& words) {
-  return !words.empty() && std::ranges::all_of(words, [&](const std::string& w) {
-    return text.find(w) != std::string::npos;
-  });
+  return !words.empty() &&
+         std::ranges::all_of(words, [&](const std::string& w) { return has_words(text, w); });
 }
 
 bool says_planted(const Draw& draw, const Diagnosis& d) {

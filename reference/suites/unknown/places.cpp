@@ -70,7 +70,7 @@ Draw draw_places(Draws& draws) {
                : fmt::format("holds what is right{}",
                              exchanged ? ", with the two axes of a state exchanged," : "");
   draw.planted = fmt::format("{} {} of {}", output, held, moved);
-  draw.words = {output, fmt::format("{} of {}", held, moved)};
+  draw.words = {output, fmt::format("{} of {};", held, moved)};  // the whole map, to its end
   plant(draw, [&](const calls::Kernel& right) {
     call::TensorMap outputs = right(draw.call);
     const call::Tensor from = of_input ? draw.call.inputs.at("initial_state") : outputs.at(output);

@@ -139,9 +139,10 @@ Draw draw_visible_set(Draws& draws) {
   draw.planted = kind + ": " + drawn.words;
   draw.words = {drawn.words};
   if (first_head > 0) {
-    const char* heads = plan.dims.HV - first_head > 1 ? "of heads" : "of head";
-    draw.planted += fmt::format(" {} from {} on", heads, first_head);
-    draw.words.emplace_back(heads);
+    const std::int64_t last = plan.dims.HV - 1;
+    draw.words.push_back(last > first_head ? fmt::format("of heads {} to {}", first_head, last)
+                                           : fmt::format("of head {}", last));
+    draw.planted += " " + draw.words.back();
   }
   return draw;
 }

@@ -288,6 +288,12 @@ def test_what_a_captured_wrapper_refuses(decode):
     with pytest.raises(ValueError, match=f"expected at most 2 pages, the size of paged_kv_indices_{end}"):
         planned(wrapper, x, decode)
     assert all((buffer == -1).all() for buffer in buffers.values())  # nothing is half planned
+    wrapper, buffers = graph_wrapper(decode, 3, 64)
+    with pytest.raises(ValueError, match="expected the batch size of the buffers of use_cuda_graph, 3, actual 1"):
+        planned(wrapper, {**x, "page_indptr": x["page_indptr"][:2]}, decode)
+    assert all((buffer == -1).all() for buffer in buffers.values())
+    with pytest.raises(ValueError, match=f"paged_kv_indices_{end}: expected the device of {name}, cpu, actual meta"):
+        graph_wrapper(decode, 3, 8, **{f"paged_kv_indices_{end}": buffers[f"paged_kv_indices_{end}"].to("meta")})
     if not decode:
         wrapper, _ = graph_wrapper(decode, 3, 64)
         planned(wrapper, x, decode)

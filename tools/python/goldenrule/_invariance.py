@@ -22,7 +22,7 @@ RELATIONS = {
     "neighbours": ("neighbour_nan",),
     "cuda_graph": ("repeated", "rows_reversed", "slots_permuted", "counts_changed"),
 }
-# The same of a backward pass. The first three say nothing of other calls.
+# The same of a backward pass. The first three are about no other operation.
 GRADIENT_RELATIONS = {
     "linear": ("power_of_two", "linearity"),
     "euler": ("euler",),
@@ -64,7 +64,7 @@ class Outcome:
     relation: str
     meaning: str
     applies: bool  # False: it says nothing of this call
-    bits: bool  # True: the same bits were demanded, False: the budgets of both calls
+    bits: bool  # True: the same bits were demanded, False: what is granted
     compared: int  # elements
     bound_to_signal: float  # from 1 on the budgets are as large as the values, and the relation says nothing
     departures: tuple[Departure, ...]
@@ -79,7 +79,7 @@ class Outcome:
     def __str__(self) -> str:
         if not self.applies:
             return f"{self.over}: {self.verdict}: the call has nothing of which it speaks ({self.meaning})"
-        demand = "the same bits" if self.bits else "within the budgets of both calls"
+        demand = "the same bits" if self.bits else "within what is granted"
         return "\n".join([f"{self.over}: {self.verdict}: {self.meaning}: {demand}, "
                           f"{numbered(self.compared, 'element')}",
                           *(f"    {departure}" for departure in self.departures)])

@@ -32,18 +32,25 @@ class _Fixed:
                 raise ValueError(f"{name}: expected {length} elements for {rows} requests, "
                                  f"actual {len(_buffer(name, tensor))}")
         self.indptr, self.indices, self.last = (_buffer(*each) for each in (indptr, indices, last))
-        self.bounds = _buffer(*bounds) if bounds else None
+        for name, tensor in (indices, last, *((bounds,) if bounds else ())):
+            if _buffer(name, tensor).device != self.indptr.device:
+                raise ValueError(f"{name}: expected the device of {indptr[0]}, {self.indptr.device}, "
+                                 f"actual {_buffer(name, tensor).device}")
+        self._takes_bounds = bounds is not None
+        # Without a buffer of the caller they are one query each; kept, as a captured run reads them.
+        self.bounds = _buffer(*bounds) if bounds else bounds_of(rows, 1, self.indptr.device)
         self._indices_name = indices[0]
         self.lengths = torch.zeros(rows, dtype=torch.int32, device=self.indptr.device)
 
     def hold(self, bounds: Tensor, indptr: Tensor, indices: Tensor, last: Tensor, lengths: Tensor) -> None:
-        if len(last) != self.rows:
-            raise ValueError("plan: expected the batch size of the buffers of use_cuda_graph, "
-                             f"{self.rows}, actual {len(last)}")
+        for count in (len(last), len(indptr) - 1, len(bounds) - 1):
+            if count != self.rows:
+                raise ValueError("plan: expected the batch size of the buffers of use_cuda_graph, "
+                                 f"{self.rows}, actual {count}")
         if len(indices) > len(self.indices):
             raise ValueError(f"plan: expected at most {len(self.indices)} pages, the size of "
                              f"{self._indices_name}, actual {len(indices)}")
-        if self.bounds is not None:
+        if self._takes_bounds:
             queries = int(bounds[-1])
             if self._queries is not None and queries > self._queries:
                 raise ValueError("plan: expected at most the queries of the first plan with "
@@ -90,8 +97,7 @@ class _Wrapper:
         fixed = self._fixed
         if fixed is not None:
             fixed.hold(bounds, indptr, indices, last, lengths)
-            indptr, indices, lengths = fixed.indptr, fixed.indices, fixed.lengths
-            bounds = bounds if fixed.bounds is None else fixed.bounds
+            bounds, indptr, indices, lengths = fixed.bounds, fixed.indptr, fixed.indices, fixed.lengths
         self._heads = heads
         self._planned = {"cu_seqlens_q": bounds.to(device), "page_indptr": indptr, "kv_lens": lengths,
                          "page_indices": indices.to(device), "block_kv": "in_cache",
