@@ -201,6 +201,31 @@ TEST_CASE("backward: two 16-bit factors are out of the budget of kernels with on
   CHECK(tensor(report, "dq").verdict == Verdict::kWithinBudget);
 }
 
+// Inputs that both types hold, and a kernel that hands tensor cores the digits of the wrong one: its
+// errors are 8 times those of a kernel that keeps the contract.
+TEST_CASE("backward: a bf16 kernel is out of the budget of fp16 inputs") {
+  for (const std::string line : {kGdn, kKda}) {
+    const call::Record coarse = record_of(line);
+    call::Record record = coarse;
+    for (auto& [name, tensor] : record.inputs) {
+      if (tensor.dtype() != call::DType::kBF16) continue;
+      tensor = call::Tensor(call::DType::kF16, tensor.shape(), tensor.to_doubles());
+      REQUIRE(tensor.to_doubles() == coarse.inputs.at(name).to_doubles());
+    }
+    const verdict::Slice& slice = backward::slice();
+    const contract::Contract& contract = slice.default_contract(record);
+    record.outputs = calls::stored(record, contract, slice.emulate(record, contract, 3));
+    CHECK(judged(record).verdict == Verdict::kWithinBudget);
+    record.outputs = calls::stored(record, contract, slice.emulate(coarse, contract, 3));
+    const verdict::CaseReport report = judged(record);
+    for (const char* name : {"dq", "dk", "dv", "dinitial_state", "da", "db"}) {
+      CAPTURE(line);
+      CAPTURE(std::string(name));
+      CHECK(tensor(report, name).verdict == Verdict::kOutOfBudget);
+    }
+  }
+}
+
 // In the first cases in which an emulated kernel that makes a mistake is refused it is named, alone
 // or among those with the same outputs.
 TEST_CASE("backward: mistakes of emulated kernels are named") {
