@@ -6,10 +6,13 @@
 // judged as `check` judges. Exit 1 on any false alarm.
 //
 // Per contract and output: the 10th, 50th and 90th percentile and the largest value over the runs
-// of the largest |error| / budget, and how many runs a verdict does not trust.
+// of the largest |error| / budget, the share of the runs that are refused when each of their errors
+// is kTimes as large, and how many runs a verdict does not trust. At the end how many kernels have
+// a gradient that is then refused. A SUITE may be a case line.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -30,11 +33,43 @@ namespace {
 
 using namespace goldenrule;
 
+constexpr double kTimes = 3.0;
+
 struct Judged {
   std::string line, contract, output;
+  std::uint64_t kernel = 0;
   double ratio = 0.0;
-  bool refused = false, mistrusted = false;
+  bool refused = false, refused_times = false, mistrusted = false;
 };
+
+bool is_refused(const verdict::TensorReport& report) {
+  return report.out_of_budget > 0 || report.unbounded > 0;
+}
+
+// What a kernel leaves before it stores it, judged as it stores it, and with its errors kTimes as
+// large.
+Judged judged_in(call::DType type, const call::Tensor& unrounded, const verdict::Expected& e,
+                 const std::string& output, const std::string& line,
+                 const contract::Contract& contract) {
+  const std::vector<double> honest = unrounded.to_doubles();
+  std::vector<double> noisy = honest;
+  for (std::size_t i = 0; i < noisy.size(); ++i) {
+    const double golden = e.exact.golden[i];
+    if (std::isfinite(golden)) noisy[i] = golden + kTimes * (honest[i] - golden);
+  }
+  const auto judge = [&](const std::vector<double>& values) {
+    return verdict::judge(output, call::Tensor(type, unrounded.shape(), values), e, contract);
+  };
+  const verdict::TensorReport report = judge(honest);
+  return {.line = line,
+          .contract = contract.name,
+          .output = output,
+          .kernel = 0,
+          .ratio = report.max_ratio,
+          .refused = is_refused(report),
+          .refused_times = is_refused(judge(noisy)),
+          .mistrusted = report.vacuous > 0};
+}
 
 // A case line by its number. Not every one is a case: patterns ask for conventions.
 std::string random_line(std::uint64_t number) {
@@ -78,6 +113,10 @@ std::vector<std::string> choose(std::uint64_t problems, const std::vector<std::s
     }
   }
   for (const std::string& suite : suites) {
+    if (suite.find('=') != std::string::npos) {
+      lines.push_back(cases::canonical(cases::parse(suite)));
+      continue;
+    }
     for (const cases::Case& c : cases::load_suite(suite).cases) {
       lines.push_back(cases::canonical(c));
     }
@@ -106,16 +145,10 @@ void run_stages(const call::Record& record, const contract::Contract& contract,
     for (const std::string& name : names) stored[name] = type;
     slice.grant(record, contract, stored, expected);
     const call::TensorMap stages = backward::emulate_stages(record, contract, 1000 * k + 17);
-    for (const auto& [name, exact] : stages) {
-      const call::Tensor tensor(type, exact.shape(), exact.to_doubles());
-      const verdict::TensorReport report =
-          verdict::judge(name, tensor, expected.at(name).expected, contract);
-      to.push_back({.line = line,
-                    .contract = contract.name,
-                    .output = "stage " + name,
-                    .ratio = report.max_ratio,
-                    .refused = report.out_of_budget > 0 || report.unbounded > 0,
-                    .mistrusted = report.vacuous > 0});
+    for (const auto& [name, stage] : stages) {
+      Judged judged = judged_in(type, stage, expected.at(name).expected, name, line, contract);
+      judged.output = "stage " + name;
+      to.push_back(std::move(judged));
     }
   }
 }
@@ -129,18 +162,13 @@ std::vector<Judged> run(const std::string& line, std::uint64_t kernels) {
     if (!fits(contract, record)) continue;
     slice.grant(record, contract, verdict::GrantDetail::kSpread, expected);
     for (std::uint64_t k = 0; k < kernels; ++k) {
-      record.outputs =
-          calls::stored(record, contract, slice.emulate(record, contract, 1000 * k + 17));
+      const call::TensorMap outputs = slice.emulate(record, contract, 1000 * k + 17);
+      record.outputs = calls::stored(record, contract, outputs);
       verdict::admit_infinities(record, contract, expected);
       for (const auto& [name, tensor] : record.outputs) {
-        const verdict::Expected& e = expected.outputs.at(name);
-        const verdict::TensorReport report = verdict::judge(name, tensor, e, contract);
-        all.push_back({.line = line,
-                       .contract = contract.name,
-                       .output = name,
-                       .ratio = report.max_ratio,
-                       .refused = report.out_of_budget > 0 || report.unbounded > 0,
-                       .mistrusted = report.vacuous > 0});
+        all.push_back(judged_in(tensor.dtype(), outputs.at(name), expected.outputs.at(name), name,
+                                line, contract));
+        all.back().kernel = k;
       }
     }
     run_stages(record, contract, line, kernels, all);
@@ -160,8 +188,8 @@ int report(const std::vector<std::vector<Judged>>& runs) {
                  judged.line);
     }
   }
-  fmt::print("{:24} {:16} {:>6} {:>7} {:>7} {:>7} {:>7} {:>10}\n", "contract", "output", "runs",
-             "10 %", "50 %", "90 %", "most", "mistrusted");
+  fmt::print("{:24} {:16} {:>6} {:>7} {:>7} {:>7} {:>7} {:>9} {:>10}\n", "contract", "output",
+             "runs", "10 %", "50 %", "90 %", "most", fmt::format("{}x, out", kTimes), "mistrusted");
   for (auto& [cell, judged] : cells) {
     std::vector<double> ratios;
     for (const Judged& j : judged) ratios.push_back(j.ratio);
@@ -169,20 +197,31 @@ int report(const std::vector<std::vector<Judged>>& runs) {
     const auto at = [&](double share) {
       return ratios[static_cast<std::size_t>(share * static_cast<double>(ratios.size() - 1))];
     };
-    fmt::print("{:24} {:16} {:6} {:7.3f} {:7.3f} {:7.3f} {:7.3f} {:10}\n", cell.first, cell.second,
-               ratios.size(), at(0.1), at(0.5), at(0.9), ratios.back(),
+    const auto refused = std::ranges::count_if(judged, &Judged::refused_times);
+    fmt::print("{:24} {:16} {:6} {:7.3f} {:7.3f} {:7.3f} {:7.3f} {:7.0f} % {:10}\n", cell.first,
+               cell.second, ratios.size(), at(0.1), at(0.5), at(0.9), ratios.back(),
+               100.0 * static_cast<double>(refused) / static_cast<double>(judged.size()),
                std::ranges::count_if(judged, &Judged::mistrusted));
   }
   std::vector<double> all;
   std::size_t kernels = 0;
+  std::size_t refused_times = 0;  // kernels one of whose gradients is
   for (const std::vector<Judged>& of_call : runs) {
-    for (const Judged& judged : of_call) all.push_back(judged.ratio);
-    kernels += static_cast<std::size_t>(std::ranges::count(of_call, "dq", &Judged::output));
+    std::map<std::pair<std::string, std::uint64_t>, bool> of_kernel;
+    for (const Judged& judged : of_call) {
+      all.push_back(judged.ratio);
+      if (judged.output.starts_with("stage ")) continue;
+      of_kernel[{judged.contract, judged.kernel}] |= judged.refused_times;
+    }
+    kernels += of_kernel.size();
+    for (const auto& [kernel, refused] : of_kernel) refused_times += refused ? 1 : 0;
   }
   std::ranges::sort(all);
-  fmt::print("{} calls, {} emulated kernels, {} tensors, median of the largest |error| / budget "
-             "{:.3f}, {} false alarms\n",
-             runs.size(), kernels, all.size(), all.empty() ? 0.0 : all[all.size() / 2], alarms);
+  fmt::print(
+      "{} calls, {} emulated kernels, {} tensors, median of the largest |error| / budget "
+      "{:.3f}, {} false alarms; with {} times their errors {} kernels are refused\n",
+      runs.size(), kernels, all.size(), all.empty() ? 0.0 : all[all.size() / 2], alarms, kTimes,
+      refused_times);
   return alarms == 0 ? 0 : 1;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
+// Length: a case per property of a verdict on gradients.
+//
 // Gradients as the neutral parts see them: honest kernels pass, noise in one channel, token or head
 // does not, whatever the others are, and mistakes of emulated kernels are named.
 #include <doctest/doctest.h>
@@ -9,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fixtures/call/error.hpp"
@@ -199,6 +202,66 @@ TEST_CASE("backward: two 16-bit factors are out of the budget of kernels with on
   CHECK(report.contract == "adjoint64_fp32_pairs");
   CHECK(tensor(report, "dg").verdict == Verdict::kOutOfBudget);
   CHECK(tensor(report, "dq").verdict == Verdict::kWithinBudget);
+}
+
+// An element's budget is about 10 times an honest error, so what is refused depends on how many
+// elements a tensor has (reference/README.md): of 65,536 the largest triples beyond its budget, of
+// dv, whose storage takes more of it, the largest of four times as large ones.
+TEST_CASE("backward: a kernel that errs by three times as much as it may is refused") {
+  for (const char* op : {"op=gdn_backward", "op=kda_backward"}) {
+    const call::Record record = record_of(
+        std::string(op) + " mode=prefill lens=512 H=1 HV=2 K=128 V=128 h0=1 dstate=1 pattern=A");
+    const verdict::Slice& slice = backward::slice();
+    const contract::Contract& contract = slice.default_contract(record);
+    verdict::Expectations expected = slice.evaluate(record, scalar::Precision::kDouble, {});
+    slice.grant(record, contract, verdict::GrantDetail::kSpread, expected);
+    for (const std::uint64_t seed : {11, 12, 13, 14, 15}) {
+      const call::TensorMap honest = slice.emulate(record, contract, seed);
+      const auto failing = [&](const std::string& name, double times) {
+        const verdict::Expected& e = expected.outputs.at(name);
+        call::TensorMap outputs{{name, honest.at(name)}};
+        call::Tensor& t = outputs.at(name);
+        for (std::int64_t i = 0; i < t.size(); ++i) {
+          const double golden = e.exact.golden[static_cast<std::size_t>(i)];
+          t.set(i, golden + times * (t[i] - golden));
+        }
+        const call::TensorMap stored = calls::stored(record, contract, outputs);
+        return verdict::judge(name, stored.at(name), e, contract).out_of_budget;
+      };
+      for (const auto& [name, times] : {std::pair("dq", 3.0), {"dk", 3.0}, {"dv", 4.0}}) {
+        CAPTURE(op);
+        CAPTURE(seed);
+        CAPTURE(std::string(name));
+        CHECK(failing(name, 1.0) == 0);
+        CHECK(failing(name, times) > 0);
+      }
+    }
+  }
+}
+
+// Inputs that both types hold, and a kernel that hands tensor cores the digits of the wrong one:
+// its errors are 8 times those of a kernel that keeps the contract.
+TEST_CASE("backward: a bf16 kernel is out of the budget of fp16 inputs") {
+  for (const std::string line : {kGdn, kKda}) {
+    const call::Record coarse = record_of(line);
+    call::Record record = coarse;
+    for (auto& [name, tensor] : record.inputs) {
+      if (tensor.dtype() != call::DType::kBF16) continue;
+      tensor = call::Tensor(call::DType::kF16, tensor.shape(), tensor.to_doubles());
+      REQUIRE(tensor.to_doubles() == coarse.inputs.at(name).to_doubles());
+    }
+    const verdict::Slice& slice = backward::slice();
+    const contract::Contract& contract = slice.default_contract(record);
+    record.outputs = calls::stored(record, contract, slice.emulate(record, contract, 3));
+    CHECK(judged(record).verdict == Verdict::kWithinBudget);
+    record.outputs = calls::stored(record, contract, slice.emulate(coarse, contract, 3));
+    const verdict::CaseReport report = judged(record);
+    for (const char* name : {"dq", "dk", "dv", "dinitial_state", "da", "db"}) {
+      CAPTURE(line);
+      CAPTURE(std::string(name));
+      CHECK(tensor(report, name).verdict == Verdict::kOutOfBudget);
+    }
+  }
 }
 
 // In the first cases in which an emulated kernel that makes a mistake is refused it is named, alone

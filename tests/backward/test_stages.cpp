@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fixtures/call/error.hpp"
@@ -185,6 +186,44 @@ TEST_CASE("backward stages: emulated kernels pass in every type and declared for
         CAPTURE(stage.tensor.reason);
         CHECK(verdict::is_pass(stage.tensor.verdict));
       }
+    }
+  }
+}
+
+// The first h and the last dh are given in fp32. Nothing but their storage in bf16 may err: the
+// largest of a thousand such errors is half an ulp, which is the whole budget. It is no budget that
+// follows the error, as the number on the other side of the exact one is refused everywhere.
+TEST_CASE("backward stages: given states take all of their budget, and the next number is out") {
+  for (const std::string op : {"op=gdn_backward", "op=kda_backward"}) {
+    const call::Record record = record_of(op + kStaged);
+    const call::TensorMap honest = honest_stages(record);
+    const call::TensorMap exact =
+        verdict::exact_stages(*backward::slice().stages, record, backward::kChunk);
+    const auto report_of = [&](const std::string& name, const call::Tensor& t) {
+      return judged_stages(record, {{name, t}}).stages.front().tensor;
+    };
+    for (const auto& [name, given] : {std::pair("h", 0), {"dh", 2}}) {  // of chunks 0 to 2
+      CAPTURE(std::string(name));
+      const call::Tensor& t = honest.at(name);
+      const verdict::TensorReport report = report_of(name, t);
+      CHECK(report.max_ratio > 0.99);
+      CHECK(report.max_ratio <= 1.0);
+      const std::int64_t chunk = report.worst->index[0];
+      CHECK((chunk == given || chunk == 3));  // the other sequence has one chunk
+      const std::int64_t width = t.size() / t.shape()[0];
+      call::Tensor moved = t;
+      for (std::int64_t i = given * width; i < (given + 1) * width; ++i) {
+        const double right = exact.at(name)[i];
+        moved.set(i, t[i] + std::copysign(call::ulp(t.dtype(), right), right - t[i]));
+      }
+      CHECK(report_of(name, moved).out_of_budget == width);
+    }
+    const call::Record without = record_of(op + " mode=prefill lens=150,40 H=1 HV=2 K=24 V=16");
+    const call::TensorMap stages = honest_stages(without);
+    for (const char* name : {"h", "dh"}) {
+      CAPTURE(std::string(name));
+      const auto report = judged_stages(without, {{name, stages.at(name)}});
+      CHECK(report.stages.front().tensor.max_ratio < 0.7);
     }
   }
 }

@@ -36,7 +36,7 @@ contract::Rounding format_of(AdjointRounding rounding, call::DType io) {
   if (rounding == AdjointRounding::kTF32) return Format::kTF32;
   if (rounding == AdjointRounding::kTwoBF16) return Format::kTwoBF16;
   if (io == call::DType::kBF16) return Format::kBF16;
-  if (io == call::DType::kF16) return Format::kAny16;
+  if (io == call::DType::kF16) return Format::kF16;
   return std::nullopt;  // fp32 as everything else
 }
 
