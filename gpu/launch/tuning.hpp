@@ -60,20 +60,19 @@ struct Tuning {
 };
 
 /// Measured on an H200 (`ahead` on an H100, too), and used on every card.
-inline constexpr Tuning kH200 = {
-    .tiles = {.rows_for_tall = 128,
-              .low_fill_better = 1.15,
-              .write_bound_tokens = 4,
-              .write_bound_heads = 8},
-    .waves = {.prefetched_bytes = std::int64_t{20} << 20,
-              .ahead = 0.7,
-              .alone_least_part = 4,
-              .alone_most = 2},
-    .gdn = {.preparation = 1400, .scan = 1900},
-    .kda = {.preparation_by_anchors = 4500,
-            .preparation_by_levels = 13500,
-            .scan_half = 1700,
-            .scan_whole = 2900},
-    .attention = {.blocks = 128, .most_splits = 8}};
+inline constexpr Tuning kH200 = {.tiles = {.rows_for_tall = 128,
+                                           .low_fill_better = 1.15,
+                                           .write_bound_tokens = 4,
+                                           .write_bound_heads = 8},
+                                 .waves = {.prefetched_bytes = std::int64_t{20} << 20,
+                                           .ahead = 0.7,
+                                           .alone_least_part = 4,
+                                           .alone_most = 2},
+                                 .gdn = {.preparation = 1400, .scan = 1900},
+                                 .kda = {.preparation_by_anchors = 4500,
+                                         .preparation_by_levels = 13500,
+                                         .scan_half = 1700,
+                                         .scan_whole = 2900},
+                                 .attention = {.blocks = 128, .most_splits = 8}};
 
 }  // namespace goldenrule::gpu

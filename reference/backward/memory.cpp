@@ -55,11 +55,10 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
                          (tokens / 64 + 2) * 2 * K * V * 4;
   const double beside = std::min<double>(threads, std::max(sequences * H, 1.0));
   verdict::Need need;
-  need.verdict =
-      kProcess + threads * kPerThread +
-      std::max(call.file_bytes + 2 * call.tensor_bytes,
-               call.tensor_bytes + elements * kPerElement + stage_elements(call) * kPerStage +
-                   parameters + beside * of_lane);
+  need.verdict = kProcess + threads * kPerThread +
+                 std::max(call.file_bytes + 2 * call.tensor_bytes,
+                          call.tensor_bytes + elements * kPerElement +
+                              stage_elements(call) * kPerStage + parameters + beside * of_lane);
   need.explanation = elements * kExplanationPerElement + 2 * call.tensor_bytes;
   return need;
 }

@@ -42,9 +42,9 @@
 // no fewer than 4 can show any.
 //
 // Both are of what fails. A mistake that is made in one sequence only errs there as widely as one
-// that is made in all, so what the others should show is asked for as well: where the runs make four
-// elements fail, none fails by chance with probability e^-4 if they are independent, and more often
-// where a few runs carry sigma; half of the blocks are as many as may be spared.
+// that is made in all, so what the others should show is asked for as well: where the runs make
+// four elements fail, none fails by chance with probability e^-4 if they are independent, and more
+// often where a few runs carry sigma; half of the blocks are as many as may be spared.
 //
 // The sixth says that the runs differ as widely as they err: 1 / runs where the errors are random,
 // 1 where every run errs alike, so that the elements can be predicted and must be. The last is a

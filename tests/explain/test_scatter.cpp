@@ -192,8 +192,9 @@ TEST_CASE("scatter: errors elsewhere are not explained") {
 }
 
 TEST_CASE("scatter: errors in one sequence are not explained by a mistake in all") {
-  const std::string line = "op=kda mode=prefill lens=80,80,80 H=2 HV=4 K=64 V=32 gate=log h0=1 "
-                           "pattern=B999";
+  const std::string line =
+      "op=kda mode=prefill lens=80,80,80 H=2 HV=4 K=64 V=32 gate=log h0=1 "
+      "pattern=B999";
   const Mistake& neumann = row("inverse_fp16_neumann");
   const ScatterMatch all = match(line, neumann, 1, times(1));
   CHECK(all.reach == 1.0);

@@ -2,9 +2,9 @@
 //
 // Asking the L2 for states that a later block will read. The chain slot, state, arithmetic, store
 // leaves the memory idle at its ends; with the states already on their way the chain is short.
-//   - Of a block of the next wave, which the device starts when this wave's are done: the memory
-//     reads while this block computes. A whole wave on is too early: what is asked for waits in L2
-//     beside what is on its way to memory (`ahead`, gpu/launch/tuning.hpp).
+//   - Of a block less than a wave on (`ahead`, gpu/launch/tuning.hpp), which the device starts when
+//     others are done: the memory reads while this block computes. A whole wave on is too early:
+//     what is asked for waits in L2 beside what is on its way to memory.
 //   - Of this block, before the kernel in front of it is complete (dependent launch). The slot may
 //     then still change, so it is read past L1, checked, and used for this hint only; where the
 //     caller vouches for slots and states, decode takes both then (decode.cuh).

@@ -70,8 +70,9 @@ std::vector<std::string> place_words(const call::Record& call, const Tail& tail)
   const call::Dims d = call::validate(call);
   const auto words = [&](const char* index, const char* letter, std::int64_t extent) {
     const std::int64_t begin = delta::tail_begin(extent, tail.tile);
-    return tail.holds == TailHolds::kLast ? fmt::format("of {} {}", index, begin - 1)
-                                          : fmt::format("of {} {} - {}", index, letter, begin);
+    if (tail.holds == TailHolds::kLast) return fmt::format("of {} {}", index, begin - 1);
+    return begin + 1 == extent ? fmt::format("of {} 0", index)
+                               : fmt::format("of {} {} - {}", index, letter, begin);
   };
   switch (tail.axis) {
     case TailAxis::kKeys:

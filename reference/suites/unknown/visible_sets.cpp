@@ -140,8 +140,11 @@ Draw draw_visible_set(Draws& draws) {
   draw.words = {drawn.words};
   if (first_head > 0) {
     const std::int64_t last = plan.dims.HV - 1;
-    draw.words.push_back(last > first_head ? fmt::format("of heads {} to {}", first_head, last)
-                                           : fmt::format("of head {}", last));
+    // A mistake of the table may see the same keys: it is right in these blocks.
+    draw.where = {last > first_head ? fmt::format("heads {} to {}", first_head, last)
+                                    : fmt::format("head {}", last)};
+    draw.sets = {[first_head](auto, auto head) { return head >= first_head; }};
+    draw.words.push_back("of " + draw.where.front());
     draw.planted += " " + draw.words.back();
   }
   return draw;
