@@ -4,10 +4,10 @@
 //
 // The first name is right when the named mistakes, made around the exact kernel, return what the
 // planted one does to a thousandth of the budget (Matcher::kSame), in the planted blocks where
-// there are any. Any other name that is said to explain the capture is wrong. Where no name explains
-// it, findings are right that say what was planted, and a pattern that says where nothing was
-// written. Of two mistakes, findings that one of them alone would cause leave the draw undecided, as
-// does silence. Any others are wrong.
+// there are any. Any other name that is said to explain the capture is wrong. Where no name
+// explains it, findings are right that say what was planted, and a pattern that says where nothing
+// was written. Of two mistakes, findings that one of them alone would cause leave the draw
+// undecided, as does silence. Any others are wrong.
 //
 // Draws that their budgets hide are not counted: outputs that pass, and exact ones that are within
 // one budget of those of a right kernel, or of a kernel that makes but one of two mistakes.

@@ -212,10 +212,8 @@ def graph_wrapper(decode, requests, pages, **changed):
     end = "buffer" if decode else "buf"
     sizes = {f"paged_kv_indptr_{end}": requests + 1, f"paged_kv_indices_{end}": pages,
              f"paged_kv_last_page_len_{end}": requests, **({} if decode else {"qo_indptr_buf": requests + 1})}
-    buffers = {name: torch.full((size,), -1, dtype=torch.int32) for name, size in sizes.items()}
-    made = flashinfer.BatchDecodeWithPagedKVCacheWrapper if decode else \
-        flashinfer.BatchPrefillWithPagedKVCacheWrapper
-    buffers.update(changed)
+    buffers = {**{name: torch.full((size,), -1, dtype=torch.int32) for name, size in sizes.items()}, **changed}
+    made = getattr(flashinfer, f"Batch{'Decode' if decode else 'Prefill'}WithPagedKVCacheWrapper")
     return made(None, use_cuda_graph=True, **buffers), buffers
 
 

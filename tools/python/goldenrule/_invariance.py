@@ -138,13 +138,13 @@ def invariant(kernel: Kernel, case: Case | Call, over: str | Iterable[str] | Non
     asked.contract, asked.same_bits, asked.repeats = _contract(contract), bool(same_bits), _count(repeats)
     original, outcomes = packed(call, wants_outputs=False), []
     relations = GRADIENT_RELATIONS if call.op.endswith("_backward") else RELATIONS
+    built_in = case.built_in if isinstance(case, Case) else frozenset()
     for name in _asked(over, relations):
         asked.names = [relation for relation in relations[name]
                        if relation != "slots_permuted" or "state_indices" in call.inputs]
         if name == "cuda_graph":
-            outcomes.append(_graphed(kernel, line, call, original, device, asked))
+            outcomes.append(_graphed(kernel, line, call, original, device, built_in, asked))
             continue
-        built_in = case.built_in if isinstance(case, Case) else frozenset()
         made = _Made(kernel, line, call, device, built_in)
         for row in _core.relations(original, made, asked):
             departures = tuple(Departure(**departure) for departure in row.pop("departures"))
@@ -217,14 +217,14 @@ def _scattered(pool: Any, slots: Any, states: Any) -> Any:
 
 
 def _graphed(kernel: Kernel, line: str, call: Call, original: Mapping[str, Any], device: Any,
-             asked: Any) -> Outcome:
+             built_in: frozenset[str], asked: Any) -> Outcome:
     device = "cuda" if device is None else device
     if not str(device).startswith("cuda"):
         raise ValueError(f'cuda_graph: expected device="cuda", actual {device!r}')
     require_gpu(device)
     if call.mode == "prefill":
         asked.names = [name for name in asked.names if name in OF_PREFILL]
-    made = _Graphed(kernel, line, call, device)
+    made = _Graphed(kernel, line, call, device, built_in)
     _core.relations(original, made, asked)
     return Outcome(over="cuda_graph", relation="cuda_graph", meaning=GRAPH, applies=True, bits=True,
                    compared=made.compared, bound_to_signal=0.0, departures=tuple(made.departures.values()))
@@ -233,8 +233,9 @@ def _graphed(kernel: Kernel, line: str, call: Call, original: Mapping[str, Any],
 class _Graphed(_Made):
     """Each call is made without a graph and by a replay of that of the first call."""
 
-    def __init__(self, kernel: Kernel, line: str, original: Call, device: Any) -> None:
-        super().__init__(kernel, line, original, device)
+    def __init__(self, kernel: Kernel, line: str, original: Call, device: Any,
+                 built_in: frozenset[str]) -> None:
+        super().__init__(kernel, line, original, device, built_in)
         self.graph: Any = None
         self.inputs: dict[str, Any] = {}
         self.replayed: dict[str, Any] = {}
