@@ -72,29 +72,6 @@ std::optional<Errors> errors_of(const Capture& capture, const Runs& runs, int co
   return errors;
 }
 
-// The mean over rows and heads of (mean error)^2 / mean squared error.
-double common_share(const Capture& capture, const Errors& errors, int runs) {
-  double shares = 0.0;
-  std::int64_t blocks = 0;
-  for (const auto& [name, square] : errors.squares) {
-    const std::vector<double>& sum = errors.sums.at(name);
-    const std::size_t block = block_size(capture.expected.outputs.at(name).exact.shape, name);
-    for (std::size_t first = 0; first < square.size(); first += block) {
-      double common = 0.0;
-      double all = 0.0;
-      for (std::size_t i = first; i < first + block; ++i) {
-        if (!std::isfinite(square[i])) continue;
-        common += sum[i] / runs * sum[i];
-        all += square[i];
-      }
-      if (!(all > 0.0) || !std::isfinite(all)) continue;
-      shares += common / all;
-      ++blocks;
-    }
-  }
-  return blocks == 0 ? 1.0 : shares / static_cast<double>(blocks);
-}
-
 // Pearson's correlation.
 double correlation(const std::vector<double>& x, const std::vector<double>& y) {
   if (x.size() < 4) return 0.0;
@@ -135,13 +112,14 @@ class BlockSigma {
 
 class ScatterMatcher {
  public:
-  ScatterMatcher(const Capture& capture, const Squares& squares, int runs)
+  ScatterMatcher(const Capture& capture, const Errors& errors, int runs)
       : capture_(capture),
-        squares_(squares),
+        squares_(errors.squares),
+        sums_(errors.sums),
         runs_(runs),
         growth_(static_cast<std::size_t>(call::validate(capture.call).HV), 1.0),
         reach_(capture.call, capture.outputs) {
-    for (const auto& [name, square] : squares) grow(name, square);
+    for (const auto& [name, square] : squares_) grow(name, square);
   }
 
   ScatterMatch match() {
@@ -154,6 +132,7 @@ class ScatterMatcher {
     match_.blocks = std::ssize(log_errors_);
     match_.number = expected_ > 0.0 ? failing_ / expected_ : kInfinity;
     match_.reach = reach_.share();
+    if (!log_errors_.empty()) match_.common = common_ / static_cast<double>(log_errors_.size());
     return match_;
   }
 
@@ -207,12 +186,14 @@ class ScatterMatcher {
     const verdict::Expected& e = capture_.expected.outputs.at(name);
     const verdict::Budget budget(name, output.dtype(), e, *capture_.contract);
     const std::size_t block = block_size(e.exact.shape, name);
+    const std::vector<double>& sum = sums_.at(name);
     double errors = 0.0;
     double sigmas = 0.0;
     for (std::size_t first = 0; first < square.size(); first += block) {
       const BlockSigma sigma(square, first, block, runs_);
       double block_errors = 0.0;
       double block_expected = 0.0;
+      double common = 0.0, all = 0.0;
       bool fails = false;
       for (std::size_t i = first; i < first + block; ++i) {
         if (!e.exact.is_defined(i)) continue;
@@ -221,6 +202,8 @@ class ScatterMatcher {
         const double s = sigma(i);
         if (!std::isfinite(error) || !std::isfinite(s)) continue;
         block_errors += error * error;
+        common += sum[i] / runs_ * sum[i];
+        all += square[i];
         const double right = budget(i) + static_cast<double>(e.exact.radius[i]);
         const double expected = s > 0.0 ? std::erfc(right / (std::numbers::sqrt2 * s)) : 0.0;
         const bool passes = verdict::passes(y, e, i, budget(i));
@@ -237,6 +220,7 @@ class ScatterMatcher {
       if (fails && sigma.rms() > 0.0 && std::isfinite(sigma.rms())) {
         log_errors_.push_back(0.5 * std::log(block_errors / static_cast<double>(block)));
         log_sigmas_.push_back(std::log(sigma.rms()));
+        common_ += common / all;
       }
     }
     if (errors == 0.0) return;
@@ -269,12 +253,13 @@ class ScatterMatcher {
   }
 
   const Capture& capture_;
-  const Squares& squares_;
+  const Squares &squares_, &sums_;
   const int runs_;
   std::vector<double> growth_;  // per value head
   Reach reach_;
   ScatterMatch match_;
   std::vector<double> log_errors_, log_sigmas_;
+  double common_ = 0.0;
   double failing_ = 0.0, expected_ = 0.0;  // elements
 };
 
@@ -285,14 +270,12 @@ std::optional<ScatterMatch> match_scatter(const Capture& capture, const Hypothes
   const Runs runs(capture, hypothesis);
   const auto trial = errors_of(capture, runs, kTrialRuns);
   if (!trial) return std::nullopt;
-  ScatterMatch match = ScatterMatcher(capture, trial->squares, kTrialRuns).match();
-  match.common = common_share(capture, *trial, kTrialRuns);
+  ScatterMatch match = ScatterMatcher(capture, *trial, kTrialRuns).match();
   if (!match.errs_alike(2.0)) return match;
   const auto errors = errors_of(capture, runs, kScatterRuns);
   if (!errors) return std::nullopt;
-  ScatterMatcher matcher(capture, errors->squares, kScatterRuns);
+  ScatterMatcher matcher(capture, *errors, kScatterRuns);
   match = matcher.match();
-  match.common = common_share(capture, *errors, kScatterRuns);
   if (match.errs_alike() && match.ratio > 1.0) match.allowed = matcher.largest_of(runs);
   return match;
 }

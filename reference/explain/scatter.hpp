@@ -23,7 +23,7 @@
 //   some element fails in half of the sequences and heads (block_map.hpp) in which that sum is 4,
 //   correlation r of log rms error and log rms sigma over the n rows and heads that fail: r >= 1/2
 //     and atanh(r) sqrt(n - 3) >= 3.72,
-//   (mean of run - exact)^2 / mean of (run - exact)^2 <= 1/2      mean over the rows and heads,
+//   (mean of run - exact)^2 / mean of (run - exact)^2 <= 1/2, the mean of rows and heads that fail,
 //   ratio <= 1, or at most the largest ratio of a run against the sigma of the others.
 //
 // The first five are there because a mistake that could produce anything would explain everything.
@@ -47,8 +47,9 @@
 // often where a few runs carry sigma; half of the blocks are as many as may be spared.
 //
 // The sixth says that the runs differ as widely as they err: 1 / runs where the errors are random,
-// 1 where every run errs alike, so that the elements can be predicted and must be. The last is a
-// rank test: products of many random factors have heavier tails than the sum of
+// 1 where every run errs alike, so that the elements can be predicted and must be. Rows that do not
+// fail have errors of roundings alone: a mistake of the state alone is not random for their sake.
+// The last is a rank test: products of many random factors have heavier tails than the sum of
 // roundings that `multiple` is derived for, and if the capture is one more run, its ratio is the
 // largest of all with probability 1 / (kScatterRuns + 1): one true explanation in fifty is turned
 // down. Mistakes whose first kTrialRuns err quite differently from the capture get no more.
@@ -76,7 +77,7 @@ struct ScatterMatch {
   double profile = 0.0;     ///< the correlation; 0 where fewer than four rows and heads fail
   std::int64_t blocks = 0;  ///< rows and heads that fail
   double reach = 0.0;       ///< of sequences and heads that it makes fail, those that do
-  double common = 0.0;      ///< share of the squared errors that all runs have in common
+  double common = 1.0;      ///< share of the squared errors that all runs have in common
 
   /// `slack` > 1 widens the bounds, for a first look.
   [[nodiscard]] bool errs_alike(double slack = 1.0) const {
