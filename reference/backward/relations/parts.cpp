@@ -68,8 +68,8 @@ void PartPlaces::for_each(const std::string& output, const call::Tensor& origina
   }
 }
 
-Sums zeros_like(const call::TensorMap& outputs) {
-  Sums sums;
+OutputSums zeros_like(const call::TensorMap& outputs) {
+  OutputSums sums;
   for (const auto& [name, tensor] : outputs) {
     sums[name].assign(static_cast<std::size_t>(tensor.size()), 0.0);
   }

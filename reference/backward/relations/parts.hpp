@@ -42,7 +42,7 @@ class PartPlaces {
 };
 
 /// A number for each element of each output.
-using Sums = std::map<std::string, std::vector<double>>;
-[[nodiscard]] Sums zeros_like(const call::TensorMap& outputs);
+using OutputSums = std::map<std::string, std::vector<double>>;
+[[nodiscard]] OutputSums zeros_like(const call::TensorMap& outputs);
 
 }  // namespace goldenrule::backward

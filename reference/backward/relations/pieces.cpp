@@ -82,7 +82,7 @@ class ParameterSums {
 
  private:
   Trial& trial_;
-  Sums sums_, bounds_;
+  OutputSums sums_, bounds_;
 };
 
 bool has_parameter(const Run& run) {
