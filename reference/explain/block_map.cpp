@@ -65,6 +65,12 @@ const char* word_of(const Grid& grid) {
   return grid.slots ? "slot" : grid.buffer ? "place" : grid.rings ? "ring" : "checkpoint";
 }
 
+std::vector<std::string> names_of(const call::TensorMap& tensors) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors) names.push_back(name);
+  return names;
+}
+
 }  // namespace
 
 BlockMap::BlockMap(const call::Record& call, const std::vector<std::string>& outputs) {
@@ -75,6 +81,9 @@ BlockMap::BlockMap(const call::Record& call, const std::vector<std::string>& out
   }
   for (const std::string& name : outputs) add(call, plan, name);
 }
+
+BlockMap::BlockMap(const call::Record& call, const call::TensorMap& outputs)
+    : BlockMap(call, names_of(outputs)) {}
 
 void BlockMap::add(const call::Record& call, const call::Plan& plan, const std::string& name) {
   OutputBlocks blocks{.grid = Grid(call, plan.dims, name), .units = {}, .heads = {}};

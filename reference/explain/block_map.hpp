@@ -37,6 +37,7 @@ enum class Place : std::uint8_t {
 class BlockMap {
  public:
   BlockMap(const call::Record& call, const std::vector<std::string>& outputs);
+  BlockMap(const call::Record& call, const call::TensorMap& outputs);
 
   [[nodiscard]] std::size_t size() const { return names_.size() * heads_; }
   [[nodiscard]] std::size_t block(std::int64_t unit, std::int64_t head) const {

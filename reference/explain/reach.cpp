@@ -6,16 +6,10 @@ namespace {
 
 constexpr double kExpectedInBlock = 4.0;
 
-std::vector<std::string> names_of(const call::TensorMap& tensors) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : tensors) names.push_back(name);
-  return names;
-}
-
 }  // namespace
 
 Reach::Reach(const call::Record& call, const call::TensorMap& outputs)
-    : map_(call, names_of(outputs)), blocks_(map_.size()) {}
+    : map_(call, outputs), blocks_(map_.size()) {}
 
 void Reach::add(const std::string& output, std::size_t i, double expected, bool fails) {
   const OutputBlocks& of = map_.output(output);

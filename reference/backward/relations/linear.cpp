@@ -79,36 +79,7 @@ void multiplied(Trial& trial) {
   }
 }
 
-void added(Trial& trial) {
-  const Run& base = trial.base();
-  const call::Dims& d = base.plan.dims;
-  const auto part = [&](std::int64_t parity) {
-    Record changed = base.record;
-    calls::change(changed.inputs.at("do"), [&](std::int64_t i, double x) {
-      return i / (d.HV * d.V) % 2 == parity ? x : 0.0;
-    });
-    const auto of_states = changed.inputs.find("dfinal_state");
-    if (parity == 0 && of_states != changed.inputs.end()) {
-      calls::change(of_states->second, [](std::int64_t, double) { return 0.0; });
-    }
-    return trial.run(std::move(changed));
-  };
-  const Run even = part(0);
-  const Run odd = part(1);
-  const relations::Grants even_granted = trial.granted(even);
-  const relations::Grants odd_granted = trial.granted(odd);
-  for (const auto& [name, tensor] : base.outputs) {
-    const call::Tensor& of_even = output_of(even, name);
-    const call::Tensor& of_odd = output_of(odd, name);
-    for (std::int64_t i = 0; i < tensor.size(); ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      const double parts =
-          relations::sum_of(even_granted.at(name)[at].bound, odd_granted.at(name)[at].bound);
-      trial.claim(name, at, of_even[i] + of_odd[i], tensor[i],
-                  relations::sum_of(trial.base_granted().at(name)[at].bound, parts));
-    }
-  }
-}
+void added(Trial& trial) { relations::claim_halves(trial, "do", "dfinal_state"); }
 
 constexpr std::array kLinearRelations{
     Relation{"power_of_two", "do and dfinal_state times 8: the gradients times 8",

@@ -40,12 +40,6 @@ RowOf row_of(const std::string& output) {
   return output == "dA_log" || output == "ddt_bias" ? RowOf::kParameter : RowOf::kToken;
 }
 
-const call::Tensor& output_of(const relations::Run& run, const std::string& name) {
-  const auto found = run.outputs.find(name);
-  if (found != run.outputs.end()) return found->second;
-  throw Error(ErrorKind::kSchema, "/outputs/" + name, "an output of every call", "none");
-}
-
 PartPlaces::PartPlaces(const call::Record& record, const call::Dims& dims,
                        std::span<const calls::Stretch> parts)
     : dims_(dims) {

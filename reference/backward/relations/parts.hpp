@@ -23,9 +23,6 @@ namespace goldenrule::backward {
 enum class RowOf { kToken, kSequence, kParameter };
 [[nodiscard]] RowOf row_of(const std::string& output);
 
-/// The output of a call whose original has it. Throws Error(kSchema).
-[[nodiscard]] const call::Tensor& output_of(const relations::Run& run, const std::string& name);
-
 /// Element i of what a call of parts returns belongs to element place(i) of the original output;
 /// of parameters, to the same.
 class PartPlaces {

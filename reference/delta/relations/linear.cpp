@@ -106,34 +106,7 @@ void beta_zero(Trial& trial) {
   }
 }
 
-// v of even tokens with no state, and v of odd tokens with it.
-void summed(Trial& trial) {
-  const Run& base = trial.base();
-  const call::Dims& d = base.plan.dims;
-  const auto part = [&](std::int64_t parity) {
-    Record changed = base.record;
-    calls::change(changed.inputs.at("v"), [&](std::int64_t i, double x) {
-      return i / (d.HV * d.V) % 2 == parity ? x : 0.0;
-    });
-    const auto states = changed.inputs.find("initial_state");
-    if (parity == 0 && states != changed.inputs.end()) {
-      calls::change(states->second, [](std::int64_t, double) { return 0.0; });
-    }
-    return trial.run(std::move(changed));
-  };
-  const Run even = part(0);
-  const Run odd = part(1);
-  const Grants even_granted = trial.granted(even);
-  const Grants odd_granted = trial.granted(odd);
-  for (const auto& [name, tensor] : base.outputs) {
-    for (std::int64_t i = 0; i < tensor.size(); ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      const double parts = sum_of(even_granted.at(name)[at].bound, odd_granted.at(name)[at].bound);
-      trial.claim(name, at, even.outputs.at(name)[i] + odd.outputs.at(name)[i], tensor[i],
-                  sum_of(trial.base_granted().at(name)[at].bound, parts));
-    }
-  }
-}
+void summed(Trial& trial) { claim_halves(trial, "v", "initial_state"); }
 
 bool has_tokens(const Record& r, const contract::Contract&) { return call::validate(r).tokens > 0; }
 

@@ -10,6 +10,7 @@
 #include "fixtures/call/operation.hpp"
 #include "reference/delta/budget/running.hpp"
 #include "reference/delta/calls/inputs.hpp"
+#include "reference/delta/calls/rows.hpp"
 #include "reference/delta/oracle/lane_io.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/scalar/infinity.hpp"
@@ -205,6 +206,42 @@ Outcome Trial::judge() const {
   }
   if (bound2 > 0.0) outcome.bound_to_signal = std::sqrt(bound2 / value2);
   return outcome;
+}
+
+const call::Tensor& output_of(const Run& run, const std::string& name) {
+  const auto found = run.outputs.find(name);
+  if (found != run.outputs.end()) return found->second;
+  throw Error(ErrorKind::kSchema, "/outputs/" + name, "an output of every call", "none");
+}
+
+void claim_halves(Trial& trial, const std::string& tokens, const std::string& states) {
+  const Run& base = trial.base();
+  const call::Dims& d = base.plan.dims;
+  const auto part = [&](std::int64_t parity) {
+    call::Record changed = base.record;
+    calls::change(changed.inputs.at(tokens), [&](std::int64_t i, double x) {
+      return i / (d.HV * d.V) % 2 == parity ? x : 0.0;
+    });
+    const auto of_states = changed.inputs.find(states);
+    if (parity == 0 && of_states != changed.inputs.end()) {
+      calls::change(of_states->second, [](std::int64_t, double) { return 0.0; });
+    }
+    return trial.run(std::move(changed));
+  };
+  const Run even = part(0);
+  const Run odd = part(1);
+  const Grants even_granted = trial.granted(even);
+  const Grants odd_granted = trial.granted(odd);
+  for (const auto& [name, tensor] : base.outputs) {
+    const call::Tensor& of_even = output_of(even, name);
+    const call::Tensor& of_odd = output_of(odd, name);
+    for (std::int64_t i = 0; i < tensor.size(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const double parts = sum_of(even_granted.at(name)[at].bound, odd_granted.at(name)[at].bound);
+      trial.claim(name, at, of_even[i] + of_odd[i], tensor[i],
+                  sum_of(trial.base_granted().at(name)[at].bound, parts));
+    }
+  }
 }
 
 void pair_sequences(const Run& base, std::int64_t n, const Run& other, std::int64_t m,

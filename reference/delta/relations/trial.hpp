@@ -109,6 +109,14 @@ class Trial {
   std::map<std::string, Claims> claims_;
 };
 
+/// An output of a run; the original has it. Throws Error(kSchema) where the run has not.
+[[nodiscard]] const call::Tensor& output_of(const Run& run, const std::string& name);
+
+/// Claims that the outputs add up of two calls: one with `tokens` ([.., HV, V]) of even tokens and
+/// no `states`, one with those of odd tokens and `states`. Granted are the budgets of all three
+/// calls.
+void claim_halves(Trial& trial, const std::string& tokens, const std::string& states);
+
 /// What becomes of a relation that applies.
 [[nodiscard]] Outcome tried(const Relation& relation, Trial& trial);
 

@@ -11,12 +11,6 @@ namespace {
 
 constexpr std::uint64_t kSeedOfBlocks = 7;
 
-std::vector<std::string> names_of(const call::TensorMap& tensors) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : tensors) names.push_back(name);
-  return names;
-}
-
 }  // namespace
 
 BlockPlanter::BlockPlanter(const verdict::Slice& of, const std::string& line)
@@ -24,7 +18,7 @@ BlockPlanter::BlockPlanter(const verdict::Slice& of, const std::string& line)
       call(cases::make_record(cases::parse(line))),
       contract(slice.default_contract(call)),
       honest(calls::stored(call, contract, kernel()(call))),
-      map(call, names_of(honest)) {}
+      map(call, honest) {}
 
 calls::Kernel BlockPlanter::kernel() const {
   return verdict::emulated_kernel(slice, contract, kSeedOfBlocks);
