@@ -22,12 +22,13 @@ namespace goldenrule::gpu {
 struct Region {
   struct Axis {
     std::int64_t count, stride;  ///< count > 1, stride in bytes
-    int number = 0;              ///< among the axes of the tensor
+    int number;                  ///< among the axes of the tensor
   };
-  std::uintptr_t first = 0;
-  std::int64_t run = 0;        ///< 0: no memory at all
-  std::array<Axis, 4> axes{};  ///< from the longest step to the shortest
-  int size = 0;                ///< axes that are used
+  std::uintptr_t first;
+  std::int64_t run;          ///< 0: no memory at all
+  std::int64_t span;         ///< from the first byte to the last
+  std::array<Axis, 4> axes;  ///< from the longest step to the shortest
+  int size;                  ///< axes that are used
 };
 
 /// The memory of a tensor that check_tensor has passed with these strides.

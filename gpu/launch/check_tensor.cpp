@@ -105,7 +105,10 @@ void check_span(const TensorRule& rule, const Strides& strides, std::int64_t siz
   for (std::size_t a = 0; a < static_cast<std::size_t>(rule.strided); ++a) {
     const std::int64_t steps = rule.extents[a] - 1;
     if (steps <= 0) continue;
-    if (strides[a] > left / steps) {
+    // A division is the slowest of all that a call costs on the host: only where it may matter.
+    constexpr std::int64_t kShort = std::int64_t{1} << 30;
+    const bool is_short = steps < kShort && strides[a] < kShort && left > kShort * kShort;
+    if (!is_short && strides[a] > left / steps) {
       problem.invalid(stride_name(rule.name, static_cast<int>(a)),
                       "at most " + std::to_string(left / steps) + " (64-bit offsets)", strides[a]);
       return;

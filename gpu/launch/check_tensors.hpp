@@ -18,16 +18,18 @@ namespace goldenrule::gpu {
 template <class Group>
 class TensorStrides {
  public:
-  using Member = Tensor Group::Args::*;
-  [[nodiscard]] const Strides& operator[](Member member) const { return all_[at(member)]; }
-  [[nodiscard]] Strides& operator[](Member member) { return all_[at(member)]; }
+  /// A place in kTensors; that of a field is found when the library is built.
+  struct Place {
+    std::size_t i = 0;
+    consteval Place(Tensor Group::Args::*member) {  // NOLINT(google-explicit-constructor)
+      while (Group::kTensors[i].field.member != member) ++i;
+    }
+    explicit constexpr Place(std::size_t number) : i(number) {}
+  };
+  [[nodiscard]] const Strides& operator[](Place place) const { return all_[place.i]; }
+  [[nodiscard]] Strides& operator[](Place place) { return all_[place.i]; }
 
  private:
-  static std::size_t at(Member member) {
-    std::size_t i = 0;
-    while (Group::kTensors[i].field.member != member) ++i;
-    return i;
-  }
   std::array<Strides, std::size(Group::kTensors)> all_{};
 };
 
@@ -110,13 +112,14 @@ void check_steps(const Tensor& given, const TensorField<Args>& tensor,
                  std::span<const std::int64_t> extents, const Strides& strides, Problem& problem) {
   const bool state = tensor.types == Types::kState || tensor.types == Types::kKept;
   const bool pool = tensor.types == Types::kHalfPool;
-  const std::int64_t most = kInt32Max / std::max(1, dtype_size(given.dtype));
+  const int size = std::max(1, dtype_size(given.dtype));
   for (int i = 0; i < tensor.strided; ++i) {
     const std::int64_t stride = strides[static_cast<std::size_t>(i)];
     if (extents[static_cast<std::size_t>(i)] <= 1) continue;
-    if (!state && !(pool && i == 0) && stride > most) {
+    const bool far = stride > kInt32Max || stride * size > kInt32Max;
+    if (!state && !(pool && i == 0) && far) {
       problem.report(GOLDENRULE_GPU_UNSUPPORTED, stride_name(tensor.field.name, i),
-                     "at most " + std::to_string(most), std::to_string(stride));
+                     "at most " + std::to_string(kInt32Max / size), std::to_string(stride));
     }
     if (state && i == tensor.strided - 1 && stride > kInt32Max) {
       problem.report(GOLDENRULE_GPU_UNSUPPORTED,
@@ -131,17 +134,28 @@ void check_steps(const Tensor& given, const TensorField<Args>& tensor,
   }
 }
 
-/// A tensor as it was found: its strides, and the memory that it is.
-struct CheckedTensor {
-  Strides strides{};
-  Region region;
+/// The tensors of a call that are memory, in the order of kTensors: few of those that it can have.
+template <class Group>
+struct Regions {
+  struct Held {
+    std::size_t tensor;  ///< its place in kTensors
+    Region region;
+  };
+  std::array<Held, std::size(Group::kTensors)> all;  // not initialized but for the first `count`
+  std::size_t count = 0;
+
+  [[nodiscard]] std::span<const Held> held() const { return {all.data(), count}; }
 };
 
+/// Fills in the strides of tensor i, and its memory.
 template <class Group>
-CheckedTensor check_field(const typename Group::Args& a,
-                          const TensorField<typename Group::Args>& tensor, Problem& problem) {
+void check_field(const typename Group::Args& a, std::size_t i, Strides& strides,
+                 Regions<Group>& regions, Problem& problem) {
   using Args = typename Group::Args;
+  const TensorField<Args>& tensor = Group::kTensors[i];
   const Tensor& given = a.*tensor.field.member;
+  const NeedAndWhy presence = need_of<Group>(a, tensor.presence);
+  if (given.data == nullptr && presence.need != Need::kRequired) return;
   std::array<std::int64_t, 6> extents{};
   std::size_t axes = 0;
   for (const Axis axis : tensor.axes) {
@@ -154,17 +168,18 @@ CheckedTensor check_field(const typename Group::Args& a,
   if constexpr (DeltaArgs<Args>) {
     read_only = tensor.field.member == &Args::state && a.final_state.data != nullptr;
   }
-  const NeedAndWhy presence = need_of<Group>(a, tensor.presence);
   const TensorRule rule{.name = tensor.field.name,
                         .need = presence.need,
                         .use = read_only ? Use::kRead : tensor.use,
                         .types = tensor.types,
                         .extents = {extents.data(), axes},
                         .strided = tensor.strided};
-  CheckedTensor checked{.strides = check_tensor(given, rule, presence.why, problem), .region = {}};
-  check_steps(given, tensor, rule.extents, checked.strides, problem);
-  if (problem.ok()) checked.region = region_of(given, rule, checked.strides);
-  return checked;
+  strides = check_tensor(given, rule, presence.why, problem);
+  check_steps(given, tensor, rule.extents, strides, problem);
+  if (!problem.ok()) return;
+  auto& held = regions.all[regions.count];
+  held = {.tensor = i, .region = region_of(given, rule, strides)};
+  if (held.region.run != 0) ++regions.count;
 }
 
 /// Whether a call writes to this tensor.
@@ -182,8 +197,7 @@ bool is_written(const Args& a, const TensorField<Args>& tensor) {
 
 /// Nothing that is written is shared with anything; final_state may be state itself.
 template <class Group>
-void check_sharing(const typename Group::Args& a,
-                   const std::array<CheckedTensor, std::size(Group::kTensors)>& checked,
+void check_sharing(const typename Group::Args& a, const Regions<Group>& regions,
                    Problem& problem) {
   using Args = typename Group::Args;
   const auto one_pool = [&](const auto& written, const auto& other) {
@@ -197,23 +211,23 @@ void check_sharing(const typename Group::Args& a,
     problem.invalid(std::string(written) + ".data", "memory that nothing else of the call is in",
                     std::string("shared with ") + other);
   };
-  for (std::size_t i = 0; i < checked.size() && problem.ok(); ++i) {
-    const auto& written = Group::kTensors[i];
+  for (const auto& mine : regions.held()) {
+    const auto& written = Group::kTensors[mine.tensor];
     if (!is_written(a, written)) continue;
-    for (std::size_t j = 0; j < checked.size() && problem.ok(); ++j) {
-      const auto& other = Group::kTensors[j];
-      const bool same = i == j || one_pool(written, other);
-      if (!same && share_memory(checked[i].region, checked[j].region)) {
-        complain(written.field.name, other.field.name);
-      }
+    for (const auto& its : regions.held()) {
+      const auto& other = Group::kTensors[its.tensor];
+      const bool same = mine.tensor == its.tensor || one_pool(written, other);
+      if (same || !share_memory(mine.region, its.region)) continue;
+      complain(written.field.name, other.field.name);
+      return;
     }
   }
   if constexpr (requires { Group::kWorkspace; }) {
     const Region workspace = region_of(a.workspace, a.workspace == nullptr ? 0 : a.workspace_size);
-    for (std::size_t j = 0; j < checked.size() && problem.ok(); ++j) {
-      if (share_memory(workspace, checked[j].region)) {
-        complain("workspace", Group::kTensors[j].field.name);
-      }
+    for (const auto& its : regions.held()) {
+      if (!share_memory(workspace, its.region)) continue;
+      complain("workspace", Group::kTensors[its.tensor].field.name);
+      return;
     }
   }
 }
@@ -258,18 +272,16 @@ void check_half_tensors(const typename Group::Args& a, Problem& problem) {
 template <class Group>
 [[nodiscard]] Problem check_tensors(const typename Group::Args& a, TensorStrides<Group>& strides) {
   Problem problem;
-  std::array<CheckedTensor, std::size(Group::kTensors)> checked;
-  for (std::size_t i = 0; i < checked.size(); ++i) {
-    const auto& tensor = Group::kTensors[i];
-    checked[i] = check_field<Group>(a, tensor, problem);
-    strides[tensor.field.member] = checked[i].strides;
+  Regions<Group> regions;
+  for (std::size_t i = 0; i < std::size(Group::kTensors) && problem.ok(); ++i) {
+    check_field<Group>(a, i, strides[typename TensorStrides<Group>::Place(i)], regions, problem);
   }
   if constexpr (DeltaArgs<typename Group::Args>) {
     check_delta_tensors<Group>(a, strides, problem);
   } else {
     check_half_tensors<Group>(a, problem);
   }
-  if (problem.ok()) check_sharing<Group>(a, checked, problem);
+  if (problem.ok()) check_sharing<Group>(a, regions, problem);
   return problem;
 }
 
