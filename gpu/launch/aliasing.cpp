@@ -65,7 +65,7 @@ void insert(Region& region, Region::Axis axis) {
 
 Region region_of(const goldenrule_gpu_tensor& tensor, const TensorRule& rule,
                  const Strides& strides) {
-  Region region{};
+  Region region;
   const std::int64_t size = dtype_size(tensor.dtype);
   const bool empty = std::ranges::any_of(rule.extents, [](std::int64_t n) { return n == 0; });
   if (tensor.data == nullptr || empty) return region;
@@ -79,24 +79,39 @@ Region region_of(const goldenrule_gpu_tensor& tensor, const TensorRule& rule,
       insert(region, {rule.extents[a], strides[a] * size, static_cast<int>(a)});
     }
   }
-  region.span = span_from(region, 0);
   return region;
 }
 
 Region region_of(const void* data, std::uint64_t bytes) {
-  Region region{};
+  Region region;
   region.first = reinterpret_cast<std::uintptr_t>(data);
   region.run = static_cast<std::int64_t>(
       std::min<std::uint64_t>(bytes, std::numeric_limits<std::int64_t>::max()));
-  region.span = region.run;
   return region;
+}
+
+Range range_of(const goldenrule_gpu_tensor& tensor, const TensorRule& rule,
+               const Strides& strides) {
+  std::int64_t run = 1, steps = 0;  // elements
+  for (std::size_t a = 0; a < rule.extents.size(); ++a) {
+    const std::int64_t extent = rule.extents[a];
+    if (extent == 0) return {.first = 0, .bytes = 0};
+    if (a < static_cast<std::size_t>(rule.strided)) {
+      steps += (extent - 1) * strides[a];
+    } else {
+      run *= extent;
+    }
+  }
+  return {.first = reinterpret_cast<std::uintptr_t>(tensor.data),
+          .bytes = static_cast<std::uintptr_t>((steps + run) * dtype_size(tensor.dtype))};
 }
 
 bool share_memory(const Region& a, const Region& b) {
   if (a.run == 0 || b.run == 0) return false;
-  const auto span_a = static_cast<std::uintptr_t>(a.span);
-  const auto span_b = static_cast<std::uintptr_t>(b.span);
-  if (a.first <= b.first ? b.first - a.first >= span_a : a.first - b.first >= span_b) return false;
+  const auto span_a = static_cast<std::uintptr_t>(span_from(a, 0));
+  const auto span_b = static_cast<std::uintptr_t>(span_from(b, 0));
+  const Range of_a{.first = a.first, .bytes = span_a}, of_b{.first = b.first, .bytes = span_b};
+  if (!of_a.meets(of_b)) return false;
   constexpr auto kMost = static_cast<std::uintptr_t>(kFar);
   if (a.first >= kMost || b.first >= kMost || span_a >= kMost || span_b >= kMost) return true;
   return meet(a, 0, b, 0, static_cast<std::int64_t>(b.first) - static_cast<std::int64_t>(a.first));

@@ -22,18 +22,30 @@ namespace goldenrule::gpu {
 struct Region {
   struct Axis {
     std::int64_t count, stride;  ///< count > 1, stride in bytes
-    int number;                  ///< among the axes of the tensor
+    int number = 0;              ///< among the axes of the tensor
   };
+  std::uintptr_t first = 0;
+  std::int64_t run = 0;        ///< 0: no memory at all
+  std::array<Axis, 4> axes{};  ///< from the longest step to the shortest
+  int size = 0;                ///< axes that are used
+};
+
+/// The bytes from the first of a tensor to its last: what nearly all tensors of a call differ in.
+struct Range {
   std::uintptr_t first;
-  std::int64_t run;          ///< 0: no memory at all
-  std::int64_t span;         ///< from the first byte to the last
-  std::array<Axis, 4> axes;  ///< from the longest step to the shortest
-  int size;                  ///< axes that are used
+  std::uintptr_t bytes;  ///< 0: no memory at all
+
+  [[nodiscard]] bool meets(const Range& other) const {
+    return first <= other.first ? other.first - first < bytes : first - other.first < other.bytes;
+  }
 };
 
 /// The memory of a tensor that check_tensor has passed with these strides.
 [[nodiscard]] Region region_of(const goldenrule_gpu_tensor& tensor, const TensorRule& rule,
                                const Strides& strides);
+
+[[nodiscard]] Range range_of(const goldenrule_gpu_tensor& tensor, const TensorRule& rule,
+                             const Strides& strides);
 
 /// A row of `bytes` bytes.
 [[nodiscard]] Region region_of(const void* data, std::uint64_t bytes);

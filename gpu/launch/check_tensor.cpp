@@ -187,7 +187,10 @@ Strides check_tensor(const goldenrule_gpu_tensor& tensor, const TensorRule& rule
   // Where there is no token a dense row has no length, and nobody steps over it.
   if (problem.ok() && !is_empty(rule)) check_steps_up(rule, strides, problem);
   if (problem.ok()) check_span(rule, strides, static_cast<std::int64_t>(size), problem);
-  if (rule.use == Use::kWritten && problem.ok()) check_overlap(tensor, rule, strides, problem);
+  const bool given = tensor.dense == 0;
+  if (given && rule.use == Use::kWritten && problem.ok()) {
+    check_overlap(tensor, rule, strides, problem);
+  }
   return strides;
 }
 

@@ -134,52 +134,68 @@ void check_steps(const Tensor& given, const TensorField<Args>& tensor,
   }
 }
 
+/// What tensor i of a call has to be.
+template <class Group>
+class FieldRule {
+ public:
+  FieldRule(const typename Group::Args& a, std::size_t i, Need need) {
+    using Args = typename Group::Args;
+    const TensorField<Args>& tensor = Group::kTensors[i];
+    std::size_t axes = 0;
+    for (const Axis axis : tensor.axes) {
+      if (const std::int64_t extent = extent_of<Group>(a, axis); extent >= 0) {
+        extents_[axes++] = extent;
+      }
+    }
+    // The pool is written only where no other takes what is written.
+    bool read_only = false;
+    if constexpr (DeltaArgs<Args>) {
+      read_only = tensor.field.member == &Args::state && a.final_state.data != nullptr;
+    }
+    rule_ = {.name = tensor.field.name,
+             .need = need,
+             .use = read_only ? Use::kRead : tensor.use,
+             .types = tensor.types,
+             .extents = {extents_.data(), axes},
+             .strided = tensor.strided};
+  }
+  FieldRule(const FieldRule&) = delete;  // the rule names its own extents
+  FieldRule& operator=(const FieldRule&) = delete;
+
+  [[nodiscard]] const TensorRule& operator*() const { return rule_; }
+
+ private:
+  std::array<std::int64_t, 6> extents_{};
+  TensorRule rule_{};
+};
+
 /// The tensors of a call that are memory, in the order of kTensors: few of those that it can have.
 template <class Group>
-struct Regions {
+struct Ranges {
   struct Held {
     std::size_t tensor;  ///< its place in kTensors
-    Region region;
+    Range range;
   };
-  std::array<Held, std::size(Group::kTensors)> all;  // not initialized but for the first `count`
+  std::array<Held, std::size(Group::kTensors)> all;  // nothing beyond the first `count`
   std::size_t count = 0;
 
   [[nodiscard]] std::span<const Held> held() const { return {all.data(), count}; }
 };
 
-/// Fills in the strides of tensor i, and its memory.
+/// Fills in the strides of tensor i, and where it lies.
 template <class Group>
 void check_field(const typename Group::Args& a, std::size_t i, Strides& strides,
-                 Regions<Group>& regions, Problem& problem) {
-  using Args = typename Group::Args;
-  const TensorField<Args>& tensor = Group::kTensors[i];
+                 Ranges<Group>& ranges, Problem& problem) {
+  const auto& tensor = Group::kTensors[i];
   const Tensor& given = a.*tensor.field.member;
   const NeedAndWhy presence = need_of<Group>(a, tensor.presence);
   if (given.data == nullptr && presence.need != Need::kRequired) return;
-  std::array<std::int64_t, 6> extents{};
-  std::size_t axes = 0;
-  for (const Axis axis : tensor.axes) {
-    if (const std::int64_t extent = extent_of<Group>(a, axis); extent >= 0) {
-      extents[axes++] = extent;
-    }
-  }
-  // The pool is written only where no other takes what is written.
-  bool read_only = false;
-  if constexpr (DeltaArgs<Args>) {
-    read_only = tensor.field.member == &Args::state && a.final_state.data != nullptr;
-  }
-  const TensorRule rule{.name = tensor.field.name,
-                        .need = presence.need,
-                        .use = read_only ? Use::kRead : tensor.use,
-                        .types = tensor.types,
-                        .extents = {extents.data(), axes},
-                        .strided = tensor.strided};
-  strides = check_tensor(given, rule, presence.why, problem);
-  check_steps(given, tensor, rule.extents, strides, problem);
-  if (!problem.ok()) return;
-  auto& held = regions.all[regions.count];
-  held = {.tensor = i, .region = region_of(given, rule, strides)};
-  if (held.region.run != 0) ++regions.count;
+  const FieldRule<Group> rule(a, i, presence.need);
+  strides = check_tensor(given, *rule, presence.why, problem);
+  check_steps(given, tensor, (*rule).extents, strides, problem);
+  if (!problem.ok() || given.data == nullptr) return;
+  ranges.all[ranges.count] = {.tensor = i, .range = range_of(given, *rule, strides)};
+  if (ranges.all[ranges.count].range.bytes != 0) ++ranges.count;
 }
 
 /// Whether a call writes to this tensor.
@@ -195,10 +211,19 @@ bool is_written(const Args& a, const TensorField<Args>& tensor) {
   return true;
 }
 
+/// The memory of tensor i of a call.
+template <class Group>
+Region region_of(const typename Group::Args& a, std::size_t i,
+                 const TensorStrides<Group>& strides) {
+  const FieldRule<Group> rule(a, i, Need::kOptional);
+  return region_of(a.*Group::kTensors[i].field.member, *rule,
+                   strides[typename TensorStrides<Group>::Place(i)]);
+}
+
 /// Nothing that is written is shared with anything; final_state may be state itself.
 template <class Group>
-void check_sharing(const typename Group::Args& a, const Regions<Group>& regions,
-                   Problem& problem) {
+void check_sharing(const typename Group::Args& a, const TensorStrides<Group>& strides,
+                   const Ranges<Group>& ranges, Problem& problem) {
   using Args = typename Group::Args;
   const auto one_pool = [&](const auto& written, const auto& other) {
     if constexpr (DeltaArgs<Args>) {
@@ -211,23 +236,26 @@ void check_sharing(const typename Group::Args& a, const Regions<Group>& regions,
     problem.invalid(std::string(written) + ".data", "memory that nothing else of the call is in",
                     std::string("shared with ") + other);
   };
-  for (const auto& mine : regions.held()) {
+  for (const auto& mine : ranges.held()) {
     const auto& written = Group::kTensors[mine.tensor];
     if (!is_written(a, written)) continue;
-    for (const auto& its : regions.held()) {
+    for (const auto& its : ranges.held()) {
+      if (mine.tensor == its.tensor || !mine.range.meets(its.range)) continue;
       const auto& other = Group::kTensors[its.tensor];
-      const bool same = mine.tensor == its.tensor || one_pool(written, other);
-      if (same || !share_memory(mine.region, its.region)) continue;
-      complain(written.field.name, other.field.name);
-      return;
+      const bool shared =
+          !one_pool(written, other) && share_memory(region_of<Group>(a, mine.tensor, strides),
+                                                    region_of<Group>(a, its.tensor, strides));
+      if (shared) return complain(written.field.name, other.field.name);
     }
   }
   if constexpr (requires { Group::kWorkspace; }) {
-    const Region workspace = region_of(a.workspace, a.workspace == nullptr ? 0 : a.workspace_size);
-    for (const auto& its : regions.held()) {
-      if (!share_memory(workspace, its.region)) continue;
-      complain("workspace", Group::kTensors[its.tensor].field.name);
-      return;
+    const std::uint64_t bytes = a.workspace == nullptr ? 0 : a.workspace_size;
+    const Range whole{.first = reinterpret_cast<std::uintptr_t>(a.workspace), .bytes = bytes};
+    for (const auto& its : ranges.held()) {
+      if (!whole.meets(its.range)) continue;
+      if (share_memory(region_of(a.workspace, bytes), region_of<Group>(a, its.tensor, strides))) {
+        return complain("workspace", Group::kTensors[its.tensor].field.name);
+      }
     }
   }
 }
@@ -272,16 +300,16 @@ void check_half_tensors(const typename Group::Args& a, Problem& problem) {
 template <class Group>
 [[nodiscard]] Problem check_tensors(const typename Group::Args& a, TensorStrides<Group>& strides) {
   Problem problem;
-  Regions<Group> regions;
+  Ranges<Group> ranges;
   for (std::size_t i = 0; i < std::size(Group::kTensors) && problem.ok(); ++i) {
-    check_field<Group>(a, i, strides[typename TensorStrides<Group>::Place(i)], regions, problem);
+    check_field<Group>(a, i, strides[typename TensorStrides<Group>::Place(i)], ranges, problem);
   }
   if constexpr (DeltaArgs<typename Group::Args>) {
     check_delta_tensors<Group>(a, strides, problem);
   } else {
     check_half_tensors<Group>(a, problem);
   }
-  if (problem.ok()) check_sharing<Group>(a, regions, problem);
+  if (problem.ok()) check_sharing<Group>(a, strides, ranges, problem);
   return problem;
 }
 

@@ -41,6 +41,7 @@ PACKAGES = (
     ("nvidia-cudnn-frontend", "1.32.0", ()),
     ("nvidia-cutlass-dsl", "4.8.1", ()),
     ("nvidia-cutlass-dsl-libs-base", "4.8.1", ()),
+    ("nvidia-cutlass-dsl-libs-core", "4.8.1", ()),
     ("nvidia-cutlass-dsl-libs-cu13", "4.8.1", ("*/lib/stubs/*", "*.a")),
     ("nvidia-ml-py", None, ()),
     ("tabulate", None, ()),

@@ -24,7 +24,12 @@ import functools
 import importlib
 import sys
 
-from peer import DISTINCT_BYTES, time_graph, torch_with_device
+try:
+    from goldenrule import ops
+except ImportError as error:  # torch is one of what may be missing
+    ops, why_none = None, error
+
+from peer import DISTINCT_BYTES, time_graph, torch_with_device  # behind ops: it looks for packages elsewhere
 
 H, HV, K, V = 16, 32, 128, 128  # of the GDN layer
 KV_HEADS, Q_HEADS, PAGE = 8, 32, 64  # of the attention layer, heads of 128
@@ -114,7 +119,7 @@ class Own:
     """The ways of goldenrule.ops."""
 
     def __init__(self, torch, kernels):
-        self.torch, self.ops = torch, importlib.import_module("goldenrule.ops")
+        self.torch = torch
         self.exchange, self.advance, _ = kernels
         self.ways = {f"goldenrule {way.__name__}": way for way in (self.commit, self.slots, self.replay)}
 
@@ -122,7 +127,7 @@ class Own:
         """Options of the GDN layer, its o, and the attention as a function."""
         rule = {"A_log": case.A_log, "dt_bias": case.dt_bias, "dependent_launch": True}
         attend = functools.partial(
-            self.ops.attention, x["query"], None, None, *x["cache"], o=self.torch.empty_like(x["query"]),
+            ops.attention, x["query"], None, None, *x["cache"], o=self.torch.empty_like(x["query"]),
             cu_seqlens_q=case.bounds, kv_lens=case.lengths, page_table=x["table"], block_kv="in_cache",
             mask="causal", most_q=case.T, dependent_launch=True)
         return rule, self.torch.empty_like(x["tokens"][2]), attend
@@ -132,8 +137,8 @@ class Own:
         rule, o, attend = self.layers(case, x)
 
         def step():
-            self.ops.mtp(*x["tokens"], pool, o=o, state_indices=slots, disable_state_update=True, **rule)
-            self.ops.commit(*x["tokens"][1:], pool, state_indices=slots, accepted_tokens=x["accepted"],
+            ops.mtp(*x["tokens"], pool, o=o, state_indices=slots, disable_state_update=True, **rule)
+            ops.commit(*x["tokens"][1:], pool, state_indices=slots, accepted_tokens=x["accepted"],
                             **rule)
             return o, attend(), lambda: pool
         return step
@@ -143,7 +148,7 @@ class Own:
         rule, o, attend = self.layers(case, x)
 
         def step():
-            self.ops.mtp(*x["tokens"], pool, o=o, state_indices=current, ssm_state_indices=table, **rule)
+            ops.mtp(*x["tokens"], pool, o=o, state_indices=current, ssm_state_indices=table, **rule)
             self.exchange[(case.B,)](current, table, x["accepted"], T=case.T)
             return o, attend(), lambda: pool[current.long()]
         return step
@@ -165,11 +170,11 @@ class Own:
         def flushed():
             now, state = {**rings, "ring_flush": self.torch.ones_like(slots)}, pool.clone()
             none = [tokens[:, :0] for tokens in x["tokens"]]
-            self.ops.replay(*none, state, o=o[:, :0], state_indices=slots, **now, **rule)
+            ops.replay(*none, state, o=o[:, :0], state_indices=slots, **now, **rule)
             return state
 
         def step():
-            self.ops.replay(*x["tokens"], pool, o=o, state_indices=slots, **rings, **rule)
+            ops.replay(*x["tokens"], pool, o=o, state_indices=slots, **rings, **rule)
             self.advance[(case.B,)](*cursors, x["accepted"], T=case.T, W=WINDOW)
             return o, attend(), flushed
         return step
@@ -298,6 +303,9 @@ def main():
     sys.path.extend(options.path)
     torch = torch_with_device()
     if torch is None:
+        return 0
+    if ops is None:
+        print(f"SKIPPED: goldenrule.ops: {why_none}")
         return 0
     torch.set_grad_enabled(False)
     ways = ways_of(torch)

@@ -153,10 +153,14 @@ _REGISTERED = _register()
 _OPS = torch.ops.goldenrule
 
 
+def _dense_like(v: Tensor) -> Tensor:
+    return torch.empty_like(v, memory_format=torch.contiguous_format)
+
+
 def decode(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, state: Tensor, *,
            o: Tensor | None = None, **options: Any) -> Tensor:
     """One token for each row: q, k [B,1,H,K], v [B,1,HV,V]. Returns o, of v's type if not given."""
-    o = v.new_empty(v.shape) if o is None else o
+    o = _dense_like(v) if o is None else o
     run = _OPS.decode if _is_traced(k) else _LIBRARY.decode
     run(q, k, v, gate, beta, state, o, **options)
     return o
@@ -171,7 +175,7 @@ def mtp(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, stat
     ssm_state_indices). parent_tokens make rows trees. intermediate_state_indices: the row of the buffer
     intermediate_states [I,steps,HV,..] that a row takes, -1 for none; checkpoint_state_indices: a second
     slot, for the state after checkpoint_tokens."""
-    o = v.new_empty(v.shape) if o is None else o
+    o = _dense_like(v) if o is None else o
     run = _OPS.mtp if _is_traced(k) else _LIBRARY.mtp
     run(q, k, v, gate, beta, state, o, **options)
     return o
@@ -183,7 +187,7 @@ def replay(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, s
     corrections, keys and log gates of the tokens, in place, behind the ring_count[b] pending ones from
     place ring_start[b] on. The pool is written only where ring_flush[b] is 1, with the state after the
     pending tokens. A commit is a change of the two cursors; with no tokens (T = 0) it flushes alone."""
-    o = v.new_empty(v.shape) if o is None else o
+    o = _dense_like(v) if o is None else o
     run = _OPS.replay if _is_traced(k) else _LIBRARY.replay
     run(q, k, v, gate, beta, state, o, **options)
     return o
@@ -202,7 +206,7 @@ def prefill(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, beta: Tensor, 
     """Packed sequences: q, k [total,H,K], v [total,HV,V], cu_seqlens [N+1]. Start states from `state`
     (zeros without it), final states to `final_state` or back to `state`. Returns o; rows that belong
     to no sequence are not written."""
-    o = v.new_empty(v.shape) if o is None else o
+    o = _dense_like(v) if o is None else o
     run = _OPS.prefill if _is_traced(k) else _LIBRARY.prefill
     run(q, k, v, gate, beta, cu_seqlens, o, **options)
     return o
