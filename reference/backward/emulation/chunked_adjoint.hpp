@@ -22,8 +22,9 @@
 //               raw_C += E_C (h dh') 1 + sum_j k_j L_j dh' v_new_j
 //               dg_t = sum_{s >= t} raw_s                         (within the chunk)
 //
-// q is that of the rule, with its scale; dA stands for the gradient by A before D is divided out of
-// it, which one gate per head rounds with D in it.
+// A contract of the direct form: direct_adjoint.cpp. q is that of the rule, with its scale; dA
+// stands for the gradient by A before D is divided out of it, which one gate per head rounds with D
+// in it.
 #pragma once
 
 #include <cstdint>
@@ -66,8 +67,9 @@ void for_each_stage(Stages& of, F&& f) {
   f("dk", of.dk), f("raw", of.raw);
 }
 
-/// `stages` are kept where it is given.
-[[nodiscard]] KernelGradients chunked_adjoint(const KernelCall& call, std::int64_t chunk,
+/// In the form of the model. `stages` are kept where it is given.
+[[nodiscard]] KernelGradients chunked_adjoint(const KernelCall& call,
+                                              const contract::ChunkedAdjoint& model,
                                               Rounder& rounder, AdjointStages* stages = nullptr);
 
 }  // namespace goldenrule::backward
