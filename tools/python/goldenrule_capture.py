@@ -230,6 +230,7 @@ STAGES = {
     "du": "tokens,HV,V",
     "dP": "tokens,HV,C",
     "dw": "tokens,HV,K",
+    "dM": "tokens,HV,C",
     "dq": "tokens,HV,K",
     "dk": "tokens,HV,K",
     "raw": "tokens,HV(,K)",

@@ -61,7 +61,8 @@ KernelGradients AdjointWalk::run() {
 
 void AdjointWalk::make_room(Index T, Index K, Index V, Index gates) {
   const Index states = (T + chunk_ - 1) / chunk_ * K;
-  for (Floats* of : {&stages_->T, &stages_->P, &stages_->dP}) *of = Floats::Zero(T, chunk_);
+  for (Floats* of : {&stages_->T, &stages_->P, &stages_->dP, &stages_->dM})
+    *of = Floats::Zero(T, chunk_);
   for (Floats* of : {&stages_->w, &stages_->dw, &stages_->dq, &stages_->dk}) {
     *of = Floats::Zero(T, K);
   }

@@ -104,6 +104,7 @@ class WyAdjoint : public AdjointWalk {
     dT = rounded(kInverseGradient, lower(std::move(dT), true));
     dT = rounded(kInverseGradient, product_transposed(dT, t.inverse));
     Floats dA = lower(-transposed_product(t.inverse, dT), true);
+    keep(&AdjointStages::dM, t.first, dA);
     const Floats keys = scaled(x.k, x.beta);
     Floats operand = keys;
     if (t.decay.is_scalar()) {

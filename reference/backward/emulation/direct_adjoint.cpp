@@ -101,7 +101,7 @@ class DirectAdjoint : public AdjointWalk {
     const Floats du = correction_gradient(t, x, operand);
     const Floats written = scaled(product_transposed(t.v_new, operand), t.decay.end);
     Floats last_raw = of_last_token(t, x.k, written, gradient);
-    keep_dw(t, du);
+    keep_gradients(t, du);
     const Floats dX = transposed_product(t.weights, du);
     const Floats of_recall = is_scalar ? Floats(-scaled(dX, t.decay.start)) : Floats(-dX);
     const Floats Y = rounded(kResidualGradient, of_recall);
@@ -131,8 +131,12 @@ class DirectAdjoint : public AdjointWalk {
     store_gate(t, raw);
   }
 
-  void keep_dw(const ChunkTape& t, const Floats& du) {
-    if (stages_ != nullptr) keep(&AdjointStages::dw, t.first, -product_transposed(du, t.state));
+  // The same of those by w and A: dA' is D o dM, from which dM is not to be had where D is 0.
+  void keep_gradients(const ChunkTape& t, const Floats& du) {
+    if (stages_ == nullptr) return;
+    keep(&AdjointStages::dw, t.first, -product_transposed(du, t.state));
+    const Floats back = transposed_product(with_decays(t.decay, t.inverse), du);
+    keep(&AdjointStages::dM, t.first, lower(-product_transposed(back, t.v_new), true));
   }
 
   // The part of dh that comes by the outputs.
