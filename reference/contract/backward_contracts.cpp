@@ -43,6 +43,33 @@ Contract adjoint16(const char* name, const char* meaning) {
   return {.name = name, .meaning = meaning, .functions = kFastFp32, .model = model};
 }
 
+Contract direct(const char* name, const char* meaning) {
+  constexpr std::array kRounded{kQuery,
+                                kKey,
+                                kInverse,
+                                kInverseBeta,
+                                kState,
+                                kResidual,
+                                kVNew,
+                                kUpdate,
+                                kUpdateKey,
+                                kAttention,
+                                kCorrection,
+                                kRecall,
+                                kResidualGradient,
+                                kQueryIn,
+                                kStateGradient,
+                                kPair,
+                                kInverseGradient,
+                                kErase,
+                                kBetaSummand,
+                                kHeads,
+                                kBetaGradient};
+  Contract contract = adjoint(name, meaning, kRounded);
+  std::get<ChunkedAdjoint>(contract.model).form = Form::kDirect;
+  return contract;
+}
+
 }  // namespace
 
 std::vector<Contract> backward_contracts() {
@@ -90,6 +117,16 @@ std::vector<Contract> backward_contracts() {
               "chunks of 64 tokens, operands in the type of q, one rounded factor for both sides "
               "of a pair of tokens, gradients of a value head stored in the type of q",
               kOperands, {{kPair, kQ}, {kErase, kQ}, {kKeyHalves, kQ}, {kHeads, kQ}}),
+      // FlashQLA's GDN (c18a486, its kernels fused_bwd and prepare_h for sm90), as its source
+      // rounds.
+      // T is inverted without decays, which the rows and columns of dP P and of the gradient by
+      // T beta D bring into dg in fp32. P^T do stays in the accumulator of L k^ dh', and beta is
+      // in T: nothing is rounded at local, beta_v and beta_k. The kernel takes beta and log alpha;
+      // their own inputs are differentiated outside, beta's in the type that it has. A kernel that
+      // drops what has decayed (auto_cp) does more than this.
+      direct("adjoint64_direct",
+             "chunks of 64 tokens in the direct form: T of keys without decays, operands and the "
+             "gradients of a value head in the type of q, gradients of gates in fp32 to the end"),
   };
 }
 
@@ -121,7 +158,13 @@ std::string_view name_of(AdjointPoint point) {
                                                                 "beta_gradient",
                                                                 "gate_gradient",
                                                                 "state_gate",
-                                                                "erase_key"};
+                                                                "erase_key",
+                                                                "residual",
+                                                                "inverse_beta",
+                                                                "update_key",
+                                                                "recall",
+                                                                "residual_gradient",
+                                                                "beta_summand"};
   return kNames[static_cast<std::size_t>(point)];
 }
 
@@ -143,7 +186,7 @@ bool is_no_wider(const ChunkedAdjoint& a, const ChunkedAdjoint& b) {
   for (std::size_t i = 0; i < kAdjointPoints; ++i) {
     if (coarseness(a.points[i]) > coarseness(granted.points[i])) return false;
   }
-  return a.chunk == b.chunk && a.unit_roundoff <= b.unit_roundoff;
+  return a.chunk == b.chunk && a.form == b.form && a.unit_roundoff <= b.unit_roundoff;
 }
 
 }  // namespace goldenrule::contract

@@ -3,7 +3,8 @@
 // The model of kernels of the backward pass: the adjoint of the chunk form, chunk by chunk, with
 // sums in fp32. What they round on the way they round to the type of q, or to what tensor cores
 // read of an fp32 operand. Names follow backward/emulation/chunked_adjoint.hpp: D is a decay from
-// one token to another, E from the start of the chunk, L to its end, T = (I + A)^-1.
+// one token to another, E from the start of the chunk, L to its end, T = (I + A)^-1. In the direct
+// form with one gate per head T is that of keys without decays, which T beta D puts back.
 #pragma once
 
 #include <array>
@@ -16,6 +17,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "reference/contract/delta_models.hpp"
 #include "reference/contract/json_words.hpp"
 #include "reference/contract/rounding.hpp"
 
@@ -32,18 +34,18 @@ enum class AdjointPoint : std::uint8_t {
   kW,                ///< T beta k^ E
   kState,            ///< h, the state at the start of a chunk, as an operand
   kVNew,             ///< v_new
-  kUpdate,           ///< L v_new (one gate per head) or L k^ (per channel), operand of the update
+  kUpdate,           ///< L v_new or (direct) L X (one gate per head), L k^ (per channel)
   kAttention,        ///< P, masked q^ D k^^T
   kLocal,            ///< P^T do
   kCorrection,       ///< du, the gradient by v_new
-  kQueryIn,          ///< q^ E, operand of the gradient of the state
+  kQueryIn,          ///< q^ E, or (direct, one gate per head) do E: in the gradient of the state
   kStateGradient,    ///< dh as an operand
   kPair,             ///< dP D (one gate per head); operands with decays folded in (per channel)
   kPairDiagonal,     ///< on blocks of 16: two products, decays folded about row 8; none: see below
-  kKeyIn,            ///< k^ E in the gradient of T, where beta is applied behind it
+  kKeyIn,            ///< k^ E in the gradient of T (in X, if direct), with beta applied behind it
   kKeyCorrection,    ///< dw
   kInverseGradient,  ///< the gradient by T, before and between its products with T^T
-  kErase,            ///< that by A
+  kErase,            ///< that by A; direct: one triangle of beta times it, and the sum of both
   kKeyHalves,        ///< the parts of dk^ that two kernels leave
   kHeads,            ///< dq^ and dk^ of a value head, before those of a head are added up
   kRepeated,         ///< dq and dk of a value head behind the norm, where q and k are repeated
@@ -51,8 +53,15 @@ enum class AdjointPoint : std::uint8_t {
   kGateGradient,     ///< da, before it is added up to ddt_bias
   kStateGate,        ///< h dh', the gradient by a chunk's whole decay: products and partial sums
   kEraseKey,         ///< beta k^ of products for z by A (per channel), where beta has 16 bits
+  // Of the direct form alone.
+  kResidual,          ///< X = v - E k^ h, operand of T
+  kInverseBeta,       ///< T beta D
+  kUpdateKey,         ///< beta T^T k^, operand of the update
+  kRecall,            ///< k^ h in the gradient by E (one gate per head)
+  kResidualGradient,  ///< -E dX (one gate per head) or -dX, operand of dh and dk^
+  kBetaSummand,       ///< what a pair of tokens adds to the gradient by beta
 };
-inline constexpr std::size_t kAdjointPoints = 28;
+inline constexpr std::size_t kAdjointPoints = 34;
 [[nodiscard]] std::string_view name_of(AdjointPoint point);
 
 enum class AdjointRounding : std::uint8_t { kNone, kTypeOfQ, kTF32, kTwoBF16 };
@@ -69,6 +78,7 @@ struct ChunkedAdjoint {
   static constexpr auto kFamily = call::Family::kBackward;
   double unit_roundoff = kFp32;  ///< of products and sums
   std::int64_t chunk = 64;       ///< tokens of a chunk, at least 1
+  Form form = Form::kWY;         ///< direct: v_new = T beta D X, without u and w
   std::array<AdjointRounding, kAdjointPoints> points{};
 
   [[nodiscard]] AdjointRounding at(AdjointPoint p) const {
@@ -82,6 +92,7 @@ requires std::same_as<std::remove_const_t<M>, ChunkedAdjoint>
 void for_each_key(C& contract, M& model, F&& f) {
   f("unit_roundoff", model.unit_roundoff);
   f("chunk", model.chunk);
+  f("form", model.form);
   for (std::size_t i = 0; i < kAdjointPoints; ++i) {
     f("adjoint." + std::string(name_of(static_cast<AdjointPoint>(i))), model.points[i]);
   }

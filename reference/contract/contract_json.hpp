@@ -36,6 +36,7 @@
 //     "name": "my_gradients",
 //     "kind": "chunked_adjoint",          base: adjoint64_fp32_pairs, for instance
 //     "chunk": 64,
+//     "form": "wy",                       wy or direct
 //     "unit_roundoff": 5.9604644775390625e-08,    sums are fp32: no other value
 //     "adjoint": {"pair": "tf32", "u": "type of q"},      names of contract::AdjointPoint; null:
 //                                         not rounded

@@ -131,7 +131,7 @@ TEST_CASE("backward stages: the exact ones are those of a chunked adjoint in dou
     const call::TensorMap exact =
         verdict::exact_stages(*backward::slice().stages, record, backward::kChunk);
     const call::TensorMap plain = backward::variant_stages({}, record);
-    CHECK(plain.size() == 12);
+    CHECK(plain.size() == 13);
     for (const auto& [name, stage] : plain) {
       CAPTURE(name);
       if (name == "T" || name == "P" || name == "dP") {
@@ -180,7 +180,7 @@ TEST_CASE("backward stages: emulated kernels pass in every type and declared for
       const call::Record record = record_of(op + kStaged + io);
       const verdict::StagesReport report = judged_stages(record, honest_stages(record));
       CHECK(first_bad(report) == "");
-      REQUIRE(report.stages.size() == 14);
+      REQUIRE(report.stages.size() == 15);
       for (const verdict::StageReport& stage : report.stages) {
         CAPTURE(stage.tensor.name);
         CAPTURE(stage.tensor.reason);
@@ -290,9 +290,11 @@ TEST_CASE("backward stages: mistakes of a chunked adjoint are said at the stage 
                    {"dP without its diagonal", {.dp_diagonal = false}, "dP"},
                    {"dP masked the other way", {.dp_reversed = true}, "dP"},
                    {"decays of the row before", {.pairs = PairDecay::kShifted}, "dq", "Dmixed"},
-                   {"dM negated", {.inverse = InverseAdjoint::kNegated}, "dk"},
-                   {"dM with its diagonal", {.inverse = InverseAdjoint::kDiagonal}, "dk"},
-                   {"v_new for v in dT", {.corrected_in_dt = true}, "dk"},
+                   {"dM negated", {.inverse = InverseAdjoint::kNegated}, "dM"},
+                   {"dM with its diagonal", {.inverse = InverseAdjoint::kDiagonal}, "dM"},
+                   {"one T^T missing", {.inverse = InverseAdjoint::kOneFactor}, "dM"},
+                   {"T for T^T in dM", {.inverse = InverseAdjoint::kUntransposed}, "dM"},
+                   {"v_new for v in dT", {.corrected_in_dt = true}, "dM"},
                    {"no <h, dh>", {.last_row = LastRow::kNoState}, "raw"},
                    {"raw without erase terms", {.raw = RawTerms::kNoErase}, "raw"},
                    {"a forward sum of raw", {.sum = GateSum::kForward}, ""},
@@ -312,7 +314,7 @@ TEST_CASE("backward stages: mistakes of a chunked adjoint are said at the stage 
           {.tensors = in_type(call::DType::kF32, variant_stages(row.variant, record)),
            .chunk = kChunk});
       CHECK(first_bad(report) == row.first);
-      CHECK(report.stages.size() == 12);
+      CHECK(report.stages.size() == 13);
     }
   }
 }

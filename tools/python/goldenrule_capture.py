@@ -230,6 +230,7 @@ STAGES = {
     "du": "tokens,HV,V",
     "dP": "tokens,HV,C",
     "dw": "tokens,HV,K",
+    "dM": "tokens,HV,C",
     "dq": "tokens,HV,K",
     "dk": "tokens,HV,K",
     "raw": "tokens,HV(,K)",
@@ -237,7 +238,8 @@ STAGES = {
 # The same of backward.
 BACKWARD_OPS = ("gated_delta_rule_backward", "kda_backward")
 BACKWARD_CONTRACTS = ("ideal", "adjoint_f32", "adjoint_f32_repeated_heads", "adjoint64_fp32_pairs",
-                      "adjoint64_two_factors", "adjoint16_two_factors", "adjoint64_16bit_pairs")
+                      "adjoint64_two_factors", "adjoint16_two_factors", "adjoint64_16bit_pairs",
+                      "adjoint64_direct")
 BACKWARD_CONVENTION = {
     "state_layout": ("vk", "kv"),
     "gate": ("softplus", "bounded", "log", "log2", "linear", "none"),

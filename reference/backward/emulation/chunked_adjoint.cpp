@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/backward/emulation/chunked_adjoint.hpp"
 
-#include <algorithm>
-
-#include "reference/backward/emulation/tile_sum.hpp"
+#include "reference/backward/emulation/adjoint_walk.hpp"
 
 namespace goldenrule::backward {
 namespace {
@@ -11,93 +9,13 @@ namespace {
 using contract::AdjointPoint;
 using Eigen::Index;
 
-// What the way back needs of a chunk.
-struct Tape {
-  Index first = 0, n = 0;
-  ChunkDecay decay;
-  Floats inverse, attention, w, v_new, state;
-};
-
-Floats lower(Floats m, bool strictly) {
-  for (Index i = 0; i < m.rows(); ++i) {
-    const Index from = strictly ? i : i + 1;
-    m.row(i).tail(m.cols() - from).setZero();
-  }
-  return m;
-}
-
-// (I + A)^-1 by forward substitution, A strictly lower.
-Floats inverse_of(const Floats& A) {
-  const Index n = A.rows();
-  Floats T = Floats::Identity(n, n);
-  for (Index i = 1; i < n; ++i) {
-    Floats row = Floats::Zero(1, i);
-    scalar::multiply_add(-1.0F, {A.row(i).data(), n, 1}, T.data(), n, row.data(), i, 1, i, i);
-    T.row(i).head(i) = row;
-  }
-  return T;
-}
-
-class Adjoint {
+class WyAdjoint : public AdjointWalk {
  public:
-  Adjoint(const KernelCall& call, std::int64_t chunk, Rounder& rounder, AdjointStages* stages)
-      : call_(call), chunk_(chunk), rounder_(rounder), stages_(stages) {
-    const Index T = call.q.rows();
-    if (stages != nullptr) make_room(T, call.q.cols(), call.v.cols(), call.alpha.cols());
-    to_ = {.dq = Floats::Zero(T, call.q.cols()),
-           .dk = Floats::Zero(T, call.k.cols()),
-           .dv = Floats::Zero(T, call.v.cols()),
-           .dg = Floats::Zero(T, call.alpha.cols()),
-           .dbeta = Floats::Zero(T, 1),
-           .dstart = {}};
-  }
-
-  KernelGradients run() {
-    const Index T = call_.q.rows();
-    Floats state = call_.start;
-    std::vector<Tape> tapes;
-    for (Index first = 0; first < T; first += chunk_) {
-      begin(first, 0);
-      tapes.push_back(recompute(first, std::min<Index>(chunk_, T - first), state));
-    }
-    Floats gradient = call_.state_gradient;
-    for (auto tape = tapes.rbegin(); tape != tapes.rend(); ++tape) {
-      begin(tape->first, 1);
-      take_back(*tape, gradient);
-    }
-    to_.dstart = std::move(gradient);
-    return std::move(to_);
-  }
+  using AdjointWalk::AdjointWalk;
 
  private:
-  void make_room(Index T, Index K, Index V, Index gates) {
-    const Index states = (T + chunk_ - 1) / chunk_ * K;
-    for (Floats* of : {&stages_->T, &stages_->P, &stages_->dP}) *of = Floats::Zero(T, chunk_);
-    for (Floats* of : {&stages_->w, &stages_->dw, &stages_->dq, &stages_->dk}) {
-      *of = Floats::Zero(T, K);
-    }
-    for (Floats* of : {&stages_->u, &stages_->v_new, &stages_->o, &stages_->du}) {
-      *of = Floats::Zero(T, V);
-    }
-    stages_->h = stages_->dh = Floats::Zero(states, V);
-    stages_->raw = Floats::Zero(T, gates);
-  }
-
-  // A stage of the chunk at token `first`, where stages are kept.
-  void keep(Floats AdjointStages::*stage, Index first, const Floats& x) {
-    if (stages_ == nullptr) return;
-    (stages_->*stage).block(first, 0, x.rows(), x.cols()) = x;
-  }
-  void keep_state(Floats AdjointStages::*stage, Index first, const Floats& x) {
-    keep(stage, first / chunk_ * x.rows(), x);
-  }
-  Floats kept(AdjointPoint point, Floats AdjointStages::*stage, Index first, Floats x) {
-    keep(stage, first, x);
-    return rounded(point, std::move(x));
-  }
-
   // o = (q E) h + P v_new, for which the forward pass rounds as this one does.
-  void keep_output(const Tape& t, const Floats& q) {
+  void keep_output(const ChunkTape& t, const Floats& q) {
     if (stages_ == nullptr) return;
     Rounder own = rounder_;
     Floats o = product(own.rounded(AdjointPoint::kQueryIn, scaled(q, t.decay.start)), t.state);
@@ -105,35 +23,10 @@ class Adjoint {
     keep(&AdjointStages::o, t.first, o);
   }
 
-  void begin(Index first, std::uint64_t pass) {
-    rounder_.begin(call_.content[static_cast<std::size_t>(first / chunk_)] + pass);
-  }
-
-  Floats rounded(AdjointPoint point, Floats x) { return rounder_.rounded(point, std::move(x)); }
-
-  // The tokens of a chunk.
-  struct Rows {
-    Floats q, k, v, output_gradient, beta;
-  };
-  Rows rows_of(Index first, Index n) const {
-    return {call_.q.middleRows(first, n), call_.k.middleRows(first, n),
-            call_.v.middleRows(first, n), call_.output_gradient.middleRows(first, n),
-            call_.beta.middleRows(first, n)};
-  }
-
-  // With places of its own: what is drawn for the rest hangs on nothing here.
-  ChunkDecay decay_of(Index first, Index n) {
-    begin(first, 2);
-    ChunkDecay decay = chunk_decay(call_.alpha.middleRows(first, n),
-                                   call_.log_alpha.middleRows(first, n), rounder_);
-    begin(first, 0);
-    return decay;
-  }
-
-  Tape recompute(Index first, Index n, Floats& state) {
+  ChunkTape recompute(Index first, Index n, Floats& state) override {
     using enum AdjointPoint;
-    const Rows x = rows_of(first, n);
-    Tape t;
+    const ChunkRows x = rows_of(first, n);
+    ChunkTape t;
     t.first = first;
     t.n = n;
     t.decay = decay_of(first, n);
@@ -155,7 +48,7 @@ class Adjoint {
   }
 
   // h' = E_C h + (k L)^T v_new: one of the two factors carries L and is rounded with it.
-  void advance(const Tape& t, const Floats& k, const Floats& v_new, Floats& state) {
+  void advance(const ChunkTape& t, const Floats& k, const Floats& v_new, Floats& state) {
     state = decayed_state(t.decay, state);
     if (t.decay.is_scalar()) {
       add_transposed(k, rounded(AdjointPoint::kUpdate, scaled(v_new, t.decay.end)), state);
@@ -164,14 +57,9 @@ class Adjoint {
     }
   }
 
-  static Floats decayed_state(const ChunkDecay& decay, const Floats& state) {
-    if (decay.is_scalar()) return state * decay.whole(0, 0);
-    return state.array().colwise() * decay.whole.row(0).transpose().array();
-  }
-
-  void take_back(const Tape& t, Floats& gradient) {
+  void take_back(const ChunkTape& t, Floats& gradient) override {
     using enum AdjointPoint;
-    const Rows x = rows_of(t.first, t.n);
+    const ChunkRows x = rows_of(t.first, t.n);
     keep_state(&AdjointStages::dh, t.first, gradient);
     const Floats operand = rounded(kStateGradient, gradient);
     const Floats du = correction_gradient(t, x, operand);
@@ -181,7 +69,7 @@ class Adjoint {
     gradient = decayed_state(t.decay, gradient);
     add_transposed(rounded(kQueryIn, scaled(x.q, t.decay.start)), x.output_gradient, gradient);
     add_transposed(t.w, du, gradient, -1.0F);
-    const PairSums pairs = output_pairs(t, x);
+    const PairSums pairs = output_pairs(t, x, attention_gradient(t, x));
     const Floats dq =
         pairs.y + scaled(product_transposed(x.output_gradient, t.state), t.decay.start);
     const Floats of_write = written + pairs.z;
@@ -203,44 +91,12 @@ class Adjoint {
     store_gate(t, raw);
   }
 
-  Floats correction_gradient(const Tape& t, const Rows& x, const Floats& operand) {
-    using enum AdjointPoint;
-    const Floats local = rounded(kLocal, transposed_product(t.attention, x.output_gradient));
-    if (t.decay.is_scalar()) {
-      return kept(kCorrection, &AdjointStages::du, t.first,
-                  scaled(product(x.k, operand), t.decay.end) + local);
-    }
-    return kept(kCorrection, &AdjointStages::du, t.first,
-                product(rounded(kUpdate, scaled(x.k, t.decay.end)), operand) + local);
-  }
-
-  // E_C (h dh') 1 + sum_j k_j L_j dh' v_new_j
-  Floats of_last_token(const Tape& t, const Floats& k, const Floats& written,
-                       const Floats& operand) {
-    Floats inner = tile_sum(t.state.array() * operand.array(), rounder_);
-    if (t.decay.is_scalar()) {
-      inner *= t.decay.whole(0, 0);
-    } else {
-      inner = inner.array() * t.decay.whole.array();
-    }
-    return inner.array() + (k.array() * written.array()).colwise().sum();
-  }
-
-  PairSums output_pairs(const Tape& t, const Rows& x) {
-    Floats dP = lower(product_transposed(x.output_gradient, t.v_new), false);
-    keep(&AdjointStages::dP, t.first, dP);
-    if (t.decay.is_scalar()) {
-      dP = rounded(AdjointPoint::kPair, Floats(dP.array() * t.decay.between.array()));
-    }
-    return pair_sums(t.decay, dP, {x.q, x.q}, x.k, rounder_);
-  }
-
   struct Erase {
     Floats row, col;              // of A
     Floats through_w, through_u;  // E kb and vb
   };
 
-  Erase erase_gradient(const Tape& t, const Rows& x, const Floats& du) {
+  Erase erase_gradient(const ChunkTape& t, const ChunkRows& x, const Floats& du) {
     using enum AdjointPoint;
     const Floats dw =
         kept(kKeyCorrection, &AdjointStages::dw, t.first, Floats(-product_transposed(du, t.state)));
@@ -248,6 +104,7 @@ class Adjoint {
     dT = rounded(kInverseGradient, lower(std::move(dT), true));
     dT = rounded(kInverseGradient, product_transposed(dT, t.inverse));
     Floats dA = lower(-transposed_product(t.inverse, dT), true);
+    keep(&AdjointStages::dM, t.first, dA);
     const Floats keys = scaled(x.k, x.beta);
     Floats operand = keys;
     if (t.decay.is_scalar()) {
@@ -262,7 +119,8 @@ class Adjoint {
   }
 
   // One gate per head: beta is in the operands; per channel it is applied behind the products.
-  Floats inverse_gradient(const Tape& t, const Rows& x, const Floats& du, const Floats& dw) {
+  Floats inverse_gradient(const ChunkTape& t, const ChunkRows& x, const Floats& du,
+                          const Floats& dw) {
     using enum AdjointPoint;
     if (t.decay.is_scalar()) {
       const Floats keys = rounded(kBetaK, scaled(scaled(x.k, x.beta), t.decay.start));
@@ -273,26 +131,16 @@ class Adjoint {
     const Floats dT = product_transposed(dw, keys) + product_transposed(du, x.v);
     return dT.array().rowwise() * x.beta.col(0).transpose().array();
   }
-
-  void store_gate(const Tape& t, const Floats& raw) {
-    Floats sums = t.decay.is_scalar() ? Floats(raw.rowwise().sum()) : raw;
-    keep(&AdjointStages::raw, t.first, sums);
-    for (Index i = t.n - 2; i >= 0; --i) sums.row(i) += sums.row(i + 1);
-    to_.dg.middleRows(t.first, t.n) = sums;
-  }
-
-  const KernelCall& call_;
-  Index chunk_;
-  Rounder& rounder_;
-  AdjointStages* stages_;
-  KernelGradients to_;
 };
 
 }  // namespace
 
-KernelGradients chunked_adjoint(const KernelCall& call, std::int64_t chunk, Rounder& rounder,
-                                AdjointStages* stages) {
-  return Adjoint(call, chunk, rounder, stages).run();
+KernelGradients chunked_adjoint(const KernelCall& call, const contract::ChunkedAdjoint& model,
+                                Rounder& rounder, AdjointStages* stages) {
+  if (model.form == contract::Form::kDirect) {
+    return direct_adjoint(call, model.chunk, rounder, stages);
+  }
+  return WyAdjoint(call, model.chunk, rounder, stages).run();
 }
 
 }  // namespace goldenrule::backward

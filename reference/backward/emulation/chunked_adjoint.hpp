@@ -22,8 +22,9 @@
 //               raw_C += E_C (h dh') 1 + sum_j k_j L_j dh' v_new_j
 //               dg_t = sum_{s >= t} raw_s                         (within the chunk)
 //
-// q is that of the rule, with its scale; dA stands for the gradient by A before D is divided out of
-// it, which one gate per head rounds with D in it.
+// A contract of the direct form: direct_adjoint.cpp. q is that of the rule, with its scale; dA
+// stands for the gradient by A before D is divided out of it, which one gate per head rounds with D
+// in it.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,7 @@ struct KernelGradients {
 /// Its stages (rule/stages.hpp), each before its own rounding; P and dq by q^. Rows are tokens, of
 /// states the key channels of chunk after chunk.
 struct AdjointStages {
-  Floats T, P, dP;         ///< [tokens, chunk]
+  Floats T, P, dP, dM;     ///< [tokens, chunk]
   Floats w, dw, dq, dk;    ///< [tokens, K]
   Floats u, v_new, o, du;  ///< [tokens, V]
   Floats h, dh;            ///< [chunks K, V]
@@ -62,12 +63,13 @@ struct AdjointStages {
 template <class Stages, class F>
 void for_each_stage(Stages& of, F&& f) {
   f("T", of.T), f("P", of.P), f("w", of.w), f("u", of.u), f("h", of.h), f("v_new", of.v_new);
-  f("o", of.o), f("dh", of.dh), f("du", of.du), f("dP", of.dP), f("dw", of.dw), f("dq", of.dq);
-  f("dk", of.dk), f("raw", of.raw);
+  f("o", of.o), f("dh", of.dh), f("du", of.du), f("dP", of.dP), f("dw", of.dw), f("dM", of.dM);
+  f("dq", of.dq), f("dk", of.dk), f("raw", of.raw);
 }
 
-/// `stages` are kept where it is given.
-[[nodiscard]] KernelGradients chunked_adjoint(const KernelCall& call, std::int64_t chunk,
+/// In the form of the model. `stages` are kept where it is given.
+[[nodiscard]] KernelGradients chunked_adjoint(const KernelCall& call,
+                                              const contract::ChunkedAdjoint& model,
                                               Rounder& rounder, AdjointStages* stages = nullptr);
 
 }  // namespace goldenrule::backward

@@ -141,8 +141,8 @@ class GroupRun {
                               call::info(record_.inputs.at("beta").dtype()).bytes == 2;
       round_keys(call);
       AdjointStages stages;
-      const KernelGradients part = chunked_adjoint(call, contract_.adjoint()->chunk, rounder_,
-                                                   run_.stages ? &stages : nullptr);
+      const KernelGradients part =
+          chunked_adjoint(call, *contract_.adjoint(), rounder_, run_.stages ? &stages : nullptr);
       q = unscaled(std::move(call.q));
       k = std::move(call.k);
       if (repeated) {

@@ -125,7 +125,7 @@ struct ChunkBack {
   const Block& dh_end;  // dh'
   Block dh_read;        // dh' as all but the carry read it
   Pairs pairs;
-  Block du, dw, kw, ke, row, col, kb;
+  Block du, dw, dM, kw, ke, row, col, kb;
 
   ChunkBack(const ChunkVariant& variant, const ChunkForward& chunk, const Block& gradient)
       : s(variant),
@@ -199,7 +199,7 @@ struct ChunkBack {
     const std::int64_t columns = s.first_block_in_dt ? std::min(kBlock, v.cols()) : v.cols();
     Block dT = dw * scaled_rows(c.beta, decayed_keys).transpose();
     dT += du.leftCols(columns) * scaled_rows(c.beta, v.leftCols(columns)).transpose();
-    const Block dM = inverse_part(dT);
+    dM = inverse_part(dT);
     const Block vb = c.T.transpose() * du;
     kb = c.T.transpose() * dw;
     row = Block::Zero(c.rows(), c.k.cols());
@@ -247,7 +247,7 @@ void keep_rows(const char* name, std::int64_t row, const Block& x, VariantStages
 void make_room(const VariantLane& lane, VariantStages& to) {
   const std::int64_t T = lane.tokens();
   const std::int64_t K = lane.k.cols();
-  for (const char* name : {"T", "P", "dP"}) to[name] = Block::Zero(T, kChunk);
+  for (const char* name : {"T", "P", "dP", "dM"}) to[name] = Block::Zero(T, kChunk);
   for (const char* name : {"w", "dw", "dq", "dk", "raw"}) to[name] = Block::Zero(T, K);
   for (const char* name : {"v_new", "du"}) to[name] = Block::Zero(T, lane.v.cols());
   for (const char* name : {"h", "dh"}) {
@@ -263,6 +263,7 @@ void keep_stages(const ChunkBack& back, std::int64_t first, VariantStages& to) {
   keep_rows("v_new", first, c.v_new, to);
   keep_rows("du", first, back.du, to);
   keep_rows("dw", first, back.dw, to);
+  keep_rows("dM", first, back.dM, to);
   keep_rows("dP", first, back.pair_gradients(), to);
   keep_rows("h", first / kChunk * back.h.rows(), back.h, to);
   keep_rows("dh", first / kChunk * back.h.rows(), back.dh_read, to);

@@ -49,7 +49,7 @@ class StagesOfLane {
     tiny_ = delta::underflow_term(lane, v, start) +
             delta::underflow_term(lane, d_o_, matrix_of(inputs.state_gradient, K_, V_));
     to_.o = {result.o, Sizes::Zero(lane.tokens, V_)};
-    to_.P = to_.dP = nothing<S>(lane.tokens, C);
+    to_.P = to_.dP = to_.dM = nothing<S>(lane.tokens, C);
     to_.du = nothing<S>(lane.tokens, V_);
     to_.dw = nothing<S>(lane.tokens, K_);
     to_.o_reach = to_.du_reach = Matrix<float>::Zero(lane.tokens, V_);
@@ -118,6 +118,7 @@ class StagesOfLane {
     bound_output(first, c, f, h, to_.errors.h[n]);
     set_correction(first, c, f, k_out, to_.dh[n]);
     set_pair_gradients(first, c);
+    set_inverse_gradients(first, c);
     set_dw(first, c, to_.forward.h[n], to_.errors.h[n]);
   }
 
@@ -211,6 +212,47 @@ class StagesOfLane {
         to_.dP.value(first + i, j) = sum;
         to_.dP.error(first + i, j) = error * kHigherOrder + tiny_;
       }
+    }
+  }
+
+  // T^T du of a chunk.
+  Bounded<S> solved_back(std::int64_t first, std::int64_t c) const {
+    Bounded<S> to = nothing<S>(c, V_);
+    for (std::int64_t j = 0; j < c; ++j) {
+      for (std::int64_t i = j; i < c; ++i) {
+        const S& T = to_.forward.T(first + i, j);
+        const double e = to_.errors.T(first + i, j);
+        for (std::int64_t x = 0; x < V_; ++x) {
+          const S& du = to_.du.value(first + i, x);
+          to.value(j, x) += T * du;
+          to.error(j, x) += e * size(du) + (size(T) + e) * to_.du.error(first + i, x) +
+                            growth(c) * size(T) * size(du);
+        }
+      }
+    }
+    return to;
+  }
+
+  // dM.
+  void set_inverse_gradients(std::int64_t first, std::int64_t c) {
+    const Bounded<S> back = solved_back(first, c);
+    for (std::int64_t i = 0; i < c; ++i) {
+      double size2 = 0.0;
+      for (std::int64_t j = 0; j < i; ++j) {
+        S sum(0);
+        double error = 0.0;
+        for (std::int64_t x = 0; x < V_; ++x) {
+          const S& v_new = to_.forward.v_new(first + j, x);
+          const double e = to_.errors.v_new(first + j, x);
+          sum -= back.value(i, x) * v_new;
+          error += back.error(i, x) * (size(v_new) + e) + size(back.value(i, x)) * e +
+                   growth(V_) * size(back.value(i, x)) * size(v_new);
+          size2 += std::pow(size(back.value(i, x)) * size(v_new), 2);
+        }
+        to_.dM.value(first + i, j) = sum;
+        to_.dM.error(first + i, j) = error * kHigherOrder + tiny_;
+      }
+      to_.dM_size.push_back(std::sqrt(size2));
     }
   }
 

@@ -9,9 +9,13 @@
 //
 //   P_ij = < q^_i D_ij, k^_j >, j <= i          o = (q^ E) h + P v_new
 //   du = P^T do + (k^ L) dh                     dP_ij = < do_i, v_new_j >, j <= i
-//   dw = -du h^T
+//   dw = -du h^T                                dM_ij = -< (T^T du)_i, v_new_j >, j < i, 0 at i
 //   raw_t = dg_t - dg_(t+1) within a chunk, and dg_t at its last token:
 //           what a kernel adds up from the end of the chunk to get dg.
+//
+// dM is the gradient by A, T = (I + A)^-1, -stril(T^T dT T^T) with dT = dw (beta k^ E)^T +
+// du (beta v)^T. T^T dT T^T = (T^T dw) w^T + (T^T du) u^T, and dw = -du h^T: that is T^T du times
+// (u - w h)^T.
 //
 // Bounds, to first order, e_x that of x and g(m) = m u / (1 - m u), norms over K; P'_ij, dP'_ij, E,
 // dE the largest decays and their errors (delta/oracle/chunk_certificate.hpp), F = P'_cj:
@@ -22,6 +26,8 @@
 //   e_du    <= sum_i (e_P |do_i| + g(c + 2) |P do_i|)
 //              + |k_j| (F_j e_dh + ((g(K + c + 3) + e_k) F_j + dF_j) |dh|)
 //   e_dP    <= sum_x (|do| e_v + g(V) |do v_new|)
+//   e_x     <= sum_i (e_T |du| + |T| e_du + e_T e_du + g(c) |T du|), x = T^T du
+//   e_dM    <= sum_y (e_x |v_new| + |x| e_v + e_x e_v + g(V) |x v_new|)
 //   e_dw    <= sum_x (e_du |h| + |du| e_h + e_du e_h + g(V) |du h|)
 //
 // with columns of h and dh by their norms, and products of two errors by the factor
@@ -44,7 +50,7 @@ template <class S>
 struct LaneStages {
   delta::ChunkStages<S> forward;
   delta::ChunkErrors errors;             ///< of `forward`
-  Bounded<S> P, dP;                      ///< [tokens,C], 0 where nothing is defined
+  Bounded<S> P, dP, dM;                  ///< [tokens,C], 0 where nothing is defined
   Bounded<S> o, du;                      ///< [tokens,V]
   Bounded<S> dw, dq, dk;                 ///< [tokens,K]; dq by q^, which has the scale
   Bounded<S> raw;                        ///< [tokens,gates]
@@ -53,6 +59,7 @@ struct LaneStages {
   delta::Matrix<float> du_reach;         ///< [tokens,V]
   std::vector<double> raw_size;          ///< [tokens]
   std::vector<double> dq_size, dk_size;  ///< [tokens], of all channels together
+  std::vector<double> dM_size;           ///< [tokens], of all columns together
 };
 
 /// `inputs` are finite. dg is by log alpha, whatever inputs.by_alpha says.

@@ -46,6 +46,16 @@ StageRow forward_row(std::string_view name, StageWalk walk, bool saved) {
   return row;
 }
 
+StageRow inverse_gradient_row() {
+  return {"dM",
+          "tokens,HV,C",
+          "dM = -stril(T^T (dw (beta k^ exp(G))^T + du (beta v)^T) T^T), the gradient by A of "
+          "T = (I + A)^-1, with zeros on the diagonal",
+          kLower,
+          StageWalk::kReverse,
+          {}};
+}
+
 const std::vector<StageRow>& rows() {
   using enum StageWalk;
   static const std::vector<StageRow> table = [] {
@@ -83,6 +93,7 @@ const std::vector<StageRow>& rows() {
          kReverse,
          {}},
         {"dw", "tokens,HV,K", "dw = -du h^T", "", kReverse, {}},
+        inverse_gradient_row(),
         {"dq", "tokens,HV,K",
          "the gradient by norm(q) of each value head: before those of a query/key head are added "
          "up, and before the adjoint of the norm",
@@ -111,7 +122,7 @@ StageTensors blank(const call::Record& record, const call::Dims& d, std::int64_t
   StageTensors to(names);
   const bool vk = record.convention.state_layout == call::StateLayout::kVK;
   const std::int64_t gates = call::gate_channels(record, d.K);
-  for (const char* name : {"T", "P", "dP"}) {
+  for (const char* name : {"T", "P", "dP", "dM"}) {
     to.add(name, {d.tokens, d.HV, C}, {"token", "head", "column"}, C);
   }
   for (const char* name : {"w", "dw", "dq", "dk"}) {
@@ -124,7 +135,7 @@ StageTensors blank(const call::Record& record, const call::Dims& d, std::int64_t
   } else {
     to.add("raw", {d.tokens, d.HV, gates}, {"token", "head", "key"}, gates);
   }
-  for (const char* name : {"dq", "dk", "raw"}) {
+  for (const char* name : {"dM", "dq", "dk", "raw"}) {
     FilledStage* f = to.find(name);
     if (f != nullptr) f->exact().reach.assign(f->exact().touched.size(), 0.0F);
   }
@@ -156,6 +167,7 @@ class StoreLane {
     store("T", of.forward.T, e.T, in_chunk);
     store("P", of.P.value, of.P.error, in_chunk);
     store("dP", of.dP.value, of.dP.error, in_chunk);
+    store("dM", of.dM.value, of.dM.error, in_chunk);
     store("w", of.forward.w, e.w.replicate(1, d_.K), all);
     store("u", of.forward.u, e.u, all);
     store("v_new", of.forward.v_new, e.v_new, all);
@@ -223,6 +235,7 @@ class StoreLane {
     const double scale = std::fabs(call::resolved_scale(record_.convention, d_.K));
     store_sizes("dq", of.dq_size, scale);
     store_sizes("dk", of.dk_size, 1.0);
+    store_sizes("dM", of.dM_size, 1.0);
     store_sizes("raw", among_neighbours(of.raw_size, kNeighbours), 1.0);
     FilledStage* raw = tensors_.find("raw");
     for (std::int64_t t = 0; raw != nullptr && t < lane.tokens; ++t) {
