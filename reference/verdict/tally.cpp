@@ -8,7 +8,7 @@
 namespace goldenrule::verdict {
 namespace {
 
-constexpr int kDroppedBits = 12;  // of the 23 of a fraction
+constexpr int kDroppedBits = 12;                                        // of the 23 of a fraction
 constexpr std::size_t kCounts = std::size_t{1} << (31 - kDroppedBits);  // no ratio is negative
 
 std::size_t count_of(float ratio) {
@@ -42,12 +42,12 @@ double Median::value() const {
   std::int64_t before = 0;
   std::size_t at = 0;
   while (before + counts_[at] <= counted_ / 2) before += counts_[at++];
-  return static_cast<double>(
-      std::bit_cast<float>(static_cast<std::uint32_t>(at) << kDroppedBits));
+  return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(at) << kDroppedBits));
 }
 
 Tally::Tally(const std::string& name, const call::Tensor& whole)
-    : row_elements_(whole.shape().empty() ? 1 : whole.size() / std::max<std::int64_t>(whole.shape()[0], 1)) {
+    : row_elements_(
+          whole.shape().empty() ? 1 : whole.size() / std::max<std::int64_t>(whole.shape()[0], 1)) {
   report_.name = name;
   report_.dtype = whole.dtype();
   report_.shape = whole.shape();

@@ -24,7 +24,7 @@ class Median {
  private:
   void count(std::span<const float> ratios);
 
-  std::vector<float> few_;            // while there are no counts
+  std::vector<float> few_;             // while there are no counts
   std::vector<std::uint32_t> counts_;  // by the leading bits of a ratio
   std::int64_t counted_ = 0;
 };

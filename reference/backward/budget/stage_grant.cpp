@@ -221,8 +221,8 @@ class StagesByHeads {
     }
     const parallel::Phase phase("budget of the stages");
     parallel::for_each_index(std::ssize(sequences_) * count, [&](std::int64_t job) {
-      run_group_of(job / count, first + job % count, granting[static_cast<std::size_t>(job % count)],
-                   beside);
+      run_group_of(job / count, first + job % count,
+                   granting[static_cast<std::size_t>(job % count)], beside);
     });
     std::vector<verdict::StageHeads> all;
     for (std::size_t i = 0; i < blocks.size(); ++i) {
