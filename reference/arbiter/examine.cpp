@@ -69,11 +69,9 @@ report::FileReport examine(call::Record record, const Examination& asked) {
   const verdict::Judgement judgement = [&] {
     std::optional<verdict::WorkLimited> limited;
     if (asked.work) limited.emplace(*asked.work);
-    verdict::Judgement judged = verdict::judgement(slice, std::move(record), asked.question);
-    if (asked.stages) {
-      result.stages = verdict::judge_stages(slice, judged.record, judged.contract, *asked.stages);
-    }
-    return judged;
+    if (!asked.stages) return verdict::judgement(slice, std::move(record), asked.question);
+    return verdict::judgement(slice, std::move(record), asked.question, *asked.stages,
+                              result.stages.emplace());
   }();
   if (asked.explain) {
     const explain::SearchLimit effort{.seconds = asked.explain_seconds,

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "reference/scalar/tier.hpp"
+#include "reference/verdict/tally.hpp"
 
 namespace goldenrule::backward {
 namespace {
@@ -13,7 +14,12 @@ constexpr double kMebibyte = 1 << 20;
 constexpr double kProcess = 48 * kMebibyte;
 constexpr double kPerThread = 8 * kMebibyte;
 constexpr double kPerElement = 8 + 4 + 4 + 4 + 4 + 4;  // golden, radius, unit, and a grant
-constexpr double kPerStage = 2 * (8 + 4 + 4 + 1);      // the same and its reach; in another form
+// A stage of the heads at hand: golden, radius, reach, a grant (spread, flushed, overflows),
+// whether it is defined, and the sum of the squares of what runs leave.
+constexpr double kPerStage = 8 + 4 + 4 + (4 + 4 + 1) + 1 + 8;
+// One of them at a time in another form, or its mean squares; its part of the kernel's tensor and
+// the ratios that its comparison leaves.
+constexpr double kPerStageAtHand = 8 + 4 + 4 + 4 + 4 + 8 + 4;
 constexpr double kExplanationPerElement = 200;
 
 double extent(const verdict::Declared& call, const char* name, std::size_t axis) {
@@ -23,15 +29,21 @@ double extent(const verdict::Declared& call, const char* name, std::size_t axis)
              : static_cast<double>(it->second[axis]);
 }
 
-// Elements of the stages of a kernel, which are judged beside the gradients.
-double stage_elements(const verdict::Declared& call) {
+// Beside the gradients, the stages of a kernel of `heads` query/key heads of H at a time.
+double of_stages(const verdict::Declared& call, double heads, double H) {
   double all = 0.0;
+  double largest = 0.0;
+  double ratios = 0.0;
   for (const auto& [name, shape] : call.stages) {
     double elements = 1.0;
     for (const std::int64_t n : shape) elements *= static_cast<double>(n);
     all += elements;
+    largest = std::max(largest, elements);
+    // Of each form, with what a growing array leaves free; in their place counts of 2 MiB.
+    const double few = std::min(elements, static_cast<double>(verdict::kFewRatios));
+    ratios += 2 * 2 * sizeof(float) * few;
   }
-  return all;
+  return heads / std::max(H, 1.0) * (all * kPerStage + largest * kPerStageAtHand) + ratios;
 }
 
 }  // namespace
@@ -53,12 +65,16 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
                          (2 * std::sqrt(tokens) + 4) * K * 64 * wide +
                          tokens * (12 * K + 12 * V + 8 * 64) * 4 +
                          (tokens / 64 + 2) * 2 * K * V * 4;
+  // Values and radii of T, P, dP, w, u, v_new, o, du, dw, dq, dk, raw, h and dh.
+  const double stages_of_lane =
+      (tokens * (4 * K + 4 * V + gates + 3 * 64) + (tokens / 64 + 2) * 2 * K * V) *
+      (call.stages.empty() ? 0.0 : wide + 8);
   const double beside = std::min<double>(threads, std::max(sequences * H, 1.0));
   verdict::Need need;
   need.verdict = kProcess + threads * kPerThread +
                  std::max(call.file_bytes + 2 * call.tensor_bytes,
-                          call.tensor_bytes + elements * kPerElement +
-                              stage_elements(call) * kPerStage + parameters + beside * of_lane);
+                          call.tensor_bytes + elements * kPerElement + of_stages(call, beside, H) +
+                              parameters + beside * (of_lane + stages_of_lane));
   need.explanation = elements * kExplanationPerElement + 2 * call.tensor_bytes;
   return need;
 }

@@ -57,6 +57,14 @@ void grant_call_stages(const call::Record& record, const contract::Contract& con
   grant_stages(record, contract, stored, stages);
 }
 
+void grant_call_by_heads(const call::Record& record, const contract::Contract& contract,
+                         const std::map<std::string, call::DType>& stored, Precision precision,
+                         verdict::Expectations* outputs,
+                         const std::function<void(verdict::StageHeads&& heads)>& take) {
+  admit_grant(record, contract);
+  grant_by_heads(record, contract, stored, precision, outputs, take);
+}
+
 constexpr std::array<std::string_view, 3> kTellingSuites{"backward_smoke", "backward_boundary",
                                                          "backward_stress"};
 
@@ -66,7 +74,8 @@ const verdict::Slice& slice() {
   static const verdict::StageSlice stages{.table = stage_table,
                                           .evaluate = evaluate_stages,
                                           .grant = grant_call_stages,
-                                          .in_form = stage_in_form};
+                                          .in_form = stage_in_form,
+                                          .by_heads = grant_call_by_heads};
   static const verdict::Slice slice{.evaluate = evaluate_call,
                                     .grant = grant_call,
                                     .grant_seconds = grant_seconds,

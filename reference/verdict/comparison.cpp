@@ -212,53 +212,17 @@ class Part {
   Channels channels_;  // of the block at hand
 };
 
-void join(Sums& to, const Sums& from) {
-  to.error2 += from.error2;
-  to.golden2 += from.golden2;
-  to.signed_error += from.signed_error;
-  to.absolute_error += from.absolute_error;
-  to.all_exact = to.all_exact && from.all_exact;
-  to.all_zero = to.all_zero && from.all_zero;
-  to.golden_zero = to.golden_zero && from.golden_zero;
-  to.signal2 += from.signal2;
-  to.budget2 += from.budget2;
-  to.computed = to.computed || from.computed;
-  to.computed_zero = to.computed_zero && from.computed_zero;
-  to.has_rule = to.has_rule || from.has_rule;
-  to.rule_judged = to.rule_judged || from.rule_judged;
-}
-
-void join(TensorReport& to, const TensorReport& from) {
-  for (const auto count :
-       {&TensorReport::compared, &TensorReport::nonfinite, &TensorReport::undefined,
-        &TensorReport::out_of_budget, &TensorReport::undecided, &TensorReport::unbounded,
-        &TensorReport::vacuous, &TensorReport::nan, &TensorReport::inf, &TensorReport::unwritten}) {
-    to.*count += from.*count;
-  }
-  if (to.first_unjudged.empty()) to.first_unjudged = from.first_unjudged;
-  to.max_abs = std::max(to.max_abs, from.max_abs);
-  if (from.worst && (!to.worst || from.max_ratio > to.max_ratio)) {
-    to.max_ratio = from.max_ratio;
-    to.worst = from.worst;
-  }
-  for (std::size_t i = 0; i < to.ulp_histogram.size(); ++i) {
-    to.ulp_histogram[i] += from.ulp_histogram[i];
-  }
-  for (std::size_t i = 0; i < to.ratio_histogram.size(); ++i) {
-    to.ratio_histogram[i] += from.ratio_histogram[i];
-  }
-  to.failing_rows.insert(to.failing_rows.end(), from.failing_rows.begin(), from.failing_rows.end());
-}
-
 }  // namespace
 
-Sums compare(const call::Tensor& output, const Expected& expected, const Budget& budget,
-             TensorReport& report) {
+Comparison compare(const call::Tensor& output, const Expected& expected, const Budget& budget,
+                   TensorReport& report) {
   const std::int64_t leading = output.shape().empty() ? 1 : output.shape().front();
   const std::int64_t slice = leading == 0 ? 1 : std::max<std::int64_t>(output.size() / leading, 1);
   const std::int64_t step = std::max<std::int64_t>(parallel::kRange / slice, 1) * slice;
   const std::int64_t count = (output.size() + step - 1) / step;
-  std::vector<float> ratios(static_cast<std::size_t>(output.size()));
+  Comparison result;
+  std::vector<float>& ratios = result.ratios;
+  ratios.resize(static_cast<std::size_t>(output.size()));
   std::vector<Part> parts;
   parts.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
@@ -268,23 +232,16 @@ Sums compare(const call::Tensor& output, const Expected& expected, const Budget&
   parallel::for_each_index(count, [&](std::int64_t i) {
     parts[static_cast<std::size_t>(i)].run(i * step, std::min((i + 1) * step, output.size()));
   });
-  Sums sums;
   auto end = ratios.begin();
   for (std::int64_t i = 0; i < count; ++i) {
     const Part& part = parts[static_cast<std::size_t>(i)];
-    join(sums, part.sums());
+    join(result.sums, part.sums());
     join(report, part.report());
     const auto first = ratios.begin() + i * step;
     end = std::move(first, first + part.ratio_count(), end);
   }
-  if (sums.golden2 > 0.0) report.rms_rel = std::sqrt(sums.error2 / sums.golden2);
-  if (sums.absolute_error > 0.0) report.bias = sums.signed_error / sums.absolute_error;
-  if (end != ratios.begin()) {
-    const auto middle = ratios.begin() + (end - ratios.begin()) / 2;
-    std::nth_element(ratios.begin(), middle, end);
-    report.median_ratio = static_cast<double>(*middle);
-  }
-  return sums;
+  ratios.erase(end, ratios.end());
+  return result;
 }
 
 }  // namespace goldenrule::verdict

@@ -6,6 +6,9 @@
 // order, so neither does any bit of a report.
 #pragma once
 
+#include <span>
+#include <vector>
+
 #include "fixtures/call/tensor.hpp"
 #include "reference/verdict/budget.hpp"
 #include "reference/verdict/expectation.hpp"
@@ -24,9 +27,27 @@ struct Sums {
   bool rule_judged = false;             ///< and some such element has a right value
 };
 
+/// What a comparison leaves beside a report.
+struct Comparison {
+  Sums sums;
+  std::vector<float> ratios;  ///< of the elements that have one, in no order
+};
+
 /// Compares `output` with `expected`, which have one shape, and fills in all of `report` but its
-/// name, type, shape, verdict and reason.
-Sums compare(const call::Tensor& output, const Expected& expected, const Budget& budget,
-             TensorReport& report);
+/// name, type and shape, and what finish() does.
+[[nodiscard]] Comparison compare(const call::Tensor& output, const Expected& expected,
+                                 const Budget& budget, TensorReport& report);
+
+void join(Sums& to, const Sums& from);
+/// Both say of their elements where in the whole tensor they are.
+void join(TensorReport& to, const TensorReport& from);
+
+/// The ratio in the middle, which reorders them; 0 of none.
+[[nodiscard]] double median_of(std::span<float> ratios);
+
+/// What follows from a comparison of all elements: means, verdict and reason. Where the contract
+/// has no budget for this tensor (`given`), what was measured against it is taken out.
+void finish(const Sums& sums, double median_ratio, bool given, const contract::Contract& contract,
+            TensorReport& report);
 
 }  // namespace goldenrule::verdict

@@ -31,6 +31,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -85,6 +86,13 @@ struct ExpectedStage {
 };
 using ExpectedStages = std::map<std::string, ExpectedStage>;
 
+/// Some value heads of a call, rising, and their stages: axis 1 counts these heads alone.
+struct StageHeads {
+  std::vector<std::int64_t> heads = {};  ///< none: all
+  bool last = true;                      ///< of the call
+  ExpectedStages stages;
+};
+
 /// What a slice whose kernels work by chunks gives.
 struct StageSlice {
   std::span<const StageRow> (*table)();
@@ -99,6 +107,13 @@ struct StageSlice {
   /// The same stage in another form of its row. Throws Error(kValue) for an unknown one.
   ExpectedStage (*in_form)(const call::Record& record, const std::string& name,
                            std::string_view form, const ExpectedStage& stage);
+  /// evaluate and grant, of the stages in `stored`, by some heads at a time: `take` is given these
+  /// one after another, so that the others need not be held. The runs that grant them also grant
+  /// `outputs`, as Slice::grant does, unless it is nullptr. nullptr: all heads are taken together.
+  void (*by_heads)(const call::Record& record, const contract::Contract& contract,
+                   const std::map<std::string, call::DType>& stored, scalar::Precision precision,
+                   Expectations* outputs,
+                   const std::function<void(StageHeads&& heads)>& take) = nullptr;
 };
 
 /// Where the first bad stage is bad.
@@ -145,5 +160,9 @@ struct StagesReport {
 [[nodiscard]] StagesReport judge_stages(const Slice& slice, const call::Record& record,
                                         const contract::Contract& contract,
                                         const KernelStages& kernel);
+
+/// Judges a record and its stages, which are those of `kernel`, as judgement and judge_stages do.
+[[nodiscard]] Judgement judgement(const Slice& slice, call::Record record, const Question& question,
+                                  const KernelStages& kernel, StagesReport& stages);
 
 }  // namespace goldenrule::verdict

@@ -17,6 +17,7 @@
 #include "reference/contract/family.hpp"
 #include "reference/verdict/budget.hpp"
 #include "reference/verdict/comparison.hpp"
+#include "reference/verdict/stage_judging.hpp"
 
 namespace goldenrule::verdict {
 namespace {
@@ -237,6 +238,15 @@ std::string_view name_of(Verdict verdict) {
   return "";
 }
 
+void finish(const Sums& sums, double median_ratio, bool given, const contract::Contract& contract,
+            TensorReport& report) {
+  if (sums.golden2 > 0.0) report.rms_rel = std::sqrt(sums.error2 / sums.golden2);
+  if (sums.absolute_error > 0.0) report.bias = sums.signed_error / sums.absolute_error;
+  report.median_ratio = median_ratio;
+  decide(report, sums);
+  if (!given) withhold_verdict(report, contract);
+}
+
 TensorReport judge(const std::string& name, const call::Tensor& output, const Expected& expected,
                    const contract::Contract& contract) {
   if (output.shape() != expected.exact.shape) {
@@ -248,12 +258,27 @@ TensorReport judge(const std::string& name, const call::Tensor& output, const Ex
   report.dtype = output.dtype();
   report.shape = output.shape();
   const Budget budget(name, output.dtype(), expected, contract);
-  decide(report, compare(output, expected, budget, report));
-  if (!budget.given()) withhold_verdict(report, contract);
+  Comparison compared = compare(output, expected, budget, report);
+  finish(compared.sums, median_of(compared.ratios), budget.given(), contract, report);
   return report;
 }
 
-Judgement judgement(const Slice& slice, call::Record record, const Question& question) {
+namespace {
+
+// What is expected of the outputs in a tier. The stages are judged beside it, where they share its
+// runs.
+Expectations expect_beside(const Judgement& of, scalar::Precision tier, StageJudging* stages) {
+  if (stages == nullptr || !stages->shares_runs()) {
+    return expect(*of.slice, of.record, of.contract, tier, outputs_of(of.record));
+  }
+  Expectations expected = of.slice->evaluate(of.record, tier, outputs_of(of.record));
+  stages->judge(&expected);
+  admit_infinities(of.record, of.contract, expected);
+  return expected;
+}
+
+Judgement judge_with(const Slice& slice, call::Record record, const Question& question,
+                     const KernelStages* kernel, StagesReport* report) {
   using scalar::Precision;
   call::undo_widening(record);
   keep_only(question.only, record);
@@ -270,11 +295,12 @@ Judgement judgement(const Slice& slice, call::Record record, const Question& que
     result.contract_origin = origin_of(result.record, result.contract);
   }
   contract::require_family(result.contract, call::family_of(result.record.op));
+  std::optional<StageJudging> stages;
+  if (kernel != nullptr) stages.emplace(slice, result.record, result.contract, *kernel);
   for (const Precision tier : {Precision::kDouble, Precision::kQuad, Precision::kMulti}) {
     if (question.precision && tier != *question.precision) continue;
     result.expected = {};  // before the next takes its memory
-    result.expected =
-        expect(slice, result.record, result.contract, tier, outputs_of(result.record));
+    result.expected = expect_beside(result, tier, stages ? &*stages : nullptr);
     settle(slice, result.record, result.record.outputs, result.expected);
     result.report = judge_all(result.record, result.contract, result.expected);
     if (slice.confirm != nullptr && result.report.verdict == Verdict::kOutOfBudget) {
@@ -289,7 +315,20 @@ Judgement judgement(const Slice& slice, call::Record record, const Question& que
   }
   conclude(slice, result.report, result.record, result.expected,
            question.only.empty() ? question.wanted : question.only);
+  while (stages && stages->is_open()) stages->judge(nullptr);
+  if (stages) *report = stages->report();
   return result;
+}
+
+}  // namespace
+
+Judgement judgement(const Slice& slice, call::Record record, const Question& question) {
+  return judge_with(slice, std::move(record), question, nullptr, nullptr);
+}
+
+Judgement judgement(const Slice& slice, call::Record record, const Question& question,
+                    const KernelStages& kernel, StagesReport& stages) {
+  return judge_with(slice, std::move(record), question, &kernel, &stages);
 }
 
 CaseReport judge_record(const Slice& slice, call::Record record, const Question& question) {

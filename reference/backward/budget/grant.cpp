@@ -37,21 +37,23 @@ double seconds_of_run(const call::Dims& d, const contract::Contract& contract) {
   return static_cast<double>(d.tokens * d.HV) * products * kSecondsPerProduct;
 }
 
-// What runs of one kind leave in the tensors of a group.
-struct GroupErrors {
-  MeanSquares dq, dk;
-  struct OfLane {
-    MeanSquares dv, dgate, dbeta, dstart;
+}  // namespace
+
+class GroupGrant::Granting {
+  // What runs of one kind leave in the tensors of a group.
+  struct GroupErrors {
+    MeanSquares dq, dk;
+    struct OfLane {
+      MeanSquares dv, dgate, dbeta, dstart;
+    };
+    std::vector<OfLane> lanes;
   };
-  std::vector<OfLane> lanes;
-};
 
-// What one lane adds to the parameters in each run: [runs] and [runs, gates].
-struct ParameterRuns {
-  std::vector<double> amplitude, bias;
-};
+  // What one lane adds to the parameters in each run: [runs] and [runs, gates].
+  struct ParameterRuns {
+    std::vector<double> amplitude, bias;
+  };
 
-class Granting {
  public:
   Granting(const call::Record& record, const call::Dims& dims, const contract::Contract& contract,
            verdict::Expectations& expected)
@@ -77,6 +79,7 @@ class Granting {
       e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels, flushed);
       if (says_nothing_of(name)) e.grant.given = false;
     }
+    parameters_.resize(static_cast<std::size_t>(std::ssize(sequences_) * d_.HV));
   }
 
   // A kernel that is given alpha differentiates its logarithm, or not: nobody has declared which.
@@ -85,9 +88,13 @@ class Granting {
   }
 
   void run(int runs) {
-    parameters_.resize(static_cast<std::size_t>(std::ssize(sequences_) * d_.HV));
     parallel::for_each_index(group_count(),
                              [&](std::int64_t i) { grant_group(group_of(i), runs); });
+    finish(runs);
+  }
+
+  // Behind the runs of all groups.
+  void finish(int runs) const {
     grant_parameters("dA_log", 1, runs, [](const ParameterRuns& p, std::size_t run, std::int64_t) {
       return p.amplitude[run];
     });
@@ -104,6 +111,22 @@ class Granting {
         group_count(), kUsualSeconds + of_run * kFewestRuns, of_run,
         [&](std::int64_t i) { return count_out(group_of(i), outputs); },
         [&](std::int64_t i, int runs) { grant_group(group_of(i), runs); });
+  }
+
+  // Of one group; `reader` may read its runs as well.
+  void grant_group(const Group& g, int runs, const RunReader& reader = {}) {
+    GroupErrors errors = no_errors(g);
+    const auto take = [&](const GroupOutputs& run) {
+      take_run(g, run, errors);
+      keep_parameters(g, run);
+      if (reader.take) reader.take(run);
+    };
+    const auto end = [&](int of_kind) {
+      store_group(g, errors, of_kind);
+      errors = no_errors(g);
+      if (reader.end) reader.end(of_kind);
+    };
+    run_kinds(record_, g, contract_, runs, {.stages = reader.stages, .take = take, .end = end});
   }
 
  private:
@@ -216,20 +239,6 @@ class Granting {
                               MeanSquares(d_.K * d_.V)});
     }
     return errors;
-  }
-
-  void grant_group(const Group& g, int runs) {
-    for (const bool random : {true, false}) {
-      GroupErrors errors = no_errors(g);
-      for (int run = 0; run < runs_of_kind(runs, random); ++run) {
-        parallel::stop_if_asked();
-        const GroupOutputs outputs =
-            run_group(record_, g, contract_, {.random = random, .seed = seed_of_run(run, random)});
-        take_run(g, outputs, errors);
-        keep_parameters(g, outputs);
-      }
-      store_group(g, errors, runs_of_kind(runs, random));
-    }
   }
 
   void keep_parameters(const Group& g, const GroupOutputs& run) {
@@ -391,7 +400,31 @@ class Granting {
   std::vector<ParameterRuns> parameters_;  // [sequences, HV]
 };
 
-}  // namespace
+void run_kinds(const call::Record& record, const Group& group, const contract::Contract& contract,
+               int runs, const RunReader& reader) {
+  for (const bool random : {true, false}) {
+    const int of_kind = runs_of_kind(runs, random);
+    for (int run = 0; run < of_kind; ++run) {
+      parallel::stop_if_asked();
+      const RunOf one{.random = random, .seed = seed_of_run(run, random), .stages = reader.stages};
+      reader.take(run_group(record, group, contract, one));
+    }
+    reader.end(of_kind);
+  }
+}
+
+GroupGrant::GroupGrant(const call::Record& record, const call::Dims& dims,
+                       const contract::Contract& contract, verdict::Expectations& expected)
+    : runs_(runs_of(dims, contract)),
+      granting_(std::make_unique<Granting>(record, dims, contract, expected)) {
+  granting_->begin(verdict::GrantDetail::kSpread, runs_);
+}
+GroupGrant::~GroupGrant() = default;
+
+void GroupGrant::run(const Group& group, const RunReader& reader) {
+  granting_->grant_group(group, runs_, reader);
+}
+void GroupGrant::finish() { granting_->finish(runs_); }
 
 int runs_of(const call::Dims& d, const contract::Contract& contract) {
   const double seconds = std::max(seconds_of_run(d, contract), 1e-9);
@@ -445,7 +478,7 @@ void grant(const call::Record& record, const contract::Contract& contract,
   if (contract.adjoint() == nullptr) return;
   const call::Dims dims = call::validate(record);
   const int runs = runs_of(dims, contract);
-  Granting granting(record, dims, contract, expected);
+  GroupGrant::Granting granting(record, dims, contract, expected);
   granting.begin(detail, runs);
   granting.run(runs);
 }
@@ -460,7 +493,7 @@ void confirm(const call::Record& record, const contract::Contract& contract,
 void confirm_groups(const call::Record& record, const contract::Contract& contract,
                     const call::TensorMap& outputs, verdict::Expectations& expected) {
   const call::Dims dims = call::validate(record);
-  Granting(record, dims, contract, expected)
+  GroupGrant::Granting(record, dims, contract, expected)
       .confirm(outputs, std::max(seconds_of_run(dims, contract), 1e-9));
 }
 

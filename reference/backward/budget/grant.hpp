@@ -38,8 +38,13 @@
 // on the way, each of the (K + V) C terms that a gradient is a sum of, in units of its factors.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <memory>
+
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/record.hpp"
+#include "reference/backward/emulation/kernel_group.hpp"
 #include "reference/contract/contract.hpp"
 #include "reference/verdict/expectation.hpp"
 
@@ -63,6 +68,17 @@ void admit_anything(verdict::Expected& e);
                                  const contract::Contract& contract);
 inline constexpr std::int64_t kPooledRow = 2;  ///< a row of several numbers (delta::multiple_for)
 
+/// What reads the runs of a group: of each kind first what each of them left, then how many they
+/// were.
+struct RunReader {
+  bool stages = false;  ///< whether the runs keep them
+  std::function<void(const GroupOutputs& run)> take = nullptr;
+  std::function<void(int runs)> end = nullptr;
+};
+/// Runs a group `runs` times, half of them of each kind.
+void run_kinds(const call::Record& record, const Group& group, const contract::Contract& contract,
+               int runs, const RunReader& reader);
+
 /// The core-seconds that the runs of a call take.
 [[nodiscard]] double grant_seconds(const call::Record& record, const contract::Contract& contract);
 
@@ -70,6 +86,32 @@ inline constexpr std::int64_t kPooledRow = 2;  ///< a row of several numbers (de
 /// ideal contract grants nothing beside half an ulp of storage.
 void grant(const call::Record& record, const contract::Contract& contract,
            verdict::GrantDetail detail, verdict::Expectations& expected);
+
+/// The same, group by group, for those who read its runs as well.
+class GroupGrant {
+ public:
+  /// Refers to all of these. Of a contract of the backward pass.
+  GroupGrant(const call::Record& record, const call::Dims& dims, const contract::Contract& contract,
+             verdict::Expectations& expected);
+  ~GroupGrant();
+  GroupGrant(const GroupGrant&) = delete;
+  GroupGrant& operator=(const GroupGrant&) = delete;
+
+  /// Each group once, side by side. The runs go to `reader` too.
+  void run(const Group& group, const RunReader& reader);
+  /// Behind the last group.
+  void finish();
+
+ private:
+  class Granting;
+  int runs_;
+  std::unique_ptr<Granting> granting_;
+
+  friend void grant(const call::Record& record, const contract::Contract& contract,
+                    verdict::GrantDetail detail, verdict::Expectations& expected);
+  friend void confirm_groups(const call::Record& record, const contract::Contract& contract,
+                             const call::TensorMap& outputs, verdict::Expectations& expected);
+};
 
 /// Slice::confirm. Gradients by parameters are sums over all groups, and keep what they have.
 void confirm(const call::Record& record, const contract::Contract& contract,

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/backward/budget/stage_grant.hpp"
 
+#include <omp.h>
+
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "fixtures/call/f32_bound.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
@@ -37,53 +43,59 @@ std::optional<AdjointPoint> own_point(const std::string& stage) {
   return found->second;
 }
 
+// The stages of some heads of a call.
 class StageGranting {
  public:
+  /// Refers to all of these. What flushing costs an element is at most `flushed`.
   StageGranting(const call::Record& record, const call::Dims& dims,
                 const contract::Contract& contract,
-                const std::map<std::string, call::DType>& stored, verdict::ExpectedStages& stages)
+                const std::map<std::string, call::DType>& stored, double flushed,
+                std::vector<std::int64_t> heads, verdict::ExpectedStages& stages)
       : record_(record),
         d_(dims),
         contract_(contract),
         stored_(stored),
-        runs_(runs_of(dims, contract)),
+        heads_(std::move(heads)),
         stages_(stages) {
-    const float flushed = call::f32_not_below(flushing_of(record, dims, contract));
+    const std::int64_t all = d_.HV;
+    d_.HV = std::ssize(heads_);
+    const int runs = runs_of_kind(runs_of(dims, contract), true);
     for (auto& [name, stage] : stages_) {
       verdict::Expected& e = stage.expected;
-      const double multiple =
-          delta::multiple_for(std::ssize(e.exact.golden), runs_of_kind(runs_, true), kPooledRow);
+      const std::int64_t elements = std::ssize(e.exact.golden) / d_.HV * all;  // of the call
+      const double multiple = delta::multiple_for(elements, runs, kPooledRow);
       e.grant = verdict::empty_grant(e.exact, multiple, verdict::GrantDetail::kSpread);
       e.grant.overflows.assign(e.exact.golden.size(), 0);
-      e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels, flushed);
+      e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels,
+                             call::f32_not_below(flushed));
     }
   }
 
-  void run(const Group& group, std::int64_t first_chunk) {
-    for (const bool random : {true, false}) {
-      std::vector<std::map<std::string, MeanSquares>> errors(group.heads.size());
-      const int runs = runs_of_kind(runs_, random);
-      for (int run = 0; run < runs; ++run) {
-        parallel::stop_if_asked();
-        const GroupOutputs outputs =
-            run_group(record_, group, contract_,
-                      {.random = random, .seed = seed_of_run(run, random), .stages = true});
-        for (std::size_t lane = 0; lane < group.heads.size(); ++lane) {
-          take(places(group, first_chunk, lane), outputs.lanes[lane].stages, errors[lane]);
-        }
+  // The runs of a group of these heads go to `read` with a reader of its stages.
+  void run(const Group& group, std::int64_t first_chunk,
+           const std::function<void(const RunReader&)>& read) {
+    std::vector<std::map<std::string, MeanSquares>> errors(group.heads.size());
+    const auto take_run = [&](const GroupOutputs& run) {
+      for (std::size_t lane = 0; lane < group.heads.size(); ++lane) {
+        take(places(group, first_chunk, lane), run.lanes[lane].stages, errors[lane]);
       }
+    };
+    const auto end = [&](int runs) {
       for (std::size_t lane = 0; lane < group.heads.size(); ++lane) {
         for (const auto& [name, of] : errors[lane]) {
           store(name, places(group, first_chunk, lane), of, runs);
         }
+        errors[lane].clear();
       }
-    }
+    };
+    read({.stages = true, .take = take_run, .end = end});
   }
 
  private:
   [[nodiscard]] LanePlaces places(const Group& group, std::int64_t first_chunk,
                                   std::size_t lane) const {
-    return {record_, d_, group.tokens, first_chunk, group.heads[lane]};
+    const auto place = std::ranges::find(heads_, group.heads[lane]) - heads_.begin();
+    return {record_, d_, group.tokens, first_chunk, place};
   }
 
   [[nodiscard]] std::int64_t width_of(const std::string& name) const {
@@ -149,11 +161,105 @@ class StageGranting {
   }
 
   const call::Record& record_;
-  const call::Dims& d_;
+  call::Dims d_;  // of a call of these heads alone
   const contract::Contract& contract_;
   const std::map<std::string, call::DType>& stored_;
-  int runs_;
+  std::vector<std::int64_t> heads_;
   verdict::ExpectedStages& stages_;
+};
+
+// As many query/key heads as keep all threads at work.
+std::int64_t heads_at_once(const call::Dims& d, std::int64_t sequences) {
+  const std::int64_t threads = omp_get_max_threads();
+  return std::clamp<std::int64_t>((threads + sequences - 1) / std::max<std::int64_t>(sequences, 1),
+                                  1, d.H);
+}
+
+// The stages of a call, query/key head by query/key head.
+class StagesByHeads {
+ public:
+  StagesByHeads(const call::Record& record, const contract::Contract& contract,
+                const std::map<std::string, call::DType>& stored, scalar::Precision precision)
+      : record_(record),
+        d_(call::validate(record)),
+        contract_(contract),
+        stored_(stored),
+        precision_(precision),
+        sequences_(sequences_of(record, d_)),
+        first_(first_chunks(sequences_, contract.adjoint()->chunk)),
+        flushed_(flushing_of(record, d_, contract)) {
+    for (const auto& [name, type] : stored) names_.push_back(name);
+  }
+
+  void run(verdict::Expectations* outputs,
+           const std::function<void(verdict::StageHeads&&)>& take) const {
+    std::optional<GroupGrant> beside;
+    if (outputs != nullptr) beside.emplace(record_, d_, contract_, *outputs);
+    const std::int64_t step = heads_at_once(d_, std::ssize(sequences_));
+    for (std::int64_t h = 0; h < d_.H; h += step) {
+      const std::int64_t count = std::min(step, d_.H - h);
+      for (verdict::StageHeads& heads : granted(h, count, beside ? &*beside : nullptr)) {
+        take(std::move(heads));
+        heads.stages.clear();
+      }
+    }
+    if (beside) beside->finish();
+  }
+
+ private:
+  [[nodiscard]] std::vector<verdict::StageHeads> granted(std::int64_t first, std::int64_t count,
+                                                         GroupGrant* beside) const {
+    std::vector<std::vector<std::int64_t>> blocks;
+    for (std::int64_t i = 0; i < count; ++i) {
+      blocks.push_back(heads_of_group(record_, d_, first + i));
+    }
+    std::vector<verdict::ExpectedStages> stages =
+        evaluate_stages_of(record_, contract_.adjoint()->chunk, names_, precision_, blocks);
+    std::vector<StageGranting> granting;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      granting.emplace_back(record_, d_, contract_, stored_, flushed_, blocks[i], stages[i]);
+    }
+    const parallel::Phase phase("budget of the stages");
+    parallel::for_each_index(std::ssize(sequences_) * count, [&](std::int64_t job) {
+      run_group_of(job / count, first + job % count,
+                   granting[static_cast<std::size_t>(job % count)], beside);
+    });
+    std::vector<verdict::StageHeads> all;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      for (auto& [name, stage] : stages[i]) admit_anything(stage.expected);
+      all.push_back({.heads = std::move(blocks[i]),
+                     .last = first + static_cast<std::int64_t>(i) + 1 == d_.H,
+                     .stages = std::move(stages[i])});
+    }
+    return all;
+  }
+
+  void run_group_of(std::int64_t n, std::int64_t qk_head, StageGranting& granting,
+                    GroupGrant* beside) const {
+    const auto at = static_cast<std::size_t>(n);
+    const Group group = make_group(record_, d_, contract_, n, sequences_[at], qk_head);
+    if (group.tokens.count == 0) {
+      if (beside != nullptr) beside->run(group, {});
+      return;
+    }
+    granting.run(group, first_[at], [&](const RunReader& reader) {
+      if (beside != nullptr) {
+        beside->run(group, reader);
+      } else {
+        run_kinds(record_, group, contract_, runs_of(d_, contract_), reader);
+      }
+    });
+  }
+
+  const call::Record& record_;
+  call::Dims d_;
+  const contract::Contract& contract_;
+  const std::map<std::string, call::DType>& stored_;
+  scalar::Precision precision_;
+  std::vector<Sequence> sequences_;
+  std::vector<std::int64_t> first_;  // chunk of each sequence
+  double flushed_;
+  std::vector<std::string> names_;
 };
 
 }  // namespace
@@ -164,16 +270,28 @@ void grant_stages(const call::Record& record, const contract::Contract& contract
   const call::Dims d = call::validate(record);
   const std::vector<Sequence> sequences = sequences_of(record, d);
   const std::vector<std::int64_t> first = first_chunks(sequences, contract.adjoint()->chunk);
-  StageGranting granting(record, d, contract, stored, stages);
+  std::vector<std::int64_t> heads(static_cast<std::size_t>(d.HV));
+  std::iota(heads.begin(), heads.end(), 0);
+  StageGranting granting(record, d, contract, stored, flushing_of(record, d, contract),
+                         std::move(heads), stages);
   const parallel::Phase phase("budget of the stages");
   parallel::for_each_index(std::ssize(sequences) * d.H, [&](std::int64_t job) {
     const std::int64_t n = job / d.H;
     const auto sequence = static_cast<std::size_t>(n);
     if (sequences[sequence].count == 0) return;
-    granting.run(make_group(record, d, contract, n, sequences[sequence], job % d.H),
-                 first[sequence]);
+    const Group group = make_group(record, d, contract, n, sequences[sequence], job % d.H);
+    granting.run(group, first[sequence], [&](const RunReader& reader) {
+      run_kinds(record, group, contract, runs_of(d, contract), reader);
+    });
   });
   for (auto& [name, stage] : stages) admit_anything(stage.expected);
+}
+
+void grant_by_heads(const call::Record& record, const contract::Contract& contract,
+                    const std::map<std::string, call::DType>& stored, scalar::Precision precision,
+                    verdict::Expectations* outputs,
+                    const std::function<void(verdict::StageHeads&& heads)>& take) {
+  StagesByHeads(record, contract, stored, precision).run(outputs, take);
 }
 
 }  // namespace goldenrule::backward

@@ -11,6 +11,7 @@
 // delta/budget/stage_grant.hpp.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -24,5 +25,11 @@ namespace goldenrule::backward {
 void grant_stages(const call::Record& record, const contract::Contract& contract,
                   const std::map<std::string, call::DType>& stored,
                   verdict::ExpectedStages& stages);
+
+/// StageSlice::by_heads: those of a query/key head at a time, as many at once as there are threads.
+void grant_by_heads(const call::Record& record, const contract::Contract& contract,
+                    const std::map<std::string, call::DType>& stored, scalar::Precision precision,
+                    verdict::Expectations* outputs,
+                    const std::function<void(verdict::StageHeads&& heads)>& take);
 
 }  // namespace goldenrule::backward

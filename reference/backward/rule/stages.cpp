@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
@@ -268,17 +270,28 @@ bool all_numbers(const std::vector<double>& x) {
 }
 
 template <class S>
-ExpectedStages evaluate_in(const call::Record& record, std::int64_t C,
-                           const std::vector<std::string>& names) {
+std::vector<ExpectedStages> evaluate_in(const call::Record& record, std::int64_t C,
+                                        const std::vector<std::string>& names,
+                                        std::span<const std::vector<std::int64_t>> blocks) {
   const call::Dims d = call::validate(record);
   const std::vector<Sequence> sequences = sequences_of(record, d);
   const std::vector<std::int64_t> first = first_chunks(sequences, C);
   const delta::CallInputs inputs(record);
-  StageTensors tensors = blank(record, d, C, first.back(), names);
+  std::vector<StageTensors> tensors;
+  std::vector<call::Dims> dims;                               // of each block
+  std::vector<std::pair<std::size_t, std::int64_t>> members;  // block, place of the head in it
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    dims.push_back(d);
+    dims.back().HV = std::ssize(blocks[b]);
+    tensors.push_back(blank(record, dims.back(), C, first.back(), names));
+    for (std::int64_t i = 0; i < dims.back().HV; ++i) members.emplace_back(b, i);
+  }
   const parallel::Phase phase("stages");
-  parallel::for_each_index(std::ssize(sequences) * d.HV, [&](std::int64_t job) {
-    const std::int64_t n = job / d.HV;
-    const std::int64_t head = job % d.HV;
+  const std::int64_t lanes = std::ssize(members);
+  parallel::for_each_index(std::ssize(sequences) * lanes, [&](std::int64_t job) {
+    const std::int64_t n = job / lanes;
+    const auto [b, place] = members[static_cast<std::size_t>(job % lanes)];
+    const std::int64_t head = blocks[b][static_cast<std::size_t>(place)];
     const Sequence& tokens = sequences[static_cast<std::size_t>(n)];
     if (tokens.count == 0) return;
     const auto lane = delta::prepare_lane<S>(record, d, inputs, tokens.first, tokens.count, head);
@@ -287,10 +300,12 @@ ExpectedStages evaluate_in(const call::Record& record, std::int64_t C,
                         all_numbers(given.output_gradient) && all_numbers(given.start) &&
                         all_numbers(given.state_gradient);
     if (!finite) return;
-    StoreLane<S>(record, d, tensors, tokens, first[static_cast<std::size_t>(n)], head)
+    StoreLane<S>(record, dims[b], tensors[b], tokens, first[static_cast<std::size_t>(n)], place)
         .run(lane, given, C);
   });
-  return std::move(tensors).take();
+  std::vector<ExpectedStages> stages;
+  for (StageTensors& of : tensors) stages.push_back(std::move(of).take());
+  return stages;
 }
 
 }  // namespace
@@ -333,18 +348,27 @@ std::vector<std::int64_t> first_chunks(const std::vector<Sequence>& sequences, s
   return first;
 }
 
-ExpectedStages evaluate_stages(const call::Record& record, std::int64_t C,
-                               const std::vector<std::string>& names, scalar::Precision precision) {
+std::vector<ExpectedStages> evaluate_stages_of(const call::Record& record, std::int64_t C,
+                                               const std::vector<std::string>& names,
+                                               scalar::Precision precision,
+                                               std::span<const std::vector<std::int64_t>> blocks) {
   if (C < 1) throw Error(ErrorKind::kArgument, "stages", "a chunk size >= 1", std::to_string(C));
   switch (precision) {
     case scalar::Precision::kDouble:
-      return evaluate_in<double>(record, C, names);
+      return evaluate_in<double>(record, C, names, blocks);
     case scalar::Precision::kQuad:
-      return evaluate_in<scalar::Quad>(record, C, names);
+      return evaluate_in<scalar::Quad>(record, C, names, blocks);
     case scalar::Precision::kMulti:
       break;
   }
-  return evaluate_in<scalar::Multi>(record, C, names);
+  return evaluate_in<scalar::Multi>(record, C, names, blocks);
+}
+
+ExpectedStages evaluate_stages(const call::Record& record, std::int64_t C,
+                               const std::vector<std::string>& names, scalar::Precision precision) {
+  std::array all{std::vector<std::int64_t>(static_cast<std::size_t>(call::validate(record).HV))};
+  std::iota(all[0].begin(), all[0].end(), 0);
+  return std::move(evaluate_stages_of(record, C, names, precision, all).front());
 }
 
 ExpectedStage stage_in_form(const call::Record& record, const std::string& name,

@@ -32,6 +32,11 @@ namespace goldenrule::backward {
                                                       const std::vector<std::string>& names,
                                                       scalar::Precision precision);
 
+/// The same for each of `blocks`, value heads that rise: axis 1 of its stages counts these alone.
+[[nodiscard]] std::vector<verdict::ExpectedStages> evaluate_stages_of(
+    const call::Record& record, std::int64_t C, const std::vector<std::string>& names,
+    scalar::Precision precision, std::span<const std::vector<std::int64_t>> blocks);
+
 /// The stage in another form of its row.
 [[nodiscard]] verdict::ExpectedStage stage_in_form(const call::Record& record,
                                                    const std::string& name, std::string_view form,
@@ -41,6 +46,7 @@ namespace goldenrule::backward {
 /// i of the state of chunk c.
 class LanePlaces {
  public:
+  /// `head` is one of dims.HV.
   LanePlaces(const call::Record& record, const call::Dims& dims, const Sequence& tokens,
              std::int64_t first_chunk, std::int64_t head);
   [[nodiscard]] std::size_t of_token(std::int64_t t, std::int64_t i, std::int64_t width) const;
