@@ -359,8 +359,8 @@ void hold_standard_descriptors() {
 }
 
 // An explanation takes and frees outputs of hundreds of megabytes for each hypothesis. Blocks that
-// the C library maps anew each time cost more than a third of its time as page faults; those that it
-// keeps are faulted in once.
+// the C library maps anew each time cost more than a third of its time as page faults; those that
+// it keeps are faulted in once.
 void keep_freed_memory() {
 #ifdef __GLIBC__
   (void)::mallopt(M_MMAP_MAX, 0);
