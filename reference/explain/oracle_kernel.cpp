@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "fixtures/random/philox.hpp"
+#include "reference/verdict/kernels.hpp"
 
 namespace goldenrule::explain {
 namespace {
@@ -60,21 +61,20 @@ OracleKernel::Key key_of(const call::Record& record) {
 }  // namespace
 
 const verdict::Expectations& OracleKernel::expect(const call::Record& record) {
-  Key key = contract_ == nullptr ? Key{} : key_of(record);
+  Key key = key_of(record);
   for (const Entry& entry : kept_) {
-    if (contract_ != nullptr && entry.key == key) return entry.expected;
+    if (entry.key == key) return entry.expected;
   }
-  if (kept_.size() >= kKept || contract_ == nullptr) kept_.clear();
-  const auto tier = scalar::Precision::kDouble;
-  kept_.push_front({.key = std::move(key),
-                    .expected = contract_ == nullptr
-                                    ? slice_->evaluate(record, tier, {.certify = false})
-                                    : verdict::expect(*slice_, record, *contract_, tier)});
+  if (kept_.size() >= kKept) kept_.clear();
+  kept_.push_front(
+      {.key = std::move(key),
+       .expected = verdict::expect(*slice_, record, *contract_, scalar::Precision::kDouble)});
   return kept_.front().expected;
 }
 
 call::TensorMap OracleKernel::operator()(const call::Record& record, const Signs& signs) {
   ++calls_;
+  if (contract_ == nullptr) return verdict::exact_outputs(*slice_, record);
   call::TensorMap outputs;
   for (const auto& [name, e] : expect(record).outputs) {
     std::vector<double> values = e.exact.golden;
@@ -84,7 +84,7 @@ call::TensorMap OracleKernel::operator()(const call::Record& record, const Signs
       if (signs.pattern && i % 64 == 0) minus = stream.bits(static_cast<std::int64_t>(i / 64));
       if (!e.exact.is_defined(i) && slice_->settle == nullptr) {
         values[i] = std::numeric_limits<double>::quiet_NaN();
-      } else if (signs.common != 0.0 && contract_ != nullptr) {
+      } else if (signs.common != 0.0) {
         double spread = static_cast<double>(e.exact.radius[i]);
         if (!e.grant.spread.empty()) spread += static_cast<double>(e.grant.spread[i]);
         values[i] += (minus >> i % 64 & 1U) == 0 ? signs.common * spread : -signs.common * spread;

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "fixtures/call/f32_bound.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/parallel/for_each_index.hpp"
 #include "reference/delta/oracle/certificate.hpp"
@@ -263,7 +264,7 @@ class ExactTile {
     if constexpr (scalar::Tier<S>::kPrecision != Precision::kDouble) {
       radius += std::fabs(golden) * 0x1p-53 + 0x1p-1074;
     }
-    to.radius[at] = call::f32_not_below(std::isnan(radius) ? kUnbounded : radius);
+    to.radius[at] = call::f32_bound(std::isnan(radius) ? kUnbounded : radius);
   }
 
   LaneJob job_;
