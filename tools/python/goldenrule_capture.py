@@ -704,16 +704,18 @@ def _to_array(what, tensor, as_bf16):
             import torch
 
             _require_storage(tensor)
-            values = tensor.detach().cpu().contiguous()
-            if values.dtype == torch.bfloat16:
-                return values.view(torch.int16).numpy().view(np.uint16), True
-            array = np.asarray(values.numpy(), order="C")
+            with torch._C.DisableTorchFunction():  # what a subclass or a mode says of it is not what it holds
+                values = torch.Tensor.cpu(torch.Tensor.detach(tensor)).contiguous()
+                if values.dtype == torch.bfloat16:
+                    return values.view(torch.int16).numpy().view(np.uint16), True
+                array = np.asarray(values.numpy(), order="C")
         else:
             array = np.asarray(tensor, order="C")
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         actual = getattr(tensor, "dtype", type(tensor).__name__)
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"{what}: expected {_TYPES}, actual {actual} ({reason})") from error
+        wanted = _TYPES if str(actual).partition(".")[2] not in _TYPES else "a tensor whose values can be read"
+        raise ValueError(f"{what}: expected {wanted}, actual {actual} ({reason})") from error
     if array.dtype.name == "bfloat16":  # ml_dtypes
         return array.view(np.uint16), True
     if as_bf16:

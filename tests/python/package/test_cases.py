@@ -90,12 +90,26 @@ def test_a_kernel_is_told_what_it_does_not_take():
     assert given == ("kv", "softplus", sorted(case.inputs))
     assert case.call(lambda convention, **inputs: convention) == case.convention
     assert isinstance(case.call(), goldenrule.Call)
+    # A compiled function may not say its parameters: it is called by their names.
+    plain = goldenrule.fixture(LINE)
+    assert plain.call(dict).keys() == plain.inputs.keys()
+    with pytest.raises(TypeError, match="expected parameters for state_layout='kv'"):
+        case.call(dict)
+    with pytest.raises(TypeError, match="kernel: expected what can be called, actual 5"):
+        case.call(5)
     # `beta` is an attribute of the convention and, where it is direct, an input: the kernel takes the tensor.
     direct = goldenrule.fixture(f"{LINE} beta=direct")
     assert direct.call(lambda beta, **inputs: beta).shape == direct.inputs["beta"].shape
     for taking in (goldenrule.assert_delta_rule, goldenrule.Case.judge):
         with pytest.raises(TypeError, match="outputs: expected {name: value}, actual tuple"):
             taking(case, outputs=(1, 2))
+    for wrong in (case.inputs, case.line):
+        with pytest.raises(TypeError, match=f"expected a case .* or a goldenrule.Call, actual {type(wrong).__name__}"):
+            goldenrule.assert_delta_rule(wrong, outputs={})
+    with pytest.raises(TypeError, match="inputs: expected {name: value}, actual list"):
+        goldenrule.assert_delta_rule(op="gdn", mode="decode", inputs=[1], outputs={})
+    with pytest.raises(TypeError, match="options: expected some of contract, .*, actual alow_mistrusted"):
+        goldenrule.assert_delta_rule(case, outputs={}, alow_mistrusted=True)
 
 
 def test_what_is_printed_of_calls_and_expectations_is_short():

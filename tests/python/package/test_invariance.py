@@ -161,6 +161,7 @@ def test_what_a_kernel_raises_is_raised_and_its_inputs_are_its_own():
 @pytest.mark.parametrize("options, error, words", [
     ({"over": "rows"}, ValueError, "over: expected some of batch"),
     ({"over": "cuda_graph", "device": "cpu"}, ValueError, 'expected device="cuda"'),
+    ({"over": ()}, ValueError, "over: expected some of batch.*, actual 'none'"),
     ({"repeats": 0}, ValueError, "repeats: expected a whole number"),
     ({"contract": "attention_f32"}, ValueError, "attention_f32"),
 ])
@@ -176,6 +177,11 @@ def test_other_operations_and_missing_outputs_are_refused_by_name():
     with pytest.raises(ValueError, match="/outputs/final_state"):
         goldenrule.invariant(Kernel(DECODE, after=lambda kernel, inputs, outputs: outputs.pop("final_state")),
                              goldenrule.fixture(DECODE), "batch")
+    for returned in (None, (1, 2)):
+        with pytest.raises(TypeError, match=f"outputs: expected .*, actual {type(returned).__name__}"):
+            goldenrule.invariant(lambda **inputs: returned, goldenrule.fixture(DECODE), "batch")
+    with pytest.raises(TypeError, match="expected a case .*, actual dict"):
+        goldenrule.invariant(Kernel(DECODE), goldenrule.fixture(DECODE).inputs, "batch")
     with pytest.raises(TypeError, match="expected parameters for"):
         goldenrule.invariant(lambda q, k: {}, goldenrule.fixture(DECODE), "batch")
 

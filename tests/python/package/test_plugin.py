@@ -81,6 +81,16 @@ def stem(v):
     return goldenrule.fixture(f"op=gdn mode=decode B=3 H=2 HV=4 K=16 V={v}").stem.rpartition("_")[2]
 
 
+def test_a_place_that_cannot_be_written_hides_no_failure(session, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    result = session.runpytest_subprocess("-k", "test_wrong and 16", "--goldenrule-capture", tmp_path / "file")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*OUT_OF_BUDGET*", "*  not kept: *file*"])
+    result = session.runpytest_subprocess("--goldenrule-report", tmp_path / "none" / "report.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--goldenrule-report: expected a file in a folder that exists, actual *none*"])
+
+
 def test_nothing_is_written_unasked(session):
     session.runpytest_subprocess("-p", "no:cacheprovider", "-k", "wrong").assert_outcomes(
         failed=2, deselected=5)

@@ -158,7 +158,90 @@ def test_what_a_function_raises_is_passed_on(engine):
             engine.step()
         with pytest.raises(TypeError):
             engine.step(1, None)
-    assert not calls
+        state, tensors = arguments(engine)
+        with pytest.raises(ValueError):
+            engine.step(1, state[:2], **tensors)
+    assert not calls and not calls.passed and repr(calls) == "0 calls, 2 more raised TypeError, 1 more raised ValueError"
+
+
+def test_blocks_of_one_function_may_overlap(engine):
+    """As those of two threads do: the first that begins is the first to end."""
+    step, user = engine.step, sys.modules["user"]
+    blocks = [goldenrule.record(step, row=row_for(step), only="o", explain=False) for _ in range(3)]
+    seen = [blocks[0].__enter__()]
+    seen.append(blocks[1].__enter__())
+    for ended in (*blocks[:2], None):
+        state, tensors = arguments(engine)
+        user.step(1, state, **tensors)
+        if ended:
+            ended.__exit__(None, None, None)
+    assert [len(calls) for calls in seen] == [1, 2] and all(calls.passed for calls in seen)
+    assert engine.step is user.step is step
+    with blocks[2] as third:
+        pass
+    assert not third and engine.step is step
+
+
+def test_results_may_be_a_list(engine):
+    engine.listed = lambda state, **tensors: list(kernels.exact(engine.case).values())
+    engine.listed.__module__, engine.listed.__name__, engine.listed.__qualname__ = "engine", "listed", "listed"
+    outputs = tuple(kernels.exact(engine.case))
+    row = ROW.replace(parameters=("state", "tensors"), outputs=outputs)
+    state, tensors = arguments(engine)
+    with goldenrule.record(engine.listed, row=row) as calls:
+        engine.listed(state, **tensors)
+    assert calls.passed
+
+
+def test_what_makes_no_sense_is_refused_before_the_block(engine):
+    bound = functools.partial(engine.step, 1)
+    for function, options, words in (
+            ("step", {}, "expected a function or a method of a class, actual 'step'"),
+            (bound, {}, "engine.step is the function in it"),
+            (engine.step, {"precission": "double"}, "options: expected some of contract, .*, actual precission")):
+        with pytest.raises(TypeError, match=words), goldenrule.record(function, row=row_for(function), **options):
+            raise AssertionError("the block does not begin")
+    with pytest.raises(TypeError, match="expected a function"):
+        goldenrule.row_of(bound)
+
+
+def test_a_host_that_watches_torch_sees_its_own_operations_alone(monkeypatch):
+    """Modes see every operation of their thread, and may change what it does."""
+    torch = pytest.importorskip("torch")
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    case, module, seen = goldenrule.fixture(kernels.LINE), types.ModuleType("engine"), []
+
+    class Functions(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    class Dispatched(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    def step(**tensors):
+        torch.zeros(3).requires_grad_().sum().backward()
+        return torch.from_numpy(kernels.exact(case)["final_state"])
+
+    step.__module__ = "engine"
+    module.step = step
+    monkeypatch.setitem(sys.modules, "engine", module)
+    row = ROW.replace(parameters=("tensors",), inputs={name: name for name in case.inputs}, outputs=("final_state",))
+    counts = []
+    for record in (False, True):
+        seen.clear()
+        with Functions(), Dispatched():
+            if record:
+                with goldenrule.record(step, row=row, only="final_state", gradients=True) as calls:
+                    module.step(**case.tensors())
+            else:
+                case.tensors(), module.step()
+        counts.append(len(seen))
+    assert counts[0] == counts[1] > 0 and [each.verdict for each in calls.reports] == ["EXACT"]
 
 
 def test_a_compiled_caller_is_recorded(engine):

@@ -40,11 +40,32 @@ def test_they_are_taken_as_they_are(case, outputs):
     assert judged(case, inputs, outputs).verdict == "EXACT"
 
 
+class Lying(torch.Tensor):
+    """Zeros that say they are what `said` is."""
+    said = None
+
+    def detach(self):
+        return self.said
+
+    cpu = numpy = contiguous = detach
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return cls.said if "detach" in str(function) else super().__torch_function__(function, types, args, kwargs)
+
+
+def test_what_a_subclass_holds_is_judged_and_not_what_it_says(case, outputs, monkeypatch):
+    monkeypatch.setattr(Lying, "said", outputs["final_state"])
+    outputs["final_state"] = torch.zeros_like(Lying.said).as_subclass(Lying)
+    assert judged(case, case.tensors(), outputs).verdict == "OUT_OF_BUDGET"
+
+
 def test_those_without_numbers_are_refused_by_name(case, outputs):
     inputs = case.tensors()
     freed = inputs["q"].clone()
     freed.untyped_storage().resize_(8)
     for q, words in ((freed, "its storage has 8 bytes"), (inputs["q"].float().to_sparse(), "float32"),
+                     (inputs["q"].float().to_sparse(), "a tensor whose values can be read"),
                      (inputs["q"].to("meta"), "no data")):
         with pytest.raises(ValueError, match=f"inputs q: expected .*{words}"):
             judged(case, {**inputs, "q": q}, outputs)

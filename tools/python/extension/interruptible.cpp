@@ -2,6 +2,7 @@
 #include "tools/python/extension/interruptible.hpp"
 
 #include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -22,6 +23,7 @@ bool run_interruptibly(const std::function<void()>& job, const std::function<boo
   bool done = false;
   std::thread worker([&] {
     try {
+      std::fesetenv(FE_DFL_ENV);  // also of the threads that this one starts
       parallel::limit_threads();
       const parallel::Stoppable lent(&stop);
       job();

@@ -8,6 +8,10 @@
 // The thread of its own has a second reason: the OpenMP runtime keeps the threads of whoever
 // started them, and a copy of the process (os.fork) in which they are missing waits for them for
 // ever. What starts and ends here leaves none behind on a thread that may fork later.
+//
+// And a third: a rounding mode, or zeros in the place of denormals (torch.set_flush_denormal,
+// libraries that were linked with -ffast-math), would be inherited by it and void every
+// certificate.
 #pragma once
 
 #include <functional>

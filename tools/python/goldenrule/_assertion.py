@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._calls import Call, mapping
-from ._cases import Case, skip_test
+from ._cases import Case, call_of, skip_test
 from ._report import Report
 
 if TYPE_CHECKING:
@@ -32,11 +32,12 @@ def assert_delta_rule(case: Case | Call | None = None, *, outputs: Mapping[str, 
     """
     __tracebackhide__ = True
     if case is None:
-        call = Call(op=op, mode=mode, convention=dict(convention or {}), inputs=dict(inputs or {}))
+        call = Call(op=op, mode=mode, convention=mapping("convention", convention or {}),
+                    inputs=mapping("inputs", inputs or {}))
     elif op or mode or inputs is not None or convention is not None:
         raise TypeError("expected a case or op, mode, inputs and convention, actual both")
     else:
-        call = case.call() if hasattr(case, "call") else case
+        call = call_of(case)
     call.outputs, call.source = mapping("outputs", outputs), source or call.source
     report = call.judge(**options)
     notes = [note for note in (observe(call, report) for observe in observers) if note]

@@ -5,6 +5,7 @@ A user's tensors are brought to the types and shapes of the schema by the module
 (_capture.py is goldenrule_capture.py of this release), and are copied once, into the library.
 """
 
+import inspect
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -57,6 +58,7 @@ class Call:
 
     def judge(self, **options: Any) -> Report:
         """The options are those of goldenrule.judge."""
+        check_options(options)
         return _judged(self, **options)
 
     def expected(self, **options: Any) -> ExpectedCall:
@@ -211,6 +213,14 @@ def _judged(call: Call, *, contract: str | Mapping[str, Any] | None = None,
     asked.explain, asked.blind = bool(explain), bool(blind)
     asked.explain_seconds = None if explain_seconds is None else _seconds(explain_seconds)
     return Report(*_core.judge(taken, asked))
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises TypeError for what judge() has no option for."""
+    known = [name for name in inspect.signature(_judged).parameters if name != "call"]
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise TypeError(f"options: expected some of {', '.join(known)}, actual {', '.join(unknown)}")
 
 
 def _expected(call: Call, *, contract: str | Mapping[str, Any] | None = None,

@@ -125,6 +125,16 @@ class Case:
         return self.line
 
 
+def call_of(case: Any) -> Call:
+    """The call of a case, made anew, or a call as it is. TypeError for anything else."""
+    if callable(getattr(case, "call", None)):
+        return case.call()
+    if not hasattr(case, "judge"):
+        raise TypeError(f"expected a case (goldenrule.fixture(line), goldenrule.cases(..)) or a goldenrule.Call, "
+                        f"actual {type(case).__name__}")
+    return case
+
+
 def fixture(line: str) -> Case:
     """The case of a line, as "op=gdn mode=decode B=2 H=2 HV=4 K=64 V=64"."""
     rows = _core.cases(text_of("line", line)) if "=" in line else []
@@ -223,8 +233,14 @@ def _defaults() -> dict[str, Any]:
 def taken(kernel: Callable[..., Any], line: str, inputs: Mapping[str, Any],
            convention: Mapping[str, Any], built_in: frozenset[str]) -> dict[str, Any]:
     """What the kernel is given of a case."""
-    parameters = inspect.signature(kernel).parameters
-    takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    if not callable(kernel):
+        raise TypeError(f"kernel: expected what can be called, actual {kernel!r}")
+    try:
+        parameters = inspect.signature(kernel).parameters
+    except ValueError:  # of a compiled function that does not say them
+        parameters, takes_all = {}, True
+    else:
+        takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
     defaults = _defaults()
     given = {name: value for name, value in convention.items() if name in parameters} | dict(inputs)
     missing = [] if takes_all else [name for name in inputs if name not in parameters]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._calls import Call, _contract, packed, unpacked
-from ._cases import Case, as_torch, require_gpu, taken
+from ._calls import Call, _contract, mapping, packed, unpacked
+from ._cases import Case, as_torch, call_of, require_gpu, taken
 from ._report import numbered
 
 # What may be asked, and the relations of the library that it is.
@@ -132,7 +132,7 @@ def invariant(kernel: Kernel, case: Case | Call, over: str | Iterable[str] | Non
 
     Raises ValueError for another operation than the delta rule and its backward pass, what the library refuses, and what the kernel raises.
     """
-    call = case.call() if isinstance(case, Case) else case
+    call = call_of(case)
     line = case.line if isinstance(case, Case) else call.case or f"{call.op} {call.mode}"
     asked = _core.AskedRelations()
     asked.contract, asked.same_bits, asked.repeats = _contract(contract), bool(same_bits), _count(repeats)
@@ -162,7 +162,7 @@ def over(*names: str) -> Any:
 def _asked(over: str | Iterable[str] | None, relations: Mapping[str, Any]) -> list[str]:
     names = [name for name in relations if name != "cuda_graph"] if over is None \
         else [over] if isinstance(over, str) else list(over)
-    for name in names:
+    for name in names or ["none"]:
         if name not in relations:
             raise ValueError(f"over: expected some of {', '.join(relations)}, actual {name!r}")
     return names
@@ -183,7 +183,7 @@ class _Made:
         self.names = original.inputs.keys()
 
     def outputs(self, call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(self.kernel(**given))
+        return mapping("outputs", self.kernel(**given))
 
     def __call__(self, made: Mapping[str, Any]) -> dict[str, Any]:
         call = unpacked(made)
@@ -196,7 +196,7 @@ class _Made:
         given = inputs if self.device is None else as_torch(inputs, self.device)
         outputs = self.outputs(call, taken(self.kernel, self.line, given, call.convention,
                                            self.built_in))
-        if slots is not None and pool is not None:
+        if slots is not None and pool is not None and outputs.get("final_state") is not None:
             states = outputs["final_state"]
             outputs["final_state"] = _scattered(pool, slots, states)
         call.outputs = outputs

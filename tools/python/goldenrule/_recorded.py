@@ -228,6 +228,14 @@ def ran_instead(function: Callable[..., Any]) -> Callable[..., Any] | None:
     return None
 
 
+def require_function(function: Any) -> None:
+    """Raises TypeError for what has no name by which modules hold it."""
+    if not callable(function) or not hasattr(function, "__qualname__"):
+        wrapped = getattr(function, "func", None)
+        raise TypeError(f"expected a function or a method of a class, actual {shown(function)}"
+                        + (f": {_name(wrapped)} is the function in it" if hasattr(wrapped, "__qualname__") else ""))
+
+
 def holder_of(function: Callable[..., Any]) -> str:
     """The class that a method is of, by its name in its module; empty for a function."""
     holder, _, _ = function.__qualname__.rpartition(".")
@@ -263,6 +271,7 @@ def row_of(function: Callable[..., Any]) -> Row:
     A row's claim is of the code that it was made of: where another package's function runs instead, it is
     that one's own. Raises ValueError, which names the functions that there are, for another.
     """
+    require_function(function)
     row, other = _shipped_row(function), ran_instead(function)
     if other is None:
         return row

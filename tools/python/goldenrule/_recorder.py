@@ -7,7 +7,8 @@ function is recorded, every module that holds it under its name holds a wrapper 
 what goes in before the call (states that are updated in place included), calls the function, and
 judges or stores what came out. It raises nothing into the caller, and changes nothing that is computed
 there. Whoever keeps the function elsewhere (in an instance, in a closure) calls it unrecorded: the list of
-calls says how many were seen.
+calls says how many were seen. Blocks of one function may overlap in any order, in threads too: each sees all
+calls, and with the last of them the modules hold the function itself again.
 """
 
 import functools
@@ -16,17 +17,17 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from . import _capture
 from ._autograd import backward_call
-from ._calls import Call
+from ._calls import Call, check_options
 from ._followed import Followed, Pass, sequence_number
-from ._recorded import Row, holder_of, reads_others, row_of, shown, signature_of
-from ._seen import Calls, Recorded, is_backward
+from ._recorded import Row, holder_of, reads_others, require_function, row_of, shown, signature_of
+from ._seen import Calls, Recorded, copied, is_backward
 
 
 @contextmanager
@@ -56,37 +57,38 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
     in its ** and does not read are left out; the call's `notes` name them.
 
     Raises ValueError at once for an unknown function, and for one whose parameters are not those of the
-    release that its row was made from.
+    release that its row was made from; TypeError for what is no function, and for an unknown option.
     """
+    require_function(function)
+    check_options(options)
     row = row_of(function) if row is None else row
     row.check(function)
     if gradients and row.op not in _capture.OPS:
         raise ValueError(f"gradients: expected a function of {' or '.join(_capture.OPS)}, which have a backward "
                          f"operation, actual one of {row.op}")
+    given, function = function, _on_top(function)
     looked = _Looked(function, row, judge, keep, options, gradients, backward_contract)
-    calls = looked.calls
 
     @functools.wraps(function)
     def recorded_function(*args: Any, **kwargs: Any) -> Any:
+        if looked.closed:
+            return function(*args, **kwargs)
         before = looked.before(args, kwargs)
-        result = function(*args, **kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            looked.raised(error)
+            raise
         looked.after(before, result)
         return result
 
     compiler = getattr(sys.modules.get("torch"), "compiler", None)
     if compiler is not None:  # a compiled caller leaves its graph for the call
         recorded_function = compiler.disable(recorded_function)
+    calls = looked.calls
     calls.function = recorded_function
-    places = _places(function)
-    for namespace, name in places:
-        setattr(namespace, name, recorded_function)
-    try:
+    with _in_place_of((given, function), recorded_function, looked):
         yield calls
-    finally:
-        for namespace, name in places:
-            if getattr(namespace, name, None) is recorded_function:
-                setattr(namespace, name, function)
-        looked.closed = True
     if calls.unjudged and not allow_unjudged:
         raise ValueError(f"{row.function}: {calls!r}")
 
@@ -127,7 +129,7 @@ class _Looked:
                                         for name in unread if others[name] is not None)
             seen.arguments = {name: value for name, value in (arguments | others).items()
                               if name not in unread}
-            seen.copies = {name: _copy(value) for name, value in seen.arguments.items()}
+            seen.copies = {name: copied(value) for name, value in seen.arguments.items()}
             if self.calls.gradients and "torch" in sys.modules:
                 seen.begin = sequence_number()
         return seen
@@ -143,8 +145,8 @@ class _Looked:
             refusal = self.row.refuses(seen.arguments)
             if refusal:
                 raise ValueError(refusal)
-            written = {name: _copy(seen.arguments.get(name)) for name in self.row.written}
-            recorded.call = self.row.call(seen.copies, _copied_result(result), written)
+            written = {name: copied(seen.arguments.get(name)) for name in self.row.written}
+            recorded.call = self.row.call(seen.copies, copied(_results(result)), written)
             self._keep(recorded, number)
             if self.judge:
                 recorded.report = recorded.call.judge(**{"only": self.row.only(seen.copies),
@@ -152,6 +154,11 @@ class _Looked:
         if seen.begin is not None and recorded.call is not None:
             with self._of_backward():
                 self._follow(seen, seen.begin, recorded.call, result)
+
+    def raised(self, error: BaseException) -> None:
+        """The function gave no result: there is nothing to judge."""
+        with self.lock:
+            self.calls.raised += (type(error).__name__,)
 
     def _keep(self, recorded: Recorded, number: int) -> None:
         if self.folder is None or recorded.call is None:
@@ -167,10 +174,9 @@ class _Looked:
         given = [value for value in seen.arguments.values() if hasattr(value, "requires_grad")]
         inputs = {name: value for name, value in self.row.meaning(seen.arguments).inputs.items()
                   if any(value is each for each in given)}
-        results = result if isinstance(result, tuple) else (result,)
-        outputs = {name: value for name, value in zip(self.row.outputs, self.row.returned(results))
+        outputs = {name: value for name, value in zip(self.row.outputs, self.row.returned(_results(result)))
                    if name in ("o", "final_state")}
-        Followed(inputs, outputs, begin, self._of_backward, _copy,
+        Followed(inputs, outputs, begin, self._of_backward, copied,
                  lambda done: self._backward(forward, done))
 
     def _backward(self, forward: Call, done: Pass) -> None:
@@ -202,9 +208,15 @@ class _Looked:
 
 @contextmanager
 def _noted(recorded: Recorded) -> Iterator[None]:
-    """An error is the reason why the call is not judged, and ends here; who interrupts goes on."""
+    """An error is the reason why the call is not judged, and ends here; who interrupts goes on. Modes of the
+    host, which see or change every operation of torch, take no part in looking."""
     try:
-        yield
+        with ExitStack() as stack:
+            torch = sys.modules.get("torch")
+            if hasattr(torch, "_C"):
+                stack.enter_context(torch._C.DisableTorchFunction())
+                stack.enter_context(torch.utils._python_dispatch._disable_current_modes())
+            yield
     except BaseException as error:
         plain = isinstance(error, ValueError) and str(error)
         recorded.reason = str(error) if plain else f"{type(error).__name__}: {error}"
@@ -224,6 +236,23 @@ def _arguments(function: Callable[..., Any], args: tuple[Any, ...],
     return named, others
 
 
+@contextmanager
+def _in_place_of(functions: tuple[Callable[..., Any], ...], recorded_function: Callable[..., Any],
+                 looked: _Looked) -> Iterator[None]:
+    """Modules hold the wrapper in the block."""
+    recorded_function._goldenrule_looked = looked  # type: ignore[attr-defined]
+    places = [(namespace, name, each) for each in set(functions) for namespace, name in _places(each)]
+    for namespace, name, _ in places:
+        setattr(namespace, name, recorded_function)
+    try:
+        yield
+    finally:
+        looked.closed = True
+        for namespace, name, held in places:
+            if getattr(namespace, name, None) is recorded_function:
+                setattr(namespace, name, _without_closed(held))
+
+
 def _places(function: Callable[..., Any]) -> list[tuple[Any, str]]:
     """The modules that hold the function under its own name, or the class that a method is of."""
     name, holder = function.__name__, holder_of(function)
@@ -233,13 +262,27 @@ def _places(function: Callable[..., Any]) -> list[tuple[Any, str]]:
             if getattr(module, "__dict__", {}).get(name) is function]
 
 
-def _copy(value: Any) -> Any:
-    """A tensor on the host that nobody else writes to, tuples of them; other values as they are."""
-    if type(value) is tuple:
-        return tuple(_copy(each) for each in value)
-    if hasattr(value, "detach") and hasattr(value, "cpu"):
-        return value.detach().to("cpu", copy=True)
-    return value.copy() if hasattr(value, "__array_interface__") else value
+def _looked_by(function: Callable[..., Any]) -> _Looked | None:
+    """Of the wrapper of a block; none for another function, also for one that took over its attributes."""
+    looked = getattr(function, "_goldenrule_looked", None)
+    return looked if looked is not None and looked.calls.function is function else None
+
+
+def _without_closed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function beneath the wrappers of blocks that have ended."""
+    while (looked := _looked_by(function)) is not None and looked.closed:
+        function = looked.function
+    return function
+
+
+def _on_top(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The wrapper that a function's own module holds in its place while another block records it."""
+    held = inner = getattr(sys.modules.get(function.__module__), function.__name__, None)
+    while (looked := _looked_by(inner)) is not None:
+        inner = looked.function
+        if inner is function:
+            return held
+    return function
 
 
 def _is_capturing(values: tuple[Any, ...]) -> bool:
@@ -248,6 +291,5 @@ def _is_capturing(values: tuple[Any, ...]) -> bool:
     return bool(sys.modules["torch"].cuda.is_current_stream_capturing())
 
 
-def _copied_result(result: Any) -> tuple[Any, ...]:
-    results = result if isinstance(result, tuple) else (result,)
-    return tuple(_copy(value) for value in results)
+def _results(result: Any) -> tuple[Any, ...]:
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)

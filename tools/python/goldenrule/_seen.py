@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the recorder has seen: the calls of a block, each with its report or the reason why it has none."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ class Calls(list[Recorded]):
 
     function: Callable[..., Any]
     gradients: bool = False  # whether backward passes are recorded, too
+    raised: tuple[str, ...] = ()  # the exceptions of calls that returned nothing, by type: they are not in the list
 
     @property
     def reports(self) -> list[Report]:
@@ -53,7 +55,8 @@ class Calls(list[Recorded]):
         counts = Counter(report.answer for report in self.reports)
         counts.update(f"not judged, because {recorded.reason}" for recorded in self.unjudged)
         said = "".join(f", {count} {what}" for what, count in counts.items())
-        if not self:
+        said += "".join(f", {count} more raised {what}" for what, count in Counter(self.raised).items())
+        if not self and not self.raised:
             said = (": a module's name of the function was not called; a renamed or local import keeps the "
                     "original, and `calls.function` is the recorded one")
         elif self._lacks_gradients:
@@ -63,3 +66,13 @@ class Calls(list[Recorded]):
 
 def is_backward(call: Call | None) -> bool:
     return call is not None and call.op.endswith("_backward")
+
+
+def copied(value: Any) -> Any:
+    """A tensor on the host that nobody else writes to, tuples of them; other values as they are."""
+    if type(value) is tuple:
+        return tuple(copied(each) for each in value)
+    torch = sys.modules.get("torch")
+    if isinstance(value, getattr(torch, "Tensor", ())):  # by torch's methods: those of a subclass may say anything
+        return torch.Tensor.to(torch.Tensor.detach(value), "cpu", copy=True)
+    return value.copy() if hasattr(value, "__array_interface__") else value

@@ -41,6 +41,8 @@ class _Keeper:
         self.folder = config.getoption("--goldenrule-capture")
         self.file = config.getoption("--goldenrule-report")
         self.is_worker = hasattr(config, "workerinput")
+        if self.file and not Path(self.file).absolute().parent.is_dir():
+            raise pytest.UsageError(f"--goldenrule-report: expected a file in a folder that exists, actual {self.file}")
         self.test = ""
         self.judged: list[dict[str, Any]] = []  # since the last report of the test that runs
         self.kept = self.judged_before = 0  # of its calls
@@ -86,10 +88,14 @@ class _Keeper:
         note = ""
         if self.folder and report.verdict in ("OUT_OF_BUDGET", "MISTRUSTED", "ERROR"):
             path = self._path()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            call.save(path)
-            row["capture"] = str(path)
-            note = f"  kept: goldenrule check {path}"
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                call.save(path)
+            except OSError as error:  # the failure of the kernel is what the test says
+                note = f"  not kept: {error}"
+            else:
+                row["capture"] = str(path)
+                note = f"  kept: goldenrule check {path}"
         self.judged.append(row)
         return note
 
