@@ -6,6 +6,7 @@ their tests are skipped. GOLDENRULE_TOOL=path of the `goldenrule` executable add
 C++ reader.
 """
 
+import contextlib
 import os
 import pathlib
 import subprocess
@@ -235,7 +236,9 @@ class CaptureTest(unittest.TestCase):
                     raise TypeError("Got unsupported ScalarType BFloat16")
                 return self.array
 
-        stand_in = types.SimpleNamespace(bfloat16="torch.bfloat16", int16="torch.int16")
+        stand_in = types.SimpleNamespace(
+            bfloat16="torch.bfloat16", int16="torch.int16", Tensor=Tensor,
+            _C=types.SimpleNamespace(DisableTorchFunction=contextlib.nullcontext))
         before = sys.modules.get("torch")
         sys.modules["torch"] = stand_in
         try:

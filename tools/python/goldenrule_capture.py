@@ -120,6 +120,7 @@ import hashlib
 import math
 import operator
 import os
+import re
 import warnings
 from collections.abc import Mapping
 
@@ -714,7 +715,8 @@ def _to_array(what, tensor, as_bf16):
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         actual = getattr(tensor, "dtype", type(tensor).__name__)
         reason = str(error).partition("\n")[0]
-        wanted = _TYPES if str(actual).partition(".")[2] not in _TYPES else "a tensor whose values can be read"
+        known = str(actual).split(".")[-1] in re.findall(r"\w+", _TYPES)
+        wanted = "a tensor whose values can be read" if known else _TYPES
         raise ValueError(f"{what}: expected {wanted}, actual {actual} ({reason})") from error
     if array.dtype.name == "bfloat16":  # ml_dtypes
         return array.view(np.uint16), True

@@ -136,3 +136,28 @@ def test_replays_of_a_graph_are_compared_with_calls_without_it(graphs, line):
     broken = goldenrule.invariant(counting, case, "cuda_graph")
     assert [departure.tensor for departure in broken.outcomes[0].departures] == ["o"]
     assert broken.outcomes[0].departures[0].first["sequence"] == 2
+
+
+def test_what_no_graph_can_capture_is_said(graphs, monkeypatch):
+    """A kernel that reads a length on the host: the capture ends with that, and then complains once more."""
+    case = goldenrule.fixture(kernels.LINE)
+    right, captures = exact_kernel(case), []
+
+    class Capture:
+        def __init__(self, graph):
+            captures.append(graph)
+
+        def __enter__(self):
+            captures.append("under way")
+
+        def __exit__(self, *_):
+            raise RuntimeError("capture invalidated")
+
+    def waiting(convention, **inputs):
+        if "under way" in captures:
+            raise RuntimeError("not permitted when the stream is capturing\nmore of it")
+        return right(convention, **inputs)
+
+    monkeypatch.setattr(torch.cuda, "graph", Capture)
+    with pytest.raises(RuntimeError, match="can capture, actual not permitted when the stream is capturing$"):
+        goldenrule.invariant(waiting, case, "cuda_graph")

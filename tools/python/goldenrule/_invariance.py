@@ -267,8 +267,15 @@ class _Graphed(_Made):
             self.kernel(**_copied(given))
         torch.cuda.current_stream().wait_stream(beside)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.replayed = dict(self.kernel(**self.inputs))
+        try:
+            with torch.cuda.graph(self.graph):
+                self.replayed = dict(self.kernel(**self.inputs))
+        except RuntimeError as error:
+            first = error  # the end of a capture that was broken complains once more
+            while isinstance(first.__context__, RuntimeError):
+                first = first.__context__
+            raise RuntimeError("cuda_graph: expected a kernel that a CUDA graph can capture, actual "
+                               f"{str(first).partition(chr(10))[0]}") from error
 
     def _compare(self, call: Call, name: str, alone: Any, replayed: Any) -> None:
         a, b = alone.double(), replayed.double()
