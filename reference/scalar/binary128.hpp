@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// IEEE binary128 and its functions: 113 bits of significand, in which a Quad (106 bits) fits. On aarch64 Linux
-// it is long double, and its functions are in libm; elsewhere it is __float128, and they are in libquadmath.
-// Each of the two libraries is accurate to a few units of 2^-113, but their last places may differ.
-// tests/delta/rule/test_functions.cpp compares what becomes of them with Multi.
+// IEEE binary128 and its functions: 113 bits of significand, in which a Quad (106 bits) fits. On
+// aarch64 Linux it is long double, and its functions are in libm; elsewhere it is __float128, and
+// they are in libquadmath. Each of the two libraries is accurate to a few units of 2^-113, but
+// their last places may differ. tests/delta/rule/test_functions.cpp compares what becomes of them
+// with Multi.
 #pragma once
 
 #include <cfloat>
