@@ -12,6 +12,25 @@ find_package(CLI11 REQUIRED)
 find_package(fmt 9 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 
+# The functions of binary128 (reference/scalar/binary128.hpp): those of long double where that is the type, and
+# libquadmath elsewhere. g++ for aarch64 has no libquadmath.
+include(CheckCXXSourceCompiles)
+check_cxx_source_compiles("#include <cfloat>
+static_assert(LDBL_MANT_DIG == 113);
+int main() {}" GOLDENRULE_LONG_DOUBLE_IS_BINARY128)
+set(GOLDENRULE_QUADMATH)
+if(NOT GOLDENRULE_LONG_DOUBLE_IS_BINARY128)
+  set(CMAKE_REQUIRED_LIBRARIES quadmath)
+  check_cxx_source_compiles("#include <quadmath.h>
+int main(int count, char**) { return expq(count) > 0 ? 0 : 1; }" GOLDENRULE_HAS_QUADMATH)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  if(NOT GOLDENRULE_HAS_QUADMATH)
+    message(FATAL_ERROR "Expected binary128 as long double or as __float128 with libquadmath, "
+                        "actual: ${CMAKE_CXX_COMPILER} has neither")
+  endif()
+  set(GOLDENRULE_QUADMATH quadmath)
+endif()
+
 set(GOLDENRULE_HAS_CUDA OFF)
 if(NOT GOLDENRULE_CUDA STREQUAL "OFF")
   include(CheckLanguage)

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <quadmath.h>
-
 #include <boost/math/constants/constants.hpp>
 #include <boost/math/special_functions/log1p.hpp>
 #include <cmath>
 #include <limits>
 
+#include "reference/scalar/binary128.hpp"
 #include "reference/scalar/tier.hpp"
 
 namespace goldenrule::scalar {
@@ -13,14 +12,14 @@ namespace {
 
 // binary128 holds every Quad whose parts overlap within 113 bits; what is cut off beyond that is
 // below 2^-113 of the value.
-__float128 widen(const Quad& x) {
-  return static_cast<__float128>(x.hi) + static_cast<__float128>(x.lo);
+Binary128 widen(const Quad& x) {
+  return static_cast<Binary128>(x.hi) + static_cast<Binary128>(x.lo);
 }
 
-Quad narrow(__float128 x) {
+Quad narrow(Binary128 x) {
   const auto hi = static_cast<double>(x);
   if (!std::isfinite(hi)) return {hi};
-  return {hi, static_cast<double>(x - static_cast<__float128>(hi))};
+  return {hi, static_cast<double>(x - static_cast<Binary128>(hi))};
 }
 
 using Wider = boost::multiprecision::number<boost::multiprecision::cpp_bin_float<60>,
@@ -63,10 +62,10 @@ double log(double x) { return std::log(x); }
 double log1p(double x) { return std::log1p(x); }
 double square_root(double x) { return std::sqrt(x); }
 
-Quad exp(const Quad& x) { return narrow(expq(widen(x))); }
-Quad exp2(const Quad& x) { return narrow(exp2q(widen(x))); }
-Quad log(const Quad& x) { return narrow(logq(widen(x))); }
-Quad log1p(const Quad& x) { return narrow(log1pq(widen(x))); }
+Quad exp(const Quad& x) { return narrow(binary128::exp(widen(x))); }
+Quad exp2(const Quad& x) { return narrow(binary128::exp2(widen(x))); }
+Quad log(const Quad& x) { return narrow(binary128::log(widen(x))); }
+Quad log1p(const Quad& x) { return narrow(binary128::log1p(widen(x))); }
 Quad square_root(const Quad& x) { return sqrt(x); }
 
 Multi exp(const Multi& x) {
