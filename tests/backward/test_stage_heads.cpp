@@ -2,6 +2,8 @@
 //
 // Stages by some heads at a time against all heads together: what is exact, what is granted, to
 // stages and to the gradients that share their runs, and every count of a report.
+//
+// Length: the same calls by heads and together, and the memory that each takes.
 #include <doctest/doctest.h>
 
 #include <algorithm>
