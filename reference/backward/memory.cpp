@@ -65,9 +65,10 @@ verdict::Need memory_needed(const verdict::Declared& call, int threads) {
                          (2 * std::sqrt(tokens) + 4) * K * 64 * wide +
                          tokens * (12 * K + 12 * V + 8 * 64) * 4 +
                          (tokens / 64 + 2) * 2 * K * V * 4;
-  // Values and radii of T, P, dP, w, u, v_new, o, du, dw, dq, dk, raw, h and dh.
+  // Values and radii of A, T, P, dP, dM, w, u, v_new, o, du, dw, dq, dk, raw, G, h and dh.
+  const double chunk = call.stage_chunk > 0 ? static_cast<double>(call.stage_chunk) : 64.0;
   const double stages_of_lane =
-      (tokens * (4 * K + 4 * V + gates + 3 * 64) + (tokens / 64 + 2) * 2 * K * V) *
+      (tokens * (4 * K + 4 * V + 2 * gates + 5 * chunk) + (tokens / chunk + 2) * 2 * K * V) *
       (call.stages.empty() ? 0.0 : wide + 8);
   const double beside = std::min<double>(threads, std::max(sequences * H, 1.0));
   verdict::Need need;

@@ -2,6 +2,8 @@
 //
 // Stages by some heads at a time against all heads together: what is exact, what is granted, to
 // stages and to the gradients that share their runs, and every count of a report.
+//
+// Length: the same calls by heads and together, and the memory that each takes.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,6 +14,8 @@
 #include <vector>
 
 #include "reference/backward/emulation/emulate.hpp"
+#include "reference/backward/rule/call_lanes.hpp"
+#include "reference/backward/rule/lane_stages.hpp"
 #include "reference/backward/rule/stages.hpp"
 #include "reference/backward/slice.hpp"
 #include "reference/calls/kernel.hpp"
@@ -109,6 +113,7 @@ void check_same(const verdict::TensorReport& a, const verdict::TensorReport& b) 
   CHECK(a.max_ratio == b.max_ratio);
   CHECK(a.median_ratio == b.median_ratio);
   CHECK(a.rms_rel == doctest::Approx(b.rms_rel).epsilon(1e-12));
+  CHECK(a.bias == doctest::Approx(b.bias).epsilon(1e-12));
   CHECK(a.ulp_histogram == b.ulp_histogram);
   CHECK(a.ratio_histogram == b.ratio_histogram);
   REQUIRE(a.worst.has_value() == b.worst.has_value());
@@ -224,6 +229,17 @@ TEST_CASE("verdicts: the median of many ratios is found by its leading bits") {
   }
 }
 
+TEST_CASE("verdicts: ratios of refused elements are at the end of the many") {
+  const float infinite = std::numeric_limits<float>::infinity();
+  verdict::Median median;
+  median.add(std::vector<float>(static_cast<std::size_t>(verdict::kFewRatios), 0.0F));
+  CHECK(median.value() == 0.0);
+  median.add(std::vector<float>(static_cast<std::size_t>(verdict::kFewRatios - 1), infinite));
+  CHECK(median.value() == 0.0);
+  median.add({infinite});
+  CHECK(std::isinf(median.value()));
+}
+
 namespace {
 
 // A call of KDA, K = V = 128, with h, w, u, v_new and o in bf16, or without.
@@ -259,4 +275,43 @@ TEST_CASE("backward stages: the memory needed covers what was measured, and hold
     return needed(4096, heads, true) - needed(4096, heads, false);
   };
   CHECK(extra(64) - extra(32) == doctest::Approx(32.0 * 4096 * 128 * 12));
+}
+
+namespace {
+
+// Numbers that the stages of the one lane of a call hold.
+double held_by_lane(const call::Record& record, std::int64_t chunk) {
+  const call::Dims d = call::validate(record);
+  const backward::Sequence tokens = backward::sequences_of(record, d).front();
+  const auto lane = delta::prepare_lane<double>(record, d, delta::CallInputs(record), tokens.first,
+                                                tokens.count, 0);
+  const auto s =
+      backward::lane_stages<double>(lane, backward::lane_inputs(record, d, 0, tokens, 0), chunk);
+  const auto& f = s.forward;
+  std::int64_t held = f.G.size() + f.A.size() + f.T.size() + f.w.size() + f.u.size() +
+                      f.v_new.size() + s.P.value.size() + s.dP.value.size() + s.dM.value.size() +
+                      s.o.value.size() + s.du.value.size() + s.dw.value.size() + s.dq.value.size() +
+                      s.dk.value.size() + s.raw.value.size();
+  for (const auto& h : f.h) held += h.size();
+  for (const auto& dh : s.dh) held += dh.value.size();
+  return static_cast<double>(held);
+}
+
+}  // namespace
+
+TEST_CASE("backward stages: the memory needed covers what a lane holds in chunks of any size") {
+  const call::Record record =
+      record_of("op=gdn_backward mode=prefill lens=600 H=1 HV=1 K=8 V=8 h0=1 dstate=1");
+  verdict::Declared call;
+  call.op = call::Op::kGatedDeltaRuleBackward;
+  call.mode = call::Mode::kPrefill;
+  for (const auto& [name, tensor] : record.inputs) call.inputs[name] = tensor.shape();
+  const double without = backward::slice().memory_needed(call, 1).verdict;
+  call.stages["dM"] = {0, 1, 64};  // one that itself takes nothing
+  for (const std::int64_t chunk : {16, 64, 256}) {
+    CAPTURE(chunk);
+    call.stage_chunk = chunk;
+    const double lane = backward::slice().memory_needed(call, 1).verdict - without;
+    CHECK(lane >= held_by_lane(record, chunk) * static_cast<double>(sizeof(scalar::Multi) + 8));
+  }
 }

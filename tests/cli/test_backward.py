@@ -90,6 +90,23 @@ class BackwardTest(CommandLineTest):
         self.assertEqual(found.pop("da"), "OUT_OF_BUDGET")
         self.assertEqual(set(found.values()), {"WITHIN_BUDGET"})
 
+    # FlashQLA 0.1.3 on an H200: T is inverted without decays.
+    def test_a_kernel_of_the_direct_form(self):
+        capture = REAL / "flash_qla_gdn.h5"
+        direct = ("--contract", "adjoint64_direct")
+        for options in ((), direct):
+            self.assertEqual(set(self.verdicts(capture, *options).values()), {"WITHIN_BUDGET"})
+        for name, factor in (("dbeta", 1.05), ("dg", 1.02), ("dinitial_state", 1.02)):
+            with self.subTest(name):
+                path = self.folder / "spoiled.h5"
+                path.write_bytes(capture.read_bytes())
+                with h5py.File(path, "r+") as file:
+                    scaled(f"outputs/{name}", factor)(file)
+                found = self.verdicts(path, *direct)
+                self.assertEqual(found.pop(name), "OUT_OF_BUDGET")
+                self.assertEqual(set(found.values()), {"WITHIN_BUDGET"})
+        self.assertIn("OUT_OF_BUDGET", self.verdicts(capture, "--contract", "adjoint_f32").values())
+
     def test_a_spoiled_real_kernel_is_refused(self):
         for name in ("dq", "dk", "dv", "dbeta", "dg", "dinitial_state"):
             with self.subTest(name):
