@@ -137,10 +137,13 @@ void Group::check_sizes(const Args& a, Problem& problem) {
 void Group::pack_rest(const Args& a, const TensorStrides<Group>& strides, Params& p) {
   pack_sizes(a, p);
   pack_rule(a, p);
-  p.q = token_view(a.q, strides[&Args::q], 1);
-  p.k = token_view(a.k, strides[&Args::k], 1);
-  p.v = token_view(a.v, strides[&Args::v], 1);
-  p.o = token_view(a.o, strides[&Args::o], 1);
+  const auto tokens = [&](Tensor Args::*member) {
+    return token_view(a.*member, strides[member], 1);
+  };
+  p.q = tokens(&Args::q);
+  p.k = tokens(&Args::k);
+  p.v = tokens(&Args::v);
+  p.o = tokens(&Args::o);
   p.type = element(a.q);
   p.o_type = element(a.o);
   const bool hnd = a.kv_layout == GOLDENRULE_GPU_PAGES_HND;
@@ -151,14 +154,15 @@ void Group::pack_rest(const Args& a, const TensorStrides<Group>& strides, Params
   p.lse = static_cast<float*>(a.lse.data);
   p.lse_token = l[by_token ? 0 : 1];
   p.lse_head = l[by_token ? 1 : 0];
+  const auto each = [&](Tensor Args::*member) { return index_view(a.*member, strides[member][0]); };
   p.query_bounds = index_view(a.cu_seqlens_q, 1);
   p.fresh_bounds = index_view(a.cu_seqlens_k, 1);
-  p.lengths = index_view(a.kv_lens, strides[&Args::kv_lens][0]);
-  p.table = index_view(a.page_table, strides[&Args::page_table][0]);
+  p.lengths = each(&Args::kv_lens);
+  p.table = each(&Args::page_table);
   p.list_bounds = index_view(a.page_indptr, 1);
   p.list = index_view(a.page_indices, 1);
-  p.offsets = index_view(a.q_offset, strides[&Args::q_offset][0]);
-  p.valid = index_view(a.valid_q, strides[&Args::valid_q][0]);
+  p.offsets = each(&Args::q_offset);
+  p.valid = each(&Args::valid_q);
 }
 
 }  // namespace goldenrule::gpu::attention

@@ -90,28 +90,11 @@ Region region_of(const void* data, std::uint64_t bytes) {
   return region;
 }
 
-Range range_of(const goldenrule_gpu_tensor& tensor, const TensorRule& rule,
-               const Strides& strides) {
-  std::int64_t run = 1, steps = 0;  // elements
-  for (std::size_t a = 0; a < rule.extents.size(); ++a) {
-    const std::int64_t extent = rule.extents[a];
-    if (extent == 0) return {.first = 0, .bytes = 0};
-    if (a < static_cast<std::size_t>(rule.strided)) {
-      steps += (extent - 1) * strides[a];
-    } else {
-      run *= extent;
-    }
-  }
-  return {.first = reinterpret_cast<std::uintptr_t>(tensor.data),
-          .bytes = static_cast<std::uintptr_t>((steps + run) * dtype_size(tensor.dtype))};
-}
-
 bool share_memory(const Region& a, const Region& b) {
   if (a.run == 0 || b.run == 0) return false;
-  const auto span_a = static_cast<std::uintptr_t>(span_from(a, 0));
-  const auto span_b = static_cast<std::uintptr_t>(span_from(b, 0));
-  const Range of_a{.first = a.first, .bytes = span_a}, of_b{.first = b.first, .bytes = span_b};
-  if (!of_a.meets(of_b)) return false;
+  const std::uintptr_t span_a = static_cast<std::uintptr_t>(span_from(a, 0));
+  const std::uintptr_t span_b = static_cast<std::uintptr_t>(span_from(b, 0));
+  if (a.first <= b.first ? b.first - a.first >= span_a : a.first - b.first >= span_b) return false;
   constexpr auto kMost = static_cast<std::uintptr_t>(kFar);
   if (a.first >= kMost || b.first >= kMost || span_a >= kMost || span_b >= kMost) return true;
   return meet(a, 0, b, 0, static_cast<std::int64_t>(b.first) - static_cast<std::int64_t>(a.first));

@@ -30,22 +30,9 @@ struct Region {
   int size = 0;                ///< axes that are used
 };
 
-/// The bytes from the first of a tensor to its last: what nearly all tensors of a call differ in.
-struct Range {
-  std::uintptr_t first;
-  std::uintptr_t bytes;  ///< 0: no memory at all
-
-  [[nodiscard]] bool meets(const Range& other) const {
-    return first <= other.first ? other.first - first < bytes : first - other.first < other.bytes;
-  }
-};
-
 /// The memory of a tensor that check_tensor has passed with these strides.
 [[nodiscard]] Region region_of(const goldenrule_gpu_tensor& tensor, const TensorRule& rule,
                                const Strides& strides);
-
-[[nodiscard]] Range range_of(const goldenrule_gpu_tensor& tensor, const TensorRule& rule,
-                             const Strides& strides);
 
 /// A row of `bytes` bytes.
 [[nodiscard]] Region region_of(const void* data, std::uint64_t bytes);

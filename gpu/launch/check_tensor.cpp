@@ -105,10 +105,7 @@ void check_span(const TensorRule& rule, const Strides& strides, std::int64_t siz
   for (std::size_t a = 0; a < static_cast<std::size_t>(rule.strided); ++a) {
     const std::int64_t steps = rule.extents[a] - 1;
     if (steps <= 0) continue;
-    // A division is the slowest of all that a call costs on the host: only where it may matter.
-    constexpr std::int64_t kShort = std::int64_t{1} << 30;
-    const bool is_short = steps < kShort && strides[a] < kShort && left > kShort * kShort;
-    if (!is_short && strides[a] > left / steps) {
+    if (strides[a] > left / steps) {
       problem.invalid(stride_name(rule.name, static_cast<int>(a)),
                       "at most " + std::to_string(left / steps) + " (64-bit offsets)", strides[a]);
       return;
@@ -187,10 +184,7 @@ Strides check_tensor(const goldenrule_gpu_tensor& tensor, const TensorRule& rule
   // Where there is no token a dense row has no length, and nobody steps over it.
   if (problem.ok() && !is_empty(rule)) check_steps_up(rule, strides, problem);
   if (problem.ok()) check_span(rule, strides, static_cast<std::int64_t>(size), problem);
-  const bool given = tensor.dense == 0;
-  if (given && rule.use == Use::kWritten && problem.ok()) {
-    check_overlap(tensor, rule, strides, problem);
-  }
+  if (rule.use == Use::kWritten && problem.ok()) check_overlap(tensor, rule, strides, problem);
   return strides;
 }
 

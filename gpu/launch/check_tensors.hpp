@@ -18,18 +18,16 @@ namespace goldenrule::gpu {
 template <class Group>
 class TensorStrides {
  public:
-  /// A place in kTensors; that of a field is found when the library is built.
-  struct Place {
-    std::size_t i = 0;
-    consteval Place(Tensor Group::Args::*member) {  // NOLINT(google-explicit-constructor)
-      while (Group::kTensors[i].field.member != member) ++i;
-    }
-    explicit constexpr Place(std::size_t number) : i(number) {}
-  };
-  [[nodiscard]] const Strides& operator[](Place place) const { return all_[place.i]; }
-  [[nodiscard]] Strides& operator[](Place place) { return all_[place.i]; }
+  using Member = Tensor Group::Args::*;
+  [[nodiscard]] const Strides& operator[](Member member) const { return all_[at(member)]; }
+  [[nodiscard]] Strides& operator[](Member member) { return all_[at(member)]; }
 
  private:
+  static std::size_t at(Member member) {
+    std::size_t i = 0;
+    while (Group::kTensors[i].field.member != member) ++i;
+    return i;
+  }
   std::array<Strides, std::size(Group::kTensors)> all_{};
 };
 
@@ -112,14 +110,13 @@ void check_steps(const Tensor& given, const TensorField<Args>& tensor,
                  std::span<const std::int64_t> extents, const Strides& strides, Problem& problem) {
   const bool state = tensor.types == Types::kState || tensor.types == Types::kKept;
   const bool pool = tensor.types == Types::kHalfPool;
-  const int size = std::max(1, dtype_size(given.dtype));
+  const std::int64_t most = kInt32Max / std::max(1, dtype_size(given.dtype));
   for (int i = 0; i < tensor.strided; ++i) {
     const std::int64_t stride = strides[static_cast<std::size_t>(i)];
     if (extents[static_cast<std::size_t>(i)] <= 1) continue;
-    const bool far = stride > kInt32Max || stride * size > kInt32Max;
-    if (!state && !(pool && i == 0) && far) {
+    if (!state && !(pool && i == 0) && stride > most) {
       problem.report(GOLDENRULE_GPU_UNSUPPORTED, stride_name(tensor.field.name, i),
-                     "at most " + std::to_string(kInt32Max / size), std::to_string(stride));
+                     "at most " + std::to_string(most), std::to_string(stride));
     }
     if (state && i == tensor.strided - 1 && stride > kInt32Max) {
       problem.report(GOLDENRULE_GPU_UNSUPPORTED,
@@ -134,68 +131,40 @@ void check_steps(const Tensor& given, const TensorField<Args>& tensor,
   }
 }
 
-/// What tensor i of a call has to be.
-template <class Group>
-class FieldRule {
- public:
-  FieldRule(const typename Group::Args& a, std::size_t i, Need need) {
-    using Args = typename Group::Args;
-    const TensorField<Args>& tensor = Group::kTensors[i];
-    std::size_t axes = 0;
-    for (const Axis axis : tensor.axes) {
-      if (const std::int64_t extent = extent_of<Group>(a, axis); extent >= 0) {
-        extents_[axes++] = extent;
-      }
-    }
-    // The pool is written only where no other takes what is written.
-    bool read_only = false;
-    if constexpr (DeltaArgs<Args>) {
-      read_only = tensor.field.member == &Args::state && a.final_state.data != nullptr;
-    }
-    rule_ = {.name = tensor.field.name,
-             .need = need,
-             .use = read_only ? Use::kRead : tensor.use,
-             .types = tensor.types,
-             .extents = {extents_.data(), axes},
-             .strided = tensor.strided};
-  }
-  FieldRule(const FieldRule&) = delete;  // the rule names its own extents
-  FieldRule& operator=(const FieldRule&) = delete;
-
-  [[nodiscard]] const TensorRule& operator*() const { return rule_; }
-
- private:
-  std::array<std::int64_t, 6> extents_{};
-  TensorRule rule_{};
+/// A tensor as it was found: its strides, and the memory that it is.
+struct CheckedTensor {
+  Strides strides{};
+  Region region;
 };
 
-/// The tensors of a call that are memory, in the order of kTensors: few of those that it can have.
 template <class Group>
-struct Ranges {
-  struct Held {
-    std::size_t tensor;  ///< its place in kTensors
-    Range range;
-  };
-  std::array<Held, std::size(Group::kTensors)> all;  // nothing beyond the first `count`
-  std::size_t count = 0;
-
-  [[nodiscard]] std::span<const Held> held() const { return {all.data(), count}; }
-};
-
-/// Fills in the strides of tensor i, and where it lies.
-template <class Group>
-void check_field(const typename Group::Args& a, std::size_t i, Strides& strides,
-                 Ranges<Group>& ranges, Problem& problem) {
-  const auto& tensor = Group::kTensors[i];
+CheckedTensor check_field(const typename Group::Args& a,
+                          const TensorField<typename Group::Args>& tensor, Problem& problem) {
+  using Args = typename Group::Args;
   const Tensor& given = a.*tensor.field.member;
+  std::array<std::int64_t, 6> extents{};
+  std::size_t axes = 0;
+  for (const Axis axis : tensor.axes) {
+    if (const std::int64_t extent = extent_of<Group>(a, axis); extent >= 0) {
+      extents[axes++] = extent;
+    }
+  }
+  // The pool is written only where no other takes what is written.
+  bool read_only = false;
+  if constexpr (DeltaArgs<Args>) {
+    read_only = tensor.field.member == &Args::state && a.final_state.data != nullptr;
+  }
   const NeedAndWhy presence = need_of<Group>(a, tensor.presence);
-  if (given.data == nullptr && presence.need != Need::kRequired) return;
-  const FieldRule<Group> rule(a, i, presence.need);
-  strides = check_tensor(given, *rule, presence.why, problem);
-  check_steps(given, tensor, (*rule).extents, strides, problem);
-  if (!problem.ok() || given.data == nullptr) return;
-  ranges.all[ranges.count] = {.tensor = i, .range = range_of(given, *rule, strides)};
-  if (ranges.all[ranges.count].range.bytes != 0) ++ranges.count;
+  const TensorRule rule{.name = tensor.field.name,
+                        .need = presence.need,
+                        .use = read_only ? Use::kRead : tensor.use,
+                        .types = tensor.types,
+                        .extents = {extents.data(), axes},
+                        .strided = tensor.strided};
+  CheckedTensor checked{.strides = check_tensor(given, rule, presence.why, problem), .region = {}};
+  check_steps(given, tensor, rule.extents, checked.strides, problem);
+  if (problem.ok()) checked.region = region_of(given, rule, checked.strides);
+  return checked;
 }
 
 /// Whether a call writes to this tensor.
@@ -211,19 +180,11 @@ bool is_written(const Args& a, const TensorField<Args>& tensor) {
   return true;
 }
 
-/// The memory of tensor i of a call.
-template <class Group>
-Region region_of(const typename Group::Args& a, std::size_t i,
-                 const TensorStrides<Group>& strides) {
-  const FieldRule<Group> rule(a, i, Need::kOptional);
-  return region_of(a.*Group::kTensors[i].field.member, *rule,
-                   strides[typename TensorStrides<Group>::Place(i)]);
-}
-
 /// Nothing that is written is shared with anything; final_state may be state itself.
 template <class Group>
-void check_sharing(const typename Group::Args& a, const TensorStrides<Group>& strides,
-                   const Ranges<Group>& ranges, Problem& problem) {
+void check_sharing(const typename Group::Args& a,
+                   const std::array<CheckedTensor, std::size(Group::kTensors)>& checked,
+                   Problem& problem) {
   using Args = typename Group::Args;
   const auto one_pool = [&](const auto& written, const auto& other) {
     if constexpr (DeltaArgs<Args>) {
@@ -236,25 +197,22 @@ void check_sharing(const typename Group::Args& a, const TensorStrides<Group>& st
     problem.invalid(std::string(written) + ".data", "memory that nothing else of the call is in",
                     std::string("shared with ") + other);
   };
-  for (const auto& mine : ranges.held()) {
-    const auto& written = Group::kTensors[mine.tensor];
+  for (std::size_t i = 0; i < checked.size() && problem.ok(); ++i) {
+    const auto& written = Group::kTensors[i];
     if (!is_written(a, written)) continue;
-    for (const auto& its : ranges.held()) {
-      if (mine.tensor == its.tensor || !mine.range.meets(its.range)) continue;
-      const auto& other = Group::kTensors[its.tensor];
-      const bool shared =
-          !one_pool(written, other) && share_memory(region_of<Group>(a, mine.tensor, strides),
-                                                    region_of<Group>(a, its.tensor, strides));
-      if (shared) return complain(written.field.name, other.field.name);
+    for (std::size_t j = 0; j < checked.size() && problem.ok(); ++j) {
+      const auto& other = Group::kTensors[j];
+      const bool same = i == j || one_pool(written, other);
+      if (!same && share_memory(checked[i].region, checked[j].region)) {
+        complain(written.field.name, other.field.name);
+      }
     }
   }
   if constexpr (requires { Group::kWorkspace; }) {
-    const std::uint64_t bytes = a.workspace == nullptr ? 0 : a.workspace_size;
-    const Range whole{.first = reinterpret_cast<std::uintptr_t>(a.workspace), .bytes = bytes};
-    for (const auto& its : ranges.held()) {
-      if (!whole.meets(its.range)) continue;
-      if (share_memory(region_of(a.workspace, bytes), region_of<Group>(a, its.tensor, strides))) {
-        return complain("workspace", Group::kTensors[its.tensor].field.name);
+    const Region workspace = region_of(a.workspace, a.workspace == nullptr ? 0 : a.workspace_size);
+    for (std::size_t j = 0; j < checked.size() && problem.ok(); ++j) {
+      if (share_memory(workspace, checked[j].region)) {
+        complain("workspace", Group::kTensors[j].field.name);
       }
     }
   }
@@ -300,16 +258,18 @@ void check_half_tensors(const typename Group::Args& a, Problem& problem) {
 template <class Group>
 [[nodiscard]] Problem check_tensors(const typename Group::Args& a, TensorStrides<Group>& strides) {
   Problem problem;
-  Ranges<Group> ranges;
-  for (std::size_t i = 0; i < std::size(Group::kTensors) && problem.ok(); ++i) {
-    check_field<Group>(a, i, strides[typename TensorStrides<Group>::Place(i)], ranges, problem);
+  std::array<CheckedTensor, std::size(Group::kTensors)> checked;
+  for (std::size_t i = 0; i < checked.size(); ++i) {
+    const auto& tensor = Group::kTensors[i];
+    checked[i] = check_field<Group>(a, tensor, problem);
+    strides[tensor.field.member] = checked[i].strides;
   }
   if constexpr (DeltaArgs<typename Group::Args>) {
     check_delta_tensors<Group>(a, strides, problem);
   } else {
     check_half_tensors<Group>(a, problem);
   }
-  if (problem.ok()) check_sharing<Group>(a, strides, ranges, problem);
+  if (problem.ok()) check_sharing<Group>(a, checked, problem);
   return problem;
 }
 

@@ -50,12 +50,15 @@ template <class Group>
 void pack_tokens(const typename Group::Args& a, const TensorStrides<Group>& strides,
                  typename Group::Params& p) {
   using Args = typename Group::Args;
-  p.q = token_view(a.q, strides[&Args::q], Group::kTokenAxes);
-  p.k = token_view(a.k, strides[&Args::k], Group::kTokenAxes);
-  p.v = token_view(a.v, strides[&Args::v], Group::kTokenAxes);
-  p.gate = token_view(a.gate, strides[&Args::gate], Group::kTokenAxes);
-  p.beta = token_view(a.beta, strides[&Args::beta], Group::kTokenAxes);
-  p.o = token_view(a.o, strides[&Args::o], Group::kTokenAxes);
+  const auto view = [&](Tensor Args::*member) {
+    return token_view(a.*member, strides[member], Group::kTokenAxes);
+  };
+  p.q = view(&Args::q);
+  p.k = view(&Args::k);
+  p.v = view(&Args::v);
+  p.gate = view(&Args::gate);
+  p.beta = view(&Args::beta);
+  p.o = view(&Args::o);
   p.qk_type = element(a.q);
   p.v_type = element(a.v);
   p.gate_type = element(a.gate);

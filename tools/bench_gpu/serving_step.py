@@ -37,39 +37,6 @@ WINDOW = 16  # places of a ring
 OTHER_FUNCTION = 0.02  # relative RMS beyond which two steps are not the same
 
 
-def small_kernels():
-    """What is left of a commit: Triton, compiled at the first call."""
-    import triton
-    import triton.language as tl
-
-    @triton.jit
-    def exchange(current, table, accepted, T: tl.constexpr):
-        row = tl.program_id(0)
-        place = table + row * T + tl.load(accepted + row) - 1
-        old = tl.load(current + row)
-        tl.store(current + row, tl.load(place))
-        tl.store(place, old)
-
-    @triton.jit
-    def advance(start, count, flush, accepted, T: tl.constexpr, W: tl.constexpr):
-        row = tl.program_id(0)
-        pending, flushed = tl.load(count + row), tl.load(flush + row)
-        kept = tl.where(flushed != 0, 0, pending) + tl.load(accepted + row)
-        tl.store(start + row, (tl.load(start + row) + tl.where(flushed != 0, pending, 0)) % W)
-        tl.store(count + row, kept)
-        tl.store(flush + row, (kept + 2 * T > W).to(tl.int32))
-
-    @triton.jit
-    def copy(pool, states, slots, accepted, size, T: tl.constexpr, BLOCK: tl.constexpr):
-        row = tl.program_id(0)
-        at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-        step = tl.load(accepted + row).to(tl.int64) - 1
-        values = tl.load(states + (row.to(tl.int64) * T + step) * size + at)
-        tl.store(pool + tl.load(slots + row).to(tl.int64) * size + at, values)
-
-    return exchange, advance, copy
-
-
 class Case:
     """One row of the table and its sets of inputs."""
 
@@ -109,7 +76,7 @@ def pool_of(case, x, slots_each):
     pool[::slots_each] = x["start"]
     numbers = torch.arange(case.B * slots_each, device="cuda", dtype=torch.int32)
     numbers = numbers.reshape(case.B, slots_each)
-    return pool, numbers[:, 0].contiguous(), numbers[:, 1:].contiguous()
+    return pool, numbers[:, 0].clone(), numbers[:, 1:].clone()  # FlashInfer wants them aligned
 
 
 # A way makes a step of a set of inputs, or None. A step returns o of the GDN layer, o of the attention, and a
@@ -120,7 +87,7 @@ class Own:
 
     def __init__(self, torch, kernels):
         self.torch = torch
-        self.exchange, self.advance, _ = kernels
+        self.exchange, self.advance = kernels.exchange, kernels.advance
         self.ways = {f"goldenrule {way.__name__}": way for way in (self.commit, self.slots, self.replay)}
 
     def layers(self, case, x):
@@ -186,7 +153,7 @@ class FlashInfer:
     def __init__(self, torch, kernels):
         self.torch, self.module = torch, importlib.import_module("flashinfer")
         self.gdn = importlib.import_module("flashinfer.gdn_decode")
-        self.exchange, _, self.copy_kernel = kernels
+        self.exchange, self.copy_kernel = kernels.exchange, kernels.copy
         self.ways = {f"FlashInfer {way.__name__}": way for way in (self.copy, self.slots)}
 
     def layers(self, case, x):
@@ -267,7 +234,7 @@ def row_of(torch, case, make, expected, replays):
 
 def ways_of(torch):
     """{name: way}, ours first."""
-    kernels = small_kernels()
+    kernels = importlib.import_module("commit_kernels")
     ways = dict(Own(torch, kernels).ways)
     try:
         ways |= FlashInfer(torch, kernels).ways

@@ -93,8 +93,8 @@ void pack_drafts(const Args& a, const TensorStrides<Group>& strides, Params& p) 
 
 void Group::settle(const Args& a, TensorStrides<Group>& strides) {
   if (!is_packed(a)) return;
-  for (std::size_t i = 0; i < std::size(kTensors); ++i) {
-    if (kTensors[i].axes[0] == Axis::kTokenRow) strides[TensorStrides<Group>::Place(i)][0] = 0;
+  for (const auto& tensor : kTensors) {
+    if (tensor.axes[0] == Axis::kTokenRow) strides[tensor.field.member][0] = 0;
   }
 }
 
@@ -181,16 +181,17 @@ void Group::check_sizes(const Args& a, Problem& problem) {
 }
 
 void Group::pack_rest(const Args& a, const TensorStrides<Group>& strides, Params& p) {
+  const auto step = [&](Tensor Args::*member) { return narrow(strides[member][0]); };
   const Strides& m = strides[&Args::intermediate_states];
   p.intermediate = state_view(a.intermediate_states, m[0], m[2], m[3]);
   p.intermediate_token = m[1];
   p.vector_state = p.vector_state &&
                    by_vectors(p.intermediate, p.intermediate_token, a.intermediate_states.dtype);
   p.dense_heads = p.dense_heads && is_dense(a, p.intermediate);
-  p.start_step = narrow(strides[&Args::state_indices][0]);
-  p.output_step = narrow(strides[&Args::output_state_indices][0]);
-  p.num_accepted_step = narrow(strides[&Args::num_accepted_tokens][0]);
-  p.accepted_step = narrow(strides[&Args::accepted_tokens][0]);
+  p.start_step = step(&Args::state_indices);
+  p.output_step = step(&Args::output_state_indices);
+  p.num_accepted_step = step(&Args::num_accepted_tokens);
+  p.accepted_step = step(&Args::accepted_tokens);
   p.accepted_tokens = a.accepted_tokens.data;
   p.wide_accepted = is_wide(a.accepted_tokens);
   p.num_accepted_tokens = a.num_accepted_tokens.data;
