@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ._expected import ExpectedCall as ExpectedCall
     from ._gradcheck import Gradients as Gradients
     from ._gradcheck import gradcheck as gradcheck
-    from ._invariance import Invariance as Invariance
+    from ._outcomes import Invariance as Invariance
     from ._invariance import invariant as invariant
     from ._invariance import over as over
     from ._recorded import Row as Row
@@ -62,7 +62,7 @@ _MODULE_OF = {
     "judge": "_calls", "read": "_calls",
     "Case": "_cases", "cases": "_cases", "fixture": "_cases", "suite": "_cases",
     "Gradients": "_gradcheck", "gradcheck": "_gradcheck",
-    "Invariance": "_invariance", "invariant": "_invariance", "over": "_invariance",
+    "Invariance": "_outcomes", "invariant": "_invariance", "over": "_invariance",
     "record": "_recorder", "Row": "_recorded", "row_of": "_recorded",
     "Report": "_report",
     "contract": "_tables", "contracts": "_tables", "patterns": "_tables", "mistakes": "_tables",

@@ -3,7 +3,6 @@
 of both calls, needs no exact result: it is the relations of the library over a kernel of the caller."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from . import _core
 from ._calls import Call, _contract, mapping, packed, unpacked
 from ._cases import Case, as_torch, call_of, require_gpu, taken
-from ._report import numbered
+from ._outcomes import Departure, Invariance, Outcome
 
 # What may be asked, and the relations of the library that it is.
 RELATIONS = {
@@ -35,74 +34,6 @@ GRADIENT_RELATIONS = {
 OF_PREFILL = ("repeated",)
 GRAPH = "replays of one CUDA graph, with other values, rows, slots and counts, beside the same calls without it"
 Kernel = Callable[..., Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class Departure:
-    """An output for which a relation does not hold: how many elements, the first of them, and the worst."""
-
-    tensor: str
-    violations: int
-    first: dict[str, int]
-    worst: dict[str, int]
-    value: float  # the worst: in the call as it was given
-    other: float  # and in the other one
-    error: float
-    bound: float  # 0: the same bits
-
-    def __str__(self) -> str:
-        return (f"{self.tensor}: {numbered(self.violations, 'element')} {'differs' if self.violations == 1 else 'differ'}, "
-                f"the first at {_place(self.first)}; the worst at {_place(self.worst)}: {self.value:.9g}, in the other call {self.other:.9g}"
-                + (f", {self.error:.3g} apart where {self.bound:.3g} is granted" if self.bound > 0 else ""))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One relation: what was asked for, what was done, and what it found."""
-
-    over: str
-    relation: str
-    meaning: str
-    applies: bool  # False: it says nothing of this call
-    bits: bool  # True: the same bits were demanded, False: what is granted
-    compared: int  # elements
-    bound_to_signal: float  # from 1 on the budgets are as large as the values, and the relation says nothing
-    departures: tuple[Departure, ...]
-
-    @property
-    def verdict(self) -> str:
-        """HOLDS, BROKEN, or SAYS NOTHING."""
-        if self.departures:
-            return "BROKEN"
-        return "HOLDS" if self.compared > 0 and self.bound_to_signal < 1.0 else "SAYS NOTHING"
-
-    def __str__(self) -> str:
-        if not self.applies:
-            return f"{self.over}: {self.verdict}: the call has nothing of which it speaks ({self.meaning})"
-        demand = "the same bits" if self.bits else "within what is granted"
-        return "\n".join([f"{self.over}: {self.verdict}: {self.meaning}: {demand}, "
-                          f"{numbered(self.compared, 'element')}",
-                          *(f"    {departure}" for departure in self.departures)])
-
-
-@dataclass(frozen=True)
-class Invariance:
-    """What all relations say of one kernel and call. It is true where none is broken and one holds."""
-
-    call: str
-    outcomes: tuple[Outcome, ...]
-
-    @property
-    def passed(self) -> bool:
-        verdicts = [outcome.verdict for outcome in self.outcomes]
-        return "BROKEN" not in verdicts and "HOLDS" in verdicts
-
-    def __bool__(self) -> bool:
-        return self.passed
-
-    def __str__(self) -> str:
-        return "\n".join([f"invariance of {self.call}: {'holds' if self.passed else 'does not hold'}",
-                          *(f"  {line}" for outcome in self.outcomes for line in str(outcome).split("\n"))])
 
 
 def invariant(kernel: Kernel, case: Case | Call, over: str | Iterable[str] | None = None, *,
@@ -300,7 +231,3 @@ def _index(at: int, shape: Any) -> list[int]:
 
 def _copied(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value.clone() if hasattr(value, "clone") else value for name, value in inputs.items()}
-
-
-def _place(coordinates: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {index}" for name, index in coordinates.items())
