@@ -196,7 +196,8 @@ Outcome Trial::judge() const {
   double value2 = 0.0;
   for (const auto& [name, claims] : claims_) {
     for (std::size_t i = 0; i < claims.bound.size(); ++i) {
-      if (claims.bound[i] < 0.0) continue;
+      const bool no_numbers = std::isnan(claims.actual[i]) && std::isnan(claims.expected[i]);
+      if (claims.bound[i] < 0.0 || no_numbers) continue;  // NaN that stays NaN says nothing
       ++outcome.compared;
       if (!std::isfinite(claims.bound[i]) || !std::isfinite(claims.actual[i])) continue;
       bound2 += claims.bound[i] * claims.bound[i];

@@ -192,3 +192,13 @@ def test_as_marks_of_a_test():
     assert goldenrule.over().args[1] == ["batch", "order", "split", "repeat", "neighbours"]
     with pytest.raises(ValueError, match="over: expected some of"):
         goldenrule.over("rows")
+
+
+def no_numbers(kernel, inputs, outputs):
+    for output in outputs.values():
+        output[...] = np.nan
+
+
+def test_outputs_that_are_no_numbers_say_nothing():
+    report = goldenrule.invariant(Kernel(DECODE, after=no_numbers), goldenrule.fixture(DECODE), BITS)
+    assert not report and {outcome.verdict for outcome in report.outcomes} == {"SAYS NOTHING"}, report
