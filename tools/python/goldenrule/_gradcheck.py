@@ -14,8 +14,9 @@ from . import _capture
 from ._autograd import backward_call, fresh, gradients, is_floating, outputs_of, plain_autograd, torch_module
 from ._calls import Call, mapping
 from ._recorded import Row, reads_others, row_of, shown
-from ._recorder import _arguments, _copy
+from ._recorder import _arguments
 from ._report import Report
+from ._seen import copied
 
 _RETURNED = ("o", "final_state")
 
@@ -93,14 +94,14 @@ def gradcheck(function: Callable[..., Any], inputs: Mapping[str, Any], do: Any,
         if not is_floating(gradient):
             raise TypeError(f"{'do' if name == 'o' else 'dfinal_state'}: expected a torch tensor of a "
                             f"floating-point type, actual {shown(gradient)}")
-    kept = {name: _copy(gradient) for name, gradient in given.items()}
+    kept = {name: copied(gradient) for name, gradient in given.items()}
     with plain_autograd((*seen.arguments.values(), *given.values()), notes):
         leaves = seen.leaves()
         outputs = outputs_of(function(**seen.called), seen.returned)
         found = gradients(outputs, given, leaves, notes)
-    forward = seen.forward({name: _copy(value) for name, value in outputs.items()})
+    forward = seen.forward({name: copied(value) for name, value in outputs.items()})
     backward = backward_call(forward, kept, {
-        name: torch_module().zeros(leaf.shape, dtype=leaf.dtype) if found[name] is None else _copy(found[name])
+        name: torch_module().zeros(leaf.shape, dtype=leaf.dtype) if found[name] is None else copied(found[name])
         for name, leaf in leaves.items()}, seen.row.backward_contract if seen.row else "")
     only = (only,) if isinstance(only, str) else tuple(only)
     absent = [f"d{name}" for name, each in found.items() if each is None]
@@ -142,7 +143,7 @@ class _Seen:
             self.row.check(self.function)
             self.returned = self.row.outputs
             self.arguments = self._of_row(self.row)
-        self.copies = {name: _copy(value) for name, value in self.arguments.items()}
+        self.copies = {name: copied(value) for name, value in self.arguments.items()}
         self._refuse_others(self._call(self.copies, {}))
 
     def _of_row(self, row: Row) -> dict[str, Any]:
