@@ -137,8 +137,9 @@ void Group::check_sizes(const Args& a, Problem& problem) {
 void Group::pack_rest(const Args& a, const TensorStrides<Group>& strides, Params& p) {
   pack_sizes(a, p);
   pack_rule(a, p);
-  const auto tokens = [&](Tensor Args::*member) {
-    return token_view(a.*member, strides[member], 1);
+  using Place = TensorStrides<Group>::Place;
+  const auto tokens = [&](Place tensor) {
+    return token_view(a.*tensor.member, strides[tensor], 1);
   };
   p.q = tokens(&Args::q);
   p.k = tokens(&Args::k);
@@ -154,7 +155,7 @@ void Group::pack_rest(const Args& a, const TensorStrides<Group>& strides, Params
   p.lse = static_cast<float*>(a.lse.data);
   p.lse_token = l[by_token ? 0 : 1];
   p.lse_head = l[by_token ? 1 : 0];
-  const auto each = [&](Tensor Args::*member) { return index_view(a.*member, strides[member][0]); };
+  const auto each = [&](Place tensor) { return index_view(a.*tensor.member, strides[tensor][0]); };
   p.query_bounds = index_view(a.cu_seqlens_q, 1);
   p.fresh_bounds = index_view(a.cu_seqlens_k, 1);
   p.lengths = each(&Args::kv_lens);

@@ -90,13 +90,17 @@ Region region_of(const void* data, std::uint64_t bytes) {
   return region;
 }
 
+Range range_of(const Region& region) {
+  return {.first = region.first, .size = static_cast<std::uintptr_t>(span_from(region, 0))};
+}
+
 bool share_memory(const Region& a, const Region& b) {
-  if (a.run == 0 || b.run == 0) return false;
-  const std::uintptr_t span_a = static_cast<std::uintptr_t>(span_from(a, 0));
-  const std::uintptr_t span_b = static_cast<std::uintptr_t>(span_from(b, 0));
-  if (a.first <= b.first ? b.first - a.first >= span_a : a.first - b.first >= span_b) return false;
+  const Range of_a = range_of(a), of_b = range_of(b);
+  if (are_apart(of_a, of_b)) return false;
   constexpr auto kMost = static_cast<std::uintptr_t>(kFar);
-  if (a.first >= kMost || b.first >= kMost || span_a >= kMost || span_b >= kMost) return true;
+  for (const Range& bytes : {of_a, of_b}) {
+    if (bytes.first >= kMost || bytes.size >= kMost) return true;
+  }
   return meet(a, 0, b, 0, static_cast<std::int64_t>(b.first) - static_cast<std::int64_t>(a.first));
 }
 

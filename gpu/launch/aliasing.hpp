@@ -30,6 +30,17 @@ struct Region {
   int size = 0;                ///< axes that are used
 };
 
+/// Its bytes from the first to the last; none are in no range.
+struct Range {
+  std::uintptr_t first, size;
+};
+[[nodiscard]] Range range_of(const Region& region);
+
+[[nodiscard]] inline bool are_apart(const Range& a, const Range& b) {
+  if (a.size == 0 || b.size == 0) return true;
+  return a.first <= b.first ? b.first - a.first >= a.size : a.first - b.first >= b.size;
+}
+
 /// The memory of a tensor that check_tensor has passed with these strides.
 [[nodiscard]] Region region_of(const goldenrule_gpu_tensor& tensor, const TensorRule& rule,
                                const Strides& strides);

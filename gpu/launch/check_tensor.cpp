@@ -105,12 +105,13 @@ void check_span(const TensorRule& rule, const Strides& strides, std::int64_t siz
   for (std::size_t a = 0; a < static_cast<std::size_t>(rule.strided); ++a) {
     const std::int64_t steps = rule.extents[a] - 1;
     if (steps <= 0) continue;
-    if (strides[a] > left / steps) {
+    std::int64_t reached = 0;  // no division where the call is fine: these checks delay its kernel
+    if (__builtin_mul_overflow(strides[a], steps, &reached) || reached > left) {
       problem.invalid(stride_name(rule.name, static_cast<int>(a)),
                       "at most " + std::to_string(left / steps) + " (64-bit offsets)", strides[a]);
       return;
     }
-    left -= strides[a] * steps;
+    left -= reached;
   }
 }
 
@@ -175,7 +176,7 @@ Strides check_tensor(const goldenrule_gpu_tensor& tensor, const TensorRule& rule
   check_dtype(tensor, rule, problem);
   if (!problem.ok()) return {};
   const auto size = static_cast<std::uintptr_t>(dtype_size(tensor.dtype));
-  if (const auto rest = reinterpret_cast<std::uintptr_t>(tensor.data) % size; rest != 0) {
+  if (const auto rest = reinterpret_cast<std::uintptr_t>(tensor.data) & (size - 1); rest != 0) {
     problem.invalid(std::string(rule.name) + ".data",
                     "alignment to " + std::to_string(size) + " bytes",
                     "an address " + std::to_string(rest) + " beyond it");

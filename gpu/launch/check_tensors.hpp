@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks of the tensors of an aggregate, by the list of its group.
+// The checks of the tensors of an aggregate, by the list of its group. An aggregate has up to 35
+// tensors of which a call uses 8 to 15, and a kernel of 3 us waits for these checks: what is absent
+// is only asked whether it may be, and places in the list are found while this is compiled.
 #pragma once
 
 #include <algorithm>
@@ -9,99 +11,31 @@
 #include <span>
 
 #include "gpu/launch/aliasing.hpp"
-#include "gpu/launch/args_lists.hpp"
+#include "gpu/launch/field_rules.hpp"
 #include "gpu/launch/problem.hpp"
 
 namespace goldenrule::gpu {
 
-/// Resolved strides in elements, in the order of kTensors.
+/// Resolved strides in elements, in the order of kTensors; 0 for a tensor that is absent.
 template <class Group>
 class TensorStrides {
  public:
-  using Member = Tensor Group::Args::*;
-  [[nodiscard]] const Strides& operator[](Member member) const { return all_[at(member)]; }
-  [[nodiscard]] Strides& operator[](Member member) { return all_[at(member)]; }
+  /// A tensor of the aggregate and its place in kTensors.
+  struct Place {
+    Tensor Group::Args::*member;
+    std::size_t index = 0;
+
+    consteval Place(Tensor Group::Args::*of) : member(of) {  // NOLINT(google-explicit-constructor)
+      while (Group::kTensors[index].field.member != member) ++index;
+    }
+  };
+  [[nodiscard]] const Strides& operator[](Place place) const { return all_[place.index]; }
+  [[nodiscard]] Strides& at(std::size_t index) { return all_[index]; }
+  [[nodiscard]] const Strides& at(std::size_t index) const { return all_[index]; }
 
  private:
-  static std::size_t at(Member member) {
-    std::size_t i = 0;
-    while (Group::kTensors[i].field.member != member) ++i;
-    return i;
-  }
   std::array<Strides, std::size(Group::kTensors)> all_{};
 };
-
-/// The extent of an axis; -1: the tensor of this call has no such axis.
-template <class Group>
-std::int64_t delta_extent_of(const typename Group::Args& a, Axis axis) {
-  const bool vk = a.state_layout == GOLDENRULE_GPU_STATE_VK;
-  switch (axis) {
-    case Axis::kGateHead:
-      return a.gate_head == GOLDENRULE_GPU_GATE_HEAD_QK ? a.H : a.HV;
-    case Axis::kChannel:
-      return a.op == GOLDENRULE_GPU_KDA ? a.K : -1;
-    case Axis::kSlot:
-      return a.slots;
-    case Axis::kOuter:
-      return vk ? a.V : a.K;
-    case Axis::kInner:
-      return vk ? a.K : a.V;
-    default:
-      return Group::extent_of(a, axis);
-  }
-}
-
-template <class Group>
-std::int64_t extent_of(const typename Group::Args& a, Axis axis) {
-  switch (axis) {
-    case Axis::kQkHead:
-      return a.H;
-    case Axis::kValueHead:
-      return a.HV;
-    case Axis::kKey:
-      return a.K;
-    case Axis::kValue:
-      return a.V;
-    case Axis::kEnd:
-      return -1;
-    default:
-      if constexpr (DeltaArgs<typename Group::Args>) {
-        return delta_extent_of<Group>(a, axis);
-      } else {
-        return Group::extent_of(a, axis);
-      }
-  }
-}
-
-template <class Group>
-NeedAndWhy delta_need_of(const typename Group::Args& a, Presence presence) {
-  const bool softplus = a.gate_kind == GOLDENRULE_GPU_GATE_SOFTPLUS;
-  const bool raw = softplus || a.gate_kind == GOLDENRULE_GPU_GATE_BOUNDED;
-  static constexpr const char* kKinds[] = {" (gate_kind 0)", " (gate_kind 1)", " (gate_kind 2)",
-                                           " (gate_kind 3)", " (gate_kind 4)", " (gate_kind 5)"};
-  const char* const kind = kKinds[a.gate_kind];
-  switch (presence) {
-    case Presence::kGate:
-      return {a.gate_kind == GOLDENRULE_GPU_GATE_NONE ? Need::kForbidden : Need::kRequired, kind};
-    case Presence::kRate:
-      return {softplus ? Need::kRequired : raw ? Need::kOptional : Need::kForbidden, kind};
-    case Presence::kBias:
-      return {raw ? Need::kOptional : Need::kForbidden, kind};
-    default:
-      return Group::need_of(a, presence);
-  }
-}
-
-template <class Group>
-NeedAndWhy need_of(const typename Group::Args& a, Presence presence) {
-  if (presence == Presence::kAlways) return {Need::kRequired, ""};
-  if (presence == Presence::kOptional) return {Need::kOptional, ""};
-  if constexpr (DeltaArgs<typename Group::Args>) {
-    return delta_need_of<Group>(a, presence);
-  } else {
-    return Group::need_of(a, presence);
-  }
-}
 
 /// What the kernels step over in 32 bits: bytes of a token tensor, elements of a row of state; and
 /// which lists have no gaps.
@@ -131,60 +65,52 @@ void check_steps(const Tensor& given, const TensorField<Args>& tensor,
   }
 }
 
-/// A tensor as it was found: its strides, and the memory that it is.
-struct CheckedTensor {
-  Strides strides{};
-  Region region;
+/// The tensors of a call that are there: places in kTensors, in that order, and their bytes.
+template <class Group>
+struct PresentTensors {
+  struct Entry {
+    std::size_t index;
+    Range bytes;
+  };
+  std::array<Entry, std::size(Group::kTensors)> entries;  // the first `count` are set
+  std::size_t count = 0;
+
+  [[nodiscard]] std::span<const Entry> all() const { return {entries.data(), count}; }
 };
 
+/// Checks one tensor and notes it in `present` if it is there.
 template <class Group>
-CheckedTensor check_field(const typename Group::Args& a,
-                          const TensorField<typename Group::Args>& tensor, Problem& problem) {
-  using Args = typename Group::Args;
+void check_field(const typename Group::Args& a, std::size_t index, TensorStrides<Group>& strides,
+                 PresentTensors<Group>& present, Problem& problem) {
+  const auto& tensor = Group::kTensors[index];
   const Tensor& given = a.*tensor.field.member;
-  std::array<std::int64_t, 6> extents{};
-  std::size_t axes = 0;
-  for (const Axis axis : tensor.axes) {
-    if (const std::int64_t extent = extent_of<Group>(a, axis); extent >= 0) {
-      extents[axes++] = extent;
-    }
-  }
-  // The pool is written only where no other takes what is written.
-  bool read_only = false;
-  if constexpr (DeltaArgs<Args>) {
-    read_only = tensor.field.member == &Args::state && a.final_state.data != nullptr;
-  }
   const NeedAndWhy presence = need_of<Group>(a, tensor.presence);
-  const TensorRule rule{.name = tensor.field.name,
-                        .need = presence.need,
-                        .use = read_only ? Use::kRead : tensor.use,
-                        .types = tensor.types,
-                        .extents = {extents.data(), axes},
-                        .strided = tensor.strided};
-  CheckedTensor checked{.strides = check_tensor(given, rule, presence.why, problem), .region = {}};
-  check_steps(given, tensor, rule.extents, checked.strides, problem);
-  if (problem.ok()) checked.region = region_of(given, rule, checked.strides);
-  return checked;
+  const bool there = given.data != nullptr;
+  if (!there && presence.need != Need::kRequired) return;
+  Extents extents{};
+  const TensorRule rule = rule_of<Group>(a, tensor, presence.need, extents);
+  Strides& found = strides.at(index);
+  found = check_tensor(given, rule, presence.why, problem);
+  if (!there || !problem.ok()) return;
+  check_steps(given, tensor, rule.extents, found, problem);
+  present.entries[present.count++] = {index, range_of(region_of(given, rule, found))};
 }
 
-/// Whether a call writes to this tensor.
-template <class Args>
-bool is_written(const Args& a, const TensorField<Args>& tensor) {
-  if (tensor.use == Use::kRead) return false;
-  if constexpr (DeltaArgs<Args>) {
-    const bool pool = tensor.field.member == &Args::state;
-    if (pool || tensor.field.member == &Args::final_state) {
-      return a.disable_state_update == 0 && (!pool || a.final_state.data == nullptr);
-    }
-  }
-  return true;
-}
-
-/// Nothing that is written is shared with anything; final_state may be state itself.
+/// The memory of a tensor that has passed check_field.
 template <class Group>
-void check_sharing(const typename Group::Args& a,
-                   const std::array<CheckedTensor, std::size(Group::kTensors)>& checked,
-                   Problem& problem) {
+Region region_at(const typename Group::Args& a, std::size_t index,
+                 const TensorStrides<Group>& strides) {
+  const auto& tensor = Group::kTensors[index];
+  Extents extents{};
+  const TensorRule rule = rule_of<Group>(a, tensor, Need::kOptional, extents);
+  return region_of(a.*tensor.field.member, rule, strides.at(index));
+}
+
+/// Nothing that is written is shared with anything; final_state may be state itself. Where the
+/// bytes of two tensors lie apart, their elements are not looked at.
+template <class Group>
+void check_sharing(const typename Group::Args& a, const PresentTensors<Group>& present,
+                   const TensorStrides<Group>& strides, Problem& problem) {
   using Args = typename Group::Args;
   const auto one_pool = [&](const auto& written, const auto& other) {
     if constexpr (DeltaArgs<Args>) {
@@ -197,21 +123,22 @@ void check_sharing(const typename Group::Args& a,
     problem.invalid(std::string(written) + ".data", "memory that nothing else of the call is in",
                     std::string("shared with ") + other);
   };
-  for (std::size_t i = 0; i < checked.size() && problem.ok(); ++i) {
+  for (const auto& [i, bytes] : present.all()) {
     const auto& written = Group::kTensors[i];
     if (!is_written(a, written)) continue;
-    for (std::size_t j = 0; j < checked.size() && problem.ok(); ++j) {
+    for (const auto& [j, other_bytes] : present.all()) {
       const auto& other = Group::kTensors[j];
-      const bool same = i == j || one_pool(written, other);
-      if (!same && share_memory(checked[i].region, checked[j].region)) {
+      if (are_apart(bytes, other_bytes) || i == j || one_pool(written, other)) continue;
+      if (share_memory(region_at<Group>(a, i, strides), region_at<Group>(a, j, strides))) {
         complain(written.field.name, other.field.name);
       }
     }
   }
   if constexpr (requires { Group::kWorkspace; }) {
     const Region workspace = region_of(a.workspace, a.workspace == nullptr ? 0 : a.workspace_size);
-    for (std::size_t j = 0; j < checked.size() && problem.ok(); ++j) {
-      if (share_memory(workspace, checked[j].region)) {
+    for (const auto& [j, bytes] : present.all()) {
+      if (are_apart(range_of(workspace), bytes)) continue;
+      if (share_memory(workspace, region_at<Group>(a, j, strides))) {
         complain("workspace", Group::kTensors[j].field.name);
       }
     }
@@ -220,19 +147,20 @@ void check_sharing(const typename Group::Args& a,
 
 /// q and k of one type, all states of one type, and one pool that is stepped over in one way.
 template <class Group>
-void check_delta_tensors(const typename Group::Args& a, const TensorStrides<Group>& strides,
-                         Problem& problem) {
+void check_delta_tensors(const typename Group::Args& a, const PresentTensors<Group>& present,
+                         const TensorStrides<Group>& strides, Problem& problem) {
   using Args = typename Group::Args;
   if (a.q.data != nullptr && a.k.data != nullptr && a.k.dtype != a.q.dtype) {
     problem.report(GOLDENRULE_GPU_UNSUPPORTED, "k.dtype", "that of q, " + std::to_string(a.q.dtype),
                    std::to_string(a.k.dtype));
   }
-  for (const auto& tensor : Group::kTensors) {
-    const Tensor& given = a.*tensor.field.member;
-    const std::int32_t dtype = Group::state_dtype(a);
-    if (tensor.types == Types::kState && given.data != nullptr && given.dtype != dtype) {
+  const std::int32_t dtype = Group::state_dtype(a);
+  for (const auto& [i, bytes] : present.all()) {
+    const auto& tensor = Group::kTensors[i];
+    const std::int32_t actual = (a.*tensor.field.member).dtype;
+    if (tensor.types == Types::kState && actual != dtype) {
       problem.invalid(std::string(tensor.field.name) + ".dtype",
-                      "that of state, " + std::to_string(dtype), given.dtype);
+                      "that of state, " + std::to_string(dtype), actual);
     }
   }
   if (a.final_state.data != nullptr && a.final_state.data == a.state.data &&
@@ -243,13 +171,15 @@ void check_delta_tensors(const typename Group::Args& a, const TensorStrides<Grou
 
 /// Every tensor of type kHalf or kHalfPool has the type of q.
 template <class Group>
-void check_half_tensors(const typename Group::Args& a, Problem& problem) {
-  for (const auto& tensor : Group::kTensors) {
-    const Tensor& given = a.*tensor.field.member;
+void check_half_tensors(const typename Group::Args& a, const PresentTensors<Group>& present,
+                        Problem& problem) {
+  for (const auto& [i, bytes] : present.all()) {
+    const auto& tensor = Group::kTensors[i];
+    const std::int32_t actual = (a.*tensor.field.member).dtype;
     const bool half = tensor.types == Types::kHalf || tensor.types == Types::kHalfPool;
-    if (half && given.data != nullptr && a.q.data != nullptr && given.dtype != a.q.dtype) {
+    if (half && a.q.data != nullptr && actual != a.q.dtype) {
       problem.report(GOLDENRULE_GPU_UNSUPPORTED, std::string(tensor.field.name) + ".dtype",
-                     "that of q, " + std::to_string(a.q.dtype), std::to_string(given.dtype));
+                     "that of q, " + std::to_string(a.q.dtype), std::to_string(actual));
     }
   }
 }
@@ -258,18 +188,17 @@ void check_half_tensors(const typename Group::Args& a, Problem& problem) {
 template <class Group>
 [[nodiscard]] Problem check_tensors(const typename Group::Args& a, TensorStrides<Group>& strides) {
   Problem problem;
-  std::array<CheckedTensor, std::size(Group::kTensors)> checked;
-  for (std::size_t i = 0; i < checked.size(); ++i) {
-    const auto& tensor = Group::kTensors[i];
-    checked[i] = check_field<Group>(a, tensor, problem);
-    strides[tensor.field.member] = checked[i].strides;
+  PresentTensors<Group> present;
+  for (std::size_t i = 0; i < std::size(Group::kTensors) && problem.ok(); ++i) {
+    check_field<Group>(a, i, strides, present, problem);
   }
+  if (!problem.ok()) return problem;
   if constexpr (DeltaArgs<typename Group::Args>) {
-    check_delta_tensors<Group>(a, strides, problem);
+    check_delta_tensors<Group>(a, present, strides, problem);
   } else {
-    check_half_tensors<Group>(a, problem);
+    check_half_tensors<Group>(a, present, problem);
   }
-  if (problem.ok()) check_sharing<Group>(a, checked, problem);
+  if (problem.ok()) check_sharing<Group>(a, present, strides, problem);
   return problem;
 }
 

@@ -50,8 +50,8 @@ template <class Group>
 void pack_tokens(const typename Group::Args& a, const TensorStrides<Group>& strides,
                  typename Group::Params& p) {
   using Args = typename Group::Args;
-  const auto view = [&](Tensor Args::*member) {
-    return token_view(a.*member, strides[member], Group::kTokenAxes);
+  const auto view = [&](typename TensorStrides<Group>::Place tensor) {
+    return token_view(a.*tensor.member, strides[tensor], Group::kTokenAxes);
   };
   p.q = view(&Args::q);
   p.k = view(&Args::k);

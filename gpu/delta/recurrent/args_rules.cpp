@@ -93,8 +93,8 @@ void pack_drafts(const Args& a, const TensorStrides<Group>& strides, Params& p) 
 
 void Group::settle(const Args& a, TensorStrides<Group>& strides) {
   if (!is_packed(a)) return;
-  for (const auto& tensor : kTensors) {
-    if (tensor.axes[0] == Axis::kTokenRow) strides[tensor.field.member][0] = 0;
+  for (std::size_t i = 0; i < std::size(kTensors); ++i) {
+    if (kTensors[i].axes[0] == Axis::kTokenRow) strides.at(i)[0] = 0;
   }
 }
 
@@ -181,7 +181,7 @@ void Group::check_sizes(const Args& a, Problem& problem) {
 }
 
 void Group::pack_rest(const Args& a, const TensorStrides<Group>& strides, Params& p) {
-  const auto step = [&](Tensor Args::*member) { return narrow(strides[member][0]); };
+  const auto step = [&](TensorStrides<Group>::Place tensor) { return narrow(strides[tensor][0]); };
   const Strides& m = strides[&Args::intermediate_states];
   p.intermediate = state_view(a.intermediate_states, m[0], m[2], m[3]);
   p.intermediate_token = m[1];
