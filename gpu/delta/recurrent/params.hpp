@@ -54,8 +54,7 @@ struct Params {
   Divisor by_heads;  // HV
   Divisor by_group;  // HV / H for grouped heads, H for tiled ones
   int32_t tiles, HV, group;
-  int32_t wave;   // blocks that the device holds at a time
-  int32_t ahead;  // each block asks for the states of the block so many on; 0: for none
+  int32_t wave;  // blocks that the device holds at a time
   int32_t T, K, V, slots;
   int64_t pad_slot;
   const void* state_indices;
@@ -73,6 +72,7 @@ struct Params {
   uint8_t dependent;    // asks for states while the kernel in front may still run
   uint8_t triggers;     // lets the next kernel begin at once
   uint8_t state_ready;  // the kernel in front writes neither states nor start slots
+  int32_t ahead;        // each block asks for the states of the block so many on; 0: for none
   StateView state;
   // The tokens.
   TokenView q, k, v, gate, beta;
