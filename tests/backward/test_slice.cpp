@@ -113,6 +113,36 @@ TEST_CASE("backward: noise in a part is refused, whatever the rest is") {
   }
 }
 
+TEST_CASE("backward: large numbers of one head pay for no other") {
+  constexpr std::int64_t kLarge = 0;
+  for (const std::string op : {"op=gdn_backward", "op=kda_backward"}) {
+    call::Record record = record_of(op + " mode=prefill lens=20 H=2 HV=2 K=16 V=8 io=f32 h0=1");
+    for (const char* name : {"v", "initial_state", "do"}) {
+      call::Tensor& t = record.inputs.at(name);
+      for (std::int64_t i = 0; i < t.size(); ++i) {
+        if (call::unravel(t.shape(), i)[1] == kLarge) t.set(i, std::ldexp(t[i], 58));
+      }
+    }
+    const verdict::Slice& slice = backward::slice();
+    const contract::Contract& contract = slice.default_contract(record);
+    const call::TensorMap right =
+        calls::stored(record, contract, slice.emulate(record, contract, 3));
+    record.outputs = right;
+    CHECK(judged(record).verdict == Verdict::kWithinBudget);
+    for (const auto& [name, of] : right) {
+      record.outputs = right;
+      call::Tensor& t = record.outputs.at(name);
+      const std::size_t axis = name == "dA_log" || name == "ddt_bias" ? 0 : 1;
+      for (std::int64_t i = 0; i < t.size(); ++i) {
+        if (call::unravel(t.shape(), i)[axis] != kLarge) t.set(i, 0.0);
+      }
+      CAPTURE(op);
+      CAPTURE(name);
+      CHECK(tensor(judged(record), name).verdict == Verdict::kOutOfBudget);
+    }
+  }
+}
+
 TEST_CASE("backward: zeros, NaN and what is not there are no gradients") {
   call::Record record = honest(kKda);
   SUBCASE("zeros") {

@@ -47,11 +47,13 @@ class GroupGrant::Granting {
       MeanSquares dv, dgate, dbeta, dstart;
     };
     std::vector<OfLane> lanes;
+    double flushed = 0.0;
   };
 
   // What one lane adds to the parameters in each run: [runs] and [runs, gates].
   struct ParameterRuns {
     std::vector<double> amplitude, bias;
+    double flushed = 0.0;
   };
 
  public:
@@ -69,14 +71,13 @@ class GroupGrant::Granting {
 
   // Nothing, to be raised by what runs say.
   void begin(verdict::GrantDetail detail, int runs) {
-    const float flushed = call::f32_not_below(flushing_of(record_, d_, contract_));
     for (auto& [name, to] : outputs_) {
       Expected& e = *to;
       const auto n = std::ssize(e.exact.golden);
       const double multiple = delta::multiple_for(n, runs_of_kind(runs, true), kPooledRow);
       e.grant = verdict::empty_grant(e.exact, multiple, detail);
       e.grant.overflows.assign(e.exact.golden.size(), 0);
-      e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels, flushed);
+      e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels, 0.0F);
       if (says_nothing_of(name)) e.grant.given = false;
     }
     parameters_.resize(static_cast<std::size_t>(std::ssize(sequences_) * d_.HV));
@@ -118,7 +119,7 @@ class GroupGrant::Granting {
     GroupErrors errors = no_errors(g);
     const auto take = [&](const GroupOutputs& run) {
       take_run(g, run, errors);
-      keep_parameters(g, run);
+      keep_parameters(g, run, errors.flushed);
       if (reader.take) reader.take(run);
     };
     const auto end = [&](int of_kind) {
@@ -233,7 +234,7 @@ class GroupGrant::Granting {
 
   [[nodiscard]] GroupErrors no_errors(const Group& g) const {
     const std::int64_t T = g.tokens.count;
-    GroupErrors errors{MeanSquares(T * d_.K), MeanSquares(T * d_.K), {}};
+    GroupErrors errors{MeanSquares(T * d_.K), MeanSquares(T * d_.K), {}, flushing_of(g, contract_)};
     for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
       errors.lanes.push_back({MeanSquares(T * d_.V), MeanSquares(T * gates_), MeanSquares(T),
                               MeanSquares(d_.K * d_.V)});
@@ -241,18 +242,20 @@ class GroupGrant::Granting {
     return errors;
   }
 
-  void keep_parameters(const Group& g, const GroupOutputs& run) {
+  void keep_parameters(const Group& g, const GroupOutputs& run, double flushed) {
     if (parameters_.empty()) return;  // of a confirmation: they are sums over all groups
     for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
       ParameterRuns& to = parameters_[static_cast<std::size_t>(g.sequence * d_.HV + g.heads[lane])];
       to.amplitude.push_back(run.lanes[lane].amplitude);
       to.bias.insert(to.bias.end(), run.lanes[lane].bias.begin(), run.lanes[lane].bias.end());
+      to.flushed = flushed;
     }
   }
 
   // The larger of what is there and what a kind of runs says.
-  static void store(Expected& e, std::size_t at, double sigma2) {
+  static void store(Expected& e, std::size_t at, double sigma2, double flushed) {
     if (!std::isfinite(e.exact.golden[at])) return;
+    e.grant.flushed[e.exact.channel(at)] = call::f32_not_below(flushed);
     const double sigma = std::sqrt(sigma2);
     const double before = e.grant.spread.empty() ? 0.0 : static_cast<double>(e.grant.spread[at]);
     if (sigma * e.grant.multiple > before) verdict::store_grant(e.grant, at, sigma, 0.0);
@@ -269,7 +272,7 @@ class GroupGrant::Granting {
     for (const auto& [name, from] : {std::pair("dq", &errors.dq), std::pair("dk", &errors.dk)}) {
       Expected& e = *outputs_.at(name);
       rows(*from, d_.K, chunk, [&](std::size_t i, double s2) {
-        store(e, q_place(g, static_cast<std::int64_t>(i / K)) + i % K, s2);
+        store(e, q_place(g, static_cast<std::int64_t>(i / K)) + i % K, s2, errors.flushed);
       });
     }
     for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
@@ -278,18 +281,18 @@ class GroupGrant::Granting {
         const auto width = static_cast<std::size_t>(channels);
         return [&, width](std::size_t i, double s2) {
           store(e, head_place(g, lane, static_cast<std::int64_t>(i / width)) * width + i % width,
-                s2);
+                s2, errors.flushed);
         };
       };
       rows(of.dv, d_.V, chunk, in_lane(*outputs_.at("dv"), d_.V));
       Expected& dbeta = *outputs_.at(beta_output(c_));
-      store_tokens(g, lane, of.dbeta, runs, units_of(g, lane, dbeta), dbeta);
+      store_tokens(g, lane, of.dbeta.mean(runs), units_of(g, lane, dbeta), errors.flushed, dbeta);
       if (c_.gate != call::Gate::kNone) {
         Expected& e = *outputs_.at(gate_output(c_));
         if (gates_ == 1) {
           std::vector<double> units = units_of(g, lane, e);
           add_later(units);
-          store_tokens(g, lane, of.dgate, runs, units, e);
+          store_tokens(g, lane, of.dgate.mean(runs), units, errors.flushed, e);
         } else {
           rows(of.dgate, gates_, chunk, in_lane(e, gates_));
         }
@@ -297,7 +300,7 @@ class GroupGrant::Granting {
       Expected& states = *outputs_.at("dinitial_state");
       rows(of.dstart, d_.V, d_.K, [&](std::size_t i, double s2) {
         const auto at = static_cast<std::int64_t>(i);
-        store(states, state_(g.sequence, g.heads[lane], at / d_.V, at % d_.V), s2);
+        store(states, state_(g.sequence, g.heads[lane], at / d_.V, at % d_.V), s2, errors.flushed);
       });
     }
   }
@@ -324,12 +327,12 @@ class GroupGrant::Granting {
   }
 
   // One number a token.
-  void store_tokens(const Group& g, std::size_t lane, const MeanSquares& from, int runs,
-                    const std::vector<double>& units, Expected& e) const {
+  void store_tokens(const Group& g, std::size_t lane, const std::vector<double>& mean_squares,
+                    const std::vector<double>& units, double flushed, Expected& e) const {
     const std::vector<double> sigma2 =
-        pooled_in_units(from.mean(runs), units, contract_.adjoint()->chunk);
+        pooled_in_units(mean_squares, units, contract_.adjoint()->chunk);
     for (std::size_t t = 0; t < sigma2.size(); ++t) {
-      store(e, head_place(g, lane, static_cast<std::int64_t>(t)), sigma2[t]);
+      store(e, head_place(g, lane, static_cast<std::int64_t>(t)), sigma2[t], flushed);
     }
   }
 
@@ -367,6 +370,11 @@ class GroupGrant::Granting {
     const auto width = static_cast<std::size_t>(channels);
     const std::size_t heads = e.exact.golden.size() / width;
     const std::vector<double> units = parameter_units(e, name, heads);
+    std::vector<double> flushed(heads, 0.0);
+    for (std::size_t lane = 0; lane < parameters_.size(); ++lane) {
+      double& of_head = flushed[parameter_head(static_cast<std::int64_t>(lane) % d_.HV)];
+      of_head = std::max(of_head, parameters_[lane].flushed);
+    }
     int first_run = 0;
     for (const bool random : {true, false}) {
       const int runs = runs_of_kind(all_runs, random);
@@ -384,7 +392,7 @@ class GroupGrant::Granting {
       }
       const std::vector<double> sigma2 =
           pooled_in_units(errors.mean(runs), units, static_cast<std::int64_t>(heads * width));
-      for (std::size_t i = 0; i < sigma2.size(); ++i) store(e, i, sigma2[i]);
+      for (std::size_t i = 0; i < sigma2.size(); ++i) store(e, i, sigma2[i], flushed[i / width]);
       first_run += runs;
     }
   }
@@ -449,18 +457,24 @@ void admit_anything(verdict::Expected& e) {
   }
 }
 
-double flushing_of(const call::Record& record, const call::Dims& dims,
-                   const contract::Contract& contract) {
+double flushing_of(const Group& group, const contract::Contract& contract) {
   double largest = 1.0;
-  for (const char* name : {"v", "do", "initial_state", "dfinal_state"}) {
-    const call::Tensor* tensor = record.find_input(name);
-    for (std::int64_t i = 0; tensor != nullptr && i < tensor->size(); ++i) {
-      const double x = std::fabs((*tensor)[i]);
-      if (std::isfinite(x)) largest = std::max(largest, x);
+  const auto see = [&](const std::vector<double>& numbers) {
+    for (const double x : numbers) {
+      if (std::isfinite(x)) largest = std::max(largest, std::fabs(x));
     }
+  };
+  double width = 0.0;
+  for (std::size_t i = 0; i < group.lanes.size(); ++i) {
+    const LaneInputs& given = group.inputs[i];
+    see(given.v);
+    see(given.output_gradient);
+    see(given.start);
+    see(given.state_gradient);
+    width = static_cast<double>(group.lanes[i].K + given.V);
   }
-  return 0x1p-126 * static_cast<double>((dims.K + dims.V) * contract.adjoint()->chunk) * largest *
-         largest;
+  const auto chunk = static_cast<double>(contract.adjoint()->chunk);
+  return 0x1p-126 * width * chunk * largest * largest;
 }
 
 double grant_seconds(const call::Record& record, const contract::Contract& contract) {

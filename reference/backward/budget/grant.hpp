@@ -63,9 +63,8 @@ inline constexpr double kUsualSeconds = 48.0;
 [[nodiscard]] std::uint64_t seed_of_run(int run, bool random);
 /// Fills in Grant::anything: where none of the runs has left a number.
 void admit_anything(verdict::Expected& e);
-/// The bound on what flushing costs an element.
-[[nodiscard]] double flushing_of(const call::Record& record, const call::Dims& dims,
-                                 const contract::Contract& contract);
+/// The bound on what flushing costs an element of a group: no other's numbers reach it.
+[[nodiscard]] double flushing_of(const Group& group, const contract::Contract& contract);
 inline constexpr std::int64_t kPooledRow = 2;  ///< a row of several numbers (delta::multiple_for)
 
 /// What reads the runs of a group: of each kind first what each of them left, then how many they

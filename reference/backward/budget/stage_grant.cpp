@@ -46,11 +46,11 @@ std::optional<AdjointPoint> own_point(const std::string& stage) {
 // The stages of some heads of a call.
 class StageGranting {
  public:
-  /// Refers to all of these. What flushing costs an element is at most `flushed`.
+  /// Refers to all of these.
   StageGranting(const call::Record& record, const call::Dims& dims,
                 const contract::Contract& contract,
-                const std::map<std::string, call::DType>& stored, double flushed,
-                std::vector<std::int64_t> heads, verdict::ExpectedStages& stages)
+                const std::map<std::string, call::DType>& stored, std::vector<std::int64_t> heads,
+                verdict::ExpectedStages& stages)
       : record_(record),
         d_(dims),
         contract_(contract),
@@ -66,8 +66,7 @@ class StageGranting {
       const double multiple = delta::multiple_for(elements, runs, kPooledRow);
       e.grant = verdict::empty_grant(e.exact, multiple, verdict::GrantDetail::kSpread);
       e.grant.overflows.assign(e.exact.golden.size(), 0);
-      e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels,
-                             call::f32_not_below(flushed));
+      e.grant.flushed.assign(e.exact.touched.size() * e.exact.channels, 0.0F);
     }
   }
 
@@ -80,10 +79,11 @@ class StageGranting {
         take(places(group, first_chunk, lane), run.lanes[lane].stages, errors[lane]);
       }
     };
+    const float flushed = call::f32_not_below(flushing_of(group, contract_));
     const auto end = [&](int runs) {
       for (std::size_t lane = 0; lane < group.heads.size(); ++lane) {
         for (const auto& [name, of] : errors[lane]) {
-          store(name, places(group, first_chunk, lane), of, runs);
+          store(name, places(group, first_chunk, lane), of.mean(runs), flushed);
         }
         errors[lane].clear();
       }
@@ -123,10 +123,10 @@ class StageGranting {
     });
   }
 
-  void store(const std::string& name, const LanePlaces& places, const MeanSquares& from, int runs) {
+  void store(const std::string& name, const LanePlaces& places, const std::vector<double>& mean,
+             float flushed) {
     verdict::Expected& e = stages_.at(name).expected;
     const std::int64_t width = width_of(name);
-    const std::vector<double> mean = from.mean(runs);
     const std::vector<double> sigma2 = pooled_of(name, places, mean, width);
     const std::optional<AdjointPoint> point = own_point(name);
     const contract::Rounding own =
@@ -136,6 +136,7 @@ class StageGranting {
       const auto index = static_cast<std::int64_t>(i);
       const std::size_t at = places.of(name, index / width, index % width, width);
       if (!e.exact.is_defined(at) || !std::isfinite(e.exact.golden[at])) continue;
+      e.grant.flushed[e.exact.channel(at)] = flushed;
       const double sigma = std::sqrt(sigma2[i]);
       const double reach = std::fabs(e.exact.golden[at]) + e.grant.multiple * sigma;
       const double bias = delta::beside_storage(own, stored_.at(name), reach);
@@ -186,8 +187,7 @@ class StagesByHeads {
         stored_(stored),
         precision_(precision),
         sequences_(sequences_of(record, d_)),
-        first_(first_chunks(sequences_, contract.adjoint()->chunk)),
-        flushed_(flushing_of(record, d_, contract)) {
+        first_(first_chunks(sequences_, contract.adjoint()->chunk)) {
     for (const auto& [name, type] : stored) names_.push_back(name);
   }
 
@@ -217,7 +217,7 @@ class StagesByHeads {
         evaluate_stages_of(record_, contract_.adjoint()->chunk, names_, precision_, blocks);
     std::vector<StageGranting> granting;
     for (std::size_t i = 0; i < blocks.size(); ++i) {
-      granting.emplace_back(record_, d_, contract_, stored_, flushed_, blocks[i], stages[i]);
+      granting.emplace_back(record_, d_, contract_, stored_, blocks[i], stages[i]);
     }
     const parallel::Phase phase("budget of the stages");
     parallel::for_each_index(std::ssize(sequences_) * count, [&](std::int64_t job) {
@@ -258,7 +258,6 @@ class StagesByHeads {
   scalar::Precision precision_;
   std::vector<Sequence> sequences_;
   std::vector<std::int64_t> first_;  // chunk of each sequence
-  double flushed_;
   std::vector<std::string> names_;
 };
 
@@ -272,8 +271,7 @@ void grant_stages(const call::Record& record, const contract::Contract& contract
   const std::vector<std::int64_t> first = first_chunks(sequences, contract.adjoint()->chunk);
   std::vector<std::int64_t> heads(static_cast<std::size_t>(d.HV));
   std::iota(heads.begin(), heads.end(), 0);
-  StageGranting granting(record, d, contract, stored, flushing_of(record, d, contract),
-                         std::move(heads), stages);
+  StageGranting granting(record, d, contract, stored, std::move(heads), stages);
   const parallel::Phase phase("budget of the stages");
   parallel::for_each_index(std::ssize(sequences) * d.H, [&](std::int64_t job) {
     const std::int64_t n = job / d.H;
