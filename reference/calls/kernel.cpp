@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fixtures/call/operation.hpp"
+#include "reference/calls/unwritten.hpp"
 
 namespace goldenrule::calls {
 namespace {
@@ -33,6 +34,7 @@ call::TensorMap stored(const call::Record& record, const contract::Contract& con
   call::TensorMap result;
   for (const auto& [name, tensor] : outputs) {
     std::vector<double> values = tensor.to_doubles();
+    fill_unwritten(values);
     const call::DType type = stored_type(record, contract, name);
     if (!call::info(type).is_float) {
       for (double& x : values) x = std::isfinite(x) ? x : kUnwrittenInteger;

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/calls/unwritten.hpp"
 
+#include <limits>
 #include <vector>
 
 namespace goldenrule::calls {
+
+void fill_unwritten(std::span<double> values) {
+  for (double& x : values) {
+    if (is_unwritten(x)) x = std::numeric_limits<double>::quiet_NaN();
+  }
+}
 
 call::Tensor unwritten_tensor(const call::Shape& shape) {
   const auto size = static_cast<std::size_t>(call::element_count(shape));

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "fixtures/parallel/for_each_index.hpp"
+#include "reference/calls/unwritten.hpp"
 #include "reference/explain/search.hpp"
 #include "reference/scalar/infinity.hpp"
 
@@ -83,7 +84,12 @@ class CellFit {
     const double in_budgets = distance / static_cast<double>(output_.in_budgets[i]);
     fit_.square += in_budgets * in_budgets;
     fit_.reproduced = fit_.reproduced && reproduced;
-    if (fails) fit_.share.add(y - output_.expected->exact.golden[i], distance, reproduced);
+    if (!fails) return;
+    if (std::isfinite(y) && std::isfinite(p) && !std::isfinite(spread)) {
+      fit_.share.add_unaccounted();
+    } else {
+      fit_.share.add(y - output_.expected->exact.golden[i], distance, reproduced);
+    }
   }
 
   // What is predicted and what is exact, apart by more than both budgets.
@@ -99,8 +105,9 @@ class CellFit {
   // Whether it is reproduced; what was left is decided for all such elements together.
   bool add_nonfinite(std::size_t i, double y, double p) {
     const double exact = output_.expected->exact.golden[i];
-    if (std::isnan(p) && std::isfinite(exact)) exact_left_.add(exact, exact);
-    if (std::isinf(p) && std::isfinite(exact)) fit_.told = true;
+    const bool left = calls::is_unwritten(p);
+    if (left && std::isfinite(exact)) exact_left_.add(exact, exact);
+    if (!left && !std::isfinite(p) && std::isfinite(exact)) fit_.told = true;
     switch (output_.nonfinite(i, y, p, predicted_)) {
       case Nonfinite::kOther:
         fit_.ratio = kInfinity;

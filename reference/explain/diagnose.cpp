@@ -38,6 +38,7 @@ Explanation explanation_of(const Candidate& c, const call::Record& record) {
   e.residual_ratio = c.match.ratio;
   e.accounted = c.match.accounted;
   e.failing = c.match.failing;
+  e.unbounded = c.match.unbounded;
   e.explains = c.explains();
   if (c.only_ties_left) e.flipped = c.match.failing;
   return e;
@@ -128,6 +129,7 @@ void name_rival(const std::vector<Rival>& rivals, std::int64_t failing, Explanat
     e.rival = std::move(name);
     e.told_by = r.failing;
   }
+  e.told_by = std::max<std::int64_t>(e.told_by - e.unbounded, 0);
 }
 
 void drop_unproven_reports(std::vector<Explanation>& explanations) {

@@ -49,6 +49,7 @@ struct Explanation {
   std::int64_t failing = 0;        ///< elements that it does not reproduce
   bool explains = false;           ///< it reproduces every element
   std::int64_t flipped = 0;        ///< but these, which roundings near a tie explain (ties.hpp)
+  std::int64_t unbounded = 0;      ///< failing elements that it does not bound: no evidence
   /// What comes nearest to an explanation of the whole call, of the other mistakes that were
   /// compared with it and "a right kernel", and how many elements that does not reproduce.
   std::string rival{};

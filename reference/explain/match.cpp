@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "fixtures/parallel/for_each_index.hpp"
+#include "reference/calls/unwritten.hpp"
 #include "reference/explain/shares.hpp"
 #include "reference/scalar/infinity.hpp"
 
@@ -27,7 +28,7 @@ enum class Leftovers { kNothing, kConstant, kJunk };
 struct Sums {
   double ratio = 0.0;
   double square = 0.0;
-  std::int64_t compared = 0, failing = 0, guessed = 0, excused = 0;
+  std::int64_t compared = 0, failing = 0, guessed = 0, excused = 0, unbounded = 0;
   double accounted = 0.0;  // over the blocks that fail
   std::int64_t blocks = 0;
 
@@ -38,6 +39,7 @@ struct Sums {
     failing += other.failing;
     guessed += other.guessed;
     excused += other.excused;
+    unbounded += other.unbounded;
     accounted += other.accounted;
     blocks += other.blocks;
   }
@@ -86,6 +88,11 @@ class Comparison {
     sums.square += counted * counted;
     ++sums.compared;
     if (output_.elements[i] != Element::kFails) return;
+    if (both_finite && !std::isfinite(predicted_.spread[i])) {
+      ++sums.unbounded;
+      share.add_unaccounted();
+      return;
+    }
     share.add(y - output_.expected->exact.golden[i], distance, reproduced);
   }
 
@@ -134,8 +141,8 @@ class Comparison {
 
   // Finite, where nothing is predicted to be written.
   [[nodiscard]] bool is_left(std::size_t i) const {
-    return output_.elements[i] != Element::kUndefined && std::isnan(predicted_.value[i]) &&
-           std::isfinite(output_.captured[i]);
+    return output_.elements[i] != Element::kUndefined &&
+           calls::is_unwritten(predicted_.value[i]) && std::isfinite(output_.captured[i]);
   }
 
   // Something finite is predicted, and all that is predicted beside the leftovers is reproduced.
@@ -177,7 +184,7 @@ ComparedOutput::ComparedOutput(const std::string& output_name, const call::Tenso
     if (!expected->exact.is_defined(i)) continue;
     const double right = budget(i);
     in_budgets[i] = std::isfinite(right) ? static_cast<float>(right) : 1.0F;
-    if (!std::isfinite(expected->exact.radius[i])) continue;
+    if (!verdict::is_bounded(*expected, i, right)) continue;
     elements[i] =
         verdict::passes(captured[i], *expected, i, right) ? Element::kPasses : Element::kFails;
   }
@@ -192,8 +199,9 @@ ComparedOutput::Nonfinite ComparedOutput::nonfinite(std::size_t i, double y, dou
                      !std::isfinite(call::round_to(type, largest));
     return may ? Nonfinite::kExcused : Nonfinite::kOther;
   }
-  if (!std::isfinite(y)) return Nonfinite::kSame;
-  return std::isnan(p) ? Nonfinite::kLeft : Nonfinite::kOther;
+  if (calls::is_unwritten(p)) return std::isfinite(y) ? Nonfinite::kLeft : Nonfinite::kSame;
+  const bool computed_nan = std::isnan(p) && elements[i] != Element::kPasses;
+  return (computed_nan ? std::isnan(y) : !std::isfinite(y)) ? Nonfinite::kSame : Nonfinite::kOther;
 }
 
 Matcher::Matcher(const Capture& capture) {
@@ -210,7 +218,8 @@ Match Matcher::match(const Prediction& prediction) const {
   Match match{.ratio = sums.ratio,
               .failing = sums.failing,
               .guessed = sums.guessed,
-              .excused = sums.excused};
+              .excused = sums.excused,
+              .unbounded = sums.unbounded};
   if (sums.compared > 0) {
     match.residual = std::sqrt(sums.square / static_cast<double>(sums.compared));
   }

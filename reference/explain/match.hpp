@@ -5,11 +5,17 @@
 // An element is reproduced when |captured - predicted| <= spread + half an ulp of storage where the
 // predicted value lies. Where nothing finite is predicted by arithmetic (an overflow), nothing
 // finite may be captured; where the kernel's arithmetic may overflow (overflow.hpp) or the type of
-// the output cannot hold what is predicted, NaN and Inf may be captured too.
+// the output cannot hold what is predicted, NaN and Inf may be captured too. A NaN that the mistake
+// computes is reproduced by NaN, and by Inf where the element passes.
 //
-// Unwritten elements are predicted as NaN; what a kernel left alone holds whatever the buffer held.
-// A predicted NaN is reproduced by NaN or Inf. By a finite number only as the rest of a tensor that
-// the prediction otherwise gets right, in two cases:
+// An element without a finite budget says nothing. Where the right call bounds none, the element is
+// left out. Where the prediction bounds none (its spread is infinite), the element refutes nothing
+// and counts as failing with none of its error accounted for: a mistake whose roundings may be
+// anything would explain any capture.
+//
+// Unwritten elements are predicted as calls::kUnwritten; what a kernel left alone holds whatever the
+// buffer held. They are reproduced by NaN or Inf. By a finite number only as the rest of a tensor
+// that the prediction otherwise gets right, in two cases:
 //
 //   one number in all such elements (buffers are cleared, or filled with a mark): two equal numbers
 //     or a zero do not come about by chance, where the results differ from place to place;
@@ -19,8 +25,9 @@
 //     |<captured, exact>| <= |captured| |exact| / 2 over all of it. A kernel that wrote its results
 //     with an error, whatever it is, wrote something that resembles them.
 //
-// Anywhere else a predicted NaN says nothing about a finite number and accounts for nothing of it:
-// a mistake that predicts NaN in a tenth of a tensor would account for a tenth of every error.
+// Anywhere else what is predicted as unwritten says nothing about a finite number and accounts for
+// nothing of it: a mistake that leaves out a tenth of a tensor would account for a tenth of every
+// error.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +48,7 @@ struct Match {
   std::int64_t failing = 0;  ///< elements that are not reproduced
   std::int64_t guessed = 0;  ///< reproduced elements, predicted as unwritten, that hold a number
   std::int64_t excused = 0;  ///< NaN and Inf where a number is predicted that may have overflowed
+  std::int64_t unbounded = 0;  ///< elements that fail and that the prediction does not bound
 };
 
 /// One output of a capture as all predictions are compared with it.
@@ -48,6 +56,7 @@ struct ComparedOutput {
   ComparedOutput(const std::string& name, const call::Tensor& output,
                  const verdict::Expected& expected, const contract::Contract& contract);
 
+  /// kUndefined: no kernel writes it, or the right call does not bound it.
   enum class Element : std::uint8_t { kUndefined, kPasses, kFails };
 
   /// What captured `y` is beside predicted `p` where one of the two is not finite.

@@ -3,12 +3,12 @@
 
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <optional>
 #include <span>
 #include <type_traits>
 
 #include "fixtures/random/philox.hpp"
+#include "reference/calls/unwritten.hpp"
 #include "reference/verdict/kernels.hpp"
 
 namespace goldenrule::explain {
@@ -83,7 +83,7 @@ call::TensorMap OracleKernel::operator()(const call::Record& record, const Signs
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (signs.pattern && i % 64 == 0) minus = stream.bits(static_cast<std::int64_t>(i / 64));
       if (!e.exact.is_defined(i) && slice_->settle == nullptr) {
-        values[i] = std::numeric_limits<double>::quiet_NaN();
+        values[i] = calls::kUnwritten;
       } else if (signs.common != 0.0) {
         double spread = static_cast<double>(e.exact.radius[i]);
         if (!e.grant.spread.empty()) spread += static_cast<double>(e.grant.spread[i]);

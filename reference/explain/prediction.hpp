@@ -43,7 +43,7 @@ namespace goldenrule::explain {
 using Hypothesis = std::vector<const calls::Mistake*>;
 
 struct PredictedOutput {
-  std::vector<double> value;       ///< NaN: not written
+  std::vector<double> value;       ///< calls::kUnwritten where nothing writes
   std::vector<float> spread;       ///< infinite where nothing is known
   std::vector<bool> may_overflow;  ///< overflow.hpp; empty: nowhere
 };

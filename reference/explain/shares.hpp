@@ -46,6 +46,8 @@ struct ErrorShare {
       reproduced += is_reproduced ? 1 : 0;
     }
   }
+  /// An element of which nothing is said.
+  void add_unaccounted() { ++not_finite; }
   void add(const ErrorShare& other) {
     left += other.left;
     before += other.before;

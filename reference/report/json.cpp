@@ -40,6 +40,7 @@ ordered_json case_json(const FileReport& file) {
   ordered_json json{{"file", call::printable(file.file)},
                     {"verdict", verdict::name_of(report.verdict)},
                     {"reason", report.reason},
+                    {"likely_cause", report.likely_cause},
                     {"op", report.op},
                     {"mode", report.mode},
                     {"source", call::printable(report.source)},

@@ -105,6 +105,8 @@ std::string section(const ordered_json& item, std::size_t number, bool maps) {
         fmt::format("<p class=\"soft\">case <code>{}</code></p>", escaped(text_of(item, "case")));
   }
   html += paragraph("", escaped(text_of(item, "reason")));
+  const std::string cause = text_of(item, "likely_cause");
+  if (!cause.empty()) html += paragraph("", "Likely cause: " + escaped(cause));
   if (!item.at("absent").empty()) {
     html += paragraph("", "not among the outputs: " + joined(item.at("absent")));
   }

@@ -96,6 +96,9 @@ std::string text_report(const FileReport& file) {
                   "tensor", "verdict", "type", "compared", "rms_rel", "max_abs", "max_ratio",
                   "median_ratio", "NaN", "Inf", "unwritten");
   for (const TensorReport& t : report.tensors) text += tensor_lines(t);
+  if (!report.likely_cause.empty()) {
+    text += fmt::format("  likely cause: {}\n", report.likely_cause);
+  }
   for (const Section* section : kSections) text += section->text(file);
   return text;
 }

@@ -7,6 +7,7 @@
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/plan.hpp"
 #include "reference/calls/kernel.hpp"
+#include "reference/calls/unwritten.hpp"
 #include "reference/suites/slices.hpp"
 #include "reference/verdict/budget.hpp"
 #include "reference/verdict/stages.hpp"
@@ -24,8 +25,10 @@ void compute_golden(schema::Fixture& fixture, scalar::Precision precision) {
   fixture.precision_bits = scalar::bits_of(precision);
   fixture.golden.clear();
   for (auto& [name, e] : evaluation.outputs) {
+    std::vector<double> values = e.exact.take_output();
+    calls::fill_unwritten(values);
     fixture.golden[name] = {
-        .value = call::Tensor(call::DType::kF64, e.exact.shape, e.exact.take_output()),
+        .value = call::Tensor(call::DType::kF64, e.exact.shape, values),
         .radius = e.exact.max_radius()};
   }
 }

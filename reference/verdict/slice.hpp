@@ -57,7 +57,8 @@ struct Slice {
   /// What a failing record's kernel does, found by search and not in a table: one text for each
   /// finding. Every failing element of what it speaks of is reproduced. nullptr: nothing is sought.
   std::vector<std::string> (*find)(const Judgement& judgement);
-  /// Why nothing may be said of a call, where its inputs tell; else empty. nullptr: they never do.
+  /// Why budgets of a call may say nothing, where its inputs tell; else empty. nullptr: they never
+  /// do.
   std::string (*likely_cause)(const call::Record& record);
   /// The contract that a call implies by its mode and the types of its tensors.
   const contract::Contract& (*default_contract)(const call::Record& record);

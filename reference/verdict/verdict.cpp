@@ -211,11 +211,7 @@ void conclude(const Slice& slice, CaseReport& report, const call::Record& record
   }
   const bool is_blind = std::ranges::any_of(
       report.tensors, [](const TensorReport& t) { return t.unbounded > 0 || t.vacuous > 0; });
-  const bool says_nothing =
-      report.verdict == Verdict::kError || report.verdict == Verdict::kMistrusted;
-  if (!is_blind || !says_nothing || slice.likely_cause == nullptr) return;
-  const std::string cause = slice.likely_cause(record);
-  if (!cause.empty()) report.reason += (report.reason.empty() ? "" : "; likely cause: ") + cause;
+  if (is_blind && slice.likely_cause != nullptr) report.likely_cause = slice.likely_cause(record);
 }
 
 }  // namespace

@@ -118,6 +118,8 @@ struct TensorReport {
 struct CaseReport {
   Verdict verdict = Verdict::kSkipped;
   std::string reason;
+  /// Why the oracle bounds some elements by nothing that says something, where the inputs tell.
+  std::string likely_cause;
   std::string op, mode, source, case_line;  ///< of the record
   std::string contract;
   int precision_bits = 0;

@@ -76,21 +76,35 @@ TEST_CASE("verdict: a budget as large as the signal") {
 }
 
 TEST_CASE("verdict: keys that nobody normalised are the likely cause of growing states") {
-  const auto reason_of = [](const char* norm, double factor) {
+  const auto cause_of = [](const char* norm, double factor) {
     call::Record record = record_of(std::string("op=gdn mode=prefill lens=120 H=1 HV=1 K=16 V=8 "
                                                 "gate=log beta=direct qk_l2norm=") +
                                     norm);
     calls::change(record.inputs.at("k"), [&](std::int64_t, double x) { return factor * x; });
     const contract::Contract& contract = delta::slice().default_contract(record);
     record.outputs = calls::stored(record, contract, delta::slice().emulate(record, contract, 3));
-    return judge_record(delta::slice(), record, {}).reason;
+    return judge_record(delta::slice(), record, {}).likely_cause;
   };
-  const std::string reason = reason_of("none", 8.0);
-  CAPTURE(reason);
-  CHECK(reason.find("likely cause: keys are not normalised (|k|^2 = ") != std::string::npos);
-  CHECK(reason.find("at k[") != std::string::npos);
-  CHECK(reason_of("none", 1.0).find("likely cause") == std::string::npos);
-  CHECK(reason_of("rsqrt_sum_eps", 8.0).find("likely cause") == std::string::npos);
+  const std::string cause = cause_of("none", 8.0);
+  CAPTURE(cause);
+  CHECK(cause.starts_with("keys are not normalised (|k|^2 = "));
+  CHECK(cause.find("at k[") != std::string::npos);
+  CHECK(cause_of("none", 1.0).empty());
+  CHECK(cause_of("rsqrt_sum_eps", 8.0).empty());
+}
+
+// Elements of a call may fail beside those that no finite budget bounds.
+TEST_CASE("verdict: a wrong call whose keys nobody normalised has a likely cause too") {
+  call::Record record = record_of(
+      "op=gdn mode=prefill lens=120 H=1 HV=1 K=16 V=8 gate=log beta=direct qk_l2norm=none");
+  calls::change(record.inputs.at("k"), [](std::int64_t, double x) { return 8.0 * x; });
+  const contract::Contract& contract = delta::slice().default_contract(record);
+  record.outputs = calls::stored(record, contract, delta::slice().emulate(record, contract, 3));
+  call::Tensor& o = record.outputs.at("o");
+  for (std::int64_t i = 0; i < o.size(); ++i) o.set(i, 1.0);
+  const CaseReport report = judge_record(delta::slice(), record, {});
+  CHECK(report.verdict == Verdict::kOutOfBudget);
+  CHECK(report.likely_cause.starts_with("keys are not normalised (|k|^2 = "));
 }
 
 // What a kernel may flush behind the largest number of a call must not vouch for other requests.

@@ -10,6 +10,7 @@
 
 #include "reference/attention/mistakes/mistake.hpp"
 #include "reference/attention/rule/evaluate.hpp"
+#include "reference/calls/unwritten.hpp"
 #include "reference/contract/format.hpp"
 
 namespace goldenrule::attention {
@@ -116,12 +117,12 @@ bool masked_tile(const call::Record&, const Plan& plan, call::TensorMap& outputs
   });
 }
 bool empty_row(const call::Record&, const Plan& plan, call::TensorMap& outputs) {
-  return spoil_rows(plan, outputs, kNaN, [](const Request& request, std::int64_t i) {
+  return spoil_rows(plan, outputs, calls::kUnwritten, [](const Request& request, std::int64_t i) {
     return seen(request, i, kMaxKeys) == 0;
   });
 }
 bool row_tail(const call::Record&, const Plan& plan, call::TensorMap& outputs) {
-  return spoil_rows(plan, outputs, kNaN,
+  return spoil_rows(plan, outputs, calls::kUnwritten,
                     [](const Request&, std::int64_t i) { return i >= kRowTile; });
 }
 

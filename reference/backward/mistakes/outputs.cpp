@@ -2,10 +2,10 @@
 //
 // Mistakes in what a backward pass writes, and where.
 #include <array>
-#include <limits>
 
 #include "reference/backward/mistakes/common.hpp"
 #include "reference/backward/mistakes/mistake.hpp"
+#include "reference/calls/unwritten.hpp"
 #include "reference/delta/calls/rows.hpp"
 
 namespace goldenrule::backward {
@@ -13,8 +13,6 @@ namespace {
 
 using call::Record;
 using call::TensorMap;
-
-constexpr double kGarbage = std::numeric_limits<double>::quiet_NaN();
 
 // Sets the rows of `name` that the last chunks, where these are not full, have.
 void set_tails(const Record& r, const std::string& name, double x, TensorMap& outputs) {
@@ -36,7 +34,7 @@ TensorMap with_row_tails(const Record& r, const calls::Kernel& kernel, double x)
   return outputs;
 }
 TensorMap garbage_row_tails(const Record& r, const calls::Kernel& kernel) {
-  return with_row_tails(r, kernel, kGarbage);
+  return with_row_tails(r, kernel, calls::kUnwritten);
 }
 TensorMap zero_row_tails(const Record& r, const calls::Kernel& kernel) {
   return with_row_tails(r, kernel, 0.0);
@@ -50,7 +48,7 @@ TensorMap with_scalar_tails(const Record& r, const calls::Kernel& kernel, double
   return outputs;
 }
 TensorMap garbage_scalar_tails(const Record& r, const calls::Kernel& kernel) {
-  return with_scalar_tails(r, kernel, kGarbage);
+  return with_scalar_tails(r, kernel, calls::kUnwritten);
 }
 TensorMap zero_scalar_tails(const Record& r, const calls::Kernel& kernel) {
   return with_scalar_tails(r, kernel, 0.0);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "fixtures/call/operation.hpp"
 #include "reference/delta/calls/inputs.hpp"
@@ -243,7 +244,9 @@ TensorMap neighbour_nan(const Record& r, const calls::Kernel& kernel) {
         const call::Sequence& s = plan.sequences[static_cast<std::size_t>(p.sequence)];
         const std::int64_t tail = s.first_token + s.token_count / kChunk * kChunk;
         const bool reached = p.is_state ? s.first_token + p.after > tail : p.block >= tail;
-        return reached && poisoned[at(p.sequence, p.head, p.value)] ? calls::kUnwritten : x;
+        return reached && poisoned[at(p.sequence, p.head, p.value)]
+                   ? std::numeric_limits<double>::quiet_NaN()
+                   : x;
       });
   return outputs;
 }

@@ -90,9 +90,16 @@ class Report:
         return self.data["reason"]
 
     @property
+    def likely_cause(self) -> str:
+        """What in the inputs makes budgets that say nothing, such as keys without a norm; else empty."""
+        return self.data["likely_cause"]
+
+    @property
     def answer(self) -> str:
-        """The verdict and, where there is one, its reason: "SKIPPED: o: no element to compare"."""
-        return f"{self.verdict}: {self.reason}" if self.reason else self.verdict
+        """The verdict and what is said of it: "SKIPPED: o: no element to compare"."""
+        cause = f"likely cause: {self.likely_cause}" if self.likely_cause else ""
+        said = "; ".join(words for words in (self.reason, cause) if words)
+        return f"{self.verdict}: {said}" if said else self.verdict
 
     @property
     def contract(self) -> str:
