@@ -143,6 +143,42 @@ TEST_CASE("backward: large numbers of one head pay for no other") {
   }
 }
 
+// Head 0 has keys that are nearly one direction, so that its gradients of gates lose most digits.
+TEST_CASE("backward: a head of large relative errors pays for no other in sums over tokens") {
+  for (const std::string op : {"op=gdn_backward", "op=kda_backward"}) {
+    const std::string line =
+        op + " mode=prefill lens=130,70 H=4 HV=4 K=32 V=24 h0=1 dstate=1 gate_head=v pattern=";
+    const auto budgets = [&](const call::Record& record, const std::string& name) {
+      const auto of = verdict::judgement(backward::slice(), record).expected.outputs.at(name);
+      return of.grant.spread;
+    };
+    const call::Record alone = honest(line + "A");
+    call::Record mixed = alone;
+    const call::Record other = record_of(line + "L");
+    for (auto& [name, to] : mixed.inputs) {
+      if (to.shape().size() < 2) continue;
+      for (std::int64_t i = 0; i < to.size(); ++i) {
+        if (call::unravel(to.shape(), i)[1] == 0) to.set(i, other.inputs.at(name)[i]);
+      }
+    }
+    const verdict::Slice& slice = backward::slice();
+    const contract::Contract& contract = slice.default_contract(mixed);
+    mixed.outputs = calls::stored(mixed, contract, slice.emulate(mixed, contract, 3));
+    CHECK(judged(mixed).verdict == Verdict::kWithinBudget);
+    for (const char* name : {"dA_log", "ddt_bias"}) {
+      const std::vector<float> before = budgets(alone, name);
+      const std::vector<float> after = budgets(mixed, name);
+      const std::size_t width = before.size() / 4;
+      for (std::size_t i = width; i < before.size(); ++i) {
+        CAPTURE(op);
+        CAPTURE(std::string(name));
+        CAPTURE(i);
+        CHECK(after[i] <= 2.0F * before[i]);
+      }
+    }
+  }
+}
+
 TEST_CASE("backward: zeros, NaN and what is not there are no gradients") {
   call::Record record = honest(kKda);
   SUBCASE("zeros") {

@@ -50,9 +50,11 @@ class GroupGrant::Granting {
     double flushed = 0.0;
   };
 
-  // What one lane adds to the parameters in each run: [runs] and [runs, gates].
+  // What one lane adds to the parameters in each run, [runs] and [runs, gates], and the mean squares
+  // of the errors of its terms in each kind of runs, [2] and [2, gates].
   struct ParameterRuns {
     std::vector<double> amplitude, bias;
+    std::vector<double> amplitude_terms, bias_terms;
     double flushed = 0.0;
   };
 
@@ -96,13 +98,13 @@ class GroupGrant::Granting {
 
   // Behind the runs of all groups.
   void finish(int runs) const {
-    grant_parameters("dA_log", 1, runs, [](const ParameterRuns& p, std::size_t run, std::int64_t) {
-      return p.amplitude[run];
-    });
-    grant_parameters(
-        "ddt_bias", gates_, runs, [&](const ParameterRuns& p, std::size_t run, std::int64_t i) {
-          return p.bias[run * static_cast<std::size_t>(gates_) + static_cast<std::size_t>(i)];
-        });
+    const auto runs_of = [](auto member) {
+      return [member](const ParameterRuns& p) -> const std::vector<double>& { return p.*member; };
+    };
+    grant_parameters("dA_log", 1, runs, runs_of(&ParameterRuns::amplitude),
+                     runs_of(&ParameterRuns::amplitude_terms));
+    grant_parameters("ddt_bias", static_cast<std::size_t>(gates_), runs,
+                     runs_of(&ParameterRuns::bias), runs_of(&ParameterRuns::bias_terms));
     for (const auto& [name, e] : outputs_) admit_anything(*e);
   }
 
@@ -124,6 +126,7 @@ class GroupGrant::Granting {
     };
     const auto end = [&](int of_kind) {
       store_group(g, errors, of_kind);
+      keep_terms(g, errors, of_kind);
       errors = no_errors(g);
       if (reader.end) reader.end(of_kind);
     };
@@ -252,6 +255,27 @@ class GroupGrant::Granting {
     }
   }
 
+  // The gradients by a gate's input are the terms of ddt_bias; those of dA_log are as many times
+  // them as the slope by A_log is of that by the input.
+  void keep_terms(const Group& g, const GroupErrors& errors, int runs) {
+    if (parameters_.empty()) return;
+    const auto gates = static_cast<std::size_t>(gates_);
+    for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
+      ParameterRuns& to = parameters_[static_cast<std::size_t>(g.sequence * d_.HV + g.heads[lane])];
+      const std::vector<double> squares = errors.lanes[lane].dgate.mean(runs);
+      double amplitude = 0.0;
+      std::vector<double> bias(gates, 0.0);
+      for (std::size_t at = 0; at < g.gates[lane].size(); ++at) {
+        const GateChain& chain = g.gates[lane][at];
+        const double ratio = chain.input == 0.0 ? 0.0 : chain.amplitude / chain.input;
+        amplitude += ratio * ratio * squares[at];
+        bias[at % gates] += squares[at];
+      }
+      to.amplitude_terms.push_back(amplitude);
+      to.bias_terms.insert(to.bias_terms.end(), bias.begin(), bias.end());
+    }
+  }
+
   // The larger of what is there and what a kind of runs says.
   static void store(Expected& e, std::size_t at, double sigma2, double flushed) {
     if (!std::isfinite(e.exact.golden[at])) return;
@@ -341,59 +365,41 @@ class GroupGrant::Granting {
         c_.gate_head == call::GateHead::kV ? j : d_.qk_head(c_.head_map, j));
   }
 
-  // The root of the sum of the squares of what each is a sum of: those of dA_log the oracle has,
-  // those of ddt_bias are da.
-  [[nodiscard]] std::vector<double> parameter_units(const Expected& e, std::string_view name,
-                                                    std::size_t heads) const {
-    std::vector<double> units(e.exact.golden.size(), 0.0);
-    if (name == "dA_log") {
-      for (std::size_t i = 0; i < e.exact.reach.size(); ++i) {
-        units[i] = static_cast<double>(e.exact.reach[i]);
-      }
-      return units;
-    }
-    const std::vector<double>& da = outputs_.at("da")->exact.golden;
-    const std::size_t width = units.size() / heads;
-    for (std::size_t i = 0; i < da.size(); ++i) {
-      const auto j = static_cast<std::int64_t>(i / width) % d_.HV;
-      if (std::isfinite(da[i])) units[parameter_head(j) * width + i % width] += da[i] * da[i];
-    }
-    for (double& x : units) x = std::sqrt(x);
-    return units;
-  }
-
-  template <class F>
-  void grant_parameters(const char* name, std::int64_t channels, int all_runs, F&& part) const {
+  // `runs_of`: what a lane adds in one run, [width]. `terms_of`: the mean squares of the errors of
+  // its terms in one kind of runs.
+  template <class Runs, class Terms>
+  void grant_parameters(const char* name, std::size_t width, int all_runs, Runs&& runs_of,
+                        Terms&& terms_of) const {
     const auto it = outputs_.find(name);
     if (it == outputs_.end()) return;
     Expected& e = *it->second;
-    const auto width = static_cast<std::size_t>(channels);
-    const std::size_t heads = e.exact.golden.size() / width;
-    const std::vector<double> units = parameter_units(e, name, heads);
-    std::vector<double> flushed(heads, 0.0);
-    for (std::size_t lane = 0; lane < parameters_.size(); ++lane) {
-      double& of_head = flushed[parameter_head(static_cast<std::int64_t>(lane) % d_.HV)];
-      of_head = std::max(of_head, parameters_[lane].flushed);
-    }
-    int first_run = 0;
+    const std::size_t size = e.exact.golden.size();
+    std::vector<double> flushed(size / width, 0.0);
+    // part(lane, i) of every lane, summed.
+    const auto summed = [&](auto&& part) {
+      std::vector<double> sums(size, 0.0);
+      for (const ParameterRuns& lane : parameters_) {
+        const auto j = (&lane - parameters_.data()) % d_.HV;
+        const std::size_t head = parameter_head(j);
+        for (std::size_t i = 0; i < width; ++i) sums[head * width + i] += part(lane)[i];
+        flushed[head] = std::max(flushed[head], lane.flushed);
+      }
+      return sums;
+    };
+    std::size_t run = 0;
     for (const bool random : {true, false}) {
       const int runs = runs_of_kind(all_runs, random);
-      MeanSquares errors(std::ssize(units));
-      for (int run = first_run; run < first_run + runs; ++run) {
-        std::vector<double> sums(units.size(), 0.0);
-        for (std::size_t lane = 0; lane < parameters_.size(); ++lane) {
-          const std::size_t head = parameter_head(static_cast<std::int64_t>(lane) % d_.HV);
-          for (std::int64_t i = 0; i < channels; ++i) {
-            sums[head * width + static_cast<std::size_t>(i)] +=
-                part(parameters_[lane], static_cast<std::size_t>(run), i);
-          }
-        }
-        for (std::size_t i = 0; i < sums.size(); ++i) take(e, i, sums[i], errors, i);
+      MeanSquares errors(std::ssize(e.exact.golden));
+      for (const std::size_t end = run + static_cast<std::size_t>(runs); run < end; ++run) {
+        const std::vector<double> sums =
+            summed([&](const ParameterRuns& lane) { return &runs_of(lane)[run * width]; });
+        for (std::size_t i = 0; i < size; ++i) take(e, i, sums[i], errors, i);
       }
-      const std::vector<double> sigma2 =
-          pooled_in_units(errors.mean(runs), units, static_cast<std::int64_t>(heads * width));
-      for (std::size_t i = 0; i < sigma2.size(); ++i) store(e, i, sigma2[i], flushed[i / width]);
-      first_run += runs;
+      const std::size_t kind = random ? 0 : 1;
+      const std::vector<double> sigma2 = pooled_sums(
+          errors.mean(runs),
+          summed([&](const ParameterRuns& lane) { return &terms_of(lane)[kind * width]; }));
+      for (std::size_t i = 0; i < size; ++i) store(e, i, sigma2[i], flushed[i / width]);
     }
   }
 

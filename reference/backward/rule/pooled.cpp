@@ -79,6 +79,22 @@ std::vector<double> pooled_in_units(const std::vector<double>& mean_squares,
   return sigma2;
 }
 
+std::vector<double> pooled_sums(const std::vector<double>& mean_squares,
+                                std::span<const double> of_terms) {
+  Mean log_shares;
+  for (std::size_t i = 0; i < mean_squares.size(); ++i) {
+    if (mean_squares[i] > 0.0 && of_terms[i] > 0.0) {
+      log_shares.add(std::log(mean_squares[i] / of_terms[i]));
+    }
+  }
+  const double share = std::exp(log_shares.value());
+  std::vector<double> sigma2 = mean_squares;
+  for (std::size_t i = 0; i < sigma2.size(); ++i) {
+    sigma2[i] = 0.5 * sigma2[i] + 0.5 * of_terms[i] * share;
+  }
+  return sigma2;
+}
+
 std::vector<double> among_neighbours(const std::vector<double>& sizes, std::int64_t together) {
   std::vector<double> held = sizes;
   for (std::size_t first = 0; first < sizes.size(); first += static_cast<std::size_t>(together)) {

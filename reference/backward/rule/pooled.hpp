@@ -37,6 +37,14 @@ class MeanSquares {
                                                   std::span<const double> units,
                                                   std::int64_t together);
 
+/// sigma^2 of sums from the mean squares of their errors and the sums of those of their terms. How
+/// large the errors of terms are each sum says itself, by many terms in few runs: the large errors
+/// of one head pay for no other. How they add up (independent: share 1; all alike: as many as there
+/// are terms) is alike in all sums and taken from all: the geometric mean, which one odd sum of n
+/// moves by its n-th root, and which is exp(-1/r) of a mean square of r runs.
+[[nodiscard]] std::vector<double> pooled_sums(const std::vector<double>& mean_squares,
+                                              std::span<const double> of_terms);
+
 /// Sizes of tokens, each at least 1 / sqrt(2) of the root mean square of `together` of them.
 [[nodiscard]] std::vector<double> among_neighbours(const std::vector<double>& sizes,
                                                    std::int64_t together);
