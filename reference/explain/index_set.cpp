@@ -9,13 +9,7 @@
 namespace goldenrule::explain {
 namespace {
 
-constexpr std::int64_t kFewAtMost = 4;
-
-// ln C(n, k)
-double log_choices(std::int64_t n, std::int64_t k) {
-  const auto lg = [](std::int64_t x) { return std::lgamma(static_cast<double>(x) + 1.0); };
-  return lg(n) - lg(k) - lg(n - k);
-}
+constexpr std::int64_t kFewAtMost = 6;
 
 // The step of an arithmetic progression that holds exactly these indices; 0 where there is none.
 std::int64_t common_step(const std::vector<std::int64_t>& indices) {
@@ -26,15 +20,27 @@ std::int64_t common_step(const std::vector<std::int64_t>& indices) {
   return step;
 }
 
-// How many sets of this shape there are, as a logarithm.
-double log_alternatives(const IndexSet& set) {
+std::int64_t ranges_of(const std::vector<std::int64_t>& indices) {
+  std::int64_t ranges = 1;
+  for (std::size_t i = 1; i < indices.size(); ++i) {
+    ranges += indices[i] == indices[i - 1] + 1 ? 0 : 1;
+  }
+  return ranges;
+}
+
+// How many sets of this shape there are, as a logarithm. `ranges` of them are bounded by twice as
+// many of the size + 1 places between indices; single indices are fewer.
+double log_alternatives(const IndexSet& set, std::int64_t ranges) {
   const double n = std::log(static_cast<double>(set.size));
   switch (set.shape) {
     case Shape::kFew:
-      return log_choices(set.size, set.count);
+      return ranges == set.count ? log_choices(set.size, set.count)
+                                 : log_choices(set.size + 1, 2 * ranges);
     case Shape::kRange:
     case Shape::kResidue:
       return 2 * n;
+    case Shape::kPeriod:
+      return 3 * n;
     default:
       return n;
   }
@@ -51,18 +57,26 @@ Shape shape_of(const IndexSet& set, const std::vector<std::int64_t>& indices) {
   const std::int64_t step = set.count < kPeriodic ? 0 : common_step(indices);
   if (step > 1 && set.first < step && set.last + step >= set.size) return Shape::kResidue;
   if (set.count == set.size - 1) return Shape::kAllButOne;
-  return set.count <= kFewAtMost ? Shape::kFew : Shape::kAll;
+  if (set.period.width > 1) return Shape::kPeriod;
+  return ranges_of(indices) <= kFewAtMost ? Shape::kFew : Shape::kAll;
 }
 
 }  // namespace
 
+double log_choices(std::int64_t n, std::int64_t k) {
+  const auto lg = [](std::int64_t x) { return std::lgamma(static_cast<double>(x) + 1.0); };
+  return lg(n) - lg(k) - lg(n - k);
+}
+
 IndexSet index_set(std::span<const std::int64_t> hits) {
   IndexSet set{.size = std::ssize(hits)};
   std::vector<std::int64_t> indices;
+  std::vector<std::uint8_t> members(hits.size());
   std::int64_t elements = 0;
   for (std::int64_t i = 0; i < set.size; ++i) {
     if (hits[static_cast<std::size_t>(i)] == 0) continue;
     indices.push_back(i);
+    members[static_cast<std::size_t>(i)] = 1;
     elements += hits[static_cast<std::size_t>(i)];
   }
   set.count = std::ssize(indices);
@@ -72,6 +86,7 @@ IndexSet index_set(std::span<const std::int64_t> hits) {
   }
   set.first = indices.front();
   set.last = indices.back();
+  set.period = period_of(members).value_or(Period{});
   set.shape = shape_of(set, indices);
   if (set.shape == Shape::kAll) return set;
   if (set.shape == Shape::kResidue) set.modulus = indices[1] - indices[0];
@@ -80,7 +95,8 @@ IndexSet index_set(std::span<const std::int64_t> hits) {
     set.first = gap - hits.begin();
   }
   const double share = static_cast<double>(set.count) / static_cast<double>(set.size);
-  const double chance = static_cast<double>(elements) * std::log(share) + log_alternatives(set);
+  const double chance = static_cast<double>(elements) * std::log(share) +
+                        log_alternatives(set, ranges_of(indices));
   // One element has an index on every axis: that is its place, not a pattern, and always said.
   if (elements > 1 && chance > std::log(kChance)) set.shape = Shape::kAll;
   return set;
@@ -112,11 +128,19 @@ std::string condition(const IndexSet& set, std::span<const std::int64_t> hits,
       return text(set.first) + " <= " + letter + " <= " + text(set.last);
     case Shape::kResidue:
       return letter + " % " + text(set.modulus) + " = " + text(set.first);
+    case Shape::kPeriod:
+      return condition(set.period, letter);
     case Shape::kFew: {
       std::string list;
+      const auto is_hit = [&](std::int64_t i) {
+        return i < set.size && hits[static_cast<std::size_t>(i)] != 0;
+      };
       for (std::int64_t i = 0; i < set.size; ++i) {
-        if (hits[static_cast<std::size_t>(i)] == 0) continue;
-        list += (list.empty() ? "" : ", ") + text(i);
+        if (!is_hit(i)) continue;
+        const std::int64_t first = i;
+        while (is_hit(i + 1)) ++i;
+        list += (list.empty() ? "" : ", ") + text(first);
+        if (i > first) list += (i == first + 1 ? ", " : "-") + text(i);
       }
       return letter + " in {" + list + "}";
     }

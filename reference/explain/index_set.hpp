@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The shape of a set of indices on one axis, in words: where the indices that fail are a tail, a
-// range, one residue class or a handful, and where that is more than chance.
+// range, one residue class, a periodic set (period.hpp) or a few ranges, and where that is more
+// than chance.
 //
 // Chance: m failing elements that fell at random on n indices would all lie in a given set of s of
 // them with probability (s/n)^m, and among c shapes of that kind with probability at most c
@@ -12,6 +13,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "reference/explain/period.hpp"
 
 namespace goldenrule::explain {
 
@@ -28,23 +31,28 @@ enum class Shape {
   kBelow,      ///< up to last
   kRange,      ///< first to last
   kResidue,    ///< every modulus-th, beginning with first
-  kFew,        ///< up to four indices without order
+  kPeriod,     ///< a periodic set that is no residue class
+  kFew,        ///< up to six ranges without order
 };
 
 struct IndexSet {
   Shape shape = Shape::kAll;
   std::int64_t first = 0, last = 0;  ///< of the set; kAllButOne: first is the one left out
   std::int64_t modulus = 1;
+  Period period{};                   ///< of kPeriod
   std::int64_t count = 0, size = 0;  ///< indices in the set and on the axis
 };
 
 /// `hits[i]` failing elements at index i.
 [[nodiscard]] IndexSet index_set(std::span<const std::int64_t> hits);
 
+/// ln C(n, k)
+[[nodiscard]] double log_choices(std::int64_t n, std::int64_t k);
+
 /// "2nd", "16th"
 [[nodiscard]] std::string ordinal(std::int64_t n);
 
-/// "v >= 128", "v = 3", "v % 16 = 5": a condition on `letter`; empty for kAll.
+/// "v >= 128", "v = 3", "v % 16 = 5", "v in {2, 4-7}": a condition on `letter`; empty for kAll.
 [[nodiscard]] std::string condition(const IndexSet& set, std::span<const std::int64_t> hits,
                                     const std::string& letter);
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "reference/explain/index_set.hpp"
+#include "reference/explain/period.hpp"
 
 namespace goldenrule::explain {
 namespace {
@@ -98,6 +99,25 @@ std::optional<std::string> residue(const std::vector<Tokens>& active) {
   return "every " + ordinal(step) + " token (t % " + every + " = " + std::to_string(r) + ")";
 }
 
+// Failing tokens that are one periodic set in every sequence that has any, told by the longest.
+std::optional<std::string> period(const std::vector<Tokens>& active) {
+  const Tokens& longest = *std::ranges::max_element(active, {}, &Tokens::length);
+  const std::optional<Period> found = period_of(*longest.mask);
+  if (!found || found->width == 1) return std::nullopt;
+  const bool exact = all_of(active, [&](const Tokens& t) {
+    for (std::int64_t i = 0; i < t.length; ++i) {
+      if (found->contains(i) != ((*t.mask)[static_cast<std::size_t>(i)] != 0)) return false;
+    }
+    return true;
+  });
+  if (!exact) return std::nullopt;
+  const std::string of_each = std::to_string(found->width) + " tokens of each " +
+                              std::to_string(found->modulus) + " of a sequence";
+  if (found->first == 0) return "the first " + of_each;
+  if (found->first + found->width == found->modulus) return "the last " + of_each;
+  return "tokens " + condition(*found, "t") + " of a sequence";
+}
+
 std::optional<std::string> from_token(const std::vector<Tokens>& active) {
   const bool to_the_end = all_of(active, [](const Tokens& t) {
     return t.last == t.length - 1 && 2 * t.count >= t.length - t.first;
@@ -150,6 +170,7 @@ std::string token_words(const std::vector<TokenMask>& sequences) {
     return "only the tail chunk (the last T % " + std::to_string(*chunk) + " tokens)";
   }
   if (const auto words = residue(active)) return *words;
+  if (const auto words = period(active)) return *words;
   if (const auto words = from_token(active)) return *words;
   if (const auto words = up_to_token(active)) return *words;
   return "";
