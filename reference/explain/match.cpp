@@ -212,14 +212,18 @@ Matcher::Matcher(const Capture& capture) {
 
 Match Matcher::match(const Prediction& prediction) const {
   Sums sums;
+  bool breaks_right = false;
   for (const ComparedOutput& output : outputs_) {
+    const std::int64_t before = sums.failing;
     Comparison(output, prediction.outputs.at(output.name)).add_to(sums);
+    breaks_right = breaks_right || (sums.failing > before && output.is_right());
   }
   Match match{.ratio = sums.ratio,
               .failing = sums.failing,
               .guessed = sums.guessed,
               .excused = sums.excused,
-              .unbounded = sums.unbounded};
+              .unbounded = sums.unbounded,
+              .breaks_right = breaks_right};
   if (sums.compared > 0) {
     match.residual = std::sqrt(sums.square / static_cast<double>(sums.compared));
   }

@@ -30,6 +30,7 @@
 // error.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -49,6 +50,7 @@ struct Match {
   std::int64_t guessed = 0;  ///< reproduced elements, predicted as unwritten, that hold a number
   std::int64_t excused = 0;  ///< NaN and Inf where a number is predicted that may have overflowed
   std::int64_t unbounded = 0;  ///< elements that fail and that the prediction does not bound
+  bool breaks_right = false;   ///< some are not reproduced in an output in which nothing fails
 };
 
 /// One output of a capture as all predictions are compared with it.
@@ -68,6 +70,11 @@ struct ComparedOutput {
   };
   [[nodiscard]] Nonfinite nonfinite(std::size_t i, double y, double p,
                                     const PredictedOutput& predicted) const;
+
+  /// Whether nothing fails.
+  [[nodiscard]] bool is_right() const {
+    return std::ranges::find(elements, Element::kFails) == elements.end();
+  }
 
   std::string name;
   call::DType type;

@@ -50,15 +50,20 @@ double error_of(const call::Tensor& run, const verdict::Expected& e, std::size_t
   return std::isfinite(error) ? error : kInfinity;  // a run that is not finite errs without bound
 }
 
-std::optional<Errors> errors_of(const Capture& capture, const Runs& runs, int count) {
+Errors no_errors(const Capture& capture) {
   Errors errors;
   for (const auto& [name, e] : capture.expected.outputs) {
     errors.squares[name].resize(e.exact.golden.size());
     errors.sums[name].resize(e.exact.golden.size());
   }
-  for (int index = 0; index < count; ++index) {
+  return errors;
+}
+
+// Those of the runs from `first` on; false where there are none.
+bool add_errors(const Capture& capture, const Runs& runs, int first, int last, Errors& errors) {
+  for (int index = first; index < last; ++index) {
     const auto outputs = runs.run(index);
-    if (!outputs) return std::nullopt;
+    if (!outputs) return false;
     for (auto& [name, square] : errors.squares) {
       const verdict::Expected& e = capture.expected.outputs.at(name);
       std::vector<double>& sum = errors.sums.at(name);
@@ -69,7 +74,7 @@ std::optional<Errors> errors_of(const Capture& capture, const Runs& runs, int co
       }
     }
   }
-  return errors;
+  return true;
 }
 
 // Pearson's correlation.
@@ -268,15 +273,19 @@ class ScatterMatcher {
 std::optional<ScatterMatch> match_scatter(const Capture& capture, const Hypothesis& hypothesis) {
   if (first_rounding(*capture.contract) == 0.0) return std::nullopt;
   const Runs runs(capture, hypothesis);
-  const auto trial = errors_of(capture, runs, kTrialRuns);
-  if (!trial) return std::nullopt;
-  ScatterMatch match = ScatterMatcher(capture, *trial, kTrialRuns).match();
-  if (!match.errs_alike(2.0)) return match;
-  const auto errors = errors_of(capture, runs, kScatterRuns);
-  if (!errors) return std::nullopt;
-  ScatterMatcher matcher(capture, *errors, kScatterRuns);
-  match = matcher.match();
-  if (match.errs_alike() && match.ratio > 1.0) match.allowed = matcher.largest_of(runs);
+  Errors errors = no_errors(capture);
+  ScatterMatch match;
+  for (const int count : {kFirstRuns, kTrialRuns, kScatterRuns}) {
+    if (!add_errors(capture, runs, match.runs, count, errors)) return std::nullopt;
+    ScatterMatcher matcher(capture, errors, count);
+    match = matcher.match();
+    match.runs = count;
+    if (count == kFirstRuns && match.common > kAlike) return match;
+    if (count == kTrialRuns && !match.errs_alike(2.0)) return match;
+    if (count == kScatterRuns && match.errs_alike() && match.ratio > 1.0) {
+      match.allowed = matcher.largest_of(runs);
+    }
+  }
   return match;
 }
 

@@ -52,7 +52,13 @@
 // The last is a rank test: products of many random factors have heavier tails than the sum of
 // roundings that `multiple` is derived for, and if the capture is one more run, its ratio is the
 // largest of all with probability 1 / (kScatterRuns + 1): one true explanation in fifty is turned
-// down. Mistakes whose first kTrialRuns err quite differently from the capture get no more.
+// down.
+//
+// Mistakes whose first kTrialRuns err quite differently from the capture get no more. Nor do those
+// whose first two runs err alike, which are predicted element by element: with r the correlation of
+// two runs they have (1 + r) / 2 of the squared errors in common, and kScatterRuns of them about r,
+// so that the sixth asks for r <= 1/2. That n elements show .9 instead, kAlike in common, is
+// (atanh .9 - atanh .5) sqrt(n - 3) standard deviations away, kSignificant of them from n = 20 on.
 #pragma once
 
 #include <cmath>
@@ -65,6 +71,8 @@ namespace goldenrule::explain {
 
 inline constexpr int kScatterRuns = 49;
 inline constexpr int kTrialRuns = 8;
+inline constexpr int kFirstRuns = 2;
+inline constexpr double kAlike = 0.95;
 inline constexpr double kFar = 16.0;          ///< budgets
 inline constexpr double kSignificant = 3.72;  ///< standard deviations
 
@@ -78,6 +86,7 @@ struct ScatterMatch {
   std::int64_t blocks = 0;  ///< rows and heads that fail
   double reach = 0.0;       ///< of sequences and heads that it makes fail, those that do
   double common = 1.0;      ///< share of the squared errors that all runs have in common
+  int runs = 0;             ///< that all this is of
 
   /// `slack` > 1 widens the bounds, for a first look.
   [[nodiscard]] bool errs_alike(double slack = 1.0) const {

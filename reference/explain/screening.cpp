@@ -15,9 +15,6 @@ std::int64_t steps_of(const Capture& capture) {
   return call::work_of(capture.call, d) + (d.slots + d.checkpoints) * d.HV * d.state_size();
 }
 
-namespace {
-
-// Of `count` value channels half from where most fails, half from where least does; ascending.
 std::vector<std::int64_t> telling_channels(const Capture& capture,
                                            std::span<const Failures> failures, std::int64_t count) {
   const call::Dims d = call::validate(capture.call);
@@ -42,8 +39,6 @@ std::vector<std::int64_t> telling_channels(const Capture& capture,
   std::ranges::sort(channels);
   return channels;
 }
-
-}  // namespace
 
 std::vector<Capture> screening_cuts(const Capture& capture, std::span<const Failures> failures,
                                     std::int64_t hypotheses) {

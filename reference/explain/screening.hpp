@@ -25,6 +25,11 @@ inline constexpr std::int64_t kScreeningSteps = std::int64_t{8} << 30;
                                                   std::span<const Failures> failures,
                                                   std::int64_t hypotheses);
 
+/// Of `count` value channels half from where most fails, half from where least does; ascending.
+[[nodiscard]] std::vector<std::int64_t> telling_channels(const Capture& capture,
+                                                         std::span<const Failures> failures,
+                                                         std::int64_t count);
+
 /// Value channels and tokens that tell one order of steps from another: two chunks of most kernels
 /// and the half of a third one.
 inline constexpr std::int64_t kFewChannels = 4, kFewTokens = 192;

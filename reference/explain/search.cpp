@@ -2,10 +2,13 @@
 #include "reference/explain/search.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "fixtures/parallel/observer.hpp"
+#include "reference/explain/few_lanes.hpp"
 #include "reference/explain/generated.hpp"
+#include "reference/explain/pairs.hpp"
 #include "reference/explain/permutation.hpp"
 #include "reference/explain/screening.hpp"
 #include "reference/explain/ties.hpp"
@@ -14,10 +17,9 @@ namespace goldenrule::explain {
 namespace {
 
 constexpr double kSpreadSeconds = 60.0;  // core-seconds of a spread that is worked out at most
-// Candidates whose spread is worked out, and mistakes of which pairs are made.
+// Candidates whose spread is worked out.
 constexpr std::size_t kConfirmed = 12;
 constexpr std::size_t kConfirmedOfLarge = 3;
-constexpr std::size_t kPaired = 6;
 
 // Explanations by what they leave, those that take nothing for granted first; then by what they
 // account for. A count of elements within budget would favour mistakes whose own budget is wide.
@@ -80,7 +82,8 @@ class Search {
         pairs_ += is_over() ? 0 : 1;
         return stopped_;
       };
-      for (Candidate& pair : confirm(screen(pairs_of(promising), "pairs of mistakes", stop))) {
+      lanes_.emplace(screened_ ? cuts_.back() : whole_, failures_);
+      for (Candidate& pair : confirm(screen(pairs(promising), "pairs of mistakes", stop))) {
         if (pair.explains()) found_.push_back(std::move(pair));
       }
     }
@@ -102,6 +105,11 @@ class Search {
  private:
   bool is_over() { return stopped_ = stopped_ || effort_.is_over(); }
   bool is_overdue() { return stopped_ = stopped_ || effort_.left() <= 0.0; }
+  bool admitted(const Hypothesis& pair) {
+    const bool is_admitted = lanes_->admits(pair);
+    effort_.spend(lanes_->take_seconds());
+    return is_admitted;
+  }
   std::optional<Candidate> evaluated(const Trial& trial, const Hypothesis& h, SpreadBy by) {
     effort_.spend(trial.prediction_seconds +
                   (by == SpreadBy::kKernel ? trial.spread_seconds : 0.0));
@@ -153,8 +161,7 @@ class Search {
       if (is_over()) break;
       const Trial& trial = whole || !screened_ ? whole_ : cuts_.back();
       const auto match = match_scatter(*trial.capture, {m});
-      effort_.spend((match && match->errs_alike() ? kScatterRuns : kTrialRuns) *
-                    trial.prediction_seconds);
+      effort_.spend((match ? match->runs : 1) * trial.prediction_seconds);
       if (match && match->explains()) scattered_.push_back({m, *match});
       phase.advance();
     }
@@ -186,8 +193,10 @@ class Search {
       for (const Hypothesis& h : hypotheses) {
         if (first ? stop() : is_overdue()) break;
         phase.advance();
+        if (first && h.size() > 1 && !admitted(h)) continue;
         std::optional<Candidate> c = evaluated(part, h, SpreadBy::kScaling);
         if (!c) continue;
+        if (first && h.size() == 1 && c->match.breaks_right) breaking_.insert(h.front());
         if (first && h.size() == 1 && !c->called_kernel) self_made_.push_back(h.front());
         if (c->match.accounted >= kAccounted) left.push_back(h);
         if (&part == &whole_) consider(*c);
@@ -242,31 +251,18 @@ class Search {
     return confirmed;
   }
 
-  // Ordered pairs of one promising mistake and any other.
-  std::vector<Hypothesis> pairs_of(const std::vector<Candidate>& promising) {
-    std::vector<Hypothesis> pairs;
-    const auto add = [&](const calls::Mistake* a, const calls::Mistake* b) {
-      if (a == b) return;
-      for (const Hypothesis& pair : {Hypothesis{a, b}, Hypothesis{b, a}}) {
-        if (std::ranges::find(pairs, pair) == pairs.end()) pairs.push_back(pair);
-      }
-    };
-    const std::size_t leading = std::min(kPaired, promising.size());
-    for (std::size_t i = 0; i < leading; ++i) {
-      for (std::size_t j = i + 1; j < promising.size(); ++j) {
-        add(promising[i].hypothesis.front(), promising[j].hypothesis.front());
-      }
-    }
-    for (std::size_t i = 0; i < leading; ++i) {
-      for (const calls::Mistake* m : mistakes_) add(promising[i].hypothesis.front(), m);
-    }
-    // No more than the singles have cost, twice.
+  // Pairs, as many as cost no more than the singles have, twice.
+  std::vector<Hypothesis> pairs(std::vector<Candidate> promising) {
     const std::int64_t steps = screened_ ? kScreeningSteps / std::ssize(mistakes_) : steps_;
     const auto affordable =
         static_cast<std::size_t>(2 * kScreeningSteps / std::max<std::int64_t>(steps, 1));
-    if (pairs.size() > affordable) pairs.resize(affordable);
-    possible_pairs_ = std::ssize(pairs);
-    return pairs;
+    const auto breaks = [&](const calls::Mistake* m) { return breaking_.contains(m); };
+    std::erase_if(promising, [&](const Candidate& c) { return breaks(c.hypothesis.front()); });
+    std::vector<const calls::Mistake*> others = mistakes_;
+    std::erase_if(others, breaks);
+    std::vector<Hypothesis> all = pairs_of(promising, others, affordable);
+    possible_pairs_ = std::ssize(all);
+    return all;
   }
 
   Effort& effort_;
@@ -281,6 +277,8 @@ class Search {
   std::int64_t singles_ = 0, pairs_ = 0, possible_pairs_ = 0;
   bool stopped_ = false;
   std::vector<const calls::Mistake*> self_made_;  // with an implementation of their own
+  std::set<const calls::Mistake*> breaking_;      // of the first part: Match::breaks_right
+  std::optional<FewLanes> lanes_;                 // of pairs
   std::vector<Candidate> found_;
   std::vector<BlockExplanation> by_blocks_;
   std::vector<Scattered> scattered_;

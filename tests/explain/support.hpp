@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "fixtures/call/plan.hpp"
 #include "fixtures/cases/case.hpp"
+#include "reference/calls/unwritten.hpp"
 #include "reference/delta/budget/default_contract.hpp"
 #include "reference/delta/slice.hpp"
 #include "reference/explain/diagnose.hpp"
@@ -127,7 +127,7 @@ inline const Mistake kIntermediateBySlot{
           const std::vector<std::int64_t> slots = r.inputs.at("state_indices").to_integers();
           const std::int64_t row = states.size() / std::ssize(slots);
           for (std::int64_t i = 0; i < states.size(); ++i) {
-            states.set(i, std::numeric_limits<double>::quiet_NaN());
+            states.set(i, calls::kUnwritten);
           }
           for (std::int64_t b = 0; b < std::ssize(slots); ++b) {
             const std::int64_t to = slots[static_cast<std::size_t>(b)];
@@ -150,7 +150,7 @@ inline const Mistake kTailUnwritten{
           call::Tensor& o = outputs.at("o");
           const std::int64_t V = o.shape().back();
           for (std::int64_t i = 0; i < o.size(); ++i) {
-            if (i % V >= 32) o.set(i, std::numeric_limits<double>::quiet_NaN());
+            if (i % V >= 32) o.set(i, calls::kUnwritten);
           }
           return outputs;
         }};

@@ -3,6 +3,7 @@
 // Captures of kernels with a known mistake are given its name; others are not given any.
 #include <doctest/doctest.h>
 
+#include "reference/calls/unwritten.hpp"
 #include "reference/delta/budget/default_contract.hpp"
 #include "reference/delta/mistakes/table.hpp"
 #include "reference/delta/slice.hpp"
@@ -263,7 +264,7 @@ TEST_CASE("unwritten elements may hold NaN, a constant or junk, but explain noth
                           TensorMap outputs = kernel(r);
                           for (auto& [name, t] : outputs) {
                             for (std::int64_t i = 0; i < t.size(); ++i) {
-                              t.set(i, std::numeric_limits<double>::quiet_NaN());
+                              t.set(i, calls::kUnwritten);
                             }
                           }
                           return outputs;
