@@ -124,7 +124,9 @@ void name_rival(const std::vector<Rival>& rivals, std::int64_t failing, Explanat
     for (const calls::Mistake* m : r.hypothesis) {
       name += (name.empty() ? "" : " + ") + std::string(m->name);
     }
-    const bool same = name == e.name() || std::ranges::find(e.same, name) != e.same.end();
+    const bool same =
+        std::ranges::find(e.same, name) != e.same.end() ||
+        std::ranges::is_permutation(r.hypothesis, e.mistakes, {}, &calls::Mistake::name);
     if (same || r.failing >= e.told_by) continue;
     e.rival = std::move(name);
     e.told_by = r.failing;

@@ -38,14 +38,14 @@ bool FewLanes::acts_by_channel(const calls::Mistake& mistake) {
   if (!all || !few) return false;
   const call::Record& call = whole_.capture->call;
   return known->second = std::ranges::all_of(all->outputs, [&](const auto& item) {
-    const auto& [name, output] = item;
-    const call::TensorRow& row = *call::find_row(call, call::Group::kOutput, name);
-    const auto axis = call::find_axis(call::axes_of(call, row), call::axis::kValue);
-    const std::vector<double>& cut = few->outputs.at(name).value;
-    if (!axis) return same_bits(output.value, cut);
-    const call::Shape& shape = whole_.capture->outputs.at(name).shape();
-    return same_bits(call::take(output.value, shape, *axis, channels_), cut);
-  });
+           const auto& [name, output] = item;
+           const call::TensorRow& row = *call::find_row(call, call::Group::kOutput, name);
+           const auto axis = call::find_axis(call::axes_of(call, row), call::axis::kValue);
+           const std::vector<double>& cut = few->outputs.at(name).value;
+           if (!axis) return same_bits(output.value, cut);
+           const call::Shape& shape = whole_.capture->outputs.at(name).shape();
+           return same_bits(call::take(output.value, shape, *axis, channels_), cut);
+         });
 }
 
 bool FewLanes::admits(const Hypothesis& hypothesis) {

@@ -95,8 +95,8 @@ IndexSet index_set(std::span<const std::int64_t> hits) {
     set.first = gap - hits.begin();
   }
   const double share = static_cast<double>(set.count) / static_cast<double>(set.size);
-  const double chance = static_cast<double>(elements) * std::log(share) +
-                        log_alternatives(set, ranges_of(indices));
+  const double chance =
+      static_cast<double>(elements) * std::log(share) + log_alternatives(set, ranges_of(indices));
   // One element has an index on every axis: that is its place, not a pattern, and always said.
   if (elements > 1 && chance > std::log(kChance)) set.shape = Shape::kAll;
   return set;

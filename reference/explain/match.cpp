@@ -141,8 +141,8 @@ class Comparison {
 
   // Finite, where nothing is predicted to be written.
   [[nodiscard]] bool is_left(std::size_t i) const {
-    return output_.elements[i] != Element::kUndefined &&
-           calls::is_unwritten(predicted_.value[i]) && std::isfinite(output_.captured[i]);
+    return output_.elements[i] != Element::kUndefined && calls::is_unwritten(predicted_.value[i]) &&
+           std::isfinite(output_.captured[i]);
   }
 
   // Something finite is predicted, and all that is predicted beside the leftovers is reproduced.

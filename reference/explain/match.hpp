@@ -13,9 +13,9 @@
 // and counts as failing with none of its error accounted for: a mistake whose roundings may be
 // anything would explain any capture.
 //
-// Unwritten elements are predicted as calls::kUnwritten; what a kernel left alone holds whatever the
-// buffer held. They are reproduced by NaN or Inf. By a finite number only as the rest of a tensor
-// that the prediction otherwise gets right, in two cases:
+// Unwritten elements are predicted as calls::kUnwritten; what a kernel left alone holds whatever
+// the buffer held. They are reproduced by NaN or Inf. By a finite number only as the rest of a
+// tensor that the prediction otherwise gets right, in two cases:
 //
 //   one number in all such elements (buffers are cleared, or filled with a mark): two equal numbers
 //     or a zero do not come about by chance, where the results differ from place to place;
@@ -46,9 +46,9 @@ struct Match {
   /// Share of the error that is gone: 1 - mean (|captured - predicted| / |captured - exact|)^2 over
   /// the failing elements of a row and head, never below 0; the mean over rows and heads that fail.
   double accounted = 0.0;
-  std::int64_t failing = 0;  ///< elements that are not reproduced
-  std::int64_t guessed = 0;  ///< reproduced elements, predicted as unwritten, that hold a number
-  std::int64_t excused = 0;  ///< NaN and Inf where a number is predicted that may have overflowed
+  std::int64_t failing = 0;    ///< elements that are not reproduced
+  std::int64_t guessed = 0;    ///< reproduced elements, predicted as unwritten, that hold a number
+  std::int64_t excused = 0;    ///< NaN and Inf where a number is predicted that may have overflowed
   std::int64_t unbounded = 0;  ///< elements that fail and that the prediction does not bound
   bool breaks_right = false;   ///< some are not reproduced in an output in which nothing fails
 };

@@ -40,7 +40,8 @@ std::optional<Period> period_of(std::span<const std::uint8_t> members) {
   Period period{.modulus = m, .width = 0};
   std::int64_t starts = 0;
   std::int64_t count = 0;
-  for (std::int64_t j = 0; j < size; ++j) count += members[static_cast<std::size_t>(j)] != 0 ? 1 : 0;
+  for (std::int64_t j = 0; j < size; ++j)
+    count += members[static_cast<std::size_t>(j)] != 0 ? 1 : 0;
   for (std::int64_t j = 0; j < m; ++j) {
     if (members[static_cast<std::size_t>(j)] == 0) continue;
     ++period.width;

@@ -27,9 +27,8 @@ void compute_golden(schema::Fixture& fixture, scalar::Precision precision) {
   for (auto& [name, e] : evaluation.outputs) {
     std::vector<double> values = e.exact.take_output();
     calls::fill_unwritten(values);
-    fixture.golden[name] = {
-        .value = call::Tensor(call::DType::kF64, e.exact.shape, values),
-        .radius = e.exact.max_radius()};
+    fixture.golden[name] = {.value = call::Tensor(call::DType::kF64, e.exact.shape, values),
+                            .radius = e.exact.max_radius()};
   }
 }
 

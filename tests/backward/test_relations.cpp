@@ -203,6 +203,10 @@ TEST_CASE("relations of gradients: each sees mistakes, and the expected ones") {
       {"parameter_gradient_of_one_sequence", "rows_alone"},
       {"dstate_of_next_sequence", "rows_alone"},
       {"states_of_neighbour", "rows_alone"},
+      {"norm_adjoint_missing", "query_scale"},
+      {"norm_adjoint_missing", "key_scale"},
+      {"dk_without_state", "rotation"},
+      {"dg_sum_forward", "state_scale"},
       {"pair_mask_reversed", "later_zero"},
       {"grad_tail_rows_unwritten", "later_zero"},
       {"dg_sum_forward", "truncated"},
@@ -218,9 +222,11 @@ TEST_CASE("relations of gradients: each sees mistakes, and the expected ones") {
     CHECK(seen.at(mistake).contains(relation));
   }
   // Another linear, causal function of do in every call alike.
+  const std::set<std::string_view> symmetries{"query_scale", "key_scale", "state_scale",
+                                              "rotation"};
   for (const char* mistake : {"norm_adjoint_missing", "dq_scale_missing", "dk_without_state"}) {
     CAPTURE(mistake);
-    CHECK(seen.at(mistake).empty());
+    CHECK(std::ranges::includes(symmetries, seen.at(mistake)));
   }
 }
 

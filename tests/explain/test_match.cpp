@@ -88,7 +88,8 @@ TEST_CASE("match: what resembles the results was written") {
 TEST_CASE("match: a NaN that a mistake computes is a NaN, and no number") {
   const Predicted computed{.value = std::nan("")};
   const auto filled_with = [&](double x) {
-    return match(4, [x](std::int64_t, double) { return x; }, same, computed);
+    return match(
+        4, [x](std::int64_t, double) { return x; }, same, computed);
   };
   CHECK(filled_with(std::nan("")).accounted == 1.0);
   CHECK(filled_with(calls::kUnwritten).accounted == 1.0);

@@ -80,7 +80,8 @@ TEST_CASE("period: of sets drawn at random no more have one than chance allows")
     const std::uint64_t drawn = stream.bits(next++);
     // Rare ones too.
     const std::uint64_t bits = run % 2 == 0 ? drawn : drawn & stream.bits(next++);
-    found += period_of(members(size, [&](std::int64_t j) { return (bits >> j & 1U) != 0; })) ? 1 : 0;
+    found +=
+        period_of(members(size, [&](std::int64_t j) { return (bits >> j & 1U) != 0; })) ? 1 : 0;
   }
   CHECK(found <= kChance * kRuns);
 }
@@ -114,8 +115,7 @@ TEST_CASE("period: tokens of each sequence") {
   CHECK(token_words({members(256, between), members(20, between)}) ==
         "tokens 16 <= t % 64 < 24 of a sequence");
   // Of packed tokens and not of those of a sequence.
-  CHECK(token_words({members(256, last),
-                     members(200, [&](std::int64_t t) { return last(t + 8); })})
+  CHECK(token_words({members(256, last), members(200, [&](std::int64_t t) { return last(t + 8); })})
             .empty());
 }
 

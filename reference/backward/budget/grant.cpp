@@ -50,8 +50,8 @@ class GroupGrant::Granting {
     double flushed = 0.0;
   };
 
-  // What one lane adds to the parameters in each run, [runs] and [runs, gates], and the mean squares
-  // of the errors of its terms in each kind of runs, [2] and [2, gates].
+  // What one lane adds to the parameters in each run, [runs] and [runs, gates], and the mean
+  // squares of the errors of its terms in each kind of runs, [2] and [2, gates].
   struct ParameterRuns {
     std::vector<double> amplitude, bias;
     std::vector<double> amplitude_terms, bias_terms;

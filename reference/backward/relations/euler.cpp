@@ -15,10 +15,10 @@
 // double, n 2^-52 of the sum of their sizes. Errors of dv of neighbouring tokens are not
 // independent: composed.hpp.
 #include <array>
-#include <cmath>
 
 #include "reference/backward/relations/composed.hpp"
 #include "reference/backward/relations/forward.hpp"
+#include "reference/backward/relations/pairing.hpp"
 #include "reference/backward/relations/parts.hpp"
 #include "reference/backward/relations/relation.hpp"
 #include "reference/delta/calls/inputs.hpp"
@@ -30,30 +30,6 @@ using relations::Demand;
 using relations::Relation;
 using relations::Run;
 using relations::Trial;
-
-// A sum of products, and w of it.
-class Pairing {
- public:
-  void add(double x, double y) {
-    sum_ += x * y;
-    size_ += std::fabs(x * y);
-    count_ += 1.0;
-  }
-  void grant(double x, const relations::Grant& g) {
-    granted_ = granted_ && g.bound >= 0.0;
-    random2_ += x * x * g.random2;
-    sure_ += std::fabs(x) * g.sure;
-  }
-  [[nodiscard]] double sum() const { return sum_; }
-  [[nodiscard]] double independent() const {
-    return granted_ ? std::sqrt(random2_) + sure_ + rounding() : relations::kNotGranted;
-  }
-  [[nodiscard]] double rounding() const { return size_ * count_ * 0x1p-52; }
-
- private:
-  double sum_ = 0.0, size_ = 0.0, count_ = 0.0, random2_ = 0.0, sure_ = 0.0;
-  bool granted_ = true;
-};
 
 // The tensors of a call that the identity is of.
 class Identity {
@@ -110,8 +86,7 @@ class Identity {
   }
   void pair(const call::Tensor& x, const Run& made, const std::string& gradient, std::size_t at,
             bool grants, Pairing& to) const {
-    add(x, made.outputs.at(gradient), at, to);
-    if (grants) to.grant(x[static_cast<std::int64_t>(at)], trial_.base_granted().at(gradient)[at]);
+    to.add_gradient(trial_, made, gradient, at, x[static_cast<std::int64_t>(at)], grants);
   }
 
   Trial& trial_;

@@ -8,6 +8,7 @@
 //
 //   power_of_two, linearity   linear.cpp
 //   euler                     euler.cpp
+//   query_scale, key_scale, state_scale, rotation   symmetry.cpp
 //   rows_alone, later_zero, truncated   pieces.cpp
 //   split                     split.cpp
 #pragma once
@@ -43,5 +44,6 @@ std::span<const relations::Relation> linear_relations();
 std::span<const relations::Relation> piece_relations();
 std::span<const relations::Relation> split_relations();
 std::span<const relations::Relation> euler_relations();
+std::span<const relations::Relation> symmetry_relations();
 
 }  // namespace goldenrule::backward

@@ -46,21 +46,45 @@ def end_ignored(inputs, outputs):
     outputs["dk"] += outputs["dk"] * np.abs(inputs["dfinal_state"]).mean().astype(np.float32)
 
 
+def dk_scaled(inputs, outputs):
+    outputs["dk"] *= np.float32(1.5)
+
+
+def dg_negated(inputs, outputs):
+    outputs["dg"] *= np.float32(-1)
+
+
+def dbeta_scaled(inputs, outputs):
+    outputs["dbeta"] *= np.float32(1.01)
+
+
+def norm_of_q_forgotten(inputs, outputs):
+    outputs["dq"] += np.float32(0.1) * inputs["q"]
+
+
 def test_the_right_kernel_keeps_every_relation():
     report = goldenrule.invariant(backward(LINE), goldenrule.fixture(LINE))
     assert report and report.passed, report
     assert {(outcome.over, outcome.relation): outcome.verdict for outcome in report.outcomes} == {
         ("linear", "power_of_two"): "HOLDS", ("linear", "linearity"): "HOLDS", ("euler", "euler"): "HOLDS",
+        **{("symmetry", name): "HOLDS" for name in ("query_scale", "key_scale", "state_scale", "rotation")},
         ("causal", "later_zero"): "HOLDS", ("causal", "truncated"): "HOLDS", ("batch", "rows_alone"): "HOLDS",
         ("split", "split"): "HOLDS"}
 
 
 @pytest.mark.parametrize("over, change", [
     ("linear", clipped), ("euler", start_lost), ("causal", later_dq_kept), ("batch", of_last_sequence),
-    ("split", end_ignored)])
+    ("split", end_ignored), ("symmetry", dk_scaled), ("symmetry", dg_negated), ("symmetry", norm_of_q_forgotten)])
 def test_each_relation_finds_what_it_is_about(over, change):
     report = goldenrule.invariant(backward(LINE, change), goldenrule.fixture(LINE), over)
     assert not report and "BROKEN" in [outcome.verdict for outcome in report.outcomes], report
+
+
+def test_without_a_norm_dbeta_is_tied_to_dk_and_dv():
+    line = LINE + " qk_l2norm=none"
+    report = goldenrule.invariant(backward(line, dbeta_scaled), goldenrule.fixture(line), "symmetry")
+    assert {outcome.relation: outcome.verdict for outcome in report.outcomes} == {
+        "query_scale": "HOLDS", "key_scale": "BROKEN", "state_scale": "HOLDS", "rotation": "HOLDS"}, report
 
 
 def test_only_gradients_that_are_returned_are_compared():
@@ -74,7 +98,7 @@ def test_only_gradients_that_are_returned_are_compared():
 
 
 def test_relations_of_other_operations_are_refused_and_one_token_has_no_halves():
-    with pytest.raises(ValueError, match="over: expected some of linear, euler, causal, batch, split, actual 'order'"):
+    with pytest.raises(ValueError, match="over: expected some of linear, euler, symmetry, causal, batch, split, actual 'order'"):
         goldenrule.invariant(backward(LINE), goldenrule.fixture(LINE), "order")
     report = goldenrule.invariant(backward(SHORT), goldenrule.fixture(SHORT), ("causal", "split", "batch"))
     assert not report and {outcome.applies for outcome in report.outcomes} == {False}

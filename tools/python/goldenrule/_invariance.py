@@ -21,10 +21,11 @@ RELATIONS = {
     "neighbours": ("neighbour_nan",),
     "cuda_graph": ("repeated", "rows_reversed", "slots_permuted", "counts_changed"),
 }
-# The same of a backward pass. The first three are about no other operation.
+# The same of a backward pass. The first four are about no other operation.
 GRADIENT_RELATIONS = {
     "linear": ("power_of_two", "linearity"),
     "euler": ("euler",),
+    "symmetry": ("query_scale", "key_scale", "state_scale", "rotation"),
     "causal": ("later_zero", "truncated"),
     "batch": ("rows_alone",),
     "split": ("split",),
@@ -53,6 +54,8 @@ def invariant(kernel: Kernel, case: Case | Call, over: str | Iterable[str] | Non
     Of a backward pass (the kernel takes do and dfinal_state as well, and returns the gradients that it has):
       linear      do and dfinal_state times 8, or in two parts that add up
       euler       <v, dv> + <initial_state, dinitial_state> = <do, o> + <dfinal_state, final_state>, o by the library
+      symmetry    what scales and rotations of q, k, v and the states leave as it is ties dq, dk, dv, dg and dbeta
+                  to each other, token by token; o and final_state by the library
       causal      do = 0 in the second half of every sequence
       batch       as above
       split       the second half of every sequence, whose dinitial_state is dfinal_state of the first half
