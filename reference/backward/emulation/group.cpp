@@ -96,4 +96,17 @@ Group make_group(const call::Record& record, const call::Dims& dims,
   return group;
 }
 
+std::vector<Group> groups_of(const call::Record& record, const call::Dims& dims,
+                             const contract::Contract& contract) {
+  std::vector<Group> groups;
+  const std::vector<Sequence> sequences = sequences_of(record, dims);
+  for (std::size_t n = 0; n < sequences.size(); ++n) {
+    for (std::int64_t h = 0; h < dims.H && sequences[n].count > 0; ++h) {
+      groups.push_back(
+          make_group(record, dims, contract, static_cast<std::int64_t>(n), sequences[n], h));
+    }
+  }
+  return groups;
+}
+
 }  // namespace goldenrule::backward

@@ -49,6 +49,10 @@ struct Group {
                                const contract::Contract& contract, std::int64_t sequence,
                                const Sequence& tokens, std::int64_t qk_head);
 
+/// Those of every sequence that has tokens and every query/key head.
+[[nodiscard]] std::vector<Group> groups_of(const call::Record& record, const call::Dims& dims,
+                                           const contract::Contract& contract);
+
 /// One of the runs that an emulation makes of a call.
 struct RunOf {
   bool random = false;  ///< else to nearest, value channels in other units

@@ -9,6 +9,7 @@
 //   power_of_two, linearity   linear.cpp
 //   euler                     euler.cpp
 //   query_scale, key_scale, state_scale, rotation   symmetry.cpp
+//   parameters                parameters.cpp
 //   rows_alone, later_zero, truncated   pieces.cpp
 //   split                     split.cpp
 #pragma once
@@ -45,5 +46,6 @@ std::span<const relations::Relation> piece_relations();
 std::span<const relations::Relation> split_relations();
 std::span<const relations::Relation> euler_relations();
 std::span<const relations::Relation> symmetry_relations();
+std::span<const relations::Relation> parameter_relations();
 
 }  // namespace goldenrule::backward

@@ -89,15 +89,8 @@ class Symmetries {
         d_(trial.base().plan.dims),
         gates_(call::gate_channels(record_, d_.K)),
         state_(call::output_strides(record_, d_, "dinitial_state")),
-        forward_(forward_outputs(record_)) {
-    const std::vector<Sequence> sequences = sequences_of(record_, d_);
-    for (std::size_t n = 0; n < sequences.size(); ++n) {
-      for (std::int64_t h = 0; h < d_.H && sequences[n].count > 0; ++h) {
-        groups_.push_back(make_group(record_, d_, trial.contract(), static_cast<std::int64_t>(n),
-                                     sequences[n], h));
-      }
-    }
-  }
+        forward_(forward_outputs(record_)),
+        groups_(groups_of(record_, d_, trial.contract())) {}
 
   // The sides of one identity in every group.
   using Identity = void (Symmetries::*)(const Group&, std::vector<Sides>&);

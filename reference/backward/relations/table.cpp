@@ -23,7 +23,7 @@ std::span<const Relation> relation_table() {
   static const std::vector<Relation> all = [] {
     std::vector<Relation> joined;
     for (const auto part : {linear_relations(), euler_relations(), symmetry_relations(),
-                            piece_relations(), split_relations()}) {
+                            parameter_relations(), piece_relations(), split_relations()}) {
       joined.insert(joined.end(), part.begin(), part.end());
     }
     return joined;

@@ -68,6 +68,7 @@ def test_the_right_kernel_keeps_every_relation():
     assert {(outcome.over, outcome.relation): outcome.verdict for outcome in report.outcomes} == {
         ("linear", "power_of_two"): "HOLDS", ("linear", "linearity"): "HOLDS", ("euler", "euler"): "HOLDS",
         **{("symmetry", name): "HOLDS" for name in ("query_scale", "key_scale", "state_scale", "rotation")},
+        ("symmetry", "parameters"): "SAYS NOTHING",
         ("causal", "later_zero"): "HOLDS", ("causal", "truncated"): "HOLDS", ("batch", "rows_alone"): "HOLDS",
         ("split", "split"): "HOLDS"}
 
@@ -84,7 +85,20 @@ def test_without_a_norm_dbeta_is_tied_to_dk_and_dv():
     line = LINE + " qk_l2norm=none"
     report = goldenrule.invariant(backward(line, dbeta_scaled), goldenrule.fixture(line), "symmetry")
     assert {outcome.relation: outcome.verdict for outcome in report.outcomes} == {
-        "query_scale": "HOLDS", "key_scale": "BROKEN", "state_scale": "HOLDS", "rotation": "HOLDS"}, report
+        "query_scale": "HOLDS", "key_scale": "BROKEN", "state_scale": "HOLDS", "rotation": "HOLDS",
+        "parameters": "SAYS NOTHING"}, report
+
+
+def test_the_gradients_of_parameters_are_sums():
+    def halved(inputs, outputs):
+        outputs["dA_log"] *= np.float32(0.99)
+
+    line = "op=kda_backward mode=prefill lens=40,9 H=1 HV=2 K=8 V=4 io=f32 h0=1 seed=5"
+    assert goldenrule.invariant(backward(line), goldenrule.fixture(line), "symmetry")
+    report = goldenrule.invariant(backward(line, halved), goldenrule.fixture(line), "symmetry")
+    broken = [outcome for outcome in report.outcomes if outcome.verdict == "BROKEN"]
+    assert [outcome.relation for outcome in broken] == ["parameters"], report
+    assert [departure.tensor for departure in broken[0].departures] == ["dA_log"]
 
 
 def test_only_gradients_that_are_returned_are_compared():

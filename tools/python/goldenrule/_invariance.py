@@ -25,7 +25,7 @@ RELATIONS = {
 GRADIENT_RELATIONS = {
     "linear": ("power_of_two", "linearity"),
     "euler": ("euler",),
-    "symmetry": ("query_scale", "key_scale", "state_scale", "rotation"),
+    "symmetry": ("query_scale", "key_scale", "state_scale", "rotation", "parameters"),
     "causal": ("later_zero", "truncated"),
     "batch": ("rows_alone",),
     "split": ("split",),
@@ -55,7 +55,7 @@ def invariant(kernel: Kernel, case: Case | Call, over: str | Iterable[str] | Non
       linear      do and dfinal_state times 8, or in two parts that add up
       euler       <v, dv> + <initial_state, dinitial_state> = <do, o> + <dfinal_state, final_state>, o by the library
       symmetry    what scales and rotations of q, k, v and the states leave as it is ties dq, dk, dv, dg and dbeta
-                  to each other, token by token; o and final_state by the library
+                  to each other, token by token, and ddt_bias and dA_log to da; o and final_state by the library
       causal      do = 0 in the second half of every sequence
       batch       as above
       split       the second half of every sequence, whose dinitial_state is dfinal_state of the first half
