@@ -219,7 +219,9 @@ TEST_CASE("relations of gradients: each sees mistakes, and the expected ones") {
       {"dm_negated", "split"},
       {"dg_state_product_missing", "split"},
   };
-  for (const auto& [mistake, relation] : kExpected) {
+  for (const auto& row : kExpected) {
+    const auto* mistake = row.first;
+    const auto* relation = row.second;
     CAPTURE(mistake);
     CAPTURE(relation);
     CHECK(seen.at(mistake).contains(relation));

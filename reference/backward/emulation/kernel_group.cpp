@@ -195,7 +195,7 @@ class GroupRun {
     call.q *= scale;
   }
 
-  [[nodiscard]] Floats unscaled(Floats q) const {
+  [[nodiscard]] Floats unscaled(const Floats& q) const {
     return scale_ == 0.0 ? q : Floats(q / static_cast<float>(scale_));
   }
   [[nodiscard]] Floats of_query(const Floats& dq) const { return dq * static_cast<float>(scale_); }

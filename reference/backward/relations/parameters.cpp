@@ -12,9 +12,11 @@
 // of heads where no slope is 0 that hides a term. Both are made of the gradients that the kernel
 // itself returns; no exact result is asked for. Bounds: composed.hpp.
 #include <array>
+#include <cmath>
 #include <string>
 #include <vector>
 
+#include "fixtures/call/operation.hpp"
 #include "reference/backward/emulation/kernel_group.hpp"
 #include "reference/backward/relations/composed.hpp"
 #include "reference/backward/relations/pairing.hpp"
