@@ -115,6 +115,7 @@ std::string text_summary(const std::vector<FileReport>& files) {
 
 int exit_code(const std::vector<FileReport>& files) {
   std::vector<Verdict> verdicts;
+  verdicts.reserve(files.size());
   for (const FileReport& file : files) {
     // A file that gives no verdict must not hide behind one that does.
     verdicts.push_back(file.report.verdict == Verdict::kSkipped ? Verdict::kError

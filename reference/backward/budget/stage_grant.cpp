@@ -199,8 +199,7 @@ class StagesByHeads {
     for (std::int64_t h = 0; h < d_.H; h += step) {
       const std::int64_t count = std::min(step, d_.H - h);
       for (verdict::StageHeads& heads : granted(h, count, beside ? &*beside : nullptr)) {
-        take(std::move(heads));
-        heads.stages.clear();
+        take(std::exchange(heads, {}));
       }
     }
     if (beside) beside->finish();

@@ -143,7 +143,7 @@ class GroupRun {
       AdjointStages stages;
       const KernelGradients part =
           chunked_adjoint(call, *contract_.adjoint(), rounder_, run_.stages ? &stages : nullptr);
-      q = unscaled(std::move(call.q));
+      q = unscaled(call.q);
       k = std::move(call.k);
       if (repeated) {
         dq += rounder_.rounded(AdjointPoint::kRepeated,

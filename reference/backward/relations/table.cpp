@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/backward/relations/relation.hpp"
 
+#include <utility>
+
 #include "fixtures/call/operation.hpp"
 #include "reference/backward/slice.hpp"
 #include "reference/delta/relations/trial.hpp"
@@ -12,7 +14,7 @@ using relations::Relation;
 
 relations::Trial trial_of(const call::Record& record, const calls::Kernel& kernel,
                           const contract::Contract& contract, relations::Options options) {
-  return {{.slice = &slice(), .outputs = {}}, record, kernel, contract, options};
+  return {{.slice = &slice(), .outputs = {}}, record, kernel, contract, std::move(options)};
 }
 
 }  // namespace
@@ -34,7 +36,7 @@ std::span<const Relation> relation_table() {
 relations::Outcome check_relation(const Relation& relation, const call::Record& record,
                                   const calls::Kernel& kernel, const contract::Contract& contract,
                                   relations::Options options) {
-  relations::Trial trial = trial_of(record, kernel, contract, options);
+  relations::Trial trial = trial_of(record, kernel, contract, std::move(options));
   return relations::tried(relation, trial);
 }
 
@@ -42,7 +44,7 @@ std::vector<relations::Outcome> check_relations(const call::Record& record,
                                                 const calls::Kernel& kernel,
                                                 const contract::Contract& contract,
                                                 relations::Options options) {
-  relations::Trial trial = trial_of(record, kernel, contract, options);
+  relations::Trial trial = trial_of(record, kernel, contract, std::move(options));
   std::vector<relations::Outcome> outcomes;
   for (const Relation& relation : relation_table()) {
     if (relation.applies(record, contract)) outcomes.push_back(relations::tried(relation, trial));
