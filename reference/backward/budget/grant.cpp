@@ -47,7 +47,6 @@ class GroupGrant::Granting {
       MeanSquares dv, dgate, dbeta, dstart;
     };
     std::vector<OfLane> lanes;
-    double flushed = 0.0;
   };
 
   // What one lane adds to the parameters in each run, [runs] and [runs, gates], and the mean
@@ -119,14 +118,15 @@ class GroupGrant::Granting {
   // Of one group; `reader` may read its runs as well.
   void grant_group(const Group& g, int runs, const RunReader& reader = {}) {
     GroupErrors errors = no_errors(g);
+    const double flushed = flushing_of(g, contract_);
     const auto take = [&](const GroupOutputs& run) {
       take_run(g, run, errors);
-      keep_parameters(g, run, errors.flushed);
+      keep_parameters(g, run);
       if (reader.take) reader.take(run);
     };
     const auto end = [&](int of_kind) {
-      store_group(g, errors, of_kind);
-      keep_terms(g, errors, of_kind);
+      store_group(g, errors, flushed, of_kind);
+      keep_terms(g, errors, flushed, of_kind);
       errors = no_errors(g);
       if (reader.end) reader.end(of_kind);
     };
@@ -237,7 +237,7 @@ class GroupGrant::Granting {
 
   [[nodiscard]] GroupErrors no_errors(const Group& g) const {
     const std::int64_t T = g.tokens.count;
-    GroupErrors errors{MeanSquares(T * d_.K), MeanSquares(T * d_.K), {}, flushing_of(g, contract_)};
+    GroupErrors errors{MeanSquares(T * d_.K), MeanSquares(T * d_.K), {}};
     for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
       errors.lanes.push_back({MeanSquares(T * d_.V), MeanSquares(T * gates_), MeanSquares(T),
                               MeanSquares(d_.K * d_.V)});
@@ -245,23 +245,27 @@ class GroupGrant::Granting {
     return errors;
   }
 
-  void keep_parameters(const Group& g, const GroupOutputs& run, double flushed) {
+  [[nodiscard]] ParameterRuns& parameters_of(const Group& g, std::size_t lane) {
+    return parameters_[static_cast<std::size_t>(g.sequence * d_.HV + g.heads[lane])];
+  }
+
+  void keep_parameters(const Group& g, const GroupOutputs& run) {
     if (parameters_.empty()) return;  // of a confirmation: they are sums over all groups
     for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
-      ParameterRuns& to = parameters_[static_cast<std::size_t>(g.sequence * d_.HV + g.heads[lane])];
+      ParameterRuns& to = parameters_of(g, lane);
       to.amplitude.push_back(run.lanes[lane].amplitude);
       to.bias.insert(to.bias.end(), run.lanes[lane].bias.begin(), run.lanes[lane].bias.end());
-      to.flushed = flushed;
     }
   }
 
   // The gradients by a gate's input are the terms of ddt_bias; those of dA_log are as many times
   // them as the slope by A_log is of that by the input.
-  void keep_terms(const Group& g, const GroupErrors& errors, int runs) {
+  void keep_terms(const Group& g, const GroupErrors& errors, double flushed, int runs) {
     if (parameters_.empty()) return;
     const auto gates = static_cast<std::size_t>(gates_);
     for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
-      ParameterRuns& to = parameters_[static_cast<std::size_t>(g.sequence * d_.HV + g.heads[lane])];
+      ParameterRuns& to = parameters_of(g, lane);
+      to.flushed = flushed;
       const std::vector<double> squares = errors.lanes[lane].dgate.mean(runs);
       double amplitude = 0.0;
       std::vector<double> bias(gates, 0.0);
@@ -285,7 +289,7 @@ class GroupGrant::Granting {
     if (sigma * e.grant.multiple > before) verdict::store_grant(e.grant, at, sigma, 0.0);
   }
 
-  void store_group(const Group& g, const GroupErrors& errors, int runs) const {
+  void store_group(const Group& g, const GroupErrors& errors, double flushed, int runs) const {
     const std::int64_t chunk = contract_.adjoint()->chunk;
     const auto K = static_cast<std::size_t>(d_.K);
     const auto rows = [&](const MeanSquares& from, std::int64_t width, std::int64_t together,
@@ -296,7 +300,7 @@ class GroupGrant::Granting {
     for (const auto& [name, from] : {std::pair("dq", &errors.dq), std::pair("dk", &errors.dk)}) {
       Expected& e = *outputs_.at(name);
       rows(*from, d_.K, chunk, [&](std::size_t i, double s2) {
-        store(e, q_place(g, static_cast<std::int64_t>(i / K)) + i % K, s2, errors.flushed);
+        store(e, q_place(g, static_cast<std::int64_t>(i / K)) + i % K, s2, flushed);
       });
     }
     for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
@@ -305,18 +309,18 @@ class GroupGrant::Granting {
         const auto width = static_cast<std::size_t>(channels);
         return [&, width](std::size_t i, double s2) {
           store(e, head_place(g, lane, static_cast<std::int64_t>(i / width)) * width + i % width,
-                s2, errors.flushed);
+                s2, flushed);
         };
       };
       rows(of.dv, d_.V, chunk, in_lane(*outputs_.at("dv"), d_.V));
       Expected& dbeta = *outputs_.at(beta_output(c_));
-      store_tokens(g, lane, of.dbeta.mean(runs), units_of(g, lane, dbeta), errors.flushed, dbeta);
+      store_tokens(g, lane, of.dbeta.mean(runs), units_of(g, lane, dbeta), flushed, dbeta);
       if (c_.gate != call::Gate::kNone) {
         Expected& e = *outputs_.at(gate_output(c_));
         if (gates_ == 1) {
           std::vector<double> units = units_of(g, lane, e);
           add_later(units);
-          store_tokens(g, lane, of.dgate.mean(runs), units, errors.flushed, e);
+          store_tokens(g, lane, of.dgate.mean(runs), units, flushed, e);
         } else {
           rows(of.dgate, gates_, chunk, in_lane(e, gates_));
         }
@@ -324,7 +328,7 @@ class GroupGrant::Granting {
       Expected& states = *outputs_.at("dinitial_state");
       rows(of.dstart, d_.V, d_.K, [&](std::size_t i, double s2) {
         const auto at = static_cast<std::int64_t>(i);
-        store(states, state_(g.sequence, g.heads[lane], at / d_.V, at % d_.V), s2, errors.flushed);
+        store(states, state_(g.sequence, g.heads[lane], at / d_.V, at % d_.V), s2, flushed);
       });
     }
   }
@@ -360,9 +364,9 @@ class GroupGrant::Granting {
     }
   }
 
-  [[nodiscard]] std::size_t parameter_head(std::int64_t j) const {
-    return static_cast<std::size_t>(
-        c_.gate_head == call::GateHead::kV ? j : d_.qk_head(c_.head_map, j));
+  // That of a lane of parameters_.
+  [[nodiscard]] std::size_t parameter_head(const ParameterRuns& lane) const {
+    return static_cast<std::size_t>(call::gate_head(c_, d_, (&lane - parameters_.data()) % d_.HV));
   }
 
   // `runs_of`: what a lane adds in one run, [width]. `terms_of`: the mean squares of the errors of
@@ -375,14 +379,16 @@ class GroupGrant::Granting {
     Expected& e = *it->second;
     const std::size_t size = e.exact.golden.size();
     std::vector<double> flushed(size / width, 0.0);
-    // part(lane, i) of every lane, summed.
+    for (const ParameterRuns& lane : parameters_) {
+      double& of_head = flushed[parameter_head(lane)];
+      of_head = std::max(of_head, lane.flushed);
+    }
+    // part(lane)[i] of every lane, summed.
     const auto summed = [&](auto&& part) {
       std::vector<double> sums(size, 0.0);
       for (const ParameterRuns& lane : parameters_) {
-        const auto j = (&lane - parameters_.data()) % d_.HV;
-        const std::size_t head = parameter_head(j);
-        for (std::size_t i = 0; i < width; ++i) sums[head * width + i] += part(lane)[i];
-        flushed[head] = std::max(flushed[head], lane.flushed);
+        const std::size_t first = parameter_head(lane) * width;
+        for (std::size_t i = 0; i < width; ++i) sums[first + i] += part(lane)[i];
       }
       return sums;
     };

@@ -65,8 +65,7 @@ class Outputs {
   // Kernels add up over sequences in fp32.
   void add_parameters(const Group& group, const GroupOutputs& from) {
     for (std::size_t lane = 0; lane < group.heads.size(); ++lane) {
-      const std::int64_t of =
-          c_.gate_head == call::GateHead::kV ? group.heads[lane] : group.qk_head;
+      const std::int64_t of = call::gate_head(c_, d_, group.heads[lane]);
       add_to("dA_log", of, from.lanes[lane].amplitude);
       for (std::int64_t i = 0; i < gates_; ++i) {
         add_to("ddt_bias", of * gates_ + i, from.lanes[lane].bias[static_cast<std::size_t>(i)]);

@@ -43,30 +43,20 @@ GateChain gate_chain(const Convention& c, const FunctionErrors& f, double x, dou
   return chain;
 }
 
-}  // namespace
-
-double beta_slope_error(call::BetaForm form, const FunctionErrors& f, double b) {
-  if (form == call::BetaForm::kDirect) return 0.0;
-  const double most = form == call::BetaForm::kSigmoid2 ? 2.0 : 1.0;
-  return std::fabs(beta_slope<double>(form, b).value) *
-             (2 * f.sigmoid + 4 * kFp32 + std::fabs(b) * f.logit) +
-         most * lost_by_saturation(b);
-}
-
-std::vector<GateChain> gate_chains(const call::Record& record, const FunctionErrors& f,
-                                   const delta::CallInputs& inputs, const Group& group,
-                                   std::size_t lane) {
+// The chain of every gate of lane `lane` of a group, [tokens, gates].
+std::vector<GateChain> gate_chains(const call::Record& record, const call::Dims& dims,
+                                   const FunctionErrors& f, const delta::CallInputs& inputs,
+                                   const Group& group, std::size_t lane) {
   const Convention& c = record.convention;
   std::vector<GateChain> chains;
   if (c.gate == call::Gate::kNone) return chains;
-  const std::int64_t HV = record.inputs.at("v").shape()[1];
   const std::int64_t gates = group.lanes[lane].gates;
   const std::int64_t head = group.heads[lane];
-  const std::int64_t of = c.gate_head == call::GateHead::kV ? head : group.qk_head;
+  const std::int64_t of = call::gate_head(c, dims, head);
   const double A_log = inputs.A_log.empty() ? 0.0 : inputs.A_log[static_cast<std::size_t>(of)];
   std::vector<double> row;
   for (std::int64_t t = 0; t < group.tokens.count; ++t) {
-    const std::int64_t first = ((group.tokens.first + t) * HV + head) * gates;
+    const std::int64_t first = ((group.tokens.first + t) * dims.HV + head) * gates;
     const double* x = inputs.gate_input.read(first, gates, row);
     for (std::int64_t i = 0; i < gates; ++i) {
       const double shift =
@@ -75,6 +65,16 @@ std::vector<GateChain> gate_chains(const call::Record& record, const FunctionErr
     }
   }
   return chains;
+}
+
+}  // namespace
+
+double beta_slope_error(call::BetaForm form, const FunctionErrors& f, double b) {
+  if (form == call::BetaForm::kDirect) return 0.0;
+  const double most = form == call::BetaForm::kSigmoid2 ? 2.0 : 1.0;
+  return std::fabs(beta_slope<double>(form, b).value) *
+             (2 * f.sigmoid + 4 * kFp32 + std::fabs(b) * f.logit) +
+         most * lost_by_saturation(b);
 }
 
 Group make_group(const call::Record& record, const call::Dims& dims,
@@ -91,7 +91,7 @@ Group make_group(const call::Record& record, const call::Dims& dims,
         delta::prepare_lane<double>(record, dims, inputs, tokens.first, tokens.count, head));
     group.inputs.push_back(lane_inputs(record, dims, sequence, tokens, head));
     group.gates.push_back(
-        gate_chains(record, contract.functions, inputs, group, group.lanes.size() - 1));
+        gate_chains(record, dims, contract.functions, inputs, group, group.lanes.size() - 1));
   }
   return group;
 }

@@ -36,11 +36,6 @@ struct Group {
   std::vector<std::vector<GateChain>> gates;  ///< per lane [tokens, gates]; empty without a gate
 };
 
-/// The chain of every gate of lane `lane` of a group, [tokens, gates].
-[[nodiscard]] std::vector<GateChain> gate_chains(const call::Record& record,
-                                                 const contract::FunctionErrors& f,
-                                                 const delta::CallInputs& inputs,
-                                                 const Group& group, std::size_t lane);
 /// By how much a kernel's derivative of beta by `b` may be off, absolutely.
 [[nodiscard]] double beta_slope_error(call::BetaForm form, const contract::FunctionErrors& f,
                                       double b);

@@ -113,10 +113,6 @@ class ChainRun {
     outputs_[name] = std::move(to);
   }
 
-  [[nodiscard]] std::int64_t parameter_head(std::int64_t head) const {
-    return c_.gate_head == call::GateHead::kV ? head : d_.qk_head(c_.head_map, head);
-  }
-
   // Whether the gates of a value head at token t of `tokens` are in the sums of the parameters.
   [[nodiscard]] bool is_summed(const Sequence& tokens, bool last, std::int64_t t,
                                std::int64_t head) const {
@@ -149,7 +145,7 @@ class ChainRun {
 
   // The gates of one token and value head.
   void set_token(std::int64_t row, bool summed, Tensor& to, Sums& sums) const {
-    const std::int64_t head = parameter_head(row % d_.HV);
+    const std::int64_t head = call::gate_head(c_, d_, row % d_.HV);
     const double A_log = inputs_.A_log.empty() ? 0.0 : inputs_.A_log[place(head)];
     for (std::int64_t i = 0; i < gates_; ++i) {
       const std::int64_t at = row * gates_ + i;

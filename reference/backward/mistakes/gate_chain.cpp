@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fixtures/call/operation.hpp"
 #include "reference/backward/mistakes/common.hpp"
 #include "reference/backward/mistakes/mistake.hpp"
 
@@ -33,8 +34,7 @@ bool any_gate(const Record& r, F&& which) {
   const std::int64_t gates = call::gate_channels(r, d.K);
   for (std::int64_t i = 0; i < d.tokens * d.HV * gates; ++i) {
     const std::int64_t j = i / gates % d.HV;
-    const bool own = r.convention.gate_head == call::GateHead::kV;
-    const auto head = static_cast<std::size_t>(own ? j : d.qk_head(r.convention.head_map, j));
+    const auto head = static_cast<std::size_t>(call::gate_head(r.convention, d, j));
     const auto bias = head * static_cast<std::size_t>(gates) + static_cast<std::size_t>(i % gates);
     const double A_log = inputs.A_log.empty() ? 0.0 : inputs.A_log[head];
     const double shift = inputs.dt_bias.empty() ? 0.0 : inputs.dt_bias[bias];

@@ -32,7 +32,7 @@ struct Sides {
 /// A call by some kernel.
 using Runner = std::function<relations::Run(call::Record)>;
 /// What a kernel, which has made `whole` of the original call, makes of the two sides, always of
-/// the same elements in the same order; `grants` says whether w is wanted.
+/// the same elements in the same order; w is read where `grants`.
 using Composition =
     std::function<std::vector<Sides>(const relations::Run& whole, const Runner& run, bool grants)>;
 

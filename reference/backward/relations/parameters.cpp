@@ -57,9 +57,8 @@ class ParameterSides {
         if (!terms[i].is_known) continue;
         Pairing returned;
         returned.add_gradient(trial_, made, name, i, 1.0, grants);
-        const double independent =
-            grants ? relations::sum_of(returned.independent(), terms[i].sum.independent()) : 0.0;
-        all.push_back({name, i, terms[i].sum.sum(), returned.sum(), independent});
+        all.push_back({name, i, terms[i].sum.sum(), returned.sum(),
+                       relations::sum_of(returned.independent(), terms[i].sum.independent())});
       }
     };
     add("ddt_bias", gates_, [](const GateChain&) { return 1.0; });
@@ -76,9 +75,7 @@ class ParameterSides {
                  std::vector<Terms>& terms) const {
     for (std::size_t lane = 0; lane < g.heads.size(); ++lane) {
       const std::int64_t j = g.heads[lane];
-      const std::int64_t head = record_.convention.gate_head == call::GateHead::kV
-                                    ? j
-                                    : d_.qk_head(record_.convention.head_map, j);
+      const std::int64_t head = call::gate_head(record_.convention, d_, j);
       for (std::int64_t i = 0; i < g.tokens.count * gates_; ++i) {
         const std::int64_t t = g.tokens.first + i / gates_;
         const auto at = static_cast<std::size_t>((t * d_.HV + j) * gates_ + i % gates_);

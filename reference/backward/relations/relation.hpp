@@ -7,8 +7,7 @@
 // the kernel returns: an output that it leaves out is not compared.
 //
 //   power_of_two, linearity   linear.cpp
-//   euler                     euler.cpp
-//   query_scale, key_scale, state_scale, rotation   symmetry.cpp
+//   euler, query_scale, key_scale, state_scale, rotation   symmetry.cpp
 //   parameters                parameters.cpp
 //   rows_alone, later_zero, truncated   pieces.cpp
 //   split                     split.cpp
@@ -44,7 +43,6 @@ namespace goldenrule::backward {
 std::span<const relations::Relation> linear_relations();
 std::span<const relations::Relation> piece_relations();
 std::span<const relations::Relation> split_relations();
-std::span<const relations::Relation> euler_relations();
 std::span<const relations::Relation> symmetry_relations();
 std::span<const relations::Relation> parameter_relations();
 

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Length: four identities, and the sums that they share.
+// Length: five identities, and the sums that they share.
 //
 // Symmetries of the forward pass. The loss L = <do, o> + <dS_T, S_T> does not change, or changes in
 // a known way, when inputs move along a curve; so the gradients along it add up to a known number
 // (Noether's theorem, for a finite sum). No exact gradient is asked for: o and S_T are those of the
 // forward pass, by the oracle. With the rule S_t = alpha_t S_{t-1} (1 - beta_t k^ k^') + beta_t k^
 // v', o_t = S_t' q^ (states [K,V] in rows k), of every token t and key head h with value heads j:
+//
+// euler. L of a sequence and value head is a linear function of (v, S_0), so
+//
+//   <v, dv> + <S_0, dS_0> = <do, o> + <dS_T, S_T>,    <a, b> the sum over tokens and channels,
+//
+// whatever the gates, norms and betas are. It sees what is lost or counted twice on the way from do
+// and dS_T to dv and dS_0, and nothing of dq, dk, dg and dbeta. A finding stands at the first
+// element of dv of its sequence and head.
 //
 // query_scale. o_t is linear in q^_t alone:
 //
@@ -40,9 +48,9 @@
 //
 // for the K / 2 planes (a, a + K / 2) of a sequence and key head.
 //
-// Together they fix each dg given dv, each radial part of dq and dk, and half of a call's number of
-// planes of dk given dq: a scaled dk, or dg and dbeta that are wrong by a factor, keep Euler's
-// identity, linearity and the causal relations. Bounds: composed.hpp.
+// Together the last four fix each dg given dv, each radial part of dq and dk, and half of a call's
+// number of planes of dk given dq: a scaled dk, or dg and dbeta that are wrong by a factor, keep
+// Euler's identity, linearity and the causal relations. Bounds: composed.hpp.
 #include <array>
 #include <cmath>
 #include <functional>
@@ -104,6 +112,25 @@ class Symmetries {
     });
   }
 
+  void euler(const Group& g, std::vector<Sides>& all) {
+    const call::Tensor* start = record_.find_input("initial_state");
+    for (const std::int64_t j : g.heads) {
+      Pairing gradients;
+      Pairing losses;
+      for (std::int64_t t = 0; t < g.tokens.count; ++t) {
+        add_values(g, t, j, 1.0, gradients);
+        add_loss(g, t, j, losses);
+      }
+      for (std::int64_t i = 0; start != nullptr && i < d_.state_size(); ++i) {
+        const std::size_t at = state(g, j, i);
+        add_gradient("dinitial_state", at, element(*start, at), gradients);
+      }
+      add_final(g, j, losses);
+      const std::size_t at = head(g, 0, j) * static_cast<std::size_t>(d_.V);
+      push("dv", at, losses.sum(), gradients.sum(), gradients, losses, all);
+    }
+  }
+
   void query_scale(const Group& g, std::vector<Sides>& all) {
     const call::Tensor& q = record_.inputs.at("q");
     for (std::int64_t t = 0; t < g.tokens.count; ++t) {
@@ -131,7 +158,7 @@ class Symmetries {
         const std::size_t place = head(g, t, g.heads[lane]);
         is_known = is_known && std::isfinite(weight);
         betas += weight * made_->outputs.at(name)[static_cast<std::int64_t>(place)];
-        gradients.add_gradient(trial_, *made_, name, place, -r * weight, grants_);
+        add_gradient(name, place, -r * weight, gradients);
       }
       // -r betas is in the sum of the gradients: betas on both sides.
       if (is_known) push("dk", at, betas, gradients.sum() + betas, gradients, {}, all);
@@ -181,12 +208,9 @@ class Symmetries {
           add_final(of_b, of_a, -1.0, end);
         }
       }
-      const double independent =
-          grants_ ? relations::sum_of(queries.independent(),
-                                      relations::sum_of(others.independent(), end.rounding()))
-                  : 0.0;
+      const double gradients = relations::sum_of(queries.independent(), others.independent());
       all.push_back({"dk", row(g, 0) + static_cast<std::size_t>(a), queries.sum(),
-                     others.sum() + end.sum(), independent});
+                     others.sum() + end.sum(), relations::sum_of(gradients, end.rounding())});
     }
   }
 
@@ -196,6 +220,10 @@ class Symmetries {
   }
   [[nodiscard]] std::size_t head(const Group& g, std::int64_t t, std::int64_t j) const {
     return static_cast<std::size_t>((g.tokens.first + t) * d_.HV + j);
+  }
+  // Element i of a state, wherever it stands in it.
+  [[nodiscard]] std::size_t state(const Group& g, std::int64_t j, std::int64_t i) const {
+    return static_cast<std::size_t>((g.sequence * d_.HV + j) * d_.state_size() + i);
   }
   static double element(const call::Tensor& t, std::size_t at) {
     return t[static_cast<std::int64_t>(at)];
@@ -246,8 +274,7 @@ class Symmetries {
   }
   void add_final(const Group& g, std::int64_t j, Pairing& to) const {
     for (std::int64_t i = 0; i < d_.state_size(); ++i) {
-      const auto at = static_cast<std::size_t>((g.sequence * d_.HV + j) * d_.state_size() + i);
-      add_final(at, at, 1.0, to);
+      add_final(state(g, j, i), state(g, j, i), 1.0, to);
     }
   }
   [[nodiscard]] double final_state(std::size_t at) const {
@@ -283,9 +310,8 @@ class Symmetries {
 
   void push(const std::string& tensor, std::size_t at, double expected, double actual,
             const Pairing& gradients, const Pairing& losses, std::vector<Sides>& all) const {
-    const double independent =
-        grants_ ? relations::sum_of(gradients.independent(), losses.rounding()) : 0.0;
-    all.push_back({tensor, at, expected, actual, independent});
+    all.push_back({tensor, at, expected, actual,
+                   relations::sum_of(gradients.independent(), losses.rounding())});
   }
 
   Trial& trial_;
@@ -316,6 +342,16 @@ bool has_outputs(const Trial& trial, const std::vector<std::string>& names) {
       names, [&](const std::string& name) { return trial.base().outputs.contains(name); });
 }
 
+std::vector<std::string> with_states(const Trial& trial, std::vector<std::string> names) {
+  if (trial.base().record.find_input("initial_state") != nullptr) {
+    names.emplace_back("dinitial_state");
+  }
+  return names;
+}
+
+void euler(Trial& trial) {
+  if (has_outputs(trial, with_states(trial, {"dv"}))) Symmetries(trial).claim(&Symmetries::euler);
+}
 void query_scale(Trial& trial) {
   if (has_outputs(trial, {"dq"})) Symmetries(trial).claim(&Symmetries::query_scale);
 }
@@ -328,14 +364,16 @@ void state_scale(Trial& trial) {
   if (has_outputs(trial, {"dv", gate})) Symmetries(trial).claim(&Symmetries::state_scale);
 }
 void rotation(Trial& trial) {
-  std::vector<std::string> names{"dq", "dk"};
-  if (trial.base().record.find_input("initial_state") != nullptr) {
-    names.emplace_back("dinitial_state");
+  if (has_outputs(trial, with_states(trial, {"dq", "dk"}))) {
+    Symmetries(trial).claim(&Symmetries::rotation);
   }
-  if (has_outputs(trial, names)) Symmetries(trial).claim(&Symmetries::rotation);
 }
 
 constexpr std::array kSymmetryRelations{
+    Relation{"euler",
+             "<v, dv> + <initial_state, dinitial_state> = <do, o> + <dfinal_state, final_state> of "
+             "every sequence and value head",
+             Demand::kBudget, has_tokens, euler},
     Relation{"query_scale",
              "<q, dq> = <do, o> of every token and key head without a norm of q, 0 with one",
              Demand::kBudget, has_tokens, query_scale},

@@ -24,8 +24,8 @@ bool has_relations(call::Op op) { return call::family_of(op) == call::Family::kB
 std::span<const Relation> relation_table() {
   static const std::vector<Relation> all = [] {
     std::vector<Relation> joined;
-    for (const auto part : {linear_relations(), euler_relations(), symmetry_relations(),
-                            parameter_relations(), piece_relations(), split_relations()}) {
+    for (const auto part : {linear_relations(), symmetry_relations(), parameter_relations(),
+                            piece_relations(), split_relations()}) {
       joined.insert(joined.end(), part.begin(), part.end());
     }
     return joined;

@@ -279,8 +279,7 @@ class Gradients {
 
   void store_gate(const Sequence& tokens, std::int64_t head, const LaneGradients<S>& part, bool met,
                   Parameters<S>& parameters) const {
-    const std::int64_t parameter_head =
-        convention_.gate_head == call::GateHead::kV ? head : d_.qk_head(convention_.head_map, head);
+    const std::int64_t parameter_head = call::gate_head(convention_, d_, head);
     const double A_log =
         inputs_.A_log.empty() ? 0.0 : inputs_.A_log[static_cast<std::size_t>(parameter_head)];
     Sum<S>& amplitude = parameters.amplitude.back();

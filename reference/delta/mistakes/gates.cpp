@@ -25,8 +25,7 @@ void for_each_gate(const call::Record& record, F&& f) {
   GatePlace p;
   for (p.token = 0; p.token < d.tokens; ++p.token) {
     for (p.head = 0; p.head < d.HV; ++p.head) {
-      const std::int64_t gate_head =
-          c.gate_head == call::GateHead::kV ? p.head : d.qk_head(c.head_map, p.head);
+      const std::int64_t gate_head = call::gate_head(c, d, p.head);
       const double A_log = value_or(inputs.A_log, gate_head, 0.0);
       p.amplitude = std::exp(A_log);
       for (p.channel = 0; p.channel < channels; ++p.channel) {

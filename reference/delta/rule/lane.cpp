@@ -232,7 +232,7 @@ Lane<S> prepare_lane(const call::Record& record, const call::Dims& dims, const C
   const call::Convention& c = record.convention;
   const std::int64_t K = dims.K;
   const std::int64_t qk_head = dims.qk_head(c.head_map, head);
-  const std::int64_t gate_head = c.gate_head == call::GateHead::kV ? head : qk_head;
+  const std::int64_t gate_head = call::gate_head(c, dims, head);
   const call::Replay& replay = sequence.replay;
   const std::int64_t count = sequence.lane_tokens();
   Lane<S> lane = empty_lane<S>(record, K, count);
