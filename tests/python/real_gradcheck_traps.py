@@ -165,6 +165,18 @@ class Traps(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "every exact value that the rule computes is 0"):
             goldenrule.assert_gradients(*call, **options)
 
+    def test_a_wrong_contract_is_refused_before_the_function_runs(self):
+        def never(**given):
+            raise AssertionError("the function runs")
+
+        inputs, do, _ = medium()
+        for options, words in (
+                ({"contract": "adjoint_f32"}, "^contract: expected one for family 'delta'"),
+                ({"backward_contract": "nope"}, "^backward_contract: expected one of ideal, .*, actual 'nope'"),
+                ({"backward_contract": "chunk64_f32"}, "^backward_contract: expected one for family 'backward'")):
+            with self.assertRaisesRegex(ValueError, words):
+                goldenrule.gradcheck(never, inputs, do, op="gated_delta_rule", convention={}, **options)
+
     def test_leaves_are_fresh(self):
         inputs, do, dstate = medium(H=4)
         base = torch.randn(2, 5, 4, 16, generator=generator(4))

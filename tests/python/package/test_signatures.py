@@ -32,6 +32,18 @@ def test_another_signature_is_refused_with_the_release(known):
             pass
 
 
+@pytest.mark.parametrize("options, error, words", [
+    ({"contract": "nope"}, ValueError, "^contract: expected one of ideal, .*, actual 'nope'"),
+    ({"contract": "adjoint_f32"}, ValueError, "^contract: expected one for family 'delta'"),
+    ({"backward_contract": "recurrent_f32"}, ValueError, "^backward_contract: expected one for family 'backward'"),
+    ({"backward_contract": {"name": 3}}, TypeError, "^backward_contract: name: expected a string, actual number"),
+    ({"backward_contract": 3}, TypeError, "^backward_contract: expected a text, actual int")])
+def test_a_contract_that_cannot_judge_is_refused_before_the_block(options, error, words):
+    _, made = stand_ins.stand_in("fla.ops.kda.naive.naive_recurrent_kda", None)
+    with pytest.raises(error, match=words), goldenrule.record(made, gradients=True, **options):
+        raise AssertionError("the block does not begin")
+
+
 def body_of(row):
     """The statements of the module of a row, or of the class that its method is of, where its release is
     installed. Read in its source: importing it may need a GPU."""

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fixtures/call/enum_names.hpp"
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/operation.hpp"
 #include "fixtures/cases/suite.hpp"
@@ -40,6 +41,13 @@ ExpectedOutput output_of(verdict::Expected& expected, const verdict::Budget& bud
 }
 
 }  // namespace
+
+std::string contract_json(const std::string& text, const std::string& op) {
+  const contract::Contract contract = contract_of(text);
+  if (!op.empty())
+    contract::require_family(contract, call::family_of(call::parse_name<call::Op>(op)));
+  return contract::to_json(contract);
+}
 
 Judged judge(call::Record record, std::optional<verdict::KernelStages> stages, const Asked& asked) {
   arbiter::Examination examination{

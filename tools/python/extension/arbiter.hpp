@@ -43,6 +43,10 @@ struct Judged {
   std::string json;  ///< as it writes it
 };
 
+/// A contract with all its roundings; `text` is as in Asked. Throws Error for one that calls of
+/// `op` cannot be judged by; empty: any operation.
+[[nodiscard]] std::string contract_json(const std::string& text, const std::string& op);
+
 /// Throws Error for a call or a question that makes no sense.
 [[nodiscard]] Judged judge(call::Record record, std::optional<verdict::KernelStages> stages,
                            const Asked& asked);

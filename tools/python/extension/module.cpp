@@ -25,7 +25,6 @@
 #include "reference/arbiter/choices.hpp"
 #include "reference/arbiter/limits.hpp"
 #include "reference/arbiter/tables.hpp"
-#include "reference/contract/contract_json.hpp"
 #include "reference/report/page.hpp"
 #include "tools/python/extension/arbiter.hpp"
 #include "tools/python/extension/convert.hpp"
@@ -229,10 +228,6 @@ nb::tuple read_file(const nb::bytes& file) {
   return nb::make_tuple(call, golden);
 }
 
-std::string contract_json(const std::string& name) {
-  return contract::to_json(arbiter::named_contract(name));
-}
-
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -246,7 +241,7 @@ NB_MODULE(_core, m) {
   m.def("table", [](const std::string& what) {
     return computed([&] { return arbiter::table_json(what).dump(); });
   });
-  m.def("contract", contract_json);
+  m.def("contract", contract_json, nb::arg("text"), nb::arg("op") = "");
   nb::class_<Asked>(m, "Asked")
       .def(nb::init<>())
       .def_rw("name", &Asked::name)

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from . import _capture
 from ._calls import Call
+from ._words import check_contract
 
 _WIDEST = 8  # a leaf keeps the strides of its tensor where these span at most so many times its elements
 
@@ -113,6 +115,14 @@ def gradients(outputs: Mapping[str, Any], given: Mapping[str, Any], leaves: Mapp
         raise ValueError("backward: expected a function with a backward pass, actual one without: "
                          f"{reason}") from error
     return dict(zip(leaves, found))
+
+
+def check_backward(op: str, contract: str | Mapping[str, Any] | None) -> None:
+    """Raises where gradients of an operation cannot be judged, or not by the contract."""
+    if op not in _capture.OPS:
+        raise ValueError(f"gradients: expected a function of {' or '.join(_capture.OPS)}, which have a backward "
+                         f"operation, actual one of {op}")
+    check_contract(contract, f"{op}_backward", "backward_contract")
 
 
 def backward_call(forward: Call, given: Mapping[str, Any], gradients: Mapping[str, Any],

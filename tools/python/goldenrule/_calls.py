@@ -6,7 +6,6 @@ A user's tensors are brought to the types and shapes of the schema by the module
 """
 
 import inspect
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from ._capture import checkpoints_at as checkpoints_at
 from ._capture import checkpoints_every as checkpoints_every
 from ._expected import Expected, ExpectedCall, told
 from ._report import Report
+from ._words import contract_text, text_of
 
 _NAME_OF = {np.dtype(t): name for t, name in
             (("<f8", "f64"), ("<f4", "f32"), ("<f2", "f16"), ("<i8", "i64"), ("<i4", "i32"))}
@@ -207,7 +207,7 @@ def _judged(call: Call, *, contract: str | Mapping[str, Any] | None = None,
     taken = packed(call, bf16)
     asked = _core.Asked()
     asked.name = text_of("name", name) or call.case or call.source or f"{call.op} {call.mode}"
-    asked.contract = _contract(contract)
+    asked.contract = contract_text(contract)
     asked.precision = text_of("precision", precision)
     asked.only, asked.terms = _names("only", only), _names("terms", terms)
     asked.explain, asked.blind = bool(explain), bool(blind)
@@ -226,24 +226,13 @@ def check_options(options: Mapping[str, Any]) -> None:
 def _expected(call: Call, *, contract: str | Mapping[str, Any] | None = None,
               precision: str = "auto", bf16: str | Iterable[str] = ()) -> ExpectedCall:
     asked = _core.Asked()
-    asked.contract = _contract(contract)
+    asked.contract = contract_text(contract)
     asked.precision = text_of("precision", precision)
     name, bits, outputs = _core.expected(packed(call, bf16, wants_outputs=False), asked)
     return ExpectedCall(name, bits, {
         output: Expected(golden.reshape(shape), radius.reshape(shape),
                          None if budget is None else budget.reshape(shape))
         for output, (shape, golden, radius, budget) in outputs.items()})
-
-
-def _contract(contract: str | Mapping[str, Any] | None) -> str:
-    if isinstance(contract, Mapping):
-        try:
-            contract = json.dumps(dict(contract), allow_nan=False, ensure_ascii=False)
-        except RecursionError:
-            raise ValueError("contract: expected a JSON object, actual one nested too deep") from None
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"contract: expected a JSON object: {error}") from None
-    return text_of("contract", contract) if contract else ""
 
 
 def mapping(what: str, values: Any) -> dict[str, Any]:
@@ -264,16 +253,6 @@ def _seconds(seconds: Any) -> float:
     if not isinstance(seconds, int | float) or not seconds >= 0:
         raise ValueError(f"explain_seconds: expected a number that is at least 0, actual {seconds!r}")
     return float(seconds)
-
-
-def text_of(what: str, text: Any) -> str:
-    """Text that the library can take: a str that has a form in UTF-8, all of which it reads."""
-    if not isinstance(text, str):
-        raise TypeError(f"{what}: expected a text, actual {type(text).__name__}")
-    if "\0" in text:
-        raise ValueError(f"{what}: expected a text without null characters, actual {text!r}")
-    text.encode()  # UnicodeEncodeError is a ValueError
-    return text
 
 
 def _replaceable(path: str | os.PathLike[str]) -> bytes:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, overload
 
 from . import _capture, _core
-from ._calls import _OP_OF_LINES, Call, ExpectedCall, mapping, text_of, unpacked
+from ._calls import _OP_OF_LINES, Call, ExpectedCall, mapping, unpacked
 from ._report import Report
 from ._tables import schema
+from ._words import text_of
 
 
 def as_torch(arrays: Mapping[str, Any], device: Any) -> dict[str, Any]:

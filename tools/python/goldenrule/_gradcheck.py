@@ -17,6 +17,7 @@ from ._recorded import Row, reads_others, row_of, shown
 from ._recorder import _arguments
 from ._report import Report
 from ._seen import copied
+from ._words import check_contract
 
 _RETURNED = ("o", "final_state")
 
@@ -82,9 +83,13 @@ def gradcheck(function: Callable[..., Any], inputs: Mapping[str, Any], do: Any,
     not zero. Autocast is off during the call, which a note says.
 
     Raises ImportError without torch; ValueError for a function that is not known, a function without a
-    backward pass, and gradients that do not fit the outputs; TypeError for what is no torch tensor.
+    backward pass, gradients that do not fit the outputs, and a contract of another family; TypeError for what is
+    no torch tensor.
     """
     seen = _Seen(function, mapping("inputs", inputs), op, convention, row)
+    rule = seen.forward({}).op
+    check_contract(contract, rule)
+    check_contract(backward_contract, f"{rule}_backward", "backward_contract")
     notes = list(seen.notes)
     given = {name: gradient for name, gradient in zip(_RETURNED, (do, dfinal_state))
              if gradient is not None}

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._calls import Call, _contract, mapping, packed, unpacked
+from ._calls import Call, mapping, packed, unpacked
 from ._cases import Case, as_torch, call_of, require_gpu, taken
 from ._outcomes import Departure, Invariance, Outcome
+from ._words import contract_text
 
 # What may be asked, and the relations of the library that it is.
 RELATIONS = {
@@ -69,7 +70,7 @@ def invariant(kernel: Kernel, case: Case | Call, over: str | Iterable[str] | Non
     call = call_of(case)
     line = case.line if isinstance(case, Case) else call.case or f"{call.op} {call.mode}"
     asked = _core.AskedRelations()
-    asked.contract, asked.same_bits, asked.repeats = _contract(contract), bool(same_bits), _count(repeats)
+    asked.contract, asked.same_bits, asked.repeats = contract_text(contract), bool(same_bits), _count(repeats)
     original, outcomes = packed(call, wants_outputs=False), []
     relations = GRADIENT_RELATIONS if call.op.endswith("_backward") else RELATIONS
     built_in = case.built_in if isinstance(case, Case) else frozenset()

@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import _capture
-from ._autograd import backward_call
+from ._autograd import backward_call, check_backward
 from ._calls import Call, check_options
 from ._followed import Followed, Pass, sequence_number
 from ._recorded import Row, holder_of, reads_others, require_function, row_of, shown, signature_of
 from ._seen import Calls, Recorded, copied, is_backward
+from ._words import check_contract
 
 
 @contextmanager
@@ -56,16 +56,16 @@ def record(function: Callable[..., Any], *, row: Row | None = None, judge: bool 
     ValueError with how many there were and why, unless allow_unjudged. Arguments that the function takes
     in its ** and does not read are left out; the call's `notes` name them.
 
-    Raises ValueError at once for an unknown function, and for one whose parameters are not those of the
-    release that its row was made from; TypeError for what is no function, and for an unknown option.
+    Raises ValueError at once for an unknown function, for one whose parameters are not those of the release of its
+    row, and for a contract that cannot judge its calls; TypeError for what is no function or an unknown option.
     """
     require_function(function)
     check_options(options)
     row = row_of(function) if row is None else row
     row.check(function)
-    if gradients and row.op not in _capture.OPS:
-        raise ValueError(f"gradients: expected a function of {' or '.join(_capture.OPS)}, which have a backward "
-                         f"operation, actual one of {row.op}")
+    check_contract(options.get("contract"), row.op)
+    if gradients:
+        check_backward(row.op, backward_contract)
     given, function = function, _on_top(function)
     looked = _Looked(function, row, judge, keep, options, gradients, backward_contract)
 

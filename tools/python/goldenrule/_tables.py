@@ -39,7 +39,7 @@ def stages(of: str = "delta") -> list[dict[str, Any]]:
 
 
 def contract(name: str) -> dict[str, Any]:
-    """A contract with all its roundings: a built-in one, or that of a .json file."""
+    """A contract with all its roundings: a built-in one, that of a .json file, or a JSON text."""
     if not isinstance(name, str):
         raise TypeError(f"name: expected a text, actual {type(name).__name__}")
     return json.loads(_core.contract(name))

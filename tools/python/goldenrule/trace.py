@@ -22,12 +22,13 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._calls import Call, ExpectedCall, text_of
+from ._calls import Call, ExpectedCall
 from ._cases import as_torch
 from ._report import Report
 from ._trace_files import load, read_json, read_lines
 from ._trace_forms import BUFFER, INPUTS, OUTPUTS, UNKNOWN, Form, form_of
 from ._trace_write import written
+from ._words import text_of
 
 
 class Workload:
