@@ -41,6 +41,13 @@ void add_updates(std::vector<Row>& rows) {
       }
     }
   }
+  // GDN with bf16 states, of which every one is kept.
+  struct Kept {
+    std::int64_t B, T;
+  };
+  for (const Kept& k : {Kept{1, 8}, Kept{8, 8}, Kept{64, 2}, Kept{64, 4}, Kept{64, 8}}) {
+    rows.push_back({.bf16 = true, .B = k.B, .T = k.T, .intermediates = true, .update = false});
+  }
   // KDA: other batches and tokens, and every state kept.
   for (const bool bf16 : {false, true}) {
     for (const std::int64_t B : {1, 8}) {

@@ -138,11 +138,11 @@ class Chunk8ChannelState : public WarpRows<C, 4> {
  public:
   using WarpRows<C, 4>::WarpRows;
 
-  __device__ __forceinline__ void read(recurrent::LaneStep<C>& s, int step,
+  __device__ __forceinline__ void read(recurrent::LaneSteps<C>& s, int step,
                                        Fragment /*lane*/) const {
     ptx::read_no_further_off_90();
 #pragma unroll
-    for (int i = 0; i < 8; ++i) s[i / 2 % 2][i / 4 * 2 + i % 2] = state_[8 * step + i];
+    for (int i = 0; i < 8; ++i) s[0][i / 2 % 2][i / 4 * 2 + i % 2] = state_[8 * step + i];
   }
 
   /// Becomes the state after the tokens up to `end`, of which the keys are.
@@ -151,11 +151,11 @@ class Chunk8ChannelState : public WarpRows<C, 4> {
     const recurrent::Corrections<C> until = recurrent::Corrections<C>(d).until(end, lane_);
 #pragma unroll
     for (int step = 0; step < C::kChannelSteps; ++step) {
-      recurrent::LaneStep<C> s;
+      recurrent::LaneSteps<C> s;
       read(s, step, lane_);
-      until.follow(s, keys, step, lane_);
+      until.follow(s[0], keys, step, lane_);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) state_[8 * step + i] = s[i / 2 % 2][i / 4 * 2 + i % 2];
+      for (int i = 0; i < 8; ++i) state_[8 * step + i] = s[0][i / 2 % 2][i / 4 * 2 + i % 2];
     }
   }
 

@@ -31,13 +31,13 @@ __device__ __forceinline__ void multiply_state(const WarpState<C>& state,
                                                const MtpTokens<C>& tokens, Fragment lane,
                                                LaneTokens<C>& x, LaneTokens<C>& y) {
   float sum_x[C::kRowTiles][4] = {}, sum_y[C::kRowTiles][4] = {};
+  LaneSteps<C> s;
 #pragma unroll
   for (int step = 0; step < C::kChannelSteps; ++step) {
-    LaneStep<C> s;
-    state.read(s, step, lane);
+    if (step % C::kStepsTogether == 0) state.read(s, step, lane);
 #pragma unroll
     for (int tile = 0; tile < C::kRowTiles; ++tile) {
-      const StateOperand<C> operand(s, tile);
+      const StateOperand<C> operand(s[step % C::kStepsTogether], tile);
       float with_k[4] = {}, with_q[4] = {};
 #pragma unroll
       for (int term = operand.kStateTerms - 1; term >= 0; --term) {  // small ones first
@@ -93,10 +93,11 @@ class KeptStates {
       small[row / 2][row % 2] = e.term[2] & mask_;
       small[row / 2][2 + row % 2] = 0;
     }
+    LaneSteps<C> s;
 #pragma unroll
     for (int step = 0; step < C::kChannelSteps; ++step) {
-      LaneStep<C> s;
-      state.read(s, step, lane);
+      const int place = step % C::kStepsTogether;
+      if (place == 0) state.read(s, step, lane);
 #pragma unroll
       for (int pair = 0; pair < 2; ++pair) {
         const uint32_t k = k_[step][pair] & ptx::hidden(mask_);
@@ -107,12 +108,12 @@ class KeptStates {
           ptx::multiply_add(sum, large[tile], make_uint2(k, k));
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            State& x = s[2 * tile + i / 2][2 * pair + i % 2];
+            State& x = s[place][2 * tile + i / 2][2 * pair + i % 2];
             round_to(x, fmaf(decay_, to_float(x), sum[i]));
           }
         }
       }
-      WarpState<C>::store(s, to, row0, step, lane);
+      if (place + 1 == C::kStepsTogether) WarpState<C>::store(s, to, row0, step - place, lane);
     }
   }
 

@@ -36,10 +36,13 @@ class ChannelStates {
                                         Fragment lane) const {
     const Corrections<C, Groups> d = d_.until(end, lane);
 #pragma unroll
-    for (int step = 0; step < C::kChannelSteps; ++step) {
-      LaneStep<C> s;
+    for (int step = 0; step < C::kChannelSteps; step += C::kStepsTogether) {
+      LaneSteps<C> s;
       state.read(s, step, lane);
-      d.follow(s, keys, step, lane);
+#pragma unroll
+      for (int more = 0; more < C::kStepsTogether; ++more) {
+        d.follow(s[more], keys, step + more, lane);
+      }
       WarpState<C>::store(s, to, row0, step, lane);
     }
   }

@@ -69,13 +69,13 @@ __device__ __forceinline__ void append_tokens(const Params& p, const MtpPlace& h
     store_element(token_row(r.g, cursors.ring, place, at.hv), r.g_type, tokens.log_alpha(p));
   }
   if (!writes_keys(p, at)) return;
-  char* row = token_row(r.k, cursors.ring, place, at.h) + 8 * lane.t;
+  char* row = token_row(r.k, cursors.ring, place, at.h) + 2 * first_channel<C>(0, lane.t);
 #pragma unroll
   for (int i = 0; i < C::kChannelSteps; ++i) {
     const uint2 k = tokens.k[i];
     const float four[4] = {bf16_low(k.x) * factor, bf16_high(k.x) * factor, bf16_low(k.y) * factor,
                            bf16_high(k.y) * factor};
-    store_some<4>(row + 32 * i, Element::kBF16, true, four);
+    store_some<4>(row + 2 * first_channel<C>(i, 0), Element::kBF16, true, four);
   }
 }
 

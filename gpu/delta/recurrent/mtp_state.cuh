@@ -37,26 +37,29 @@ class alignas(128) WarpState {
     });
   }
 
-  __device__ __forceinline__ void read(LaneStep<C>& s, int step, Fragment lane) const {
-    const int line = (C::kVK ? C::kLaneRows * lane.g : 4 * lane.t) * kRowBytes;
-    const int within = (C::kVK ? 4 * lane.t : C::kLaneRows * lane.g) * kSize ^
-                       swizzle(C::kVK ? C::kLaneRows * lane.g : 4 * lane.t);
+  /// Those of kStepsTogether steps from `step` on, a multiple of it.
+  __device__ __forceinline__ void read(LaneSteps<C>& s, int step, Fragment lane) const {
+    const int channel = first_channel<C>(0, lane.t);
+    const int line = (C::kVK ? C::kLaneRows * lane.g : channel) * kRowBytes;
+    const int within = (C::kVK ? channel : C::kLaneRows * lane.g) * kSize ^
+                       swizzle(C::kVK ? C::kLaneRows * lane.g : channel);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       // Known to the compiler, and so are the bits that it adds to `within`.
-      const int more = C::kVK ? i * kRowBytes + 16 * step * kSize : (16 * step + i) * kRowBytes;
+      const int more = C::kVK ? i * kRowBytes + first_channel<C>(step, 0) * kSize
+                              : (first_channel<C>(step, 0) + i) * kRowBytes;
       const char* from = bytes_ + line + more / kLine * kLine + (within ^ more % kLine);
       const auto x = *reinterpret_cast<const Vector<State, kVector>*>(from);
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) s[C::kVK ? i : j][C::kVK ? j : i] = x.x[j];
+      for (int j = 0; j < kVector; ++j) element(s, i, j) = x.x[j];
     }
   }
 
   /// Stores such a part where the state goes; `row0`: the first row of the warp.
-  __device__ static __forceinline__ void store(const LaneStep<C>& s, const Targets<State>& to,
+  __device__ static __forceinline__ void store(const LaneSteps<C>& s, const Targets<State>& to,
                                                int row0, int step, Fragment lane) {
     const int row = row0 + C::kLaneRows * lane.g;
-    const int channel = 4 * lane.t;
+    const int channel = first_channel<C>(0, lane.t);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (to.head[i] == nullptr) continue;
@@ -68,17 +71,18 @@ class alignas(128) WarpState {
   }
 
   /// Stores such a part; `head` is that of the lane's first row and channel.
-  __device__ static __forceinline__ void store(const LaneStep<C>& s, State* head, int outer,
+  __device__ static __forceinline__ void store(const LaneSteps<C>& s, State* head, int outer,
                                                int step) {
+    const int more = first_channel<C>(step, 0);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       Vector<State, kVector> x;
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) x.x[j] = s[C::kVK ? i : j][C::kVK ? j : i];
+      for (int j = 0; j < kVector; ++j) x.x[j] = element(s, i, j);
       if constexpr (C::kVK) {
-        x.store_streaming(head + i * C::kPaddedK + 16 * step);
+        x.store_streaming(head + i * C::kPaddedK + more);
       } else {
-        x.store_streaming(head + static_cast<int64_t>(16 * step + i) * outer);
+        x.store_streaming(head + static_cast<int64_t>(more + i) * outer);
       }
     }
   }
@@ -89,13 +93,19 @@ class alignas(128) WarpState {
   static constexpr int kLine = 128;  // bytes over which the swizzle permutes
   static constexpr int kRowBytes = (C::kVK ? C::kPaddedK : C::kWarpRows) * kSize;
   static constexpr int kBytes = C::kWarpRows * C::kPaddedK * kSize;
-  /// Neighbours in memory, four channels or the rows of a lane, and how many such of a step.
-  static constexpr int kVector = C::kVK ? 4 : C::kLaneRows;
+  /// Neighbours in memory, the channels or the rows of a lane, and how many such there are.
+  static constexpr int kVector = C::kVK ? 4 * C::kStepsTogether : C::kLaneRows;
   static constexpr int kVectors = C::kVK ? C::kLaneRows : 4;
+
+  /// Neighbour j of vector i.
+  template <class Steps>
+  __device__ static __forceinline__ auto& element(Steps& s, int i, int j) {
+    return s[C::kVK ? j / 4 : 0][C::kVK ? i : j][C::kVK ? j % 4 : i];
+  }
 
   /// What is added, bit by bit, to the place of row `outer` (a value row or a key channel).
   __device__ static constexpr int swizzle(int outer) {
-    const int chunk = C::kVK ? outer / C::kLaneRows * kSize : 2 * (outer / 4);
+    const int chunk = C::kVK ? outer / C::kLaneRows * (kVector * kSize / 4) : 2 * (outer / 4);
     return chunk * kChunk % kLine;
   }
 

@@ -75,22 +75,25 @@ class PendingTokens {
     for (int group = 0; group < kPendingGroups; ++group) {
       if (has(group)) weigh(group, weighted[group]);
     }
-    const int channel = 4 * lane_.t;
+    const int channel = first_channel<C>(0, lane_.t);
     State* first = head + (C::kVK ? static_cast<int64_t>(row_) * C::kPaddedK + channel
                                   : static_cast<int64_t>(channel) * outer + row_);
 #pragma unroll 1
-    for (int step = 0; step < C::kChannelSteps; ++step) {
-      LaneStep<C> s;
+    for (int step = 0; step < C::kChannelSteps; step += C::kStepsTogether) {
+      LaneSteps<C> s;
       state.read(s, step, lane_);
-      float sum[2][C::kRowTiles][4] = {};
 #pragma unroll
-      for (int group = 0; group < kPendingGroups; ++group) {
-        if (has(group)) add_to_step(sum, weighted[group], key(group, step));
-      }
+      for (int more = 0; more < C::kStepsTogether; ++more) {
+        float sum[2][C::kRowTiles][4] = {};
 #pragma unroll
-      for (int i = 0; i < 4 * C::kLaneRows; ++i) {
-        State& z = s[i / 4][i % 4];
-        round_to(z, fmaf(decay, to_float(z), sum[i % 4 / 2][i / 8][i / 4 % 2 * 2 + i % 2]));
+        for (int group = 0; group < kPendingGroups; ++group) {
+          if (has(group)) add_to_step(sum, weighted[group], key(group, step + more));
+        }
+#pragma unroll
+        for (int i = 0; i < 4 * C::kLaneRows; ++i) {
+          State& z = s[more][i / 4][i % 4];
+          round_to(z, fmaf(decay, to_float(z), sum[i % 4 / 2][i / 8][i / 4 % 2 * 2 + i % 2]));
+        }
       }
       WarpState<C>::store(s, first, outer, step);
     }
@@ -120,8 +123,9 @@ class PendingTokens {
   __device__ __forceinline__ uint2 key(int group, int step) const {
     if (!is_here(group)) return make_uint2(0, 0);
     const int place = cursors_.place(own(group));
-    const char* row = token_row(p_.ring.k, cursors_.ring, place, at_.h) + 8 * lane_.t;
-    return *reinterpret_cast<const uint2*>(row + 32 * step);
+    const char* row =
+        token_row(p_.ring.k, cursors_.ring, place, at_.h) + 2 * first_channel<C>(0, lane_.t);
+    return *reinterpret_cast<const uint2*>(row + 2 * first_channel<C>(step, 0));
   }
 
   /// A_i of a group, with the groups behind it done: `decay` is that from its last token on.

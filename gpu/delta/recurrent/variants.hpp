@@ -38,7 +38,7 @@ inline constexpr Shapes kShapes[kStateFormats] = {
     // bf16, [V,K]
     {.one = {{4, 2, 6}, {4, 2, 6, 2}},
      .few = {{1, 2, 6}, {2, 2, 8}},
-     .few_write_bound = {kWholeHead, kWholeHead},
+     .few_write_bound = {{1, 8, 3}, {1, 8, 3}},
      .any = {{2, 4, 4}, {4, 4, 4}},
      .few_channel = {{1, 4, 4}, {1, 8, 3}},
      .few_channel_write_bound = {{1, 8, 3}, {1, 8, 3}}},

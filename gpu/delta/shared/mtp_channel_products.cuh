@@ -26,9 +26,9 @@
 
 namespace goldenrule::gpu::recurrent {
 
-/// The state of a warp: reads the lane's part of a step of 16 channels.
+/// The state of a warp: reads the lane's part of steps of 16 channels.
 template <class S, class C>
-concept has_steps = requires(const S& state, LaneStep<C>& to, Fragment lane) {
+concept has_steps = requires(const S& state, LaneSteps<C>& to, Fragment lane) {
   state.read(to, 0, lane);
 };
 
@@ -38,16 +38,16 @@ __device__ __forceinline__ void multiply_state(const State& state, const Decayed
                                                Fragment lane, LaneTokens<C>& x, LaneTokens<C>& y) {
   const int own = 4 * lane.g + lane.t;
   float sum_x[C::kRowTiles][4] = {}, sum_y[C::kRowTiles][4] = {};
+  LaneSteps<C> s;
 #pragma unroll
   for (int step = 0; step < C::kChannelSteps; ++step) {
-    LaneStep<C> s;
-    state.read(s, step, lane);
+    if (step % C::kStepsTogether == 0) state.read(s, step, lane);
     uint4 column[kTerms];
 #pragma unroll
     for (int term = 0; term < kTerms; ++term) column[term] = columns.term[term][step][own];
 #pragma unroll
     for (int tile = 0; tile < C::kRowTiles; ++tile) {
-      const StateOperand<C> operand(s, tile);
+      const StateOperand<C> operand(s[step % C::kStepsTogether], tile);
       float with_k[4] = {}, with_q[4] = {};
       // The products of terms that begin with the same number of zeros, small ones first.
 #pragma unroll
@@ -108,7 +108,8 @@ class Corrections {
   /// A step of S_0 becomes that of the state that the keys are decayed to.
   __device__ __forceinline__ void follow(LaneStep<C>& s, const DecayedKeys<C, Groups>& keys,
                                          int step, Fragment lane) const {
-    const float4 four = *reinterpret_cast<const float4*>(&keys.decay[16 * step + 4 * lane.t]);
+    const float4 four =
+        *reinterpret_cast<const float4*>(&keys.decay[first_channel<C>(step, lane.t)]);
     const float decay[4] = {four.x, four.y, four.z, four.w};
     float sum[2][C::kRowTiles][4];
 #pragma unroll

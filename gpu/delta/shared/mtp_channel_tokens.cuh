@@ -55,14 +55,15 @@ struct KeyTerms {
 
   /// Those of one channel.
   __device__ __forceinline__ void put(int channel, const float (&key)[kMtpTokens]) {
-    const int g = channel % 16 / 4 * 2 + channel % 2;
+    const ChannelPlace place = place_of_channel<C>(channel);
+    const int g = place.t * 2 + channel % 2;
     const int pair = channel % 4 / 2;
 #pragma unroll
     for (int t = 0; t < kMtpTokens; t += 2) {
       const PairTerms x = split_pair_to_nearest(key[t], key[t + 1]);
 #pragma unroll
       for (int i = 0; i < kTerms; ++i) {
-        uint2& both = term[i][channel / 16][4 * g + t / 2];
+        uint2& both = term[i][place.step][4 * g + t / 2];
         reinterpret_cast<uint32_t*>(&both)[pair] = x.term[i];
       }
     }
@@ -146,10 +147,10 @@ class ChannelWalk {
         pair[half][0] = split_pair_to_nearest(x[e], x[e + 1]);
         pair[half][1] = split_pair_to_nearest(x[e + 2], x[e + 3]);
       }
-      const int channel = channel_of(e);
+      const ChannelPlace place = place_of_channel<C>(channel_of(e));
 #pragma unroll
       for (int i = 0; i < kTerms; ++i) {
-        columns.term[i][channel / 16][4 * t_ + channel % 16 / 4] = make_uint4(
+        columns.term[i][place.step][4 * t_ + place.t] = make_uint4(
             pair[0][0].term[i], pair[0][1].term[i], pair[1][0].term[i], pair[1][1].term[i]);
       }
     }

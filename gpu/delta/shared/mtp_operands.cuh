@@ -11,6 +11,9 @@ namespace goldenrule::gpu::recurrent {
 /// The lane's part of a step: its rows by its four channels.
 template <class C>
 using LaneStep = typename C::State[C::kLaneRows][4];
+/// The parts of kStepsTogether steps, which memory instructions move at once.
+template <class C>
+using LaneSteps = LaneStep<C>[C::kStepsTogether];
 
 /// One tile of it as an operand: a[term], the largest term first.
 template <class C>

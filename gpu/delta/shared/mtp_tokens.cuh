@@ -95,12 +95,14 @@ class MtpTokens {
   __device__ __forceinline__ void request(const P& p, BlockPlace at, int count, Fragment lane) {
     const bool here = lane.g < count;
     const int token = at.token0 + (here ? lane.g : 0);
-    const char* k_row = token_row(p.k, at.b, token, at.h) + 8 * lane.t;
-    const char* q_row = token_row(p.q, at.b, token, at.h) + 8 * lane.t;
+    const char* k_row = token_row(p.k, at.b, token, at.h) + 2 * first_channel<C>(0, lane.t);
+    const char* q_row = token_row(p.q, at.b, token, at.h) + 2 * first_channel<C>(0, lane.t);
 #pragma unroll
     for (int i = 0; i < C::kChannelSteps; ++i) {
-      k[i] = here ? *reinterpret_cast<const uint2*>(k_row + 32 * i) : make_uint2(0, 0);
-      q[i] = here ? *reinterpret_cast<const uint2*>(q_row + 32 * i) : make_uint2(0, 0);
+      k[i] = here ? *reinterpret_cast<const uint2*>(k_row + 2 * first_channel<C>(i, 0))
+                  : make_uint2(0, 0);
+      q[i] = here ? *reinterpret_cast<const uint2*>(q_row + 2 * first_channel<C>(i, 0))
+                  : make_uint2(0, 0);
     }
     request_scalars(p, at, count, lane);
   }
