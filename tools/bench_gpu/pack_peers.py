@@ -32,11 +32,15 @@ PACKAGES = (
     ("cloudpickle", None, ()),
     ("cuda-tile", "1.7.0", ()),
     ("einops", None, ()),
+    ("fa3-fwd", "0.0.3", ()),
     ("fla-core", "0.6.0", ()),
+    ("flash-attn-4", "4.0.0b36", ()),
     ("flash-qla", "0.1.3", ()),
     ("flashinfer-python", "0.7.2", (
-        "flashinfer/data/cutlass/*", "flashinfer/data/csrc/nv_internal/*",
-        "flashinfer/data/csrc/fused_moe/*", "flashinfer/data/csrc/*.cubin*",
+        "flashinfer/data/cutlass/examples/*", "flashinfer/data/cutlass/python/*",
+        "flashinfer/data/cutlass/test/*", "flashinfer/data/csrc/cake_*", "flashinfer/data/csrc/*moe*",
+        "flashinfer/data/csrc/experimental/*", "flashinfer/data/csrc/blackwell*",
+        "flashinfer/data/csrc/*.cubin*", "flashinfer/fused_moe/backends/*",
         "flashinfer/fused_moe/*.json", "flashinfer/experimental/*.json")),
     ("nvidia-cudnn-frontend", "1.32.0", ()),
     ("nvidia-cutlass-dsl", "4.8.1", ()),
@@ -44,6 +48,7 @@ PACKAGES = (
     ("nvidia-cutlass-dsl-libs-core", "4.8.1", ()),
     ("nvidia-cutlass-dsl-libs-cu13", "4.8.1", ("*/lib/stubs/*", "*.a")),
     ("nvidia-ml-py", None, ()),
+    ("quack-kernels", "0.6.5", ()),
     ("tabulate", None, ()),
     ("tilelang", "0.1.15", ("tilelang/3rdparty/composable_kernel/*",)),
     ("torch-c-dlpack-ext", "0.1.5", ()),
@@ -73,7 +78,8 @@ def download(package, version, python, folder):
         return sorted(folder.glob(f"{name}-{version or '*'}-*.whl"))
     if not found():
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--dest", str(folder),
-                   "--only-binary=:all:", "--python-version", python, "--implementation", "cp",
+                   "--only-binary=:all:", "--python-version", python, "--implementation", "cp", "--abi", "abi3",
+                   "--abi", "cp" + python.replace(".", ""), "--abi", "none",
                    f"{package}=={version}" if version else package]
         for platform in PLATFORMS:
             command += ["--platform", platform]

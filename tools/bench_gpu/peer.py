@@ -9,6 +9,7 @@ inputs (at least 512 MiB of distinct states, so that nothing rests in L2), repla
 compared first: a ratio between different functions means nothing, so those are listed and not timed.
 
     peer.py LIBRARY [--peers NAME,..] [--rows TEXT] [--replays N] [--batches 1,4,..] [--path FOLDER]
+            [--save FILE --commit COMMIT]      # the rows for peer_page.py
 
 LIBRARY is libgoldenrule_gpu_shared.so. Peers (peer_kernels.py), each used where it can be imported, from
 FOLDER too:
@@ -18,11 +19,13 @@ FOLDER too:
   gdn_triton_reference  the file of that name in FlashInfer's benchmarks/, after SGLang's kernels
 """
 import argparse
+import gc
 import importlib
 import statistics
 import sys
 
 from peer_kernels import GDN, KDA, PEERS, K
+from peer_page import Results, saving
 
 import own
 from goldenrule_capture import OPS
@@ -106,12 +109,18 @@ def time_graph(torch, case, launch, replays, least=32):
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        launch(case.sets[0])
+        for inputs in case.sets:  # what a peer makes ready or compiles is made here
+            launch(inputs)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        for inputs in launches:
-            launch(inputs)
+    gc.collect()
+    gc.disable()  # what Python frees meanwhile may end a capture
+    try:
+        with torch.cuda.graph(graph, stream=stream):
+            for inputs in launches:
+                launch(inputs)
+    finally:
+        gc.enable()
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     times = []
     for i in range(3 + replays):
@@ -164,8 +173,9 @@ def imported_peers(names, known=PEERS):
     return peers
 
 
-def print_row(torch, case, goldenrule, peers, replays):
+def print_row(torch, case, goldenrule, peers, replays, results):
     plain = dependent = None
+    measured = {}
     for name, peer in peers.items():
         try:
             difference = disagreement(torch, case, lambda x: goldenrule.launch(case, x), peer)
@@ -182,10 +192,13 @@ def print_row(torch, case, goldenrule, peers, replays):
             plain, dependent = (time_graph(
                 torch, case, lambda x, flags=flags: goldenrule.launch(case, x, flags), replays)
                 for flags in (0, DEPENDENT_LAUNCH))
+        measured[name] = theirs[0]
         print(f"{case.name():40} {name:22} "
               f"{'%.2f (%.2f-%.2f)' % theirs:>26} {'%.2f (%.2f-%.2f)' % plain:>26} "
               f"{theirs[0] / plain[0]:6.2f} {dependent[0]:8.2f} "
               f"{theirs[0] / dependent[0]:6.2f} {difference:16.1e}", flush=True)
+    if measured:
+        results.add(case.name(), [plain[0], dependent[0]], measured)
 
 
 def main():
@@ -197,6 +210,7 @@ def main():
     parser.add_argument("--batches", default="1,4,8,16,64,256")
     parser.add_argument("--path", default=[], action="append",
                         help="a folder to import peers from, too")
+    saving(parser)
     options = parser.parse_args()
 
     sys.path.extend(options.path)
@@ -210,6 +224,7 @@ def main():
         return 0
 
     goldenrule = Goldenrule(torch, options.library)
+    results = Results(torch, "recurrent", peers, options.save, options.commit)
     print(torch.cuda.get_device_name(), "- us of one launch: median (10%-90%)")
     print(f"{'call':40} {'peer':22} {'peer us':>26} {'goldenrule us':>26} {'ratio':>6} "
           f"{'dep. us':>8} {'ratio':>6} {'rel. diff. of o':>16}")
@@ -217,7 +232,7 @@ def main():
         if options.rows not in row_name(*row):
             continue
         case = Case(torch, *row)
-        print_row(torch, case, goldenrule, peers, options.replays)
+        print_row(torch, case, goldenrule, peers, options.replays, results)
         case.sets.clear()
         torch.cuda.empty_cache()
     return 0

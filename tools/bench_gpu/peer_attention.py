@@ -9,14 +9,17 @@ once), and FlashInfer the same pages. Outputs are compared with an fp32 softmax 
 something else is listed and not timed.
 
     peer_attention.py LIBRARY [--peers NAME,..] [--rows TEXT] [--replays N] [--block B] [--page P]
+                      [--save FILE --commit COMMIT]      # the rows for peer_page.py
 
 LIBRARY is libgoldenrule_gpu_shared.so. Peers, each used where it can be imported and takes the row:
-torch_cudnn, torch_flash (scaled_dot_product_attention), flashinfer (BatchPrefillWithPagedKVCacheWrapper).
+torch_cudnn, torch_flash (scaled_dot_product_attention), flashinfer (BatchPrefillWithPagedKVCacheWrapper),
+flash_attention_3 (fa3-fwd), flash_attention_4 (flash-attn-4); these two pack the heads themselves.
 """
 import argparse
 import sys
 
 from peer import time_graph, torch_with_device
+from peer_page import Results, saving
 
 import own
 
@@ -90,6 +93,28 @@ def torch_kernel(torch, backend):
     return launch, lambda case, o: case.unpacked(o)
 
 
+def flash_attention(attend, num_splits):
+    """FlashAttention 3 or 4 on dense keys [N,context,H,D]; q [N,B,HV,D]. num_splits=0: it chooses."""
+    def launch(case, x):
+        if "tokens" not in x:  # made outside any time
+            _, k, v = case.dense(x)
+            x["tokens"] = tuple(t.transpose(1, 2).contiguous() for t in (k, v))
+        o = attend(x["q"].reshape(case.N, case.B, HV, D), *x["tokens"], pack_gqa=True, num_splits=num_splits)
+        return o[0] if isinstance(o, tuple) else o
+    return launch, lambda case, o: o.reshape(case.total, HV, D)
+
+
+def flash_attention_3(torch):
+    from fa3_fwd_interface import flash_attn_func
+    return flash_attention(flash_attn_func, 0)
+
+
+def flash_attention_4(torch):
+    from flash_attn.cute.interface import flash_attn_func
+    splits_keys = torch.cuda.get_device_capability()[0] != 9
+    return flash_attention(flash_attn_func, 0 if splits_keys else 1)
+
+
 def flashinfer(torch):
     import flashinfer as module
 
@@ -109,7 +134,8 @@ def flashinfer(torch):
 
 PEERS = {"torch_cudnn": lambda torch: torch_kernel(torch, "CUDNN_ATTENTION"),
          "torch_flash": lambda torch: torch_kernel(torch, "FLASH_ATTENTION"),
-         "flashinfer": flashinfer}
+         "flashinfer": flashinfer, "flash_attention_3": flash_attention_3,
+         "flash_attention_4": flash_attention_4}
 
 
 def exact(case, x):
@@ -143,6 +169,7 @@ def main():
     parser.add_argument("--replays", type=int, default=20)
     parser.add_argument("--block", type=int, default=16)
     parser.add_argument("--page", type=int, default=64)
+    saving(parser)
     options = parser.parse_args()
     torch = torch_with_device()
     if torch is None:
@@ -154,6 +181,7 @@ def main():
             peers[name] = PEERS[name](torch)
         except Exception as error:  # a peer may fail to import in its own ways
             print(f"SKIPPED: peer {name}: {str(error)[:120] or repr(error)}")
+    results = Results(torch, "attention", peers, options.save, options.commit)
     print(f"{torch.cuda.get_device_name()} - us of one launch: median (10%-90%)")
     for requests, context in ROWS:
         name = f"{requests}x{context >> 10}k"
@@ -162,10 +190,14 @@ def main():
         case = Case(torch, requests, context, options.block, options.page)
         text, ours = row_of(torch, case, "goldenrule", goldenrule.launch, lambda _, o: o, options.replays)
         print(f"{name:8} {text}")
+        measured = {}
         for peer, (launch, unpack) in peers.items():
             text, theirs = row_of(torch, case, peer, launch, unpack, options.replays)
-            ratio = f"  {theirs / ours:.2f}x" if ours and theirs else ""
-            print(f"{name:8} {text}{ratio}", flush=True)
+            if ours and theirs:
+                measured[peer] = theirs
+                text += f"  {theirs / ours:.2f}x"
+            print(f"{name:8} {text}", flush=True)
+        results.add(name, [ours], measured)
         case.sets.clear()
         torch.cuda.empty_cache()
     return 0

@@ -7,6 +7,7 @@ gate and beta logits, and makes norms, gates, sigmoid and scale in the call. A p
 beta ready gets them, made outside its time; all of them normalise q and k within it.
 
     peer_prefill.py LIBRARY [--peers NAME,..] [--rows TEXT] [--replays N] [--seconds S]
+                    [--save FILE --commit COMMIT]      # the rows for peer_page.py
 
 Before the times, the accuracy on one sequence of 2,048 tokens, 16/32 heads (KDA 16): o and final state
 against the recurrence in fp64, token by token, on random keys and on keys of nearly one direction. It is
@@ -24,6 +25,7 @@ import time
 
 from peer import GDN, KDA, K, V, imported_peers, time_graph, torch_with_device
 from peer_kernels import launching
+from peer_page import Results, saving
 
 import own
 from goldenrule_capture import CONVENTION, OPS
@@ -238,6 +240,7 @@ def main():
     parser.add_argument("--rows", default="", help="only rows whose name contains this")
     parser.add_argument("--replays", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=600, help="no new row after these")
+    saving(parser)
     options, begin = parser.parse_args(), time.monotonic()
     torch = torch_with_device()
     if torch is None:
@@ -245,6 +248,7 @@ def main():
     torch.set_grad_enabled(False)
     os.environ.update(FLA_ALONE)
     goldenrule, peers = Own(torch, options.library), imported_peers(options.peers.split(","), PEERS)
+    results = Results(torch, "prefill", peers, options.save, options.commit)
     same = accuracy(torch, peers, goldenrule)
     print(f"\n{torch.cuda.get_device_name()} - us of one launch: median (10%-90%)\n"
           f"{'call':22} {'peer':12} {'peer us':>26} {'goldenrule us':>26} {'ratio':>6}")
@@ -253,6 +257,7 @@ def main():
             continue
         case = Case(torch, *row)
         ours, _ = timed(torch, case, goldenrule.launch, options.replays)
+        measured = {}
         for name, (launch, _) in peers.items():
             if (name, row[0]) not in same:
                 continue
@@ -261,8 +266,10 @@ def main():
             except Exception as error:  # of another project's code
                 print(f"{label(*row):22} {name:12} FAILED: {str(error)[:120]}")
                 continue
+            measured[name] = theirs[0]
             print(f"{label(*row):22} {name:12} {'%.1f (%.1f-%.1f)' % theirs:>26} "
                   f"{'%.1f (%.1f-%.1f)' % ours:>26} {theirs[0] / ours[0]:6.2f}{note}", flush=True)
+        results.add(label(*row), [ours[0]], measured)
         case.sets.clear()
         torch.cuda.empty_cache()
     return 0
