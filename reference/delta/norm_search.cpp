@@ -257,13 +257,13 @@ bool may_pass(const verdict::Judgement& judgement, const explain::Capture& captu
 
 }  // namespace
 
-std::vector<std::string> find_norm(const verdict::Judgement& judgement) {
+verdict::Searched find_norm(const verdict::Judgement& judgement) {
   const call::Record& record = judgement.record;
   if (record.convention.qk_l2norm == QkNorm::kNone) return {};
   const explain::Capture capture = explain::make_capture(judgement);
   if (explain::steps_of(capture) > kMostSteps) return {};
   if (!is_no_chance(capture) || !may_pass(judgement, capture)) return {};
-  return NormSearch(capture).find();
+  return {.texts = NormSearch(capture).find()};
 }
 
 }  // namespace goldenrule::delta

@@ -28,9 +28,7 @@
 // searched.
 #pragma once
 
-#include <string>
-#include <vector>
-
+#include "reference/verdict/slice.hpp"
 #include "reference/verdict/verdict.hpp"
 
 namespace goldenrule::delta {
@@ -38,6 +36,6 @@ namespace goldenrule::delta {
 /// A sentence for the declared form, and one for each other form where the outputs do not tell the
 /// number of that one. None of a call without a norm, and none of another form with the declared
 /// eps, which the table names.
-[[nodiscard]] std::vector<std::string> find_norm(const verdict::Judgement& judgement);
+[[nodiscard]] verdict::Searched find_norm(const verdict::Judgement& judgement);
 
 }  // namespace goldenrule::delta

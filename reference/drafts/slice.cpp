@@ -9,6 +9,7 @@
 #include "reference/drafts/mistakes/mistake.hpp"
 #include "reference/drafts/rule/evaluate.hpp"
 #include "reference/drafts/rule/settle.hpp"
+#include "reference/drafts/search/find.hpp"
 
 namespace goldenrule::drafts {
 namespace {
@@ -54,7 +55,7 @@ const verdict::Slice& slice() {
                                     .mistakes = mistakes,
                                     .generated = nullptr,
                                     .capture_mistakes = nullptr,
-                                    .find = nullptr,
+                                    .find = find_decisions,
                                     .likely_cause = nullptr,
                                     .default_contract = default_contract,
                                     .memory_needed = memory_needed,

@@ -175,8 +175,12 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
     diagnosis.of_capture = judgement.slice->capture_mistakes(judgement);
   }
   if (std::ranges::any_of(diagnosis.of_capture, &calls::CaptureMistake::accounts)) return diagnosis;
-  if (judgement.slice->find != nullptr) diagnosis.found = judgement.slice->find(judgement);
-  std::ranges::move(find_places(judgement, failures), std::back_inserter(diagnosis.found));
+  verdict::Searched searched;
+  if (judgement.slice->find != nullptr) searched = judgement.slice->find(judgement);
+  diagnosis.found = std::move(searched.texts);
+  if (!searched.whole) {
+    std::ranges::move(find_places(judgement, failures), std::back_inserter(diagnosis.found));
+  }
   Capture capture = make_capture(judgement);
   const std::vector<const calls::Mistake*> applicable = possible_in(capture.call, table);
   std::vector<const calls::Mistake*> generated;
@@ -188,7 +192,7 @@ Diagnosis diagnose(const verdict::Judgement& judgement, std::span<const calls::M
   const Trial whole(std::move(capture));
   const double single = whole.prediction_seconds * static_cast<double>(diagnosis.possible + 1);
   Effort effort(limit, whole.prediction_seconds + whole.spread_seconds, single);
-  const Found found = search(whole, failures, applicable, generated, effort);
+  const Found found = search(whole, failures, applicable, generated, searched.whole, effort);
   for (const Scattered& s : found.scattered) {
     Explanation e = explanation_of({s.mistake}, record);
     e.residual_ratio = s.match.ratio;

@@ -78,6 +78,7 @@ class OutputPlaces {
     for (const FoundMap& f : found) said += std::ssize(f.moved);
     if (2 * said < failing_) return {};
     std::vector<std::string> texts;
+    texts.reserve(found.size());
     for (const FoundMap& f : found) texts.push_back(words(f));
     return texts;
   }
@@ -177,6 +178,7 @@ class OutputPlaces {
       return by_sequence ? wrong_.view.place(line) : wrong_.view.indices(line);
     };
     std::vector<PlacePair> pairs;
+    pairs.reserve(anchors.size());
     for (const MovedLine& m : anchors) pairs.push_back({indices(m.to), m.from});
     std::vector<std::int64_t> own;
     std::int64_t lines = 1;
@@ -259,7 +261,8 @@ std::vector<std::string> find_places(const verdict::Judgement& judgement,
                                      std::span<const Failures> failures) {
   std::vector<std::string> all;
   for (const Failures& f : failures) {
-    if (f.count == 0) continue;
+    const call::DType type = judgement.record.outputs.at(f.name).dtype();
+    if (f.count == 0 || !call::info(type).is_float) continue;
     std::vector<std::string> texts = OutputPlaces(judgement, f).texts();
     std::ranges::move(texts, std::back_inserter(all));
   }

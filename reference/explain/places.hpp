@@ -11,8 +11,8 @@
 // own, that part is said.
 //
 // What is said is more than chance (line_match.hpp), of which it leaves 2^-kChanceBits. Lines that
-// are equal to others in what is right have no place. The work is bounded by numbers of lines and
-// comparisons.
+// are equal to others in what is right have no place, and integers, which have few values, are not
+// searched. The work is bounded by numbers of lines and comparisons.
 #pragma once
 
 #include <span>

@@ -45,8 +45,9 @@ class Search {
  public:
   Search(const Trial& whole, std::span<const Failures> failures,
          const std::vector<const calls::Mistake*>& mistakes,
-         const std::vector<const calls::Mistake*>& generated, Effort& effort)
+         const std::vector<const calls::Mistake*>& generated, bool described, Effort& effort)
       : effort_(effort),
+        described_(described),
         whole_(whole),
         failures_(failures),
         mistakes_(mistakes),
@@ -76,8 +77,8 @@ class Search {
     if (std::ranges::all_of(found_, guesses)) generated();
     if (!explained()) rearranged(singles);
     if (!explained()) scatter();
-    if (!explained() && scattered_.empty()) by_blocks_ = blocks_.found();
-    if (!explained() && scattered_.empty()) {
+    if (!explained() && scattered_.empty() && !described_) {
+      by_blocks_ = blocks_.found();
       const auto stop = [this] {
         pairs_ += is_over() ? 0 : 1;
         return stopped_;
@@ -266,6 +267,7 @@ class Search {
   }
 
   Effort& effort_;
+  const bool described_;
   const Trial& whole_;
   const std::span<const Failures> failures_;
   const std::vector<const calls::Mistake*>& mistakes_;
@@ -289,8 +291,8 @@ class Search {
 
 Found search(const Trial& whole, std::span<const Failures> failures,
              const std::vector<const calls::Mistake*>& mistakes,
-             const std::vector<const calls::Mistake*>& generated, Effort& effort) {
-  Search search(whole, failures, mistakes, generated, effort);
+             const std::vector<const calls::Mistake*>& generated, bool described, Effort& effort) {
+  Search search(whole, failures, mistakes, generated, described, effort);
   search.run();
   return std::move(search).found();
 }

@@ -119,9 +119,11 @@ struct Found {
 };
 
 /// `whole` is a failing capture, `failures` its failures, `mistakes` those of the table that can be
-/// made in it, `generated` those that are enumerated.
+/// made in it, `generated` those that are enumerated. `described`: it is known what the kernel does
+/// in the whole call, so that only a mistake of the whole call is sought beside it.
 [[nodiscard]] Found search(const Trial& whole, std::span<const Failures> failures,
                            const std::vector<const calls::Mistake*>& mistakes,
-                           const std::vector<const calls::Mistake*>& generated, Effort& effort);
+                           const std::vector<const calls::Mistake*>& generated, bool described,
+                           Effort& effort);
 
 }  // namespace goldenrule::explain

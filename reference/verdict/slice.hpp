@@ -24,6 +24,12 @@ namespace goldenrule::verdict {
 struct Judgement;   // verdict.hpp
 struct StageSlice;  // stages.hpp
 
+/// What a search says of a failing record's kernel, without a table.
+struct Searched {
+  std::vector<std::string> texts;  ///< one for each finding, which reproduces what it speaks of
+  bool whole = false;  ///< a kernel as found returns every element of the record, failing or not
+};
+
 struct Slice {
   /// The exact outputs of a call in one tier; nothing is granted. Throws Error for a call that
   /// makes no sense; bitwise independent of the thread count.
@@ -54,9 +60,9 @@ struct Slice {
   /// What the person who captured a failing record may have done wrong, what accounts for its
   /// failures first. Costs a few verdicts at most.
   std::vector<calls::CaptureMistake> (*capture_mistakes)(const Judgement& judgement);
-  /// What a failing record's kernel does, found by search and not in a table: one text for each
-  /// finding. Every failing element of what it speaks of is reproduced. nullptr: nothing is sought.
-  std::vector<std::string> (*find)(const Judgement& judgement);
+  /// What a failing record's kernel does, found by search and not in a table. nullptr: nothing is
+  /// sought.
+  Searched (*find)(const Judgement& judgement);
   /// Why budgets of a call may say nothing, where its inputs tell; else empty. nullptr: they never
   /// do.
   std::string (*likely_cause)(const call::Record& record);

@@ -48,7 +48,7 @@ std::vector<std::string> found_in(const call::Record& record, bool& refused) {
   const auto judgement =
       verdict::judgement(attention::slice(), record, {.contract = flash_contract()});
   refused = judgement.report.verdict == verdict::Verdict::kOutOfBudget;
-  return find_visible_sets(judgement);
+  return find_visible_sets(judgement).texts;
 }
 
 bool says(const std::vector<std::string>& texts, const std::string& words) {

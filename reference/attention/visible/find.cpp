@@ -171,6 +171,7 @@ class Finder {
     std::map<std::pair<std::int64_t, std::int64_t>, Rows> groups;
     for (const Searched& row : failing_) groups[key(row.place)].push_back(&row);
     std::vector<Rows> all;
+    all.reserve(groups.size());
     for (auto& [name, rows] : groups) all.push_back(std::move(rows));
     return all;
   }
@@ -283,8 +284,8 @@ class Finder {
 
 }  // namespace
 
-std::vector<std::string> find_visible_sets(const verdict::Judgement& judgement) {
-  return Finder(judgement).run();
+verdict::Searched find_visible_sets(const verdict::Judgement& judgement) {
+  return {.texts = Finder(judgement).run()};
 }
 
 }  // namespace goldenrule::attention

@@ -13,14 +13,12 @@
 // Bounds of the work are numbers of steps, so that the answer is the same on every machine.
 #pragma once
 
-#include <string>
-#include <vector>
-
+#include "reference/verdict/slice.hpp"
 #include "reference/verdict/verdict.hpp"
 
 namespace goldenrule::attention {
 
 /// Nothing for calls that pass, and where nothing is found.
-[[nodiscard]] std::vector<std::string> find_visible_sets(const verdict::Judgement& judgement);
+[[nodiscard]] verdict::Searched find_visible_sets(const verdict::Judgement& judgement);
 
 }  // namespace goldenrule::attention

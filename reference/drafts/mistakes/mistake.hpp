@@ -35,6 +35,9 @@ struct Work {
   [[nodiscard]] const Row& row(std::int64_t n) const {
     return plan.rows[static_cast<std::size_t>(n)];
   }
+  [[nodiscard]] bool is_one_hot() const {
+    return call.convention.draft_kind == call::DraftKind::kOneHot;
+  }
 };
 
 /// Another call of the same rows.

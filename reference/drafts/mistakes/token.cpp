@@ -18,15 +18,12 @@ bool draws(const Work& work) { return work.call.inputs.contains("recover_uniform
 double uniform(const Work& work, std::int64_t n) {
   return work.call.inputs.at("recover_uniforms")[n];
 }
-bool is_one_hot(const Work& work) {
-  return work.call.convention.draft_kind == call::DraftKind::kOneHot;
-}
 
 // p - q at every token, without a floor; of the bonus, or of a one-hot draft, p.
 std::vector<double> difference(const Work& work, std::int64_t n, std::int64_t a) {
   std::vector<double> r = work.decisions.target_row(n, a);
   if (a == work.row(n).drafts) return r;
-  if (is_one_hot(work)) {
+  if (work.is_one_hot()) {
     r[static_cast<std::size_t>(work.decisions.draft(n, a))] -= 1.0;
     return r;
   }
@@ -102,7 +99,7 @@ void behind_vocabulary(const Work& work, std::int64_t n, Outcome& outcome) {
   std::vector<double> r = difference(work, n, a);
   double total = 0.0;
   for (double& x : r) total += x = std::max(x, 0.0);
-  const bool with_q = a < work.row(n).drafts && !is_one_hot(work);
+  const bool with_q = a < work.row(n).drafts && !work.is_one_hot();
   for (std::int64_t x = d.vocabulary; x < lanes; ++x) {
     const double p = at("target_probs", (n * d.target_rows + a) * d.vocabulary + x);
     const double q = with_q ? at("draft_probs", (n * d.drafts + a) * d.vocabulary + x) : 0.0;

@@ -23,6 +23,8 @@ constexpr std::array kUnknownKinds{
     UnknownKind{"visible sets", "attention over other keys", draw_visible_set},
     UnknownKind{"pairs", "two mistakes at once, of table and generators", draw_pair},
     UnknownKind{"pairs in blocks", "two mistakes, each in blocks of its own", draw_pair_in_blocks},
+    UnknownKind{"decisions", "another test, place, stop or choice of draft acceptance",
+                draw_decision},
     UnknownKind{"other chunks", "decays missing in chunks of other lengths, or three of them",
                 draw_other_chunk, true},
     UnknownKind{"other tails", "tails of other widths that are not read, or hold other results",

@@ -38,6 +38,8 @@ struct Draw {
   /// Findings that have all of these words, as whole words, are right; so is a pattern that has
   /// those of `pattern`.
   std::vector<std::string> words{}, pattern{};
+  /// A finding that has one of these is right of a part of the mistake.
+  std::vector<std::string> partly{};
 };
 
 /// What a kernel returns that makes the mistake around a right one.
@@ -70,6 +72,7 @@ struct UnknownKind {
 [[nodiscard]] Draw draw_visible_set(Draws& draws);
 [[nodiscard]] Draw draw_pair(Draws& draws);
 [[nodiscard]] Draw draw_pair_in_blocks(Draws& draws);
+[[nodiscard]] Draw draw_decision(Draws& draws);
 [[nodiscard]] Draw draw_other_chunk(Draws& draws);
 [[nodiscard]] Draw draw_other_tail(Draws& draws);
 

@@ -127,7 +127,7 @@ std::string fact_of(const std::string& finding) {
                                     finding.find("; this reproduces")));
 }
 
-// Whether each finding is one of one of two mistakes.
+// Whether each finding is right of one of two mistakes.
 bool says_parts(const Draw& draw, const std::vector<std::string>& findings) {
   std::vector<std::string> of_parts;
   for (const call::TensorMap& part : draw.parts) {
@@ -136,7 +136,9 @@ bool says_parts(const Draw& draw, const std::vector<std::string>& findings) {
                            std::back_inserter(of_parts), fact_of);
   }
   return std::ranges::all_of(findings, [&](const std::string& text) {
-    return std::ranges::find(of_parts, fact_of(text)) != of_parts.end();
+    return std::ranges::find(of_parts, fact_of(text)) != of_parts.end() ||
+           std::ranges::any_of(draw.partly,
+                               [&](const std::string& w) { return has_words(text, w); });
   });
 }
 

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Decisions of draft acceptance kernels, found: single rows by hand against the rule of each part,
+// and whole calls of a kernel that decides otherwise (suites/unknown/decision_kernel.hpp).
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "reference/drafts/search/find.hpp"
+#include "reference/drafts/search/points.hpp"
+#include "reference/drafts/search/words.hpp"
+#include "reference/drafts/slice.hpp"
+#include "reference/explain/diagnose.hpp"
+#include "reference/suites/unknown/decision_kernel.hpp"
+#include "tests/drafts/calls.hpp"
+#include "tests/record_of.hpp"
+
+namespace goldenrule::drafts {
+namespace {
+
+using cases::record_of;
+using suites::decide;
+
+constexpr const char* kRejection =
+    "op=draft_acceptance mode=rejection B=64 S=5 Z=257 io=f32 page_size=4 padding=mixed pattern=A "
+    "seed=3";
+constexpr const char* kRace =
+    "op=draft_acceptance mode=rejection B=64 S=5 Z=257 io=f32 recover=race pattern=A seed=4";
+constexpr const char* kGreedy =
+    "op=draft_acceptance mode=greedy B=64 S=5 Z=257 stops=mixed pattern=A seed=5";
+
+const contract::Contract& ideal() { return contract::find_contract("ideal"); }
+
+call::Record capture(const char* line, const CountPoint& count, const TokenPoint& token) {
+  call::Record record = record_of(line);
+  record.outputs = calls::stored(record, ideal(), decide(record, count, token));
+  return record;
+}
+
+verdict::Searched searched(const call::Record& record) {
+  return find_decisions(verdict::judgement(slice(), record, {.contract = ideal()}));
+}
+
+bool says(const verdict::Searched& searched, const std::string& words) {
+  return std::ranges::any_of(searched.texts, [&](const std::string& text) {
+    return text.find(words) != std::string::npos;
+  });
+}
+
+// Row 0 of a greedy call: drafts 5 6 7.
+std::int64_t count_of_row(const std::vector<std::int64_t>& targets, Stop stop,
+                          From from = From::kOwn) {
+  const call::Record record = test::greedy(targets);
+  const Work work(record);
+  const Reading reading(work);
+  return count_of(reading, 0, {.target = from, .stop = stop}).value_or(-1);
+}
+
+}  // namespace
+
+TEST_CASE("draft search: how tests become a count") {
+  // The first and the third draft pass.
+  const std::vector<std::int64_t> targets{5, 0, 7, 1};
+  CHECK(count_of_row(targets, Stop::kFirstFailure) == 1);
+  CHECK(count_of_row(targets, Stop::kSum) == 2);
+  CHECK(count_of_row(targets, Stop::kLastSuccess) == 3);
+  CHECK(count_of_row(targets, Stop::kAllOrNone) == 0);
+  CHECK(count_of_row({5, 6, 7, 1}, Stop::kAllOrNone) == 3);
+  CHECK(count_of_row(targets, Stop::kOneMore) == 2);
+  CHECK(count_of_row({5, 6, 7, 1}, Stop::kOneMore) == 3);
+  CHECK(count_of_row(targets, Stop::kOneLess) == 0);
+  CHECK(count_of_row({0, 6, 7, 1}, Stop::kFirstFree) == 3);
+}
+
+TEST_CASE("draft search: where a test reads") {
+  CHECK(count_of_row({0, 5, 6, 7}, Stop::kFirstFailure, From::kNext) == 3);
+  CHECK(count_of_row({5, 5, 5, 0}, Stop::kFirstFailure, From::kFirst) == 1);
+  CHECK(count_of_row({0, 0, 0, 5}, Stop::kFirstFailure, From::kLast) == 1);
+  // Nobody knows what stands before the first request.
+  CHECK(count_of_row({5, 6, 7, 0}, Stop::kFirstFailure, From::kBefore) == -1);
+  CHECK(count_of_row({5, 6, 7, 0}, Stop::kFirstFailure, From::kBeforeInside) == 1);
+}
+
+TEST_CASE("draft search: tests of one draft") {
+  // Draft 1 of 4: p = 1/8, q = 1/4, u = 1/2 + 1/8: u q > p, refused; each other test as it is.
+  const std::vector<double> p{0.5, 0.125, 0.25, 0.125}, q{0.25, 0.25, 0.25, 0.25};
+  const auto passes = [&](Test t, double u) {
+    const call::Record record = test::rejection(p, q, u, 0.5);
+    const Work work(record);
+    const Reading reading(work);
+    return count_of(reading, 0, {.test = t}).value_or(-1);
+  };
+  CHECK(passes(Test::kRight, 0.625) == 0);
+  CHECK(passes(Test::kWithoutQ, 0.0625) == 1);
+  CHECK(passes(Test::kWithoutQ, 0.25) == 0);
+  CHECK(passes(Test::kInverted, 0.625) == 1);
+  CHECK(passes(Test::kComplement, 0.625) == 1);
+  CHECK(passes(Test::kComplement, 0.375) == 0);
+  CHECK(passes(Test::kWithoutU, 0.25) == 0);
+  CHECK(passes(Test::kProduct, 0.625) == 0);
+  CHECK(passes(Test::kProduct, 0.375) == 1);
+  CHECK(passes(Test::kLikeliest, 0.25) == 0);
+  CHECK(passes(Test::kAlsoLikeliest, 0.25) == 1);
+  CHECK(passes(Test::kAlways, 1.0) == 1);
+  CHECK(passes(Test::kNever, 0.0) == 0);
+  // On the edge fp32 may decide either way.
+  CHECK(passes(Test::kRight, 0.5) == -1);
+  CHECK(passes(Test::kWithoutQ, 0.125) == -1);
+}
+
+TEST_CASE("draft search: a kernel that decides otherwise is found, and the whole call is said") {
+  struct Wrong {
+    const char* line;
+    CountPoint count;
+    TokenPoint token;
+  };
+  const std::vector<Wrong> all{
+      {kRejection, {.test = Test::kInverted}, {}},
+      {kRejection, {.test = Test::kWithoutQ, .stop = Stop::kSum}, {}},
+      {kRejection, {.uniform = From::kFirst}, {}},
+      {kRejection, {.test = Test::kAlways}, {}},
+      {kRejection, {.stop = Stop::kAllOrNone}, {}},
+      {kRejection, {}, {.weights = Weights::kDistance}},
+      {kRejection, {}, {.draft = From::kFirst}},
+      {kRejection, {}, {.chosen = Chosen::kDraft}},
+      {kRejection, {.test = Test::kWithoutU}, {.weights = Weights::kDraft}},
+      {kRace, {}, {.chosen = Chosen::kTimesNoise}},
+      {kRace, {.stop = Stop::kOneMore}, {.chosen = Chosen::kOfFirstRow}},
+      {kGreedy, {.stop = Stop::kLastSuccess}, {}},
+      {kGreedy, {}, {.target = From::kFirst}},
+  };
+  for (const Wrong& wrong : all) {
+    CAPTURE(wrong.line);
+    const auto found = searched(capture(wrong.line, wrong.count, wrong.token));
+    for (const std::string& text : found.texts) CAPTURE(text);
+    CHECK(found.whole);
+    CHECK(std::ssize(found.texts) ==
+          (wrong.count != CountPoint() ? 1 : 0) + (wrong.token != TokenPoint() ? 1 : 0));
+    if (wrong.count != CountPoint()) CHECK(says(found, words(wrong.count)));
+    if (wrong.token != TokenPoint()) CHECK(says(found, words(wrong.token)));
+  }
+}
+
+TEST_CASE("draft search: nothing is said of a right kernel, and none of a few rows") {
+  for (const char* line : {kRejection, kRace, kGreedy}) {
+    CHECK(searched(capture(line, {}, {})).texts.empty());
+  }
+  // Two rows that fail: many kernels do that.
+  const auto few =
+      searched(capture("op=draft_acceptance mode=rejection B=4 S=2 Z=65 io=f32 pattern=A seed=7",
+                       {.test = Test::kInverted}, {}));
+  CHECK(few.texts.empty());
+  CHECK_FALSE(few.whole);
+}
+
+TEST_CASE("draft search: a number that does not follow from the decisions is not said") {
+  call::Record record = capture(kRejection, {.stop = Stop::kAllOrNone}, {});
+  call::Tensor& committed = record.outputs.at("committed");
+  committed.set(2, committed[2] + 1);
+  const auto found = searched(record);
+  CHECK(says(found, words(CountPoint{.stop = Stop::kAllOrNone})));
+  CHECK_FALSE(found.whole);
+}
+
+TEST_CASE("draft search: no mistake is named in some rows where all of them are said") {
+  // A kernel that accepts all or none is also one that is shifted in some rows.
+  const call::Record record = capture(kRejection, {.stop = Stop::kAllOrNone}, {});
+  const auto judgement = verdict::judgement(slice(), record, {.contract = ideal()});
+  const auto diagnosis = explain::diagnose(judgement, slice().mistakes());
+  REQUIRE_FALSE(diagnosis.found.empty());
+  CHECK(std::ranges::none_of(diagnosis.explanations, &explain::Explanation::explains));
+}
+
+TEST_CASE("draft search: of a token that the call brings the target has no row") {
+  call::Record record = record_of(
+      "op=draft_acceptance mode=rejection B=4 S=3 Z=33 io=f32 bonus=given pattern=A seed=9");
+  record.outputs = calls::stored(record, ideal(), decide(record, {.test = Test::kAlways}, {}));
+  call::Tensor& tokens = record.outputs.at("tokens");
+  const call::Shape& shape = record.inputs.at("target_probs").shape();
+  REQUIRE(shape[1] == 3);  // none behind the last draft
+  for (std::int64_t n = 0; n < shape[0]; ++n) {
+    const std::int64_t at = n * 4 + 3;
+    tokens.set(at, tokens[at] == 0.0 ? 1.0 : 0.0);
+  }
+  const auto found = searched(record);
+  CHECK_FALSE(says(found, "the token"));
+  CHECK_FALSE(found.whole);
+}
+
+TEST_CASE("draft search: a row that contradicts a point refutes it") {
+  call::Record record = capture(kRejection, {.test = Test::kInverted}, {});
+  call::Tensor& accepted = record.outputs.at("accepted");
+  const double given = accepted[1];
+  accepted.set(1, given == 0.0 ? 1.0 : 0.0);
+  CHECK_FALSE(says(searched(record), words(CountPoint{.test = Test::kInverted})));
+}
+
+}  // namespace goldenrule::drafts
