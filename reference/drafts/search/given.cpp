@@ -114,10 +114,8 @@ double Kernel::token_bits(const Given& row) const {
     return std::log2(static_cast<double>(offered.size()));
   }
   const std::int64_t Z = work_.plan.dims.vocabulary;
-  // Of a token behind all drafts that the call brings the target has no row.
-  if (row.accepted >= target_positions(work_) || row.value < 0 || row.value >= Z) return 0.0;
   const auto p = target_row(work_, {row.n, row.accepted});
-  if (!p) return 0.0;
+  if (!p || row.value < 0 || row.value >= Z) return 0.0;
   const double share = (*p)[static_cast<std::size_t>(row.value)];
   return -std::log2(std::clamp(share, 1.0 / static_cast<double>(Z), 0.5));
 }

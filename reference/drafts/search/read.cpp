@@ -3,18 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "fixtures/parallel/for_each_index.hpp"
 
 namespace goldenrule::drafts {
 namespace {
 
-std::optional<std::vector<double>> row_at(const call::Tensor& t, std::int64_t row,
-                                          std::int64_t length) {
-  std::vector<double> values(static_cast<std::size_t>(length));
-  t.read(row * length, length, values.data());
-  const bool written = std::ranges::all_of(values, [](double x) { return std::isfinite(x); });
-  return written ? std::optional(std::move(values)) : std::nullopt;
+std::optional<std::vector<double>> written(std::vector<double> row) {
+  const bool all = std::ranges::all_of(row, [](double x) { return std::isfinite(x); });
+  return all ? std::optional(std::move(row)) : std::nullopt;
 }
 
 }  // namespace
@@ -59,14 +57,15 @@ std::int64_t target_positions(const Work& work) {
 }
 
 std::optional<std::vector<double>> target_row(const Work& work, At at) {
-  return row_at(work.call.inputs.at("target_probs"), at.n * work.plan.dims.target_rows + at.i,
-                work.plan.dims.vocabulary);
+  if (at.i >= target_positions(work)) return std::nullopt;
+  return written(work.decisions.target_row(at.n, at.i));
 }
 
 std::optional<std::vector<double>> draft_row(const Work& work, At at) {
-  const call::Tensor* q = work.call.find_input("draft_probs");
-  if (q == nullptr || at.i >= work.plan.dims.drafts) return std::nullopt;
-  return row_at(*q, at.n * work.plan.dims.drafts + at.i, work.plan.dims.vocabulary);
+  if (work.call.find_input("draft_probs") == nullptr || at.i >= work.plan.dims.drafts) {
+    return std::nullopt;
+  }
+  return written(work.decisions.draft_row(at.n, at.i));
 }
 
 std::optional<std::int64_t> largest(std::span<const double> row) {

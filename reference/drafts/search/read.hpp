@@ -30,7 +30,7 @@ enum class Positions : std::uint8_t { kDrafts, kTarget };
 /// Rows of the target of a request.
 [[nodiscard]] std::int64_t target_positions(const Work& work);
 
-/// Numbers that a kernel reads there; nothing if one of them is no number.
+/// Numbers that a kernel reads there; nothing where there is no row, or one of them is no number.
 [[nodiscard]] std::optional<std::vector<double>> target_row(const Work& work, At at);
 [[nodiscard]] std::optional<std::vector<double>> draft_row(const Work& work, At at);
 /// The index of the largest; nothing where the two largest are equal.
