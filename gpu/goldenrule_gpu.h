@@ -549,7 +549,8 @@ typedef struct goldenrule_gpu_attention_args {
   int64_t table_size;       /* entries of page_indices */
   int64_t block;            /* of MASK_BLOCK_CAUSAL */
   int64_t window_left, window_right;
-  /* Blocks that share the keys of a request, 1, 2, 4, 8 or 16 (8 without room); 0: by N * H. */
+  /* Blocks that share the keys of a request, 1, 2, 4, 8, 9 or 16; 0: by N * H. Where the device or
+   * the kernel of these rows has no such cluster, the most below it are taken. */
   int64_t splits;
 
   double scale; /* multiplies the scores; taken literally, 0 included */

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the attention call has of its own among the checks and the parameters.
+#include <algorithm>
+#include <iterator>
 #include <numbers>
 
 #include "gpu/attention/args_fields.hpp"
@@ -121,8 +123,8 @@ void Group::check_sizes(const Args& a, Problem& problem) {
   if (a.page_size == 0 && a.block_kv == GOLDENRULE_GPU_BLOCK_IN_CACHE) {
     problem.invalid("page_size", "1 or more (GOLDENRULE_GPU_BLOCK_IN_CACHE)", a.page_size);
   }
-  if (a.splits > 0 && (a.splits & (a.splits - 1)) != 0) {
-    problem.invalid("splits", "0, 1, 2, 4, 8 or 16", a.splits);
+  if (a.splits > 0 && std::ranges::find(kSplits, a.splits) == std::end(kSplits)) {
+    problem.invalid("splits", "0, 1, 2, 4, 8, 9 or 16", a.splits);
   }
   if (a.total > 0 && a.most_q == 0) problem.invalid("most_q", "1 or more (total)", a.most_q);
   if (problem.ok() && a.total > kInt32Max / (2 * (a.HV / a.H))) {

@@ -17,11 +17,6 @@ __device__ __forceinline__ float finite_largest(float largest) {
   return largest == kMinusInfinity ? 0.f : largest;
 }
 
-/// The number of blocks is a power of two.
-__device__ __forceinline__ int log2_splits(const Params& p) {
-  return __popc(static_cast<unsigned>(p.splits) - 1);
-}
-
 /// Which work a block has.
 struct Work {
   int n, h, tile, rank;
@@ -29,7 +24,7 @@ struct Work {
 
 __device__ __forceinline__ Work work_of_block(const Params& p) {
   const int block = static_cast<int>(blockIdx.x);
-  const int cluster = block >> log2_splits(p);
+  const int cluster = p.by_splits.quotient(block);
   const int row = p.by_tiles.quotient(cluster);
   Work w{};
   w.rank = block - cluster * p.splits;

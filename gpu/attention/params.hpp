@@ -26,14 +26,20 @@ struct IndexView {
   uint8_t wide;
 };
 
+/// The numbers of blocks that may share the keys of a row tile, a cluster of which is launched.
+inline constexpr int kSplits[] = {1, 2, 4, 8, 9, 16};
+/// The one whose blocks have a multiprocessor each (sm90/decode_config.cuh).
+inline constexpr int kSplitsAlone = 9;
+
 struct Params {
   // Sizes and places.
   Divisor by_tiles;  // tiles: row tiles of a request that the grid has at a time
   Divisor by_heads;  // heads of the grid: H, or HV for kernels of one query head
   Divisor by_group;  // HV / H
   Divisor by_page;   // page_size
+  Divisor by_splits;
   int32_t tiles, grid_heads;
-  int32_t splits;  // blocks that share the keys of a row tile: those of a cluster
+  int32_t splits;  // one of kSplits
   int32_t N, H, HV, group, K, V;
   int32_t head_step;   // from one query head of a group to the next: 1, or H where they are tiled
   int32_t group_step;  // from the first query head of a group to that of the next: HV / H, or 1

@@ -5,8 +5,8 @@
 
 namespace goldenrule::gpu::attention {
 
-const Shape kPlainShape = {.kernel = &attention_plain_kernel,
-                           .threads = kPlainThreads,
-                           .shared_bytes = static_cast<int>(sizeof(PlainStorage))};
+const Code kPlainCode = {.kernel = &attention_plain_kernel,
+                         .threads = kPlainThreads,
+                         .shared_bytes = static_cast<int>(sizeof(PlainStorage))};
 
 }  // namespace goldenrule::gpu::attention

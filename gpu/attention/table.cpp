@@ -13,35 +13,50 @@ constexpr int kPlain = kTableSize - 1;
 
 bool has_clusters(const Device& device) { return device.capability == 90; }
 
-EntryName name_of(int i) {
+/// Kernels and the size of their clusters; the plain one has none.
+struct Entry {
+  int shape = -1, splits = 0;
   EntryName name;
-  if (i == kPlain) return name << "attention_plain";
-  const Shape& shape = kTunedShapes[i / kSplitSizes];
+};
+
+EntryName name_of(const Shape& shape, int splits) {
+  EntryName name;
   name << (shape.type == Element::kBF16 ? "attention_bf16_d" : "attention_f16_d");
   if (shape.dim >= 100) name << shape.dim / 100;
-  return name << shape.dim % 100 << "_r" << shape.rows << "_c" << kSplits[i % kSplitSizes];
+  return name << shape.dim % 100 << "_r" << shape.rows << "_c" << splits;
 }
 
-const char* stored_name(int i) {
-  static const std::array<EntryName, kTableSize> names = [] {
-    std::array<EntryName, kTableSize> all;
-    for (int k = 0; k < kTableSize; ++k) all[static_cast<std::size_t>(k)] = name_of(k);
+const Code& code_of(const Entry& entry) {
+  if (entry.shape < 0) return kPlainCode;
+  const Shape& shape = kTunedShapes[entry.shape];
+  return entry.splits == kSplitsAlone ? shape.alone : shape.shared;
+}
+
+const Entry& entry_at(int i) {
+  static const std::array<Entry, kTableSize> entries = [] {
+    std::array<Entry, kTableSize> all;
+    std::size_t count = 0;
+    for (int shape = 0; shape < kShapes; ++shape) {
+      for (const int splits : kSplits) {
+        const Entry entry{shape, splits, name_of(kTunedShapes[shape], splits)};
+        if (code_of(entry).kernel != nullptr) all.at(count++) = entry;
+      }
+    }
+    all.at(kPlain).name << "attention_plain";
     return all;
   }();
-  return names[static_cast<std::size_t>(i)].text;
+  return entries[static_cast<std::size_t>(i)];
 }
 
-const Shape& shape_of(int i) { return i == kPlain ? kPlainShape : kTunedShapes[i / kSplitSizes]; }
-
 Kernel kernel_at(int i) {
-  const Shape& shape = shape_of(i);
-  const bool plain = i == kPlain;
-  return {.function = reinterpret_cast<const void*>(shape.kernel),
-          .threads = shape.threads,
-          .shared_bytes = shape.shared_bytes,
-          .name = stored_name(i),
-          .cluster = plain ? 0U : static_cast<unsigned>(kSplits[i % kSplitSizes]),
-          .runs_on = plain ? nullptr : has_clusters};
+  const Entry& entry = entry_at(i);
+  const Code& code = code_of(entry);
+  return {.function = reinterpret_cast<const void*>(code.kernel),
+          .threads = code.threads,
+          .shared_bytes = code.shared_bytes,
+          .name = entry.name.text,
+          .cluster = static_cast<unsigned>(entry.splits),
+          .runs_on = i == kPlain ? nullptr : has_clusters};
 }
 
 /// Whether whole units of 16 bytes are rows of this view; `bytes`: of its strides.
@@ -71,17 +86,25 @@ int shape_for(const Params& p, std::int64_t rows) {
   return found;
 }
 
-/// With as many blocks as wanted, or the most below that a cluster has on this device.
+std::int64_t tiles_of(const Shape& shape, std::int64_t rows) {
+  return (rows + shape.rows - 1) / shape.rows;
+}
+
+/// With as many blocks as wanted, or the most below that the shape has on this device.
 int loaded_entry(int shape, int wanted, int device) {
-  auto at = static_cast<int>(std::ranges::find(kSplits, wanted) - std::begin(kSplits));
-  while (at >= 0 && !kernels().is_loaded(shape * kSplitSizes + at, device)) --at;
-  return at < 0 ? kPlain : shape * kSplitSizes + at;
+  int found = kPlain;
+  for (int i = 0; i < kPlain; ++i) {
+    const Entry& entry = entry_at(i);
+    if (entry.shape == shape && entry.splits <= wanted && kernels().is_loaded(i, device)) found = i;
+  }
+  return found;
 }
 
 }  // namespace
 
 int default_splits(std::int64_t N, std::int64_t H) {
   constexpr Tuning::Attention kClusters = kH200.attention;
+  if (N * H <= kClusters.alone) return kSplitsAlone;
   int splits = 1;
   while (splits < kClusters.most_splits && N * H * 2 * splits <= kClusters.blocks) splits *= 2;
   return splits;
@@ -93,11 +116,11 @@ Choice choose(Params& p, std::int64_t most_q, std::int64_t splits, const Device&
   const int shape = suits_tensor_cores(p) ? shape_for(p, rows) : -1;
   const int entry = shape < 0 ? kPlain : loaded_entry(shape, wanted, device.id);
   const bool plain = entry == kPlain;
-  p.splits = plain ? 1 : kSplits[entry % kSplitSizes];
+  p.splits = plain ? 1 : entry_at(entry).splits;
+  p.by_splits = Divisor::of(p.splits);
   p.grid_heads = plain ? p.HV : p.H;
   const std::int64_t per_tile = std::int64_t{p.N} * p.grid_heads * p.splits;
-  const std::int64_t tiles =
-      plain ? most_q : (rows + shape_of(entry).rows - 1) / shape_of(entry).rows;
+  const std::int64_t tiles = plain ? most_q : tiles_of(kTunedShapes[shape], rows);
   // Work beyond the largest grid is taken in turns.
   constexpr std::int64_t kMostBlocks = 0x7fffffff;
   p.tiles = static_cast<std::int32_t>(std::clamp<std::int64_t>(tiles, 1, kMostBlocks / per_tile));
@@ -111,6 +134,6 @@ KernelTable& kernels() {
   return table;
 }
 
-KernelFunction entry_function(int i) { return shape_of(i).kernel; }
+KernelFunction entry_function(int i) { return code_of(entry_at(i)).kernel; }
 
 }  // namespace goldenrule::gpu::attention

@@ -9,6 +9,8 @@
 // kernel per length of a context would be compiled again as the context grows.
 #pragma once
 
+#include <iterator>
+
 #include "gpu/attention/params.hpp"
 #include "gpu/launch/entry_name.hpp"
 #include "gpu/launch/kernel_table.hpp"
@@ -17,24 +19,29 @@ namespace goldenrule::gpu::attention {
 
 using KernelFunction = void (*)(Params);
 
-/// A kernel of the tensor cores; it is launched in clusters of several sizes.
-struct Shape {
+/// What the host launches.
+struct Code {
   KernelFunction kernel = nullptr;
-  Element type = Element::kBF16;
-  int dim = 0, rows = 0;  ///< the widest K and V; rows of a tile
   int threads = 0, shared_bytes = 0;
+};
+
+/// Kernels of the tensor cores; they are launched in clusters of several sizes.
+struct Shape {
+  Element type = Element::kBF16;
+  int dim = 0, rows = 0;         ///< the widest K and V; rows of a tile
+  Code shared = {}, alone = {};  ///< alone: for kSplitsAlone, if there is one
 };
 
 inline constexpr int kShapes = 8;
 extern const Shape kTunedShapes[kShapes];  // decode.cu
-extern const Shape kPlainShape;            // plain.cu
+extern const Code kPlainCode;              // plain.cu
 
-inline constexpr int kSplits[] = {1, 2, 4, 8, 16};
-inline constexpr int kSplitSizes = 5;
-inline constexpr int kTableSize = kShapes * kSplitSizes + 1;  ///< the plain kernel stands last
+inline constexpr int kSplitSizes = static_cast<int>(std::size(kSplits));
+/// Half of the shapes have a kernel for kSplitsAlone. The plain kernel stands last.
+inline constexpr int kTableSize = kShapes * kSplitSizes - kShapes / 2 + 1;
 
 /// Blocks that share the keys of a request where a call leaves it open: as many as make about one
-/// for each multiprocessor of the largest device, and no more than 8 (launch/tuning.hpp).
+/// for each multiprocessor of the largest device (launch/tuning.hpp).
 [[nodiscard]] int default_splits(std::int64_t N, std::int64_t H);
 
 /// Which entry serves a call on this device, after kernels() is prepared for it; sets what of the

@@ -23,6 +23,9 @@ struct Ring {
   __device__ __forceinline__ void wait_full(uint64_t (&full)[kSize]) const {
     ptx::wait_for_phase(full[index], parity);
   }
+  [[nodiscard]] __device__ __forceinline__ bool is_full(uint64_t (&full)[kSize]) const {
+    return ptx::phase_is_over(full[index], parity);
+  }
   __device__ __forceinline__ void wait_free(uint64_t (&free)[kSize]) const {
     ptx::wait_for_phase(free[index], parity ^ 1);
   }

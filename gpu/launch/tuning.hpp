@@ -57,6 +57,8 @@ struct Tuning {
     /// take as long as eight of 8 for 16k keys (35 us), though a block has half of the tiles.
     std::int64_t blocks;
     int most_splits;
+    /// So many clusters of kSplitsAlone blocks run at a time.
+    std::int64_t alone;
   } attention;
 };
 
@@ -74,6 +76,6 @@ inline constexpr Tuning kH200 = {.tiles = {.rows_for_tall = 128,
                                          .preparation_by_levels = 13500,
                                          .scan_half = 1700,
                                          .scan_whole = 2900},
-                                 .attention = {.blocks = 128, .most_splits = 8}};
+                                 .attention = {.blocks = 128, .most_splits = 8, .alone = 9}};
 
 }  // namespace goldenrule::gpu

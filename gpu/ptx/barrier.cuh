@@ -24,6 +24,14 @@ __device__ __forceinline__ void arrive(uint64_t& barrier) {
                : "memory");
 }
 
+/// Arrives when all copies that this thread has begun (async_copy.cuh) have landed, without waiting
+/// for them. What else it wrote is not seen by who waits for the phase.
+__device__ __forceinline__ void arrive_after_copies(uint64_t& barrier) {
+  asm volatile(
+      "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier))
+      : "memory");
+}
+
 /// Whether the phase of this parity has ended; waits for a while if it has not.
 __device__ __forceinline__ bool phase_has_ended(uint64_t& barrier, uint32_t parity) {
   uint32_t ended = 0;
@@ -31,6 +39,21 @@ __device__ __forceinline__ bool phase_has_ended(uint64_t& barrier, uint32_t pari
   asm volatile(
       "{.reg .pred ended;\n"
       "mbarrier.try_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, ended;}"
+      : "=r"(ended)
+      : "r"(shared_address(&barrier)), "r"(parity)
+      : "memory");
+#endif
+  return ended != 0;
+}
+
+/// The same without waiting.
+__device__ __forceinline__ bool phase_is_over(uint64_t& barrier, uint32_t parity) {
+  uint32_t ended = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{.reg .pred ended;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
       "selp.u32 %0, 1, 0, ended;}"
       : "=r"(ended)
       : "r"(shared_address(&barrier)), "r"(parity)

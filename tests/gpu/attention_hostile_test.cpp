@@ -163,7 +163,7 @@ TEST_CASE("attention: a refused call launches nothing and writes nothing") {
       {"mask: expected 0 to 2, actual 3", [](Args& a) { a.mask = 3; }},
       {"block: expected 1 to", [](Args& a) { a.block = 0; }},
       {"window_left: expected -1 to", [](Args& a) { a.window_left = -2; }},
-      {"splits: expected 0, 1, 2, 4, 8 or 16, actual 3", [](Args& a) { a.splits = 3; }},
+      {"splits: expected 0, 1, 2, 4, 8, 9 or 16, actual 3", [](Args& a) { a.splits = 3; }},
       {"most_q: expected 1 or more (total), actual 0", [](Args& a) { a.most_q = 0; }},
       {"flags: expected only", [](Args& a) { a.flags = 2; }},
       {"scale: expected a finite number", [](Args& a) { a.scale = 1.0 / 0.0; }},

@@ -220,8 +220,8 @@ op={gdn,kda} mode=prefill lens=9,66 H=1 HV=2 K={128,64,60} V=64 io={f32,f16,bf16
 op={gdn,kda} mode=prefill lens=9,66 H=1 HV=2 K={128,100} V=64 state_layout={vk,kv} state={f32,bf16} h0=1 index=i32 gap={1,2,4,8,24} shift={0,1,2,4}
 )"},
     CaseList{"attention tuned", R"(
-op=attention mode=decode lens=16,16 ctx=1000,257 H=2 HV=8 K=128 V=128 io={bf16,f16} splits={1,2,4,8,16} pattern={A,B,C,K,L,N,S,D,X,Y,T,P}
-op=attention mode=decode lens=4,4 ctx=1000,257 H=2 HV=8 K=64 V=64 io={bf16,f16} splits={1,2,4,8,16} pattern={A,B,C,K,L,N,S,D,X,Y,T,P}
+op=attention mode=decode lens=16,16 ctx=1000,257 H=2 HV=8 K=128 V=128 io={bf16,f16} splits={1,2,4,8,9,16} pattern={A,B,C,K,L,N,S,D,X,Y,T,P}
+op=attention mode=decode lens=4,4 ctx=1000,257 H=2 HV=8 K=64 V=64 io={bf16,f16} splits={1,2,4,8,9,16} pattern={A,B,C,K,L,N,S,D,X,Y,T,P}
 op=attention mode=decode lens=16 ctx={4096,16384} H=2 HV=8 K=128 V=128 pattern={A,C,L}
 op=attention mode=decode lens=9x16 ctx=9x300 H=2 HV={2,8,14,48} K=128 V=128 page=16
 )"},
@@ -238,7 +238,7 @@ op=attention mode=decode lens=4,2,7 ctx=150,33,0 H=2 HV=6 K={16,64,128,192} V={3
 op=attention mode=decode lens=4,2 ctx=50,33 H=2 HV=4 K={1,7,37,255} V={1,19,256} pattern={A,P}
 )"},
     CaseList{"attention sanitizer", R"(
-op=attention mode=decode lens=4,16,0 ctx=130,70,9 H=2 HV=8 K={64,128,100} V=64 io={bf16,f16} splits={1,16} table={permuted,csr,shared} kv_layout={nhd,hnd}
+op=attention mode=decode lens=4,16,0 ctx=130,70,9 H=2 HV=8 K={64,128,100} V=64 io={bf16,f16} splits={1,9,16} table={permuted,csr,shared} kv_layout={nhd,hnd}
 op=attention mode=decode lens=20,5 ctx=100,150 H=1 HV=2 K={128,37} V=64 mask={causal,block_causal} block=8 window_left={-1,20} valid=mixed block_kv={separate,in_cache}
 op=attention mode=decode lens=4,4 ctx=100,64 H=2 HV=4 K={64,30} V=32 page=4 missing_page=skip table=holes
 op=attention mode=prefill lens=70,1,0,130 H=2 HV=4 K={64,33} V=64 mask=causal gap={0,3}

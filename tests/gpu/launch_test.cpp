@@ -109,16 +109,18 @@ TEST_CASE("a kernel that needs more shared memory than a block can have is not c
   CHECK(shared[1] < shared[0]);
 }
 
-TEST_CASE("a cluster that a device has no room for is halved") {
+TEST_CASE("a cluster that a device or a shape has not is the most below it") {
   for (const unsigned largest : {16U, 8U}) {
     fake_runtime().add_device({.largest_cluster = largest});
-    for (const std::int64_t splits : {0, 16}) {  // 0: at most 8, however few the requests are
-      AttentionArgs a = attention_call();
-      a.splits = splits;
-      const unsigned expected = splits == 0 ? 8U : largest;
-      CHECK(launched(a).cluster == expected);
-      CHECK(fake_runtime().last.blocks == expected);
-      CHECK(name_of_last().find("attention_decode_kernel") != std::string::npos);
+    for (const std::int64_t queries : {4, 16}) {   // 16 rows and 64: only those have one of 9
+      for (const std::int64_t splits : {0, 16}) {  // 0: 9 where there are few requests
+        AttentionArgs a = attention_call();
+        a.splits = splits;
+        a.total = a.most_q = queries;
+        const unsigned expected = std::min(largest, splits == 16 ? 16U : queries == 16 ? 9U : 8U);
+        CHECK((launched(a).cluster == expected && fake_runtime().last.blocks == expected));
+        CHECK(name_of_last().find("attention_decode_kernel") != std::string::npos);
+      }
     }
   }
 }

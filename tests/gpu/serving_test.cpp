@@ -98,7 +98,7 @@ TEST_CASE("every entry of the dispatch table is reached") {
                 run);
   for_each_case(
       "op=attention mode=decode lens={4,20} ctx=130 H=1 HV=4 K={37,64,128} V={64,128} "
-      "io={bf16,f16} splits={1,2,4,8,16}",
+      "io={bf16,f16} splits={1,2,4,8,9,16}",
       run);
   for_each_case("op={gdn,kda} mode=prefill lens=70,3 H=2 HV=4 K=128 V=128 checkpoints=listed", run);
   for_each_case("op=kda mode=prefill lens=70,3 H=2 HV=4 K=128 V=128 gate=bounded", run);

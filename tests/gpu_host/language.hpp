@@ -149,6 +149,9 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   goldenrule::simt::this_block().meet(mask, goldenrule::simt::vote, "a ballot", &mine);
   return mine.all;
 }
+inline int __all_sync(unsigned mask, int predicate) {
+  return static_cast<int>(__ballot_sync(mask, predicate) == mask);
+}
 
 /// The sum of what the lanes of the mask give, in all of them.
 template <class T>

@@ -61,10 +61,10 @@ op=kda mode=prefill lens=9,20 H=1 HV=2 K=128 V={16,80,208} precise=1 io={bf16,f1
 )";
 
 constexpr const char* kAttention = R"(
-op=attention mode=decode lens=4,3,0 ctx=70,0,300 H=2 HV=4 K=64 V=64 io={bf16,f16} splits={1,2,4,8,16} pattern={A,K}
-op=attention mode=decode lens=16,9 ctx=200,33 H=1 HV=4 K=128 V=128 io={bf16,f16} splits={1,2,4,8,16} pattern={A,L} index=i32
-op=attention mode=decode lens=4,1 ctx=130,64 H=1 HV=4 K=128 V=96 io={bf16,f16} splits={1,2,4,8,16} table=csr kv_layout=hnd
-op=attention mode=decode lens=20,16 ctx=65,300 H=1 HV=4 K=64 V=64 io={bf16,f16} splits={1,2,4,8,16} lse_base=2 lse_layout=ht
+op=attention mode=decode lens=4,3,0 ctx=70,0,300 H=2 HV=4 K=64 V=64 io={bf16,f16} splits={1,2,4,8,9,16} pattern={A,K}
+op=attention mode=decode lens=16,9 ctx=200,33 H=1 HV=4 K=128 V=128 io={bf16,f16} splits={1,2,4,8,9,16} pattern={A,L} index=i32
+op=attention mode=decode lens=4,1 ctx=130,64 H=1 HV=4 K=128 V=96 io={bf16,f16} splits={1,2,4,8,9,16} table=csr kv_layout=hnd
+op=attention mode=decode lens=20,16 ctx=65,300 H=1 HV=4 K=64 V=64 io={bf16,f16} splits={1,2,4,8,9,16} lse_base=2 lse_layout=ht
 op=attention mode=decode lens=20,9 ctx=61,140 H=1 HV=2 K={32,128} V=64 mask=block_causal block=8 block_base={absolute,segment} pattern={K,L}
 op=attention mode=decode lens=20,5 ctx=100,150 H=1 HV=2 K=64 V=64 mask={full,causal} window_left={0,63,64,65} pattern={K,P}
 op=attention mode=decode lens=9 ctx=100 H=1 HV=3 K=64 V=64 window_left=16 window_right={0,3} pattern=L

@@ -53,12 +53,15 @@ std::vector<AttentionRow> attention_rows() {
     with_block(4, {8, context, 0, 0});
   }
   all.push_back({.requests = 8, .context = 16 * kK, .page = 16});
-  for (const std::int64_t splits : {8, 16}) {  // the default is 8; 16 is for who measures
+  for (const std::int64_t splits : {8, 9, 16}) {  // 9 is the default of one request
     for (const std::int64_t context : {1 * kK, 4 * kK, 64 * kK}) {
       all.push_back({.requests = 1, .context = context, .splits = splits});
     }
+    for (const std::int64_t context : {1 * kK, 16 * kK}) {
+      all.push_back({.requests = 2, .context = context, .splits = splits});
+    }
   }
-  for (const std::int64_t splits : {1, 2, 4, 8, 16}) {
+  for (const std::int64_t splits : {1, 2, 4, 8, 9, 16}) {
     all.push_back({.requests = 1, .context = 16 * kK, .splits = splits});
     all.push_back({.requests = 8, .context = 4 * kK, .splits = splits});
     all.push_back({.requests = 8, .context = 16 * kK, .splits = splits});

@@ -152,9 +152,6 @@ def row_of(torch, case, name, launch, unpack, replays):
         error = ((got - expected).norm() / expected.norm()).item()
         if not error < OTHER_FUNCTION:
             return f"{name:12} another function: relative RMSE {error:.3g}", None
-        for x in case.sets:
-            launch(case, x)
-        torch.cuda.synchronize()
         median, low, high = time_graph(torch, case, lambda x: launch(case, x), replays, 8)
     except Exception as failure:  # of another project's code
         return f"{name:12} FAILED: {str(failure)[:120]}", None

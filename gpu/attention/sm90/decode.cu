@@ -6,15 +6,19 @@
 namespace goldenrule::gpu::attention {
 namespace {
 
-template <Element kType, int kDim, int kRows>
-constexpr Shape shape() {
-  using C = Config<kType, kDim, kRows>;
+template <class C>
+constexpr Code code() {
   return {.kernel = &attention_decode_kernel<C>,
-          .type = kType,
-          .dim = kDim,
-          .rows = kRows,
           .threads = C::kThreads,
           .shared_bytes = static_cast<int>(sizeof(DecodeStorage<C>))};
+}
+
+template <Element kType, int kDim, int kRows>
+constexpr Shape shape() {
+  Shape shape = {
+      .type = kType, .dim = kDim, .rows = kRows, .shared = code<Config<kType, kDim, kRows, 1>>()};
+  if constexpr (kRows == 64) shape.alone = code<Config<kType, kDim, kRows, 2>>();
+  return shape;
 }
 
 }  // namespace

@@ -4,9 +4,15 @@
 //
 // The queries of a request and the query heads of a key head have the same keys, so they are the
 // rows of one tile, row = query * G + head of the group, and K and V are read once for all of them.
-// A block takes tiles of 64 keys: four of its warps copy them (tile_supply.cuh), four compute. With
-// 64 rows these are a warpgroup, of which each warp has 16 rows and all keys; with 16 rows each
-// warp has all rows and 16 keys of every tile.
+// A block takes tiles of 64 keys: four of its warps copy them (tile_supply.cuh), a team of four
+// computes. With 64 rows a team is a warpgroup, of which each warp has 16 rows and all keys; with
+// 16 rows each warp has all rows and 16 keys of every tile. Two such blocks share a multiprocessor.
+//
+// What bounds a call of few clusters is the time of one tile after the other in a block. There a
+// block has a multiprocessor to itself: twice the tiles in shared memory, and two teams that take
+// them in turns and add up what they have before the cluster does. Such clusters have 9 blocks: the
+// processing clusters of an H200 have 16 or 18 multiprocessors and one has 9, so that 9 of 9 blocks
+// run at a time, and 7 of more.
 #pragma once
 
 #include "gpu/attention/requests.cuh"
@@ -16,24 +22,27 @@
 
 namespace goldenrule::gpu::attention {
 
-template <Element kType_, int kDim_, int kRows_>
+template <Element kType_, int kDim_, int kRows_, int kTeams_>
 struct Config {
   static constexpr Element kType = kType_;
   static constexpr int kDim = kDim_;    ///< of keys and of values, padded with zeros
   static constexpr int kRows = kRows_;  ///< rows of a tile
-  static constexpr int kWarps = 4, kConsumers = 32 * kWarps;  ///< that compute, the first ones
+  static constexpr int kTeams = kTeams_, kBlocks = 2 / kTeams;  ///< of a multiprocessor
+  static constexpr int kWarpsOfTeam = 4, kWarps = kWarpsOfTeam * kTeams;
+  static constexpr int kConsumers = 32 * kWarps;  ///< threads that compute, the first ones
   static constexpr int kProducers = 128, kThreads = kConsumers + kProducers;
-  /// Of a thread: two blocks share the 65,536 of a multiprocessor, 128 for each thread at launch.
+  /// Of a thread: the blocks of a multiprocessor share 65,536, at launch 128 or 168 for each
+  /// thread.
   static constexpr int kConsumerRegisters = 200, kProducerRegisters = 56;
-  static constexpr int kTile = 64;                 ///< keys
-  static constexpr int kStages = 3 * 128 / kDim;   ///< tiles in shared memory
-  static constexpr bool kWarpgroup = kRows == 64;  ///< products are those of a warpgroup
-  static constexpr int kRowGroups = kRows / 16, kKeyGroups = kWarps / kRowGroups;
+  static constexpr int kTile = 64;                         ///< keys
+  static constexpr int kStages = 3 * kTeams * 128 / kDim;  ///< tiles in shared memory
+  static constexpr bool kWarpgroup = kRows == 64;          ///< products are those of a warpgroup
+  static constexpr int kRowGroups = kRows / 16, kKeyGroups = kWarpsOfTeam / kRowGroups;
   static constexpr int kKeys = kTile / kKeyGroups;  ///< of a tile, for one warp
   static constexpr int kUnits = kDim / 8;           ///< 16 bytes each, of a row
   static constexpr int kPartialRow = kDim + 8;      ///< numbers: rows begin in other banks
   static_assert(kRows == 16 || kRows == 64, "one row group, or a warpgroup");
-  static_assert(kKeyGroups == 1 || kKeyGroups == 4);
+  static_assert(kTeams == 1 || (kTeams == 2 && kWarpgroup));
   static_assert(kDim == 64 || kDim == 128, "whole panels of 64 elements");
 };
 
@@ -70,6 +79,12 @@ struct __align__(1024) Tile {
   }
 };
 
+/// A row that a block merges. `to`: its output; null: it is none of the request.
+struct MergedRow {
+  char* to;
+  uint32_t empty;  // it sees no key
+};
+
 template <class C>
 struct DecodeStorage {
   struct Stage {
@@ -78,17 +93,21 @@ struct DecodeStorage {
   /// Of every warp its rows, when all keys of the block are done: weights are e to the power of
   /// (score - largest) and not divided by their sum.
   struct Partials {
-    float o[C::kWarps * 16 * C::kPartialRow];
+    float o[C::kWarpsOfTeam * 16 * C::kPartialRow];
+    float of_team[C::kDim / 2 + 4][C::kTeams == 1 ? 1 : 128];  // of each thread of the second team
   };
   union {  // the partial results are written when the last tile has been read
     Stage stages[C::kStages];
     Partials partials;
   };
-  float2 sums[C::kWarps * 16];                // of the rows of partials: largest score, sum
-  float2 merged[C::kWarps * 16];              // those that this block merges
+  float2 sums[C::kWarpsOfTeam * 16];  // of the rows of partials: largest score, sum
+  // Those that this block merges, then their weights. Rows of nine blocks are 8 for each but one.
+  float2 merged[C::kTeams == 1 ? C::kWarpsOfTeam * 16 : 8 * kSplitsAlone];
+  MergedRow rows[C::kRows];
   uint32_t exist[C::kStages][C::kTile / 32];  // which keys of a tile somebody sees
-  // A tile is full when all threads that copy have announced their part, free when all threads that
-  // compute have read it: each by itself, as racecheck follows threads.
+  // A tile is full when what all threads that copy have begun has landed and it is written which
+  // keys exist, free when all threads of the team that takes it have read it: each by itself, as
+  // racecheck follows threads.
   uint64_t full[C::kStages], free[C::kStages];
 };
 
@@ -96,8 +115,8 @@ struct DecodeStorage {
 template <class C>
 __device__ __forceinline__ void initialize_ring(DecodeStorage<C>& s) {
   for (int i = 0; i < C::kStages; ++i) {
-    ptx::initialize_barrier(s.full[i], C::kProducers);
-    ptx::initialize_barrier(s.free[i], C::kConsumers);
+    ptx::initialize_barrier(s.full[i], C::kProducers + 2);
+    ptx::initialize_barrier(s.free[i], C::kConsumers / C::kTeams);
   }
 }
 

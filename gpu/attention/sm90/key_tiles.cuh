@@ -40,8 +40,8 @@ class KeyTiles {
     // 16 times as many tiles are less than 2^31.
     static_assert(int64_t{GOLDENRULE_GPU_MAX_KEYS} / C::kTile + 2 <= (int32_t{1} << 27) - 1);
     const int32_t all = cached_.count + fresh_.count;
-    first_ = all * rank >> log2_splits(p);
-    count_ = (all * (rank + 1) >> log2_splits(p)) - first_;
+    first_ = p.by_splits.quotient(all * rank);
+    count_ = p.by_splits.quotient(all * (rank + 1)) - first_;
   }
 
   [[nodiscard]] __device__ __forceinline__ int count() const { return count_; }
@@ -52,29 +52,32 @@ class KeyTiles {
     return fresh_.start + (fresh_.first + at - cached_.count) * C::kTile;
   }
 
-  /// Asks for the page of key `k` of tile i, if it is one of the cache.
-  __device__ __forceinline__ uint2 request(int i, int k) const {
-    const int32_t t = start(i) + k;
-    return request_page(p_, r_, t, i < count_ && is_cached(i) && exists(t, true));
-  }
-  /// Where that key or its value is; null: nobody sees it.
-  __device__ __forceinline__ const char* row(const PageView& cache, const TokenView& fresh, int i,
-                                             int k, uint2 page) const {
-    const int32_t t = start(i) + k;
-    const bool cached = is_cached(i);
-    if (!exists(t, cached)) return nullptr;
-    return cached ? cached_row(p_, cache, t, h_, page) : fresh_row(r_, fresh, t, h_);
-  }
-
- private:
   [[nodiscard]] __device__ __forceinline__ bool is_cached(int i) const {
     return first_ + i < cached_.count;
   }
-  [[nodiscard]] __device__ __forceinline__ bool exists(int32_t t, bool cached) const {
-    const int32_t end = cached ? r_.cached : r_.cached + r_.fresh;
+  /// Whether somebody sees key `k` of tile i.
+  [[nodiscard]] __device__ __forceinline__ bool exists(int i, int k) const {
+    const int32_t start_of_tile = start(i), end = is_cached(i) ? r_.cached : r_.cached + r_.fresh;
+    const int32_t last = start_of_tile + C::kTile;
+    const bool all = seen_.first <= start_of_tile && last <= min(end, seen_.last) &&
+                     (last <= r_.padding.first || r_.padding.last <= start_of_tile);
+    if (all) return true;  // of the block: of most tiles
+    const int32_t t = start_of_tile + k;
     return t < end && seen_.first <= t && t < seen_.last && !is_padding(p_, r_, t);
   }
+  /// Asks for the page of key `k` of tile i, if it is one of the cache.
+  __device__ __forceinline__ uint2 request(int i, int k) const {
+    const int32_t t = start(i) + k;
+    return request_page(p_, r_, t, i < count_ && is_cached(i) && t < r_.cached);
+  }
+  /// Where that key or its value is, of those that exist; null: there is none.
+  __device__ __forceinline__ const char* row(const PageView& cache, const TokenView& fresh, int i,
+                                             int k, uint2 page) const {
+    const int32_t t = start(i) + k;
+    return is_cached(i) ? cached_row(p_, cache, t, h_, page) : fresh_row(r_, fresh, t, h_);
+  }
 
+ private:
   const Params& p_;
   const Request& r_;
   Range seen_;

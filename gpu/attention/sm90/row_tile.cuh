@@ -52,6 +52,43 @@ class RowTile {
     weigh(s);
     add_values(stage.v, own, s);
   }
+  /// Products of a warpgroup run on behind take(), and read the tile until this.
+  __device__ __forceinline__ void finish() {
+    if constexpr (C::kWarpgroup) {
+      ptx::wait_for_products_but<0>();
+      ptx::hold(o_);
+    }
+  }
+
+  /// For a thread that has the same rows of other keys.
+  __device__ __forceinline__ void hand_over(typename DecodeStorage<C>::Partials& to) const {
+    const int thread = static_cast<int>(threadIdx.x) % 128;
+#pragma unroll
+    for (int i = 0; i < C::kDim / 2; ++i) to.of_team[i][thread] = o_[i];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      to.of_team[C::kDim / 2 + half][thread] = largest_[half];
+      to.of_team[C::kDim / 2 + 2 + half][thread] = sum_[half];
+    }
+  }
+  __device__ __forceinline__ void add(const typename DecodeStorage<C>::Partials& from) {
+    const int thread = static_cast<int>(threadIdx.x) % 128;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float other = from.of_team[C::kDim / 2 + half][thread];
+      const float largest = fmaxf(largest_[half], other), used = finite_largest(largest);
+      const float own_weight = ptx::exp2_approximate(largest_[half] - used);
+      const float weight = ptx::exp2_approximate(other - used);
+      largest_[half] = largest;
+      sum_[half] =
+          fmaf(weight, from.of_team[C::kDim / 2 + 2 + half][thread], own_weight * sum_[half]);
+#pragma unroll
+      for (int i = 2 * half; i < C::kDim / 2; i += 4) {
+        o_[i] = fmaf(weight, from.of_team[i][thread], own_weight * o_[i]);
+        o_[i + 1] = fmaf(weight, from.of_team[i + 1][thread], own_weight * o_[i + 1]);
+      }
+    }
+  }
 
   /// Writes the 16 rows to `o` and `sums`, rows `at` and on.
   __device__ __forceinline__ void store(DecodeStorage<C>& s, int at) {
@@ -176,8 +213,6 @@ class RowTile {
         H::multiply_columns(o_, p + 4 * step, values + Tile<C>::over_rows(step));
       }
       ptx::commit_products();
-      ptx::wait_for_products_but<0>();
-      ptx::hold(o_);
     } else {
       add_values_of_warp(v, own, p);
     }

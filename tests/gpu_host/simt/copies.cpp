@@ -77,6 +77,18 @@ void AsyncCopies::wait_for_all() {
   open_.clear();
 }
 
+void AsyncCopies::arrive_at(std::uint64_t& barrier) {
+  Group all;
+  for (const Group& group : groups_) all.insert(all.end(), group.begin(), group.end());
+  all.insert(all.end(), open_.begin(), open_.end());
+  groups_.clear();
+  open_.clear();
+  this_block().bulk_copies().begin(barrier, 0, [all = std::move(all), &barrier] {
+    land(all);
+    arrive(barrier, 0);
+  });
+}
+
 void initialize(std::uint64_t& barrier, std::uint32_t arrivals) {
   expect_aligned(&barrier, sizeof barrier, "a barrier");
   const auto count = static_cast<std::uint16_t>(arrivals);

@@ -24,6 +24,8 @@ class AsyncCopies {
   /// All groups but the latest `keep`.
   void wait_for_all_but(std::size_t keep);
   void wait_for_all();
+  /// They land when somebody waits for the barrier, and are one arrival then.
+  void arrive_at(std::uint64_t& barrier);
 
  private:
   struct Copy {

@@ -11,6 +11,9 @@ inline void initialize_barrier(uint64_t& barrier, uint32_t arrivals) {
   simt::initialize(barrier, arrivals);
 }
 inline void arrive(uint64_t& barrier) { simt::arrive(barrier, 0); }
+inline void arrive_after_copies(uint64_t& barrier) {
+  simt::this_thread().copies.arrive_at(barrier);
+}
 inline void wait_for_phase(uint64_t& barrier, uint32_t parity) {
   simt::this_block().wait_until("a counted barrier",
                                 [&] { return simt::phase_has_ended(barrier, parity); });
@@ -18,6 +21,10 @@ inline void wait_for_phase(uint64_t& barrier, uint32_t parity) {
 inline bool phase_has_ended(uint64_t& barrier, uint32_t parity) {
   if (simt::phase_has_ended(barrier, parity)) return true;
   simt::this_block().poll("a counted barrier");
+  return simt::phase_has_ended(barrier, parity);
+}
+
+inline bool phase_is_over(uint64_t& barrier, uint32_t parity) {
   return simt::phase_has_ended(barrier, parity);
 }
 
