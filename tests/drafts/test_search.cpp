@@ -173,6 +173,38 @@ TEST_CASE("draft search: no mistake is named in some rows where all of them are 
   CHECK(std::ranges::none_of(diagnosis.explanations, &explain::Explanation::explains));
 }
 
+TEST_CASE("draft search: no drafts or all of them in half of the rows are said as that") {
+  // In every other row the kernel is right.
+  const auto half = [](const char* line, Test test) {
+    call::Record record = capture(line, {.test = test}, {});
+    const call::Record right = capture(line, {}, {});
+    const std::int64_t rows = record.inputs.at("start").size();
+    for (auto& [name, output] : record.outputs) {
+      const std::int64_t width = output.size() / rows;
+      for (std::int64_t i = 0; i < output.size(); ++i) {
+        if (i / width % 2 != 0) output.set(i, right.outputs.at(name)[i]);
+      }
+    }
+    return record;
+  };
+  // Each failing row halves the chance, so that there must be enough of them.
+  constexpr const char* kMany =
+      "op=draft_acceptance mode=rejection B=96 S=5 Z=257 io=f32 pattern=A seed=3";
+  for (const char* line : {kMany, kRace, kGreedy}) {
+    for (const Test test : {Test::kNever, Test::kAlways}) {
+      CAPTURE(line);
+      const std::string name = test == Test::kNever ? "accept_none" : "accept_all";
+      const auto judgement = verdict::judgement(slice(), half(line, test), {.contract = ideal()});
+      const auto diagnosis = explain::diagnose(judgement, slice().mistakes());
+      REQUIRE_FALSE(diagnosis.explanations.empty());
+      const explain::Explanation& first = diagnosis.explanations.front();
+      CHECK(first.explains);
+      CHECK(first.name() == name);
+      CHECK(first.name_and_place().starts_with(name + " in sequences "));
+    }
+  }
+}
+
 TEST_CASE("draft search: of a token that the call brings the target has no row") {
   call::Record record = record_of(
       "op=draft_acceptance mode=rejection B=4 S=3 Z=33 io=f32 bonus=given pattern=A seed=9");

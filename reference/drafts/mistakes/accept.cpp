@@ -34,13 +34,22 @@ void q_ignored(const Work& work, call::Record& record) {
   if (is_rejection(work)) record.convention.draft_kind = DraftKind::kOneHot;
 }
 
+void with_count(const Work& work, std::int64_t n, std::int64_t count, Outcome& outcome) {
+  if (count == outcome.accepted) return;
+  outcome = {.accepted = count, .token = work.decisions.token(n, count)};
+}
+
+void none(const Work& work, std::int64_t n, Outcome& outcome) { with_count(work, n, 0, outcome); }
+void all(const Work& work, std::int64_t n, Outcome& outcome) {
+  with_count(work, n, work.row(n).drafts, outcome);
+}
+
 void sum(const Work& work, std::int64_t n, Outcome& outcome) {
   std::int64_t count = 0;
   for (std::int64_t i = 0; i < work.row(n).drafts; ++i) {
     count += work.decisions.acceptance(n, i).accepted ? 1 : 0;
   }
-  if (count == outcome.accepted) return;
-  outcome = {.accepted = count, .token = work.decisions.token(n, count)};
+  with_count(work, n, count, outcome);
 }
 
 void shifted(const Work& work, std::int64_t n, Outcome& outcome) {
@@ -49,8 +58,7 @@ void shifted(const Work& work, std::int64_t n, Outcome& outcome) {
   const std::int64_t rows = is_rejection(work) ? d.target_rows : d.drafts + 1;
   std::int64_t a = 0;
   while (a < drafts && a + 1 < rows && work.decisions.acceptance(n, a, a + 1).accepted) ++a;
-  if (a == outcome.accepted) return;
-  outcome = {.accepted = a, .token = work.decisions.token(n, a)};
+  with_count(work, n, a, outcome);
 }
 
 // What the target says of each position; the rows of one request are `rows` long.
@@ -91,7 +99,12 @@ constexpr std::array kZeroRejected{calls::Meant{"zero_draft", "accept", "reject"
 constexpr std::array kByQ{calls::Meant{"draft_kind", "one_hot", "sampled"}};
 constexpr std::array kNoQ{calls::Meant{"draft_kind", "sampled", "one_hot"}};
 
+// The first of those with the same outputs is the name, so that counts that look at nothing come
+// first.
 constexpr std::array kAcceptMistakes{
+    mistake<none>("accept_none", "accepting",
+                  "accepts no draft, and emits what belongs in the place of the first"),
+    mistake<all>("accept_all", "accepting", "accepts every draft, whatever the target says"),
     mistake<sum>("accept_sum", "accepting",
                  "counts matches behind the first rejection: the sum of all, not the length of "
                  "the first run",
