@@ -5,11 +5,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "reference/drafts/search/find.hpp"
 #include "reference/drafts/search/points.hpp"
+#include "reference/drafts/search/read.hpp"
 #include "reference/drafts/search/words.hpp"
 #include "reference/drafts/slice.hpp"
 #include "reference/explain/diagnose.hpp"
@@ -59,6 +61,35 @@ std::int64_t count_of_row(const std::vector<std::int64_t>& targets, Stop stop,
 }
 
 }  // namespace
+
+TEST_CASE("draft search: what a call cannot have is not tried") {
+  const std::string one_hot = std::string(kRejection) + " draft_kind=one_hot";
+  const std::string one_hot_race = std::string(kRace) + " draft_kind=one_hot";
+  for (const std::string& line :
+       {std::string(kRejection), std::string(kRace), one_hot, one_hot_race, std::string(kGreedy)}) {
+    CAPTURE(line);
+    const call::Record record = record_of(line);
+    const Work work(record);
+    const Reading reading(work);
+    // In the place of some rejected draft each point says a token.
+    const auto says_any = [&](const TokenPoint& point) {
+      for (std::int64_t n = 0; n < work.plan.dims.rows; ++n) {
+        for (std::int64_t a = 0; !work.row(n).padded() && a < work.row(n).drafts; ++a) {
+          if (token_of(reading, n, a, point)) return true;
+        }
+      }
+      return false;
+    };
+    for (const TokenPoint& point : token_points(work)) {
+      CHECK_MESSAGE(says_any(point), words(point));
+      const bool reads_q = !work.is_one_hot() && point.weights != Weights::kTarget;
+      CHECK_MESSAGE((reads_q || point.draft == From::kOwn), words(point));
+    }
+    const bool without_q = std::ranges::any_of(
+        count_points(work), [](const CountPoint& point) { return point.test == Test::kWithoutQ; });
+    CHECK(without_q == (!is_greedy(work) && !work.is_one_hot()));
+  }
+}
 
 TEST_CASE("draft search: how tests become a count") {
   // The first and the third draft pass.

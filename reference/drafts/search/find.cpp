@@ -15,50 +15,10 @@ namespace goldenrule::drafts {
 namespace {
 
 constexpr double kChanceBits = 10.0;
-constexpr int kMostWrong = 2;
 constexpr std::size_t kSaid = 3;  // of points that nothing tells from each other
 
-// Visits all numbers below `extents` in turn: f(digits).
-template <std::size_t N, class F>
-void each(const std::array<std::size_t, N>& extents, const F& f) {
-  std::array<std::size_t, N> digits{};
-  for (;;) {
-    f(digits);
-    std::size_t i = 0;
-    while (i < N && ++digits[i] == extents[i]) digits[i++] = 0;
-    if (i == N) return;
-  }
-}
-
-bool is_constant(const CountPoint& p) { return p.test == Test::kAlways || p.test == Test::kNever; }
+bool is_constant(const CountPoint& p) { return p.is_constant(); }
 bool is_constant(const TokenPoint&) { return false; }
-
-std::vector<CountPoint> count_points(bool greedy) {
-  std::vector<CountPoint> points;
-  each(std::array{kTests, kFroms, kFroms, kStops}, [&](const auto& at) {
-    const CountPoint p{static_cast<Test>(at[0]), static_cast<From>(at[1]), static_cast<From>(at[2]),
-                       static_cast<Stop>(at[3])};
-    if (p.wrong() == 0 || p.wrong() > kMostWrong) return;
-    const bool numbers = p.target != From::kOwn || p.uniform != From::kOwn;
-    if (is_constant(p) && (numbers || p.stop != Stop::kFirstFailure)) return;
-    const bool possible = p.uniform == From::kOwn && (p.test == Test::kRight || is_constant(p));
-    if (possible || !greedy) points.push_back(p);
-  });
-  return points;
-}
-
-std::vector<TokenPoint> token_points(bool greedy) {
-  std::vector<TokenPoint> points;
-  each(std::array{kWeights, kFroms, kFroms, kChosen}, [&](const auto& at) {
-    const TokenPoint p{static_cast<Weights>(at[0]), static_cast<From>(at[1]),
-                       static_cast<From>(at[2]), static_cast<Chosen>(at[3])};
-    if (p.wrong() == 0 || p.wrong() > kMostWrong) return;
-    const bool target_alone = p == TokenPoint{.target = p.target};
-    const bool reads = p.chosen != Chosen::kDraft || p.wrong() == 1;
-    if (reads && (target_alone || !greedy)) points.push_back(p);
-  });
-  return points;
-}
 
 template <class Point>
 struct Found {
@@ -148,10 +108,10 @@ verdict::Searched find_decisions(const verdict::Judgement& judgement) {
   const Kernel kernel(work, judgement.record.outputs);
   const std::vector<Given> counts = kernel.counts(), tokens = kernel.tokens(counts);
   const Said count =
-      said("accepted", count_points(is_greedy(work)), counts,
+      said("accepted", count_points(work), counts,
            [&](const Given& row, const CountPoint& p) { return count_of(reading, row.n, p); });
-  const Said token = said("the token behind the accepted drafts", token_points(is_greedy(work)),
-                          tokens, [&](const Given& row, const TokenPoint& p) {
+  const Said token = said("the token behind the accepted drafts", token_points(work), tokens,
+                          [&](const Given& row, const TokenPoint& p) {
                             return token_of(reading, row.n, row.accepted, p);
                           });
   verdict::Searched searched;

@@ -68,6 +68,8 @@ struct CountPoint {
 
   /// Parts that are not the right ones.
   [[nodiscard]] int wrong() const;
+  /// Whether all rows have one count.
+  [[nodiscard]] bool is_constant() const;
   bool operator==(const CountPoint&) const = default;
 };
 
@@ -99,6 +101,14 @@ struct TokenPoint {
   [[nodiscard]] int wrong() const;
   bool operator==(const TokenPoint&) const = default;
 };
+
+/// Wrong parts of a point that is tried.
+inline constexpr int kMostWrong = 2;
+
+/// All that a kernel of this call may be, but the right one. Each costs evidence, so none is among
+/// them that reads what the call does not have.
+[[nodiscard]] std::vector<CountPoint> count_points(const Work& work);
+[[nodiscard]] std::vector<TokenPoint> token_points(const Work& work);
 
 /// A call as wrong kernels read it.
 struct Reading {
