@@ -87,7 +87,7 @@ TEST_CASE("draft search: what a call cannot have is not tried") {
     }
     const bool without_q = std::ranges::any_of(
         count_points(work), [](const CountPoint& point) { return point.test == Test::kWithoutQ; });
-    CHECK(without_q == (!is_greedy(work) && !work.is_one_hot()));
+    CHECK(without_q == (!work.is_greedy() && !work.is_one_hot()));
   }
 }
 

@@ -14,8 +14,6 @@ using call::AcceptRule;
 using call::DraftKind;
 using call::ZeroDraft;
 
-bool is_rejection(const Work& work) { return work.call.mode == call::Mode::kRejection; }
-
 void strict(const Work&, call::Record& record) { record.convention.accept_rule = AcceptRule::kLt; }
 void lenient(const Work&, call::Record& record) { record.convention.accept_rule = AcceptRule::kLe; }
 void zero_accepted(const Work&, call::Record& record) {
@@ -31,7 +29,7 @@ void judged_by_q(const Work& work, call::Record& record) {
   record.convention.draft_kind = DraftKind::kSampled;
 }
 void q_ignored(const Work& work, call::Record& record) {
-  if (is_rejection(work)) record.convention.draft_kind = DraftKind::kOneHot;
+  if (!work.is_greedy()) record.convention.draft_kind = DraftKind::kOneHot;
 }
 
 void with_count(const Work& work, std::int64_t n, std::int64_t count, Outcome& outcome) {
@@ -53,9 +51,7 @@ void sum(const Work& work, std::int64_t n, Outcome& outcome) {
 }
 
 void shifted(const Work& work, std::int64_t n, Outcome& outcome) {
-  const call::Dims& d = work.plan.dims;
-  const std::int64_t drafts = work.row(n).drafts;
-  const std::int64_t rows = is_rejection(work) ? d.target_rows : d.drafts + 1;
+  const std::int64_t drafts = work.row(n).drafts, rows = work.target_positions();
   std::int64_t a = 0;
   while (a < drafts && a + 1 < rows && work.decisions.acceptance(n, a, a + 1).accepted) ++a;
   with_count(work, n, a, outcome);
@@ -64,11 +60,11 @@ void shifted(const Work& work, std::int64_t n, Outcome& outcome) {
 // What the target says of each position; the rows of one request are `rows` long.
 template <class Source>
 void with_targets(const Work& work, call::Record& record, const Source& source) {
-  const bool rejection = is_rejection(work);
+  const bool rejection = !work.is_greedy();
   const char* name = rejection ? "target_probs" : "target_tokens";
   const call::Tensor& given = work.call.inputs.at(name);
   call::Tensor& changed = record.inputs.at(name);
-  const std::int64_t rows = rejection ? work.plan.dims.target_rows : work.plan.dims.drafts + 1;
+  const std::int64_t rows = work.target_positions();
   const std::int64_t length = rejection ? work.plan.dims.vocabulary : 1;
   for (std::int64_t n = 0; n < work.plan.dims.rows; ++n) {
     if (work.row(n).padded()) continue;

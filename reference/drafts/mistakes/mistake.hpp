@@ -35,6 +35,10 @@ struct Work {
   [[nodiscard]] const Row& row(std::int64_t n) const {
     return plan.rows[static_cast<std::size_t>(n)];
   }
+  /// Else it is a rejection.
+  [[nodiscard]] bool is_greedy() const { return call.mode == call::Mode::kGreedy; }
+  /// Rows of the target of a request.
+  [[nodiscard]] std::int64_t target_positions() const;
   [[nodiscard]] bool is_one_hot() const {
     return call.convention.draft_kind == call::DraftKind::kOneHot;
   }

@@ -62,7 +62,7 @@ std::vector<Outcome> changed_outcomes(Misdecided change, const Work& work) {
   return outcomes;
 }
 
-// Row n of the outputs of a kernel, and back.
+// Row n of the outputs of a kernel.
 void copy_row(std::int64_t n, std::int64_t width, const call::TensorMap& from, Returned& to) {
   const auto value = [&](const char* name, std::int64_t i) {
     const double x = from.at(name)[i];
@@ -77,25 +77,14 @@ void copy_row(std::int64_t n, std::int64_t width, const call::TensorMap& from, R
   });
 }
 
-void copy_row(std::int64_t n, std::int64_t width, const Returned& from, call::TensorMap& to) {
-  const auto put = [&](const char* name, std::int64_t i, const Returned::Value& value) {
-    if (value) to.at(name).set(i, static_cast<double>(*value));
-  };
-  Returned::for_each(from, [&](const char* name, const auto& field) {
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(field)>, Returned::Value>) {
-      put(name, n, field);
-    } else {
-      for (std::int64_t i = 0; i < width; ++i) {
-        put(name, n * width + i, field[static_cast<std::size_t>(i)]);
-      }
-    }
-  });
-}
-
 }  // namespace
 
 Work::Work(const call::Record& record)
     : call(record), plan(make_plan(record)), decisions(record, plan) {}
+
+std::int64_t Work::target_positions() const {
+  return is_greedy() ? plan.dims.drafts + 1 : plan.dims.target_rows;
+}
 
 std::span<const calls::Mistake> mistakes() {
   static const std::vector<calls::Mistake> kAll = [] {
@@ -167,7 +156,7 @@ call::TensorMap commit(Misreturned change, const call::Record& record,
     Returned row;
     copy_row(n, width, outputs, row);
     change(work, n, row);
-    copy_row(n, width, row, outputs);
+    store(row, n, outputs);
   }
   return outputs;
 }

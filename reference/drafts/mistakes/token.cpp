@@ -64,7 +64,7 @@ void shared(const Work& work, call::Record& record) {
 }
 
 void of_target(const Work& work, std::int64_t n, Outcome& outcome) {
-  if (work.call.mode != call::Mode::kRejection || outcome.accepted == work.row(n).drafts) return;
+  if (work.is_greedy() || outcome.accepted == work.row(n).drafts) return;
   const std::vector<double> p = work.decisions.target_row(n, outcome.accepted);
   const Source source{.p = p};
   const call::Tensor* noise = work.call.find_input("recover_noise");

@@ -20,6 +20,33 @@ std::vector<std::int64_t> given(const call::Record& record, const char* name) {
 
 }  // namespace
 
+std::int64_t differences(const Returned& row, std::int64_t n, const call::TensorMap& outputs) {
+  std::int64_t count = 0;
+  Returned::for_each(row, [&](const char* name, const auto& given) {
+    const auto output = outputs.find(name);
+    if (output == outputs.end()) return;
+    const auto& values = Returned::values(given);
+    const auto width = std::ssize(values);
+    for (std::int64_t i = 0; i < width; ++i) {
+      const Returned::Value& value = values[static_cast<std::size_t>(i)];
+      const double y = output->second[n * width + i];
+      count += value && y != static_cast<double>(*value) ? 1 : 0;
+    }
+  });
+  return count;
+}
+
+void store(const Returned& row, std::int64_t n, call::TensorMap& outputs) {
+  Returned::for_each(row, [&](const char* name, const auto& given) {
+    const auto& values = Returned::values(given);
+    const auto width = std::ssize(values);
+    for (std::int64_t i = 0; i < width; ++i) {
+      const Returned::Value& value = values[static_cast<std::size_t>(i)];
+      if (value) outputs.at(name).set(n * width + i, static_cast<double>(*value));
+    }
+  });
+}
+
 Decisions::Decisions(const call::Record& record, const Plan& plan)
     : record_(record),
       plan_(plan),
@@ -29,6 +56,10 @@ Decisions::Decisions(const call::Record& record, const Plan& plan)
 
 std::int64_t Decisions::draft(std::int64_t n, std::int64_t i) const {
   return drafts_[static_cast<std::size_t>(n * plan_.dims.drafts + i)];
+}
+
+std::int64_t Decisions::target_token(std::int64_t n, std::int64_t position) const {
+  return targets_[static_cast<std::size_t>(n * (plan_.dims.drafts + 1) + position)];
 }
 
 std::vector<double> Decisions::target_row(std::int64_t n, std::int64_t position) const {
@@ -42,10 +73,7 @@ std::vector<double> Decisions::draft_row(std::int64_t n, std::int64_t i) const {
 
 Acceptance Decisions::acceptance(std::int64_t n, std::int64_t i, std::int64_t row) const {
   const std::int64_t d = draft(n, i);
-  if (record_.mode == call::Mode::kGreedy) {
-    const auto at = static_cast<std::size_t>(n * (plan_.dims.drafts + 1) + row);
-    return {.accepted = targets_[at] == d};
-  }
+  if (record_.mode == call::Mode::kGreedy) return {.accepted = target_token(n, row) == d};
   const std::int64_t Z = plan_.dims.vocabulary;
   const call::Convention& rule = record_.convention;
   const bool one_hot = rule.draft_kind == call::DraftKind::kOneHot;
@@ -57,10 +85,7 @@ Acceptance Decisions::acceptance(std::int64_t n, std::int64_t i, std::int64_t ro
 
 Choice Decisions::choice(std::int64_t n, std::int64_t accepted) const {
   const std::int64_t Z = plan_.dims.vocabulary;
-  if (record_.mode == call::Mode::kGreedy) {
-    return Choice::of(targets_[static_cast<std::size_t>(n * (plan_.dims.drafts + 1) + accepted)],
-                      Z);
-  }
+  if (record_.mode == call::Mode::kGreedy) return Choice::of(target_token(n, accepted), Z);
   const bool all = accepted == plan_.rows[static_cast<std::size_t>(n)].drafts;
   if (all && !bonus_.empty()) return Choice::of(bonus_[static_cast<std::size_t>(n)], Z);
   const std::vector<double> p = target_row(n, accepted);

@@ -60,6 +60,12 @@ struct Returned {
   }
 };
 
+/// How many numbers of row n of the outputs are others; those that are not known may be any.
+[[nodiscard]] std::int64_t differences(const Returned& row, std::int64_t n,
+                                       const call::TensorMap& outputs);
+/// Writes those that are known.
+void store(const Returned& row, std::int64_t n, call::TensorMap& outputs);
+
 /// The inputs of a call as its rows read them.
 class Decisions {
  public:
@@ -88,7 +94,8 @@ class Decisions {
   /// Of row n with that outcome.
   [[nodiscard]] Returned returned(std::int64_t n, const Outcome& outcome) const;
 
-  /// p at a position and q of a draft.
+  /// The target's choice at a position, of a greedy call; p there, and q of a draft.
+  [[nodiscard]] std::int64_t target_token(std::int64_t n, std::int64_t position) const;
   [[nodiscard]] std::vector<double> target_row(std::int64_t n, std::int64_t position) const;
   [[nodiscard]] std::vector<double> draft_row(std::int64_t n, std::int64_t i) const;
 

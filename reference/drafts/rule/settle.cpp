@@ -22,7 +22,7 @@ class OpenRow {
     std::int64_t fewest = 0;
     for (const Outcome& outcome : decisions_.outcomes(n_)) {
       Returned row = decisions_.returned(n_, chosen(outcome));
-      const std::int64_t count = differences(row);
+      const std::int64_t count = differences(row, n_, outputs_);
       if (count == 0) return std::nullopt;
       if (!best || count < fewest) {
         best = std::move(row);
@@ -54,22 +54,6 @@ class OpenRow {
       token = anchor->second[n_];
     }
     return token >= 0.0 && token < 0x1p31 ? static_cast<std::int64_t>(token) : kNone;
-  }
-
-  [[nodiscard]] std::int64_t differences(const Returned& row) const {
-    std::int64_t count = 0;
-    Returned::for_each(row, [&](const char* name, const auto& given) {
-      const auto output = outputs_.find(name);
-      if (output == outputs_.end()) return;
-      const auto& values = Returned::values(given);
-      const auto width = std::ssize(values);
-      for (std::int64_t i = 0; i < width; ++i) {
-        const Returned::Value& value = values[static_cast<std::size_t>(i)];
-        const double y = output->second[n_ * width + i];
-        count += value && y != static_cast<double>(*value) ? 1 : 0;
-      }
-    });
-    return count;
   }
 
   const Decisions& decisions_;

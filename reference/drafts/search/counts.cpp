@@ -88,11 +88,9 @@ Passes passes(const Work& work, Test test, const Read& r, double& product) {
 Passes greedy_passes(const Work& work, At own, const CountPoint& point) {
   if (point.test == Test::kAlways || point.test == Test::kNever) return point.test == Test::kAlways;
   const bool there = point.test == Test::kRight && point.uniform == From::kOwn;
-  const std::int64_t positions = target_positions(work);
   const auto target = place(work, point.target, own, Positions::kTarget);
   if (!there || !target) return std::nullopt;
-  const double token = work.call.inputs.at("target_tokens")[target->n * positions + target->i];
-  return token == static_cast<double>(work.decisions.draft(own.n, own.i));
+  return work.decisions.target_token(target->n, target->i) == work.decisions.draft(own.n, own.i);
 }
 
 // The count of tests of which the first `known` are known; nothing where it hangs on another.
@@ -142,7 +140,7 @@ std::optional<std::int64_t> count_of(const Reading& reading, std::int64_t n,
   std::vector<Passes> all;
   double product = 1.0;
   for (std::int64_t i = 0; i < work.row(n).drafts; ++i) {
-    if (is_greedy(work)) {
+    if (work.is_greedy()) {
       all.push_back(greedy_passes(work, {n, i}, point));
       continue;
     }

@@ -104,12 +104,10 @@ std::optional<std::int64_t> Kernel::token(const Given& row) const {
 }
 
 double Kernel::token_bits(const Given& row) const {
-  if (is_greedy(work_)) {
+  if (work_.is_greedy()) {
     std::set<std::int64_t> offered;
-    const call::Tensor& targets = work_.call.inputs.at("target_tokens");
-    const std::int64_t width = work_.plan.dims.drafts + 1;
-    for (std::int64_t i = 0; i < width; ++i) {
-      offered.insert(static_cast<std::int64_t>(targets[row.n * width + i]));
+    for (std::int64_t i = 0; i < work_.target_positions(); ++i) {
+      offered.insert(work_.decisions.target_token(row.n, i));
     }
     return std::log2(static_cast<double>(offered.size()));
   }
@@ -132,26 +130,10 @@ bool Kernel::follows(const std::vector<Given>& counts) const {
     outcomes[static_cast<std::size_t>(row.n)] = {row.accepted, token(row)};
   }
   for (std::int64_t n = 0; n < work_.plan.dims.rows; ++n) {
-    if (!is(n, outcomes[static_cast<std::size_t>(n)])) return false;
+    const Returned row = work_.decisions.returned(n, outcomes[static_cast<std::size_t>(n)]);
+    if (differences(row, n, outputs_) != 0) return false;
   }
   return true;
-}
-
-// Whether row n is what follows from this outcome; what that leaves open may be anything.
-bool Kernel::is(std::int64_t n, const Outcome& outcome) const {
-  bool equal = true;
-  const Returned expected = work_.decisions.returned(n, outcome);
-  Returned::for_each(expected, [&](const char* name, const auto& value) {
-    const auto output = outputs_.find(name);
-    if (output == outputs_.end()) return;
-    const auto& values = Returned::values(value);
-    const std::int64_t first = n * std::ssize(values);
-    for (std::int64_t i = 0; i < std::ssize(values); ++i) {
-      const auto& x = values[static_cast<std::size_t>(i)];
-      equal = equal && (!x || output->second[first + i] == static_cast<double>(*x));
-    }
-  });
-  return equal;
 }
 
 }  // namespace goldenrule::drafts

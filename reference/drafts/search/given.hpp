@@ -52,7 +52,6 @@ class Kernel {
   [[nodiscard]] bool is_possible(const Given& row) const;
   [[nodiscard]] std::optional<std::int64_t> token(const Given& row) const;
   [[nodiscard]] double token_bits(const Given& row) const;
-  [[nodiscard]] bool is(std::int64_t n, const Outcome& outcome) const;
 
   const Work& work_;
   const call::TensorMap& outputs_;

@@ -25,7 +25,7 @@ void each(const std::array<std::size_t, N>& extents, const F& f) {
 bool CountPoint::is_constant() const { return test == Test::kAlways || test == Test::kNever; }
 
 std::vector<CountPoint> count_points(const Work& work) {
-  const bool greedy = is_greedy(work);
+  const bool greedy = work.is_greedy();
   std::vector<CountPoint> points;
   each(std::array{kTests, kFroms, kFroms, kStops}, [&](const auto& at) {
     const CountPoint p{static_cast<Test>(at[0]), static_cast<From>(at[1]), static_cast<From>(at[2]),
@@ -42,7 +42,7 @@ std::vector<CountPoint> count_points(const Work& work) {
 }
 
 std::vector<TokenPoint> token_points(const Work& work) {
-  const bool greedy = is_greedy(work);
+  const bool greedy = work.is_greedy();
   const bool race = work.call.inputs.contains("recover_noise");
   std::vector<TokenPoint> points;
   each(std::array{kWeights, kFroms, kFroms, kChosen}, [&](const auto& at) {

@@ -19,7 +19,7 @@ std::optional<std::vector<double>> written(std::vector<double> row) {
 
 std::optional<At> place(const Work& work, From from, At own, Positions of) {
   const bool target = of == Positions::kTarget;
-  const std::int64_t positions = target ? target_positions(work) : work.plan.dims.drafts;
+  const std::int64_t positions = target ? work.target_positions() : work.plan.dims.drafts;
   const std::int64_t last = std::min(work.row(own.n).drafts - (target ? 0 : 1), positions - 1);
   At at = own;
   switch (from) {
@@ -52,12 +52,8 @@ std::optional<At> place(const Work& work, From from, At own, Positions of) {
   return there ? std::optional(at) : std::nullopt;
 }
 
-std::int64_t target_positions(const Work& work) {
-  return is_greedy(work) ? work.plan.dims.drafts + 1 : work.plan.dims.target_rows;
-}
-
 std::optional<std::vector<double>> target_row(const Work& work, At at) {
-  if (at.i >= target_positions(work)) return std::nullopt;
+  if (at.i >= work.target_positions()) return std::nullopt;
   return written(work.decisions.target_row(at.n, at.i));
 }
 
@@ -75,7 +71,7 @@ std::optional<std::int64_t> largest(std::span<const double> row) {
 }
 
 Reading::Reading(const Work& of) : work(of) {
-  if (is_greedy(work)) return;
+  if (work.is_greedy()) return;
   const call::Dims& d = work.plan.dims;
   likeliest.assign(static_cast<std::size_t>(d.rows * d.target_rows), -1);
   parallel::for_each_index(std::ssize(likeliest), [&](std::int64_t i) {

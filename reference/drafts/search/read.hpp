@@ -24,12 +24,6 @@ enum class Positions : std::uint8_t { kDrafts, kTarget };
 /// Where `from` reads for position i of row n; nothing where there is none.
 [[nodiscard]] std::optional<At> place(const Work& work, From from, At own, Positions of);
 
-[[nodiscard]] inline bool is_greedy(const Work& work) {
-  return work.call.mode == call::Mode::kGreedy;
-}
-/// Rows of the target of a request.
-[[nodiscard]] std::int64_t target_positions(const Work& work);
-
 /// Numbers that a kernel reads there; nothing where there is no row, or one of them is no number.
 [[nodiscard]] std::optional<std::vector<double>> target_row(const Work& work, At at);
 [[nodiscard]] std::optional<std::vector<double>> draft_row(const Work& work, At at);

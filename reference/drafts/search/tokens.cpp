@@ -120,13 +120,10 @@ Token chosen(const Work& work, At own, std::span<const double> w, Chosen how) {
 }
 
 Token of_greedy(const Work& work, At own, const TokenPoint& point) {
-  const std::int64_t positions = target_positions(work);
   const auto target = place(work, point.target, own, Positions::kTarget);
   const bool there = point.weights == Weights::kRight && point.draft == From::kOwn &&
                      point.chosen == Chosen::kRight && target;
-  if (!there) return std::nullopt;
-  const double token = work.call.inputs.at("target_tokens")[target->n * positions + target->i];
-  return std::isfinite(token) ? Token(static_cast<std::int64_t>(token)) : Token();
+  return there ? Token(work.decisions.target_token(target->n, target->i)) : Token();
 }
 
 }  // namespace
@@ -145,7 +142,7 @@ std::optional<std::int64_t> token_of(const Reading& reading, std::int64_t n, std
   if (point == TokenPoint()) return work.decisions.token(n, accepted);
   const bool given = accepted == drafts && work.call.inputs.contains("bonus_tokens");
   if (given) return work.decisions.token(n, accepted);
-  if (is_greedy(work)) return of_greedy(work, {n, accepted}, point);
+  if (work.is_greedy()) return of_greedy(work, {n, accepted}, point);
   const Chosen how = point.chosen == Chosen::kDraft ? Chosen::kRight : point.chosen;
   const auto w = weights_of(work, {n, accepted}, point);
   return w ? chosen(work, {n, accepted}, *w, how) : std::nullopt;

@@ -36,15 +36,7 @@ class Kernel {
       drafts::Outcome outcome;
       outcome.accepted = accepted(n);
       outcome.token = token(n, outcome.accepted);
-      drafts::Returned returned = work.decisions.returned(n, outcome);
-      drafts::Returned::for_each(returned, [&](const char* name, auto& value) {
-        const auto values = drafts::Returned::values(value);
-        const std::int64_t first = n * std::ssize(values);
-        for (std::int64_t i = 0; i < std::ssize(values); ++i) {
-          const auto& x = values[static_cast<std::size_t>(i)];
-          if (x) outputs.at(name).set(first + i, static_cast<double>(*x));
-        }
-      });
+      drafts::store(work.decisions.returned(n, outcome), n, outputs);
     }
     return outputs;
   }
