@@ -28,24 +28,6 @@ std::int64_t ranges_of(const std::vector<std::int64_t>& indices) {
   return ranges;
 }
 
-// How many sets of this shape there are, as a logarithm. `ranges` of them are bounded by twice as
-// many of the size + 1 places between indices; single indices are fewer.
-double log_alternatives(const IndexSet& set, std::int64_t ranges) {
-  const double n = std::log(static_cast<double>(set.size));
-  switch (set.shape) {
-    case Shape::kFew:
-      return ranges == set.count ? log_choices(set.size, set.count)
-                                 : log_choices(set.size + 1, 2 * ranges);
-    case Shape::kRange:
-    case Shape::kResidue:
-      return 2 * n;
-    case Shape::kPeriod:
-      return 3 * n;
-    default:
-      return n;
-  }
-}
-
 Shape shape_of(const IndexSet& set, const std::vector<std::int64_t>& indices) {
   const bool dense = set.last - set.first + 1 == set.count;
   if (set.count == set.size) return Shape::kAll;
@@ -58,10 +40,28 @@ Shape shape_of(const IndexSet& set, const std::vector<std::int64_t>& indices) {
   if (step > 1 && set.first < step && set.last + step >= set.size) return Shape::kResidue;
   if (set.count == set.size - 1) return Shape::kAllButOne;
   if (set.period.width > 1) return Shape::kPeriod;
-  return ranges_of(indices) <= kFewAtMost ? Shape::kFew : Shape::kAll;
+  return set.ranges <= kFewAtMost ? Shape::kFew : Shape::kAll;
 }
 
 }  // namespace
+
+// Ranges are bounded by twice as many of the size + 1 places between indices; single indices are
+// fewer.
+double log_alternatives(const IndexSet& set) {
+  const double n = std::log(static_cast<double>(set.size));
+  switch (set.shape) {
+    case Shape::kFew:
+      return set.ranges == set.count ? log_choices(set.size, set.count)
+                                     : log_choices(set.size + 1, 2 * set.ranges);
+    case Shape::kRange:
+    case Shape::kResidue:
+      return 2 * n;
+    case Shape::kPeriod:
+      return 3 * n;
+    default:
+      return n;
+  }
+}
 
 double log_choices(std::int64_t n, std::int64_t k) {
   const auto lg = [](std::int64_t x) { return std::lgamma(static_cast<double>(x) + 1.0); };
@@ -86,6 +86,7 @@ IndexSet index_set(std::span<const std::int64_t> hits) {
   }
   set.first = indices.front();
   set.last = indices.back();
+  set.ranges = ranges_of(indices);
   set.period = period_of(members).value_or(Period{});
   set.shape = shape_of(set, indices);
   if (set.shape == Shape::kAll) return set;
@@ -95,8 +96,7 @@ IndexSet index_set(std::span<const std::int64_t> hits) {
     set.first = gap - hits.begin();
   }
   const double share = static_cast<double>(set.count) / static_cast<double>(set.size);
-  const double chance =
-      static_cast<double>(elements) * std::log(share) + log_alternatives(set, ranges_of(indices));
+  const double chance = static_cast<double>(elements) * std::log(share) + log_alternatives(set);
   // One element has an index on every axis: that is its place, not a pattern, and always said.
   if (elements > 1 && chance > std::log(kChance)) set.shape = Shape::kAll;
   return set;

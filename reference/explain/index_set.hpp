@@ -41,10 +41,14 @@ struct IndexSet {
   std::int64_t modulus = 1;
   Period period{};                   ///< of kPeriod
   std::int64_t count = 0, size = 0;  ///< indices in the set and on the axis
+  std::int64_t ranges = 0;           ///< of indices that follow each other
 };
 
 /// `hits[i]` failing elements at index i.
 [[nodiscard]] IndexSet index_set(std::span<const std::int64_t> hits);
+
+/// ln of how many sets of this shape there are.
+[[nodiscard]] double log_alternatives(const IndexSet& set);
 
 /// ln C(n, k)
 [[nodiscard]] double log_choices(std::int64_t n, std::int64_t k);

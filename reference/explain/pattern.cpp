@@ -11,6 +11,7 @@
 #include "fixtures/call/operation.hpp"
 #include "fixtures/call/plan.hpp"
 #include "fixtures/call/text.hpp"
+#include "reference/explain/axes.hpp"
 #include "reference/explain/index_set.hpp"
 #include "reference/explain/nan_words.hpp"
 #include "reference/explain/token_words.hpp"
@@ -27,18 +28,11 @@ using Hits = std::vector<std::int64_t>;
 constexpr double kDense = 0.05;
 constexpr std::int64_t kListed = 3;
 
-// How an axis is called: one index, several of them, and the letter in a condition.
-struct AxisName {
-  const char* one;
-  const char* many;
-  const char* letter;
-};
-
 std::string axis_words(const AxisName& axis, const Hits& hits) {
   const IndexSet set = index_set(hits);
   if (set.shape == Shape::kAll || set.shape == Shape::kNothing) return "";
   if (set.shape == Shape::kOne) {
-    return std::string("only ") + axis.one + " " + std::to_string(set.first);
+    return "only " + axis.one + " " + std::to_string(set.first);
   }
   if (set.shape == Shape::kFrom && set.first == 1) {
     return std::string("every ") + axis.one + " but the first";
@@ -47,7 +41,7 @@ std::string axis_words(const AxisName& axis, const Hits& hits) {
   if (set.shape == Shape::kResidue) {
     return "every " + ordinal(set.modulus) + " " + axis.one + " (" + which + ")";
   }
-  return std::string(axis.many) + " " + which;
+  return axis.many + " " + which;
 }
 
 class TensorPattern {
@@ -94,29 +88,28 @@ class TensorPattern {
   }
 
   [[nodiscard]] std::string located() const {
-    const bool rings = grid_.rings;
-    std::vector<std::string> parts{
-        sequence_words(), head_words(), tokens(),
-        rings ? axis_words({"place of the ring", "places of the ring", "w"}, keys_)
-              : axis_words({"key channel", "key channels", "k"}, keys_),
-        rings         ? axis_words({"element", "elements", "i"}, values_)
-        : grid_.plain ? axis_words({"position", "positions", "i"}, values_)
-                      : axis_words({"value channel", "value channels", "v"}, values_)};
+    if (failures_.count == failures_.compared) return "all elements";
+    std::vector<std::string> parts{sequence_words(), head_words(), tokens(),
+                                   axis_words(name_of(grid_, kKeyAxis), keys_),
+                                   axis_words(name_of(grid_, kValueAxis), values_)};
+    const std::optional<DependentAxes> pair = dependent_axes(record_, dims_, grid_, failures_);
+    if (pair) {
+      parts[pair->a] = pair->cells.words;
+      parts[pair->b] = "";
+    }
     std::erase(parts, "");
     const std::string share =
         std::to_string(failures_.count) + " of " + call::numbered(failures_.compared, "element");
-    if (failures_.count == failures_.compared) return "all elements";
-    if (parts.empty()) {
-      return density() < kDense ? "scattered, " + share : "everywhere, " + share;
-    }
+    const bool scattered = density(pair) < kDense;
+    if (parts.empty()) return (scattered ? "scattered, " : "everywhere, ") + share;
     std::string text;
     for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
-    return density() < kDense ? text + ", scattered there (" + share + ")" : text;
+    return scattered ? text + ", scattered there (" + share + ")" : text;
   }
 
-  // The share of the box of failing indices that fails.
-  [[nodiscard]] double density() const {
-    double box = 1.0;
+  // The share of the box of failing indices that fails, or of what of it is described by cells.
+  [[nodiscard]] double density(const std::optional<DependentAxes>& pair) const {
+    double box = pair ? pair->cells.share : 1.0;
     for (const Hits* hits : {&rows_, &heads_, &keys_, &values_}) {
       box *= static_cast<double>(std::ranges::count_if(*hits, [](auto n) { return n > 0; }));
     }
@@ -125,11 +118,8 @@ class TensorPattern {
 
   // Sequences that are too short to reach the first failing token say nothing by being right.
   [[nodiscard]] std::string sequence_words() const {
-    if (grid_.slots) return axis_words({"slot", "slots", "p"}, rows_);
-    if (grid_.checkpoints) return axis_words({"checkpoint", "checkpoints", "r"}, rows_);
-    if (grid_.buffer) return axis_words({"place", "places", "i"}, rows_);
-    if (grid_.rings) return axis_words({"ring", "rings", "j"}, rows_);
     if (grid_.parameter) return "";
+    if (!grid_.by_sequence()) return axis_words(name_of(grid_, kRowAxis), rows_);
     std::vector<TokenMask> masks = token_masks();
     std::int64_t first = std::ssize(rows_);
     for (const TokenMask& mask : masks) {
@@ -144,7 +134,7 @@ class TensorPattern {
     for (std::size_t n = 0; n < masks.size(); ++n) {
       everywhere = everywhere && (hits[n] > 0 || std::ssize(masks[n]) <= first);
     }
-    return everywhere ? "" : axis_words({"sequence", "sequences", "n"}, hits);
+    return everywhere ? "" : axis_words(name_of(grid_, kRowAxis), hits);
   }
 
   [[nodiscard]] std::string head_words() const {
@@ -161,7 +151,7 @@ class TensorPattern {
       return "every " + std::string(call::operation(record_.op).heads_of_group) + " " +
              std::to_string(*groups.begin());
     }
-    return axis_words({"head", "heads", "j"}, heads_);
+    return axis_words(name_of(grid_, kHeadAxis), heads_);
   }
 
   [[nodiscard]] std::vector<TokenMask> token_masks() const {

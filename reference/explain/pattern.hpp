@@ -5,7 +5,8 @@
 // (NaN, zero, the neighbour's value). Read off the data alone: no mistake is assumed.
 //
 // The failing elements of a tensor are described as a box: the set of failing indices on each axis
-// (index_set.hpp; tokens by the shapes that chunks give). A box that is mostly empty is no
+// (index_set.hpp; tokens by the shapes that chunks give). Where the failing indices of one axis
+// depend on those of another, both are described together (axes.hpp). What is mostly empty is no
 // description, and is said to be scattered.
 #pragma once
 

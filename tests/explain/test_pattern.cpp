@@ -8,6 +8,7 @@
 
 #include "reference/delta/budget/default_contract.hpp"
 #include "reference/delta/slice.hpp"
+#include "reference/explain/cells.hpp"
 #include "reference/explain/failures.hpp"
 #include "reference/explain/index_set.hpp"
 #include "reference/explain/pattern.hpp"
@@ -91,6 +92,50 @@ TEST_CASE("regions of o in prefill") {
   CHECK(o([](const Place& p) { return p.row == 75 && p.head == 1 && p.value == 9; }) ==
         "o: only (sequence 1, token 5, head 1, value 9)");
   CHECK(o([](const Place&) { return false; }).empty());
+}
+
+TEST_CASE("what of one axis depends on another") {
+  const auto o = [](const std::function<bool(const Place&)>& region) {
+    return pattern_of(kWide, "o", region);
+  };
+  CHECK(o([](const Place& p) { return p.head == p.sequence; }) ==
+        "o: heads j = n of each sequence n");
+  CHECK(o([](const Place& p) { return p.head > p.sequence; }) ==
+        "o: heads j > n of each sequence n");
+  CHECK(o([](const Place& p) {
+          return (p.sequence == 0 && p.head < 2) || (p.sequence == 3 && p.head == 3);
+        }) == "o: heads j < 2 of sequence 0 and head 3 of sequence 3");
+  CHECK(o([](const Place& p) { return p.head == 0 || (p.head == 1 && p.value >= 128); }) ==
+        "o: all value channels of head 0 and value channels v >= 128 of head 1");
+  CHECK(o([](const Place& p) { return p.sequence == 0 ? p.head < 2 : p.head >= 2; }) ==
+        "o: q head 0 of sequence 0 and q head 1 of sequences n >= 1");
+  CHECK(o([](const Place& p) {
+          return p.token >= 64 && (p.sequence == 1 ? p.head == 0 : p.head == 2);
+        }) ==
+        "o: head 2 of sequences n in {0, 3} and head 0 of sequence 1, "
+        "from token 64 on (a multiple of 64)");
+  CHECK(pattern_of(kWide, "final_state", [](const Place& p) { return p.key > p.value; }) ==
+        "final_state: value channels v < k of each key channel k");
+  // Every row has heads of its own: no words.
+  const std::string line = "op=gdn mode=decode B=16 H=8 HV=8 K=16 V=16";
+  CHECK(pattern_of(line, "final_state", [](const Place& p) {
+          return (p.sequence * 5 + p.head * 3) % 7 < 2;
+        }).starts_with("final_state: everywhere, "));
+}
+
+TEST_CASE("cells that a few elements leave empty are chance") {
+  const CellAxis four{{"sequence", "sequences", "n"}, {1, 1, 1, 1}};
+  const CellAxis two{{"head", "heads", "j"}, {1, 1}};
+  const auto words = [&](const std::vector<std::int64_t>& hits) {
+    const std::optional<Cells> cells = failing_cells(four, two, hits);
+    return cells ? cells->words : "";
+  };
+  // Seven cells of eight.
+  CHECK(words({9, 9, 9, 9, 9, 9, 9, 0}) == "");
+  CHECK(words({90, 90, 90, 90, 90, 90, 90, 0}) ==
+        "all heads of sequences n < 3 and head 0 of sequence 3");
+  // A box.
+  CHECK(words({90, 0, 90, 0, 0, 0, 90, 0}) == "");
 }
 
 TEST_CASE("regions of states") {
