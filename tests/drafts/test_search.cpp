@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reference/drafts/search/find.hpp"
+#include "reference/drafts/search/given.hpp"
 #include "reference/drafts/search/points.hpp"
 #include "reference/drafts/search/read.hpp"
 #include "reference/drafts/search/words.hpp"
@@ -30,6 +33,8 @@ constexpr const char* kRejection =
     "seed=3";
 constexpr const char* kRace =
     "op=draft_acceptance mode=rejection B=64 S=5 Z=257 io=f32 recover=race pattern=A seed=4";
+constexpr const char* kOneHot =
+    "op=draft_acceptance mode=rejection B=64 S=5 Z=257 io=f32 draft_kind=one_hot pattern=A seed=6";
 constexpr const char* kGreedy =
     "op=draft_acceptance mode=greedy B=64 S=5 Z=257 stops=mixed pattern=A seed=5";
 
@@ -134,11 +139,18 @@ TEST_CASE("draft search: tests of one draft") {
   CHECK(passes(Test::kProduct, 0.375) == 1);
   CHECK(passes(Test::kLikeliest, 0.25) == 0);
   CHECK(passes(Test::kAlsoLikeliest, 0.25) == 1);
+  // Draft 1 has [0.5, 0.625) of the line.
+  CHECK(passes(Test::kSampled, 0.5625) == 1);
+  CHECK(passes(Test::kSampled, 0.25) == 0);
+  CHECK(passes(Test::kSampled, 0.75) == 0);
   CHECK(passes(Test::kAlways, 1.0) == 1);
   CHECK(passes(Test::kNever, 0.0) == 0);
   // On the edge fp32 may decide either way.
   CHECK(passes(Test::kRight, 0.5) == -1);
   CHECK(passes(Test::kWithoutQ, 0.125) == -1);
+  CHECK(passes(Test::kSampled, 0.5) == -1);
+  CHECK(passes(Test::kSampled, 0.625) == -1);
+  CHECK(passes(Test::kSampled, 0.875) == 0);  // an edge of others
 }
 
 TEST_CASE("draft search: a kernel that decides otherwise is found, and the whole call is said") {
@@ -152,6 +164,11 @@ TEST_CASE("draft search: a kernel that decides otherwise is found, and the whole
       {kRejection, {.test = Test::kWithoutQ, .stop = Stop::kSum}, {}},
       {kRejection, {.uniform = From::kFirst}, {}},
       {kRejection, {.test = Test::kAlways}, {}},
+      {kRejection, {.test = Test::kSampled}, {}},
+      {kRace, {.test = Test::kSampled}, {}},
+      {kOneHot, {.test = Test::kSampled}, {}},
+      {kRejection, {}, {.chosen = Chosen::kByDecision}},
+      {kRejection, {}, {.chosen = Chosen::kByRejection}},
       {kRejection, {.stop = Stop::kAllOrNone}, {}},
       {kRejection, {}, {.weights = Weights::kDistance}},
       {kRejection, {}, {.draft = From::kFirst}},
@@ -171,6 +188,61 @@ TEST_CASE("draft search: a kernel that decides otherwise is found, and the whole
           (wrong.count != CountPoint() ? 1 : 0) + (wrong.token != TokenPoint() ? 1 : 0));
     if (wrong.count != CountPoint()) CHECK(says(found, words(wrong.count)));
     if (wrong.token != TokenPoint()) CHECK(says(found, words(wrong.token)));
+  }
+}
+
+TEST_CASE("draft search: a kernel that samples the target and compares is said as a whole") {
+  // It emits what it drew: of the target alone, and behind all drafts by the uniform of the row.
+  const CountPoint count{.test = Test::kSampled};
+  for (const Chosen chosen : {Chosen::kByDecision, Chosen::kByRejection}) {
+    const TokenPoint token{.weights = Weights::kTarget, .chosen = chosen};
+    for (const char* line : {kRejection, kOneHot, kRace}) {
+      CAPTURE(line);
+      const auto found = searched(capture(line, count, token));
+      CHECK(found.whole);
+      CHECK(std::ssize(found.texts) == 2);
+      CHECK(says(found, words(count)));
+      CHECK(says(found, words(token)));
+    }
+  }
+}
+
+TEST_CASE("draft search: sampling is not said of a kernel that decides otherwise") {
+  const std::string sampled = words(CountPoint{.test = Test::kSampled});
+  for (const char* line : {kRejection, kOneHot, kRace}) {
+    CAPTURE(line);
+    CHECK_FALSE(says(searched(capture(line, {}, {})), sampled));
+    for (std::size_t i = 1; i < kTests; ++i) {
+      const auto test = static_cast<Test>(i);
+      if (test == Test::kSampled) continue;
+      CAPTURE(i);
+      CHECK_FALSE(says(searched(capture(line, {.test = test}, {})), sampled));
+    }
+  }
+}
+
+TEST_CASE("draft search: a token beyond every integer is a wrong token") {
+  const call::Record record = record_of(kRejection);
+  const Work work(record);
+  call::TensorMap outputs = decide(record, {}, {});
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+  const call::Tensor right = outputs.at("tokens");
+  for (const auto& [given, expected] :
+       {std::pair(0x1p63, kMost), {1e300, kMost}, {-1e300, kLeast}}) {
+    CAPTURE(given);
+    std::vector<double> values = right.to_doubles();
+    const auto row = Kernel(work, outputs).tokens(Kernel(work, outputs).counts()).front();
+    values[static_cast<std::size_t>(row.n * right.shape()[1] + row.accepted)] = given;
+    call::TensorMap wrong = outputs;
+    wrong.at("tokens") = {call::DType::kF64, right.shape(), values};
+    const Kernel kernel(work, wrong);
+    const auto counts = kernel.counts();
+    const auto tokens = kernel.tokens(counts);
+    CHECK(tokens.front().n == row.n);  // the failing one
+    CHECK(tokens.front().fails);
+    CHECK(tokens.front().value == expected);
+    CHECK_FALSE(kernel.follows(counts));
   }
 }
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
 #include <string>
 
 #include "fixtures/call/error.hpp"
@@ -64,10 +63,7 @@ std::vector<Outcome> changed_outcomes(Misdecided change, const Work& work) {
 
 // Row n of the outputs of a kernel.
 void copy_row(std::int64_t n, std::int64_t width, const call::TensorMap& from, Returned& to) {
-  const auto value = [&](const char* name, std::int64_t i) {
-    const double x = from.at(name)[i];
-    return std::isfinite(x) ? Returned::Value(static_cast<std::int64_t>(x)) : Returned::Value();
-  };
+  const auto value = [&](const char* name, std::int64_t i) { return integer_of(from.at(name)[i]); };
   Returned::for_each(to, [&](const char* name, auto& field) {
     if constexpr (std::is_same_v<std::remove_reference_t<decltype(field)>, Returned::Value>) {
       field = value(name, n);

@@ -2,6 +2,8 @@
 #include "reference/drafts/rule/rule.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "fixtures/call/integer_inputs.hpp"
 
@@ -19,6 +21,13 @@ std::vector<std::int64_t> given(const call::Record& record, const char* name) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> integer_of(double x) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  if (std::isnan(x)) return std::nullopt;
+  if (x >= 0x1p63) return Limits::max();
+  return x < -0x1p63 ? Limits::min() : static_cast<std::int64_t>(x);
+}
 
 std::int64_t differences(const Returned& row, std::int64_t n, const call::TensorMap& outputs) {
   std::int64_t count = 0;

@@ -60,6 +60,10 @@ struct Returned {
   }
 };
 
+/// A number of a kernel, without its fraction. Beyond the type it is the nearest end, which is no
+/// token of any call; of a NaN it is nothing.
+[[nodiscard]] std::optional<std::int64_t> integer_of(double x);
+
 /// How many numbers of row n of the outputs are others; those that are not known may be any.
 [[nodiscard]] std::int64_t differences(const Returned& row, std::int64_t n,
                                        const call::TensorMap& outputs);

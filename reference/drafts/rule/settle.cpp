@@ -53,7 +53,7 @@ class OpenRow {
     } else if (anchor != outputs_.end()) {
       token = anchor->second[n_];
     }
-    return token >= 0.0 && token < 0x1p31 ? static_cast<std::int64_t>(token) : kNone;
+    return integer_of(token).value_or(kNone);
   }
 
   const Decisions& decisions_;

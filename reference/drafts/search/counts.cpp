@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "reference/drafts/search/drawn.hpp"
 #include "reference/drafts/search/read.hpp"
 
 namespace goldenrule::drafts {
@@ -20,6 +21,7 @@ Passes at_most(double left, double right) {
 
 // What the test of a draft reads.
 struct Read {
+  At target{};
   std::int64_t draft = 0, likeliest = -1;
   double p = 0.0, q = 1.0, u = 0.0;
 };
@@ -30,7 +32,7 @@ std::optional<Read> read(const Reading& reading, At own, const CountPoint& point
   const auto target = place(work, point.target, own, Positions::kTarget);
   const auto uniform = place(work, point.uniform, own, Positions::kDrafts);
   if (!target || !uniform) return std::nullopt;
-  Read r;
+  Read r{.target = *target};
   r.draft = work.decisions.draft(own.n, own.i);
   if (r.draft < 0 || r.draft >= d.vocabulary) return std::nullopt;
   const std::int64_t row = target->n * d.target_rows + target->i;
@@ -52,6 +54,14 @@ Passes right(const Work& work, const Read& r) {
 
 Passes likeliest(const Read& r) {
   return r.likeliest >= 0 ? Passes(r.likeliest == r.draft) : Passes();
+}
+
+Passes sampled(const Work& work, const Read& r) {
+  const auto p = target_row(work, r.target);
+  const auto tokens = p ? drawn(*p, r.u) : std::nullopt;
+  if (!tokens) return std::nullopt;
+  if (!tokens->admits(r.draft)) return false;
+  return tokens->only() ? Passes(true) : Passes();
 }
 
 // The product of p / q to here is the state of a walk along the drafts of a row.
@@ -77,6 +87,8 @@ Passes passes(const Work& work, Test test, const Read& r, double& product) {
       if (one == true || other == true) return true;
       return one && other ? Passes(false) : Passes();
     }
+    case Test::kSampled:
+      return sampled(work, r);
     case Test::kAlways:
       return true;
     case Test::kNever:

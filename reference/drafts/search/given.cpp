@@ -99,8 +99,7 @@ std::optional<std::int64_t> Kernel::token(const Given& row) const {
   const auto tokens = outputs_.find("tokens");
   if (tokens == outputs_.end()) return std::nullopt;
   const std::int64_t width = work_.plan.dims.drafts + 1;
-  const double given = tokens->second[row.n * width + row.accepted];
-  return std::isfinite(given) ? std::optional(static_cast<std::int64_t>(given)) : std::nullopt;
+  return integer_of(tokens->second[row.n * width + row.accepted]);
 }
 
 double Kernel::token_bits(const Given& row) const {

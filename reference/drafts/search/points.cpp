@@ -43,6 +43,7 @@ std::vector<CountPoint> count_points(const Work& work) {
 
 std::vector<TokenPoint> token_points(const Work& work) {
   const bool greedy = work.is_greedy();
+  const bool given = work.call.inputs.contains("bonus_tokens");
   const bool race = work.call.inputs.contains("recover_noise");
   std::vector<TokenPoint> points;
   each(std::array{kWeights, kFroms, kFroms, kChosen}, [&](const auto& at) {
@@ -57,6 +58,8 @@ std::vector<TokenPoint> token_points(const Work& work) {
     if (work.is_one_hot() && p.weights > Weights::kTarget) return;
     // A race has no sum to compare with, and a draw no noise.
     if (p.chosen == (race ? Chosen::kUnnormalized : Chosen::kTimesNoise)) return;
+    // The token behind all drafts is given: that of a rejected one alone is drawn.
+    if (given && p.chosen == Chosen::kByRejection) return;
     const bool reads = p.chosen != Chosen::kDraft || p.wrong() == 1;
     if (reads && (target_alone || !greedy)) points.push_back(p);
   });

@@ -45,10 +45,11 @@ enum class Test : std::uint8_t {
   kProduct,        ///< u <= the product of p / q to here
   kLikeliest,      ///< d = argmax p
   kAlsoLikeliest,  ///< the right one, or d = argmax p
+  kSampled,        ///< d = the token that u draws from p
   kAlways,
   kNever,
 };
-inline constexpr std::size_t kTests = 10;
+inline constexpr std::size_t kTests = 11;
 
 enum class Stop : std::uint8_t {
   kFirstFailure,
@@ -86,12 +87,13 @@ enum class Chosen : std::uint8_t {
   kRight,         ///< by the row's uniform or its noise
   kUnnormalized,  ///< by the uniform, not times the sum of the weights
   kByDecision,    ///< by the uniform of the last decision
+  kByRejection,   ///< of a rejected draft by its uniform, else as a right one
   kOfFirstRow,    ///< by the uniform or the noise of the first row
   kTimesNoise,    ///< by weight times noise, not over it
   kLikeliest,     ///< the largest weight
   kDraft,         ///< the draft itself
 };
-inline constexpr std::size_t kChosen = 7;
+inline constexpr std::size_t kChosen = 8;
 
 struct TokenPoint {
   Weights weights = Weights::kRight;

@@ -3,32 +3,13 @@
 #include <cmath>
 #include <vector>
 
+#include "reference/drafts/search/drawn.hpp"
 #include "reference/drafts/search/read.hpp"
 
 namespace goldenrule::drafts {
 namespace {
 
 using Token = std::optional<std::int64_t>;
-
-// Sums and scores of a kernel in fp32 differ by no more, relative to their size (decide.hpp).
-double relative_error(std::int64_t Z) {
-  const std::int64_t tiles = (Z + 1023) / 1024;
-  return static_cast<double>(2 * (tiles + 10) + 3) * 0x1p-24;
-}
-
-// The first with a sum above `threshold`; nothing where fp32 may choose its neighbour.
-Token first_above(std::span<const double> w, double threshold, double size) {
-  const double open = relative_error(std::ssize(w)) * std::max(size, threshold);
-  double sum = 0.0;
-  for (std::size_t x = 0; x < w.size(); ++x) {
-    const double below = sum;
-    sum += w[x];
-    if (sum <= threshold) continue;
-    const bool edge = sum - threshold <= open || (below != 0.0 && threshold - below <= open);
-    return edge ? Token() : Token(static_cast<std::int64_t>(x));
-  }
-  return std::nullopt;
-}
 
 Token best_of(std::span<const double> scores) {
   const auto best = largest(scores);
@@ -76,12 +57,6 @@ std::optional<std::vector<double>> weights_of(const Work& work, At own, const To
   return w;
 }
 
-double sum_of(std::span<const double> w) {
-  double sum = 0.0;
-  for (const double x : w) sum += std::max(x, 0.0);
-  return sum;
-}
-
 Token by_noise(const Work& work, std::span<const double> w, std::int64_t n, bool times) {
   const auto Z = std::ssize(w);
   std::vector<double> noise(w.size());
@@ -93,22 +68,23 @@ Token by_noise(const Work& work, std::span<const double> w, std::int64_t n, bool
   return best_of(noise);
 }
 
-Token by_uniform(std::span<const double> w, double u, bool normalized) {
-  if (!std::isfinite(u)) return std::nullopt;
-  const double sum = sum_of(w);
-  return first_above(w, normalized ? u * sum : u, sum);
+Token by_uniform(std::span<const double> w, double u, Threshold threshold = Threshold::kOfSum) {
+  const auto tokens = drawn(w, u, threshold);
+  return tokens ? tokens->only() : Token();
 }
 
 Token by_decision(const Work& work, At own, std::span<const double> w) {
   const std::int64_t drafts = work.row(own.n).drafts;
   if (drafts == 0) return std::nullopt;
   const std::int64_t last = std::min(own.i, drafts - 1);
-  return by_uniform(w, work.call.inputs.at("uniforms")[own.n * work.plan.dims.drafts + last], true);
+  return by_uniform(w, work.call.inputs.at("uniforms")[own.n * work.plan.dims.drafts + last]);
 }
 
 Token chosen(const Work& work, At own, std::span<const double> w, Chosen how) {
   if (how == Chosen::kLikeliest) return best_of(w);
-  if (how == Chosen::kByDecision) return by_decision(work, own, w);
+  const bool rejected = own.i < work.row(own.n).drafts;
+  if (how == Chosen::kByDecision || (how == Chosen::kByRejection && rejected))
+    return by_decision(work, own, w);
   const std::int64_t n = how == Chosen::kOfFirstRow ? 0 : own.n;
   if (work.row(n).padded()) return std::nullopt;
   if (work.call.find_input("recover_noise") != nullptr) {
@@ -116,7 +92,8 @@ Token chosen(const Work& work, At own, std::span<const double> w, Chosen how) {
     return by_noise(work, w, n, how == Chosen::kTimesNoise);
   }
   if (how == Chosen::kTimesNoise) return std::nullopt;
-  return by_uniform(w, work.call.inputs.at("recover_uniforms")[n], how != Chosen::kUnnormalized);
+  return by_uniform(w, work.call.inputs.at("recover_uniforms")[n],
+                    how == Chosen::kUnnormalized ? Threshold::kItself : Threshold::kOfSum);
 }
 
 Token of_greedy(const Work& work, At own, const TokenPoint& point) {

@@ -22,6 +22,7 @@ constexpr std::array<std::string_view, kTests> kTestWords{
     "accepts where u <= the product of p / q from the first draft to this one",
     "accepts where the draft is the target's likeliest token",
     "accepts also where the draft is the target's likeliest token",
+    "accepts where the draft is the token that its uniform draws from p",
     "accepts every draft",
     "accepts no draft, as if p were 0"};
 
@@ -52,6 +53,7 @@ constexpr std::array<std::string_view, kChosen> kChosenWords{
     "chooses as a right one",
     "compares sums with the uniform itself, not times the sum of all weights",
     "chooses by the uniform of the last decision",
+    "chooses in the place of a rejected draft by the uniform that rejected it",
     "chooses by what is drawn for the first request",
     "takes the largest weight times noise, not over it",
     "takes the largest weight",

@@ -101,6 +101,19 @@ class Kernel {
     }
     return values;
   }
+  // The last where no sum is above the threshold.
+  static std::int64_t drawn(const Row& w, float u, bool times_sum = true) {
+    const std::vector<double> wide(w.begin(), w.end());
+    double sum = 0.0, below = 0.0;
+    for (const double x : wide) sum += std::max(x, 0.0);
+    const auto number = static_cast<double>(u);
+    const double threshold = times_sum ? number * sum : number;
+    for (std::size_t x = 0; x < wide.size(); ++x) {
+      below += wide[x];
+      if (below > threshold) return static_cast<std::int64_t>(x);
+    }
+    return std::ssize(w) - 1;
+  }
   static std::int64_t likeliest(const Row& w) { return std::ranges::max_element(w) - w.begin(); }
 
   [[nodiscard]] bool passes(std::int64_t n, std::int64_t i, float& product) const {
@@ -133,6 +146,8 @@ class Kernel {
         return d == likeliest(target);
       case Test::kAlsoLikeliest:
         return below(u * q, p) || d == likeliest(target);
+      case Test::kSampled:
+        return d == drawn(target, u);
       case Test::kRight:
       case Test::kAlways:
       case Test::kNever:
@@ -201,28 +216,19 @@ class Kernel {
     if (token_.chosen == Chosen::kDraft && a < drafts) return draft(n, a);
     Row w = weights(n, a);
     if (token_.chosen == Chosen::kLikeliest) return likeliest(w);
-    const bool by_decision = token_.chosen == Chosen::kByDecision && drafts > 0;
-    const std::int64_t drawn = token_.chosen == Chosen::kOfFirstRow ? 0 : n;
+    const bool by_decision = (token_.chosen == Chosen::kByDecision && drafts > 0) ||
+                             (token_.chosen == Chosen::kByRejection && a < drafts);
+    const std::int64_t of = token_.chosen == Chosen::kOfFirstRow ? 0 : n;
     if (has("recover_noise") && !by_decision) {
-      const Row noise = row("recover_noise", drawn);
+      const Row noise = row("recover_noise", of);
       for (std::size_t x = 0; x < w.size(); ++x) {
         w[x] = token_.chosen == Chosen::kTimesNoise ? w[x] * noise[x] : w[x] / noise[x];
       }
       return likeliest(w);
     }
     const float u = by_decision ? number("uniforms", n * width_ + std::min(a, drafts - 1))
-                                : number("recover_uniforms", drawn);
-    const std::vector<double> wide(w.begin(), w.end());
-    double sum = 0.0, below = 0.0;
-    for (const double x : wide) sum += std::max(x, 0.0);
-    const auto drawn_number = static_cast<double>(u);
-    const double threshold =
-        token_.chosen == Chosen::kUnnormalized ? drawn_number : drawn_number * sum;
-    for (std::size_t x = 0; x < wide.size(); ++x) {
-      below += wide[x];
-      if (below > threshold) return static_cast<std::int64_t>(x);
-    }
-    return std::ssize(w) - 1;
+                                : number("recover_uniforms", of);
+    return drawn(w, u, token_.chosen != Chosen::kUnnormalized);
   }
 
   const call::Record& call_;
