@@ -17,11 +17,6 @@ double gamma(double k) { return k * kUnit / (1.0 - k * kUnit); }
 
 bool is_flushed(double x) { return x > 0.0 && x < kSmallest; }
 
-double largest_sum_error(std::int64_t Z) {
-  const std::int64_t n = (Z + 1023) / 1024 + 10;
-  return gamma(static_cast<double>(2 * n + 3));
-}
-
 void add_residual(const Source& source, std::int64_t x, Fixed& sum) {
   if (!source.has(x)) return;
   const auto at = static_cast<std::size_t>(x);
@@ -30,6 +25,11 @@ void add_residual(const Source& source, std::int64_t x, Fixed& sum) {
 }
 
 }  // namespace
+
+double largest_sum_error(std::int64_t Z) {
+  const std::int64_t n = (Z + 1023) / 1024 + 10;
+  return gamma(static_cast<double>(2 * n + 3));
+}
 
 Acceptance accept(double p, double q, double u, const call::Convention& rule) {
   if (q == 0.0) return {.accepted = rule.zero_draft == call::ZeroDraft::kAccept};

@@ -46,6 +46,10 @@
 
 namespace goldenrule::drafts {
 
+/// How near a sum of some of Z weights may be to a threshold and be above it in some kernels only,
+/// relative to the larger one.
+[[nodiscard]] double largest_sum_error(std::int64_t Z);
+
 /// A decision, and whether a kernel in fp32 may take the other one.
 struct Acceptance {
   bool accepted = false;

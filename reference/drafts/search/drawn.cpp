@@ -4,23 +4,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reference/drafts/rule/decide.hpp"
+
 namespace goldenrule::drafts {
-namespace {
-
-// Of sums, relative to their size: gamma_{2n+3}, n = tiles + 10 (decide.hpp).
-double relative_error_of_sums(std::int64_t Z) {
-  const std::int64_t tiles = (Z + 1023) / 1024;
-  return static_cast<double>(2 * (tiles + 10) + 3) * 0x1p-24;
-}
-
-}  // namespace
 
 std::optional<Drawn> drawn(std::span<const double> w, double u, Threshold of) {
   if (!std::isfinite(u)) return std::nullopt;
   double total = 0.0;
   for (const double x : w) total += std::max(x, 0.0);
   const double threshold = of == Threshold::kOfSum ? u * total : u;
-  const double open = relative_error_of_sums(std::ssize(w)) * std::max(total, threshold);
+  const double open = largest_sum_error(std::ssize(w)) * std::max(total, threshold);
   std::optional<std::int64_t> first;
   double sum = 0.0;
   for (std::size_t x = 0; x < w.size(); ++x) {

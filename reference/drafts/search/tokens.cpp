@@ -83,8 +83,9 @@ Token by_decision(const Work& work, At own, std::span<const double> w) {
 Token chosen(const Work& work, At own, std::span<const double> w, Chosen how) {
   if (how == Chosen::kLikeliest) return best_of(w);
   const bool rejected = own.i < work.row(own.n).drafts;
-  if (how == Chosen::kByDecision || (how == Chosen::kByRejection && rejected))
+  if (how == Chosen::kByDecision || (how == Chosen::kByRejection && rejected)) {
     return by_decision(work, own, w);
+  }
   const std::int64_t n = how == Chosen::kOfFirstRow ? 0 : own.n;
   if (work.row(n).padded()) return std::nullopt;
   if (work.call.find_input("recover_noise") != nullptr) {
