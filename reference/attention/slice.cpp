@@ -43,7 +43,7 @@ const verdict::Slice& slice() {
                                     .confirm = nullptr,
                                     .emulate = emulate,
                                     .mistakes = mistakes,
-                                    .generated = nullptr,
+                                    .generated = merge_mistakes,
                                     .capture_mistakes = nullptr,
                                     .find = find_visible_sets,
                                     .likely_cause = nullptr,

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "reference/calls/kernel.hpp"
 
@@ -26,6 +27,11 @@ struct Meant {
 /// By what a call may be cut without changing what a mistake does to the rest: by value channels,
 /// and to the first tokens of each sequence.
 enum class CutBy : std::uint8_t { kNothing, kValues, kValuesAndTokens };
+
+/// One of the words that the name of a mistake is made of, and what it means.
+struct Aspect {
+  std::string_view name, meaning;
+};
 
 struct Mistake {
   /// "gate_log2": stable, used in reports and scripts. Rows of one name are ways to make one
@@ -51,8 +57,23 @@ struct Mistake {
   std::string_view reported = {};
   /// Asked of mistakes that a generator enumerates (Slice::generated).
   CutBy cut_by = CutBy::kNothing;
+  /// What name and meaning are joined of, the kind of the mistake first. Where several of a kind
+  /// explain a call, only what they share is said. Empty: the name is one word.
+  std::span<const Aspect> aspects = {};
 };
 inline constexpr bool kRounds = true;
+
+/// "merge_part_lost_last"
+[[nodiscard]] std::string joined_name(std::span<const Aspect> aspects);
+/// "leaves a part out of the merge, the last part"
+[[nodiscard]] std::string joined_meaning(std::span<const Aspect> aspects);
+/// Whether the names of both have aspects, and their first is the same.
+[[nodiscard]] bool are_of_a_kind(const Mistake& a, const Mistake& b);
+/// Of what a mistake shares with others of its kind (empty: there were none) leaves what it shares
+/// with `other` too.
+void share(const Mistake& mistake, const Mistake& other, std::vector<Aspect>& shared);
+/// Whether `name` is that of `mistake`, or some of its words.
+[[nodiscard]] bool is_name_of(const Mistake& mistake, std::string_view name);
 
 /// Why `contract` permits `mistake`; empty where it does not.
 [[nodiscard]] inline std::string_view permitted_by(const Mistake& mistake,

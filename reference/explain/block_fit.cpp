@@ -79,7 +79,9 @@ class CellFit {
       const double ratio = verdict::ratio_of(distance, budget);
       fit_.ratio = std::max(fit_.ratio, ratio);
       reproduced = ratio <= 1.0;
-      add_chance(i, channel, budget, fails && reproduced && y != 0.0);
+      const bool counts = fails && reproduced && y != 0.0;
+      fit_.has_numbers = fit_.has_numbers || counts;
+      add_chance(i, channel, budget, counts);
     }
     const double in_budgets = distance / static_cast<double>(output_.in_budgets[i]);
     fit_.square += in_budgets * in_budgets;
@@ -151,6 +153,7 @@ void BlockFit::add(const BlockFit& other) {
   reproduced = reproduced && other.reproduced;
   told = told || other.told;
   share.add(other.share);
+  has_numbers = has_numbers || other.has_numbers;
   log_chance =
       other.integers ? std::min(log_chance, other.log_chance) : log_chance + other.log_chance;
   ratio = std::max(ratio, other.ratio);

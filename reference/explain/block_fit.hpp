@@ -16,14 +16,15 @@
 namespace goldenrule::explain {
 
 struct BlockFit {
-  bool fails = false;       ///< some element is not that of the right call
-  bool reproduced = true;   ///< every element is that of the prediction
-  bool told = false;        ///< prediction and exact result are farther apart than both budgets
-  ErrorShare share;         ///< of the failing elements
-  double log_chance = 0.0;  ///< that an unrelated error is reproduced (by_blocks.hpp)
-  bool integers = false;    ///< of integers, which are one number together
-  double ratio = 0.0;       ///< max |captured - predicted| / budget
-  double square = 0.0;      ///< of |captured - predicted| over the budget of the right call, summed
+  bool fails = false;        ///< some element is not that of the right call
+  bool reproduced = true;    ///< every element is that of the prediction
+  bool told = false;         ///< prediction and exact result are farther apart than both budgets
+  ErrorShare share;          ///< of the failing elements
+  double log_chance = 0.0;   ///< that an unrelated error is reproduced (by_blocks.hpp)
+  bool has_numbers = false;  ///< reproduced elements that fail, finite and not 0
+  bool integers = false;     ///< of integers, which are one number together
+  double ratio = 0.0;        ///< max |captured - predicted| / budget
+  double square = 0.0;  ///< of |captured - predicted| over the budget of the right call, summed
   std::int64_t compared = 0;
   bool assumes = false;  ///< reproduced elements were guessed or excused
 

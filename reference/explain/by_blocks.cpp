@@ -12,6 +12,7 @@ namespace {
 
 std::vector<std::string> names_of(const std::vector<ComparedOutput>& outputs) {
   std::vector<std::string> names;
+  names.reserve(outputs.size());
   for (const ComparedOutput& output : outputs) names.push_back(output.name);
   return names;
 }
@@ -99,6 +100,14 @@ void BlockSearch::consider(const calls::Mistake* mistake, const Prediction& pred
   considered_.push_back({mistake, std::move(fits), std::move(places), prediction});
 }
 
+bool BlockSearch::may_be_chance(const Prediction& prediction) const {
+  const BlockFits fits = fit_blocks(map_, matcher_, prediction);
+  BlockFit all;
+  for (const BlockFit& fit : fits.blocks) all.add(fit);
+  for (const SumFit& sum : fits.sums) all.add(sum.fit);
+  return all.has_numbers && is_chance(all.log_chance);
+}
+
 std::vector<Place> BlockSearch::alone(const BlockFits& fits) const {
   std::vector<Place> places;
   Told told;
@@ -153,6 +162,9 @@ void BlockSearch::add_or_join(BlockExplanation e, std::vector<BlockExplanation>&
   });
   if (same == all.end()) {
     all.push_back(std::move(e));
+  } else if (e.mistakes.size() == 1 &&
+             calls::are_of_a_kind(*same->mistakes.front(), *e.mistakes.front())) {
+    calls::share(*same->mistakes.front(), *e.mistakes.front(), same->shared);
   } else {
     same->same.push_back(e.name());
   }

@@ -40,6 +40,11 @@
 // The other kind, a told block that is right, needs no such product: a budget bounds what the
 // mistaken kernel can return, and the capture is outside of it.
 //
+// A mistake that a generator enumerates, made in the whole call, is held to n c <= kChance too, n
+// with all that are enumerated, unless nothing but such elements fails: a tail that holds 0 is what
+// the pattern says as well. Where a handful of numbers fails some one of thousands
+// of weightings reproduces them.
+//
 // Sums. A row and head that several blocks add to must be what is predicted where the mistake is
 // made in all of them, and right where it is made in none. Where it is made in some, no prediction
 // says what it is, and nothing is asked. Where only the sum tells (its blocks are open) it decides
@@ -68,11 +73,12 @@ inline constexpr std::size_t kCovering = 32;
 struct BlockExplanation {
   std::vector<const calls::Mistake*> mistakes;  ///< one, or two in blocks of their own
   std::vector<std::string> where;               ///< of each: "sequences 0 and 3"
-  std::vector<std::string> same;  ///< other mistakes with the same outputs in these blocks
-  double ratio = 0.0;             ///< max |captured - predicted| / budget there
-  double residual = 0.0;          ///< rms of it over the budget of the right call
-  double accounted = 0.0;         ///< share of the error of a failing block, the mean
-  bool assumes = false;           ///< something is guessed or excused there
+  std::vector<std::string> same;      ///< other mistakes with the same outputs in these blocks
+  std::vector<calls::Aspect> shared;  ///< of one mistake, with those that are of its kind
+  double ratio = 0.0;                 ///< max |captured - predicted| / budget there
+  double residual = 0.0;              ///< rms of it over the budget of the right call
+  double accounted = 0.0;             ///< share of the error of a failing block, the mean
+  bool assumes = false;               ///< something is guessed or excused there
 
   /// What one of the mistakes predicts, and where it is made. Empty once it is found.
   struct Part {
@@ -91,6 +97,9 @@ class BlockSearch {
 
   /// What `mistake` predicts for the whole call. What is said later of a mistake stands.
   void consider(const calls::Mistake* mistake, const Prediction& prediction);
+
+  /// Whether numbers that fail in the whole call, and are what is predicted, could be so by chance.
+  [[nodiscard]] bool may_be_chance(const Prediction& prediction) const;
 
   /// The best first; those of two mistakes only where none explains alone.
   [[nodiscard]] std::vector<BlockExplanation> found() const;

@@ -28,8 +28,16 @@ Explanation explanation_of(const Hypothesis& hypothesis, const call::Record& rec
   return e;
 }
 
+// In place of the one mistake, where others of its kind explain as well.
+void say_shared(const std::vector<calls::Aspect>& shared, Explanation& e) {
+  if (shared.empty()) return;
+  e.mistakes = {calls::joined_name(shared)};
+  e.meanings = {calls::joined_meaning(shared)};
+}
+
 Explanation explanation_of(const Candidate& c, const call::Record& record) {
   Explanation e = explanation_of(c.hypothesis, record);
+  say_shared(c.shared, e);
   for (auto words = c.rearranged.rbegin(); words != c.rearranged.rend(); ++words) {
     e.mistakes.insert(e.mistakes.begin(), *words);
     e.meanings.insert(e.meanings.begin(), "results are right in another order: " + *words);
@@ -46,6 +54,7 @@ Explanation explanation_of(const Candidate& c, const call::Record& record) {
 
 Explanation explanation_of(const BlockExplanation& found, const call::Record& record) {
   Explanation e = explanation_of(found.mistakes, record);
+  say_shared(found.shared, e);
   // What would be declared is declared for all blocks.
   e.meant.clear();
   e.where = found.where;
@@ -115,6 +124,14 @@ std::vector<const calls::Mistake*> possible_in(const call::Record& call,
   return possible;
 }
 
+// Whether the names, in any order, are those of the hypothesis.
+bool is_of(const Hypothesis& hypothesis, std::vector<std::string> names) {
+  return names.size() == hypothesis.size() &&
+         std::ranges::all_of(hypothesis, [&](const calls::Mistake* m) {
+           return std::erase_if(names, [&](const auto& n) { return calls::is_name_of(*m, n); }) > 0;
+         });
+}
+
 // Of an explanation of the whole call, element by element.
 void name_rival(const std::vector<Rival>& rivals, std::int64_t failing, Explanation& e) {
   e.rival = "a right kernel";
@@ -125,8 +142,7 @@ void name_rival(const std::vector<Rival>& rivals, std::int64_t failing, Explanat
       name += (name.empty() ? "" : " + ") + std::string(m->name);
     }
     const bool same =
-        std::ranges::find(e.same, name) != e.same.end() ||
-        std::ranges::is_permutation(r.hypothesis, e.mistakes, {}, &calls::Mistake::name);
+        std::ranges::find(e.same, name) != e.same.end() || is_of(r.hypothesis, e.mistakes);
     if (same || r.failing >= e.told_by) continue;
     e.rival = std::move(name);
     e.told_by = r.failing;

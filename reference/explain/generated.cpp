@@ -12,6 +12,9 @@
 namespace goldenrule::explain {
 namespace {
 
+// Results on few lanes: of the parts of one call, which are merged in several ways.
+constexpr std::size_t kRemembered = 128;
+
 // The cuts of one capture, each made where a mistake first asks for it.
 class Parts {
  public:
@@ -37,12 +40,13 @@ class Parts {
 std::vector<Candidate> screen_generated(const Trial& whole, std::span<const Failures> failures,
                                         const std::vector<const calls::Mistake*>& mistakes) {
   Parts parts(whole, failures, std::ssize(mistakes));
+  OracleKernel kernel(*whole.capture->slice, nullptr, kRemembered);
   parallel::Phase phase("generated mistakes", std::ssize(mistakes));
   std::vector<Candidate> promising;
   for (const calls::Mistake* m : mistakes) {
     phase.advance();
     const Trial& part = parts.by(m->cut_by);
-    const auto prediction = part.predictor.predict({m}, SpreadBy::kScaling);
+    const auto prediction = part.predictor.predict({m}, kernel, SpreadBy::kScaling);
     if (!prediction) continue;
     Candidate c{.hypothesis = {m},
                 .match = part.matcher.match(*prediction),
@@ -54,6 +58,37 @@ std::vector<Candidate> screen_generated(const Trial& whole, std::span<const Fail
     return std::pair(!a.explains(), a.match.residual) < std::pair(!b.explains(), b.match.residual);
   });
   return promising;
+}
+
+std::vector<Candidate> one_of_a_kind(std::vector<Candidate> confirmed,
+                                     const std::vector<Candidate>& promising,
+                                     const BlockSearch& blocks) {
+  const auto mistake = [](const Candidate& c) -> const calls::Mistake& {
+    return *c.hypothesis.front();
+  };
+  std::vector<Candidate> kept;
+  const auto kind_in_kept = [&](const Candidate& c) {
+    return std::ranges::find_if(
+        kept, [&](const Candidate& k) { return calls::are_of_a_kind(mistake(k), mistake(c)); });
+  };
+  for (Candidate& c : confirmed) {
+    if (!c.explains()) continue;
+    const auto found = kind_in_kept(c);
+    if (found == kept.end()) {
+      kept.push_back(std::move(c));
+    } else {
+      calls::share(mistake(*found), mistake(c), found->shared);
+    }
+  }
+  for (const Candidate& c : promising) {
+    const auto found = kind_in_kept(c);
+    const bool open =
+        std::ranges::find(confirmed, c.hypothesis, &Candidate::hypothesis) == confirmed.end() &&
+        found != kept.end() && c.hypothesis != found->hypothesis;
+    if (open && c.explains()) calls::share(mistake(*found), mistake(c), found->shared);
+  }
+  std::erase_if(kept, [&](const Candidate& c) { return blocks.may_be_chance(*c.prediction); });
+  return kept;
 }
 
 }  // namespace goldenrule::explain

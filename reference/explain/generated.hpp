@@ -16,4 +16,11 @@ namespace goldenrule::explain {
     const Trial& whole, std::span<const Failures> failures,
     const std::vector<const calls::Mistake*>& mistakes);
 
+/// Those of `confirmed` that explain the whole by more than chance (by_blocks.hpp), the first of
+/// each kind (calls::Aspect) with what it shares with all others of its kind that do. Those of
+/// `promising` that are not among `confirmed` explain as far as they were looked at.
+[[nodiscard]] std::vector<Candidate> one_of_a_kind(std::vector<Candidate> confirmed,
+                                                   const std::vector<Candidate>& promising,
+                                                   const BlockSearch& blocks);
+
 }  // namespace goldenrule::explain

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "fixtures/random/philox.hpp"
 #include "reference/calls/unwritten.hpp"
@@ -65,16 +66,27 @@ const verdict::Expectations& OracleKernel::expect(const call::Record& record) {
   for (const Entry& entry : kept_) {
     if (entry.key == key) return entry.expected;
   }
-  if (kept_.size() >= kKept) kept_.clear();
+  if (kept_.size() >= kKept) kept_.pop_back();
   kept_.push_front(
       {.key = std::move(key),
        .expected = verdict::expect(*slice_, record, *contract_, scalar::Precision::kDouble)});
   return kept_.front().expected;
 }
 
+call::TensorMap OracleKernel::exact(const call::Record& record) {
+  if (remembered_ == 0) return verdict::exact_outputs(*slice_, record);
+  Key key = key_of(record);
+  for (const auto& [of, outputs] : exact_) {
+    if (of == key) return outputs;
+  }
+  if (exact_.size() >= remembered_) exact_.pop_back();
+  exact_.emplace_front(std::move(key), verdict::exact_outputs(*slice_, record));
+  return exact_.front().second;
+}
+
 call::TensorMap OracleKernel::operator()(const call::Record& record, const Signs& signs) {
   ++calls_;
-  if (contract_ == nullptr) return verdict::exact_outputs(*slice_, record);
+  if (contract_ == nullptr) return exact(record);
   call::TensorMap outputs;
   for (const auto& [name, e] : expect(record).outputs) {
     std::vector<double> values = e.exact.golden;

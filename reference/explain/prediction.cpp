@@ -8,7 +8,6 @@
 
 #include "fixtures/call/error.hpp"
 #include "fixtures/call/plan.hpp"
-#include "reference/explain/oracle_kernel.hpp"
 #include "reference/explain/overflow.hpp"
 
 namespace goldenrule::explain {
@@ -120,6 +119,12 @@ void Predictor::add_scaled_spread(Prediction& prediction) const {
 
 std::optional<Prediction> Predictor::predict(const Hypothesis& hypothesis, SpreadBy by) const {
   OracleKernel kernel(*capture_.slice, by == SpreadBy::kKernel ? capture_.contract : nullptr);
+  return predict(hypothesis, kernel, by);
+}
+
+std::optional<Prediction> Predictor::predict(const Hypothesis& hypothesis, OracleKernel& kernel,
+                                             SpreadBy by) const {
+  const std::int64_t before = kernel.calls();
   const auto commit_with = [&](const Signs& signs) {
     return commit_all(capture_, hypothesis, capture_.call,
                       [&](const call::Record& changed) { return kernel(changed, signs); });
@@ -127,7 +132,8 @@ std::optional<Prediction> Predictor::predict(const Hypothesis& hypothesis, Sprea
   const auto values = commit_with({});
   if (!values) return std::nullopt;
   Prediction prediction;
-  prediction.called_kernel = kernel.calls() > 0;
+  const std::int64_t calls = kernel.calls() - before;
+  prediction.called_kernel = calls > 0;
   for (const auto& [name, tensor] : *values) {
     prediction.outputs[name].value = tensor.to_doubles();
   }
@@ -135,7 +141,7 @@ std::optional<Prediction> Predictor::predict(const Hypothesis& hypothesis, Sprea
     add_scaled_spread(prediction);
   } else {
     for (auto& [name, output] : prediction.outputs) output.spread.resize(output.value.size());
-    const auto patterns = kernel.calls() == 1 ? common_signs() : common_and_random_signs();
+    const auto patterns = calls == 1 ? common_signs() : common_and_random_signs();
     for (const Signs& signs : patterns) {
       const auto shifted = commit_with(signs);
       if (!shifted) return std::nullopt;

@@ -36,6 +36,7 @@
 
 #include "reference/calls/mistake.hpp"
 #include "reference/explain/capture.hpp"
+#include "reference/explain/oracle_kernel.hpp"
 
 namespace goldenrule::explain {
 
@@ -67,6 +68,10 @@ class Predictor {
   /// Nothing where the mistakes cannot be made together in this call or where their outputs are
   /// not those of the call.
   [[nodiscard]] std::optional<Prediction> predict(const Hypothesis& hypothesis, SpreadBy by) const;
+  /// The same by a kernel of its caller, which may remember what it has run: with a contract the
+  /// spread is found through it, without one by scaling.
+  [[nodiscard]] std::optional<Prediction> predict(const Hypothesis& hypothesis,
+                                                  OracleKernel& kernel, SpreadBy by) const;
 
  private:
   // An output of the right call.

@@ -118,9 +118,9 @@ class Search {
   }
 
   void generated() {
-    for (Candidate& c : confirm(screen_generated(whole_, failures_, generated_))) {
-      if (c.explains()) found_.push_back(std::move(c));
-    }
+    const std::vector<Candidate> promising = screen_generated(whole_, failures_, generated_);
+    std::vector<Candidate> told = one_of_a_kind(confirm(promising), promising, blocks_);
+    for (Candidate& c : told) found_.push_back(std::move(c));
   }
 
   // Right results in another order, or those of one mistake. A part of a capture has lost the

@@ -54,6 +54,8 @@ struct Candidate {
   bool only_ties_left = false;  // ties.hpp
   /// Outputs that hold what is predicted in another order (permutation.hpp), in words.
   std::vector<std::string> rearranged{};
+  /// What it shares with others of its kind that explain as well; empty: there are none.
+  std::vector<calls::Aspect> shared{};
   std::optional<Prediction> prediction;  // of those that explain
 
   [[nodiscard]] bool explains() const {

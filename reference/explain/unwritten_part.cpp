@@ -19,7 +19,7 @@ constexpr std::int64_t kFewestUnwritten = 16;
 // not all of the tensor.
 template <class Holds>
 std::optional<std::string> box_words(const std::vector<LineAxis>& axes, const Failures& failures,
-                                     const Holds& holds) {
+                                     bool or_all, const Holds& holds) {
   std::vector<BoxAxis> box;
   box.reserve(axes.size());
   for (const LineAxis& axis : axes) {
@@ -36,7 +36,7 @@ std::optional<std::string> box_words(const std::vector<LineAxis>& axes, const Fa
     ++count;
     for (std::size_t a = 0; a < axes.size(); ++a) ++at(a, i);
   }
-  if (count < kFewestUnwritten || count == failures.count) return std::nullopt;
+  if (count < kFewestUnwritten || (count == failures.count && !or_all)) return std::nullopt;
   for (std::int64_t i = 0; i < size; ++i) {
     if (failures.failing[static_cast<std::size_t>(i)] == 0 || holds(i)) continue;
     bool inside = true;
@@ -59,19 +59,20 @@ const call::Tensor* old_content(const call::Record& record, const std::string& o
 }
 
 std::optional<std::string> unwritten_part(const verdict::Judgement& judgement,
-                                          const Failures& failures) {
+                                          const Failures& failures, bool or_all) {
   const call::Record& record = judgement.record;
   const call::Tensor& output = record.outputs.at(failures.name);
   const std::vector<LineAxis> axes = line_axes(
       record, output.shape(),
       call::axes_of(record, *call::find_row(record, call::Group::kOutput, failures.name)));
-  if (auto zero = box_words(axes, failures, [&](std::int64_t i) { return output[i] == 0.0; })) {
+  if (auto zero =
+          box_words(axes, failures, or_all, [&](std::int64_t i) { return output[i] == 0.0; })) {
     return failures.name + " holds 0 in " + *zero;
   }
   const call::Tensor* old = old_content(record, failures.name);
   if (old == nullptr) return std::nullopt;
-  if (auto kept =
-          box_words(axes, failures, [&](std::int64_t i) { return output[i] == (*old)[i]; })) {
+  if (auto kept = box_words(axes, failures, or_all,
+                            [&](std::int64_t i) { return output[i] == (*old)[i]; })) {
     return failures.name + " holds what it held before the call in " + *kept;
   }
   return std::nullopt;

@@ -17,8 +17,10 @@ namespace goldenrule::explain {
 [[nodiscard]] const call::Tensor* old_content(const call::Record& record,
                                               const std::string& output);
 
-/// "final_state holds 0 in key channels k >= 64 ..."; nothing where no part of its own does.
+/// "final_state holds 0 in key channels k >= 64 ..."; nothing where no part of its own does, or,
+/// unless `or_all`, all that fails.
 [[nodiscard]] std::optional<std::string> unwritten_part(const verdict::Judgement& judgement,
-                                                        const Failures& failures);
+                                                        const Failures& failures,
+                                                        bool or_all = false);
 
 }  // namespace goldenrule::explain

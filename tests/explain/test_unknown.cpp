@@ -108,8 +108,8 @@ TEST_CASE("unknown: what the budgets hide is not counted") {
 
 // v_tail_unwritten explains whatever stands in the tail; what stands there is computed.
 TEST_CASE("unknown: value channels that are not read are told from those that are not written") {
-  const suites::AnsweredDraw tail = suites::answered(suites::draw_unknown(1, 24));
-  CHECK(tail.said == "v_tail_of_8_unread");
+  const suites::AnsweredDraw tail = suites::answered(suites::draw_unknown(1, 38));
+  CHECK(tail.said == "v_tail_of_16_unread");
   CHECK(tail.answer == Answer::kRight);
 }
 

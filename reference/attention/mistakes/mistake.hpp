@@ -62,4 +62,8 @@ std::span<const calls::Mistake> key_mistakes();
 std::span<const calls::Mistake> number_mistakes();
 std::span<const calls::Mistake> position_mistakes();
 
+/// Of parts and their merge (merge.hpp), enumerated. An explanation tries them where no mistake of
+/// the table explains a call.
+[[nodiscard]] std::span<const calls::Mistake> merge_mistakes();
+
 }  // namespace goldenrule::attention

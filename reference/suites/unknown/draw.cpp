@@ -21,6 +21,7 @@ constexpr std::array kUnknownKinds{
     UnknownKind{"places", "right numbers where an affine map of places puts them", draw_places},
     UnknownKind{"blocks", "a mistake in some sequences or heads", draw_blocks},
     UnknownKind{"visible sets", "attention over other keys", draw_visible_set},
+    UnknownKind{"merges", "parts of attention merged in another way", draw_merge},
     UnknownKind{"pairs", "two mistakes at once, of table and generators", draw_pair},
     UnknownKind{"pairs in blocks", "two mistakes, each in blocks of its own", draw_pair_in_blocks},
     UnknownKind{"decisions", "another test, place, stop or choice of draft acceptance",
@@ -53,8 +54,10 @@ const UnknownKind& kind_of(std::int64_t number) {
 }
 
 Draw draw_unknown(std::uint64_t seed, std::int64_t number) {
-  Draws draws(seed, "unknown " + std::to_string(number));
-  return kind_of(number).draw(draws);
+  const UnknownKind& kind = kind_of(number);
+  const std::int64_t number_of_kind = number / std::ssize(kUnknownKinds);
+  Draws draws(seed, std::string(kind.name) + " " + std::to_string(number_of_kind));
+  return kind.draw(draws);
 }
 
 }  // namespace goldenrule::suites

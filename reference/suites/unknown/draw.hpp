@@ -5,6 +5,7 @@
 // --unknown` prints.
 //
 // A seed and a number are a draw: they give its kind, its call and its mistake on every machine.
+// The n-th draw of a kind does not depend on which other kinds there are.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +71,7 @@ struct UnknownKind {
 [[nodiscard]] Draw draw_places(Draws& draws);
 [[nodiscard]] Draw draw_blocks(Draws& draws);
 [[nodiscard]] Draw draw_visible_set(Draws& draws);
+[[nodiscard]] Draw draw_merge(Draws& draws);
 [[nodiscard]] Draw draw_pair(Draws& draws);
 [[nodiscard]] Draw draw_pair_in_blocks(Draws& draws);
 [[nodiscard]] Draw draw_decision(Draws& draws);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "reference/explain/match.hpp"
+#include "reference/explain/unwritten_part.hpp"
 #include "reference/verdict/kernels.hpp"
 #include "reference/verdict/verdict.hpp"
 
@@ -34,7 +35,7 @@ std::vector<Hypothesis> hypotheses_of(const verdict::Slice& slice, const Explana
     std::vector<Hypothesis> longer;
     const auto add = [&](std::span<const calls::Mistake> mistakes) {
       for (const calls::Mistake& m : mistakes) {
-        if (m.name != name) continue;
+        if (!calls::is_name_of(m, name)) continue;
         for (Hypothesis h : found) {
           h.push_back(&m);
           longer.push_back(std::move(h));
@@ -134,6 +135,12 @@ bool says_parts(const Draw& draw, const std::vector<std::string>& findings) {
     const auto judgement = judgement_of(draw, calls::stored(draw.call, *draw.contract, part));
     std::ranges::transform(explain::diagnose(judgement, {}, {.seconds = 0.0}).found,
                            std::back_inserter(of_parts), fact_of);
+    for (const explain::Failures& f :
+         explain::find_failures(judgement.record, judgement.contract, judgement.expected)) {
+      // What is all that fails alone is a finding beside the other mistake.
+      const auto unwritten = explain::unwritten_part(judgement, f, true);
+      if (unwritten) of_parts.push_back(fact_of(*unwritten));
+    }
   }
   return std::ranges::all_of(findings, [&](const std::string& text) {
     return std::ranges::find(of_parts, fact_of(text)) != of_parts.end() ||
