@@ -42,8 +42,8 @@
 //
 // A mistake that a generator enumerates, made in the whole call, is held to n c <= kChance too, n
 // with all that are enumerated, unless nothing but such elements fails: a tail that holds 0 is what
-// the pattern says as well. Where a handful of numbers fails some one of thousands
-// of weightings reproduces them.
+// the pattern says as well. Where a handful of numbers fails, some one of thousands of weightings
+// reproduces them.
 //
 // Sums. A row and head that several blocks add to must be what is predicted where the mistake is
 // made in all of them, and right where it is made in none. Where it is made in some, no prediction

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -132,6 +133,18 @@ TEST_CASE("merges: a number that fails alone has no name of a merge") {
     CHECK_FALSE(first_name(d).starts_with("merge_"));
   }
   CHECK(refused >= 4);
+}
+
+TEST_CASE("merges: they are tried in calls of few keys and queries only") {
+  const auto tried = [](const std::string& line) {
+    const call::Record call = record_of(line + " H=2 HV=4 K=32 V=16 page=16 pattern=A seed=1");
+    return std::ranges::count_if(merge_mistakes(),
+                                 [&](const calls::Mistake& m) { return m.applies(call); });
+  };
+  CHECK(tried("op=attention mode=decode lens=3 ctx=2000") > 500);
+  CHECK(tried("op=attention mode=decode lens=3 ctx=2100") == 0);
+  CHECK(tried("op=attention mode=decode lens=60 ctx=1000") > 500);
+  CHECK(tried("op=attention mode=decode lens=70 ctx=1000") == 0);
 }
 
 TEST_CASE("merges: mistakes of the table keep their names") {

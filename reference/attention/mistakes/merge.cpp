@@ -24,6 +24,16 @@ bool takes_other_rows(const Merge& merge) {
   return merge.o == MergeO::kHeadsFirst || merge.o == MergeO::kTokensFirst;
 }
 
+bool is_small(const Plan& plan) {
+  std::int64_t elements = 0, products = 0;
+  for (const Request& request : plan.requests) {
+    const std::int64_t of_head = request.key_count() * plan.dims.K;
+    elements += of_head * plan.dims.H;
+    products += of_head * plan.dims.HV * request.valid;
+  }
+  return elements <= kMostKeyElements && products <= kMostProducts;
+}
+
 // The row whose lse a merge takes for that of a row.
 struct RowOfLse {
   std::int64_t token, head;
@@ -184,6 +194,7 @@ PartOutputs outputs_of_parts(const Merge& merge, const call::Record& record, con
 
 bool shows(const Merge& merge, const call::Record& record) {
   const Plan plan = make_plan(record);
+  if (!is_small(plan)) return false;
   const auto too_many = [&](const Request& request) {
     return merge.partition.by == Partition::By::kSize &&
            request.key_count() > kMostParts * merge.partition.number;

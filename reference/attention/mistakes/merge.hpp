@@ -52,6 +52,10 @@ struct Merge {
 
 /// Parts of a call at most.
 inline constexpr std::int64_t kMostParts = 64;
+/// Elements of the keys of all requests at most, and products of queries with keys: every merge
+/// that is tried copies the keys of all parts, and every partition runs them.
+inline constexpr std::int64_t kMostKeyElements = std::int64_t{1} << 17;
+inline constexpr std::int64_t kMostProducts = std::int64_t{1} << 23;
 
 /// Whether the call can be parted so and shows the mistake.
 [[nodiscard]] bool shows(const Merge& merge, const call::Record& record);
