@@ -36,6 +36,7 @@
 // unless they wait for each other.
 #define __shared__ thread_local
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))

@@ -25,7 +25,8 @@ constexpr const char* kPrefillLegend =
 
 PrefillRow uniform(bool kda, std::int64_t H, std::int64_t HV, std::int64_t count,
                    std::int64_t length) {
-  PrefillRow row{.kda = kda, .H = H, .HV = HV, .lengths = "", .lens = {}};
+  const Gates gates = kda ? Gates::kFast : Gates::kSoftplus;
+  PrefillRow row{.kda = kda, .H = H, .HV = HV, .lengths = "", .lens = {}, .gates = gates};
   row.lens.assign(static_cast<std::size_t>(count), length);
   if (count > 1) row.lengths = std::to_string(count) + "x";
   row.lengths += std::to_string(length);
@@ -56,13 +57,16 @@ std::vector<PrefillRow> rows_of_peers() {
   add(uniform(false, 16, 64, 1, 8192), 367, 140);
   add(uniform(false, 2, 8, 1, 8192), 114, 65);
   add(uniform(false, 2, 8, 1, 32768), 239, 180);
-  for (const Gates gates : {Gates::kFast, Gates::kReal, Gates::kNone}) {
+  for (const Gates gates : {Gates::kFast, Gates::kReal, Gates::kNone, Gates::kSoftplus}) {
     const std::size_t first = rows.size();
     add(uniform(true, 64, 64, 1, 8192), 1193, 240);
     add(mixed(true, 64, 64), 1013, 250);
     add(uniform(true, 64, 64, 8, 1024), 792, 250);
     add(uniform(true, 64, 64, 1, 32768), 6417, 850);
-    for (std::size_t i = first; i < rows.size(); ++i) rows[i].gates = gates;
+    for (std::size_t i = first; i < rows.size(); ++i) {
+      rows[i].gates = gates;
+      if (gates == Gates::kSoftplus) rows[i].peer_us = rows[i].goal_us = 0;  // others have bounds
+    }
   }
   for (const std::int64_t heads : {8, 16}) add(uniform(true, heads, heads, 1, 8192), 0, 0);
   for (const bool kda : {false, true}) {  // what the flag costs: the first row of each op with it

@@ -18,8 +18,10 @@ goldenrule_gpu_tensor dense(void* data, std::int32_t dtype) {
   return {.data = data, .stride = {}, .dtype = dtype, .dense = 1};
 }
 
-/// Of KDA with a bound of -5, log alpha = -5 sigmoid(a + bias), and a is spread over (-4, 4).
+/// With a bound of -5, log alpha = -5 sigmoid(a + bias), else -e^rate softplus(a + bias); a is
+/// spread over (-4, 4).
 float bias_of(Gates gates, std::size_t channel) {
+  if (gates == Gates::kSoftplus) return -2.f;
   if (gates == Gates::kNone) return -80.f;
   return gates == Gates::kReal && channel % 3 == 0 ? -10.f : 0.f;
 }
@@ -27,7 +29,7 @@ float bias_of(Gates gates, std::size_t channel) {
 }  // namespace
 
 std::string PrefillRow::name() const {
-  constexpr const char* kGates[] = {" fast", " real", " none"};
+  constexpr const char* kGates[] = {" fast", " real", " none", " softplus"};
   return (kda ? "kda " : "gdn ") + std::to_string(H) + "/" + std::to_string(HV) + " " + lengths +
          (kda ? kGates[static_cast<int>(gates)] : "") + (precise ? " precise" : "");
 }
@@ -78,7 +80,8 @@ goldenrule_gpu_prefill_args PrefillWorkload::shared(const PrefillRow& row) {
   goldenrule_gpu_prefill_args call;
   goldenrule_gpu_prefill_defaults(&call, sizeof call);
   call.op = row.kda ? GOLDENRULE_GPU_KDA : GOLDENRULE_GPU_GATED_DELTA_RULE;
-  call.gate_kind = row.kda ? GOLDENRULE_GPU_GATE_BOUNDED : GOLDENRULE_GPU_GATE_SOFTPLUS;
+  const bool bounded = row.gates != Gates::kSoftplus;
+  call.gate_kind = bounded ? GOLDENRULE_GPU_GATE_BOUNDED : GOLDENRULE_GPU_GATE_SOFTPLUS;
   call.total = row.tokens();
   call.N = call.slots = static_cast<std::int64_t>(row.lens.size());
   call.H = row.H;
@@ -89,11 +92,11 @@ goldenrule_gpu_prefill_args PrefillWorkload::shared(const PrefillRow& row) {
   if (row.precise) call.flags |= GOLDENRULE_GPU_FLAG_PRECISE;
   std::vector<float> rates(static_cast<std::size_t>(row.HV));
   for (std::size_t j = 0; j < rates.size(); ++j) {
-    rates[j] = row.kda ? 0.f : -4.f + 5.f * static_cast<float>(j) / static_cast<float>(row.HV);
+    rates[j] = bounded ? 0.f : -4.f + 5.f * static_cast<float>(j) / static_cast<float>(row.HV);
   }
   std::vector<float> bias(rates.size() * (row.kda ? kK : 1));
   for (std::size_t i = 0; i < bias.size(); ++i) {
-    bias[i] = row.kda ? bias_of(row.gates, i % kK) : -2.f;
+    bias[i] = bias_of(row.gates, i % kK);
   }
   call.A_log = floats(rates);
   call.dt_bias = floats(bias);

@@ -18,9 +18,10 @@ namespace goldenrule::bench {
 /// What the gates of KDA are like: decay as log alpha per token and channel. A kernel whose time
 /// follows its data shows here.
 enum class Gates {
-  kFast,  ///< spread over (-5, 0)
-  kReal,  ///< the same, but for a third of the channels within .02 of 0
-  kNone,  ///< 0, by the same code
+  kFast,      ///< spread over (-5, 0)
+  kReal,      ///< the same, but for a third of the channels within .02 of 0
+  kNone,      ///< 0, by the same code
+  kSoftplus,  ///< without a bound, as those of GDN are made: down to -6 (fastest head)
 };
 
 struct PrefillRow {

@@ -13,8 +13,8 @@ namespace {
 /// The kernels of the variant, in the order of kernel().
 enum Place : int {
   kPlacesOfRecords,
-  kPrepareByLevels,
-  kPrepareByAnchors,
+  kPrepareUnbounded,
+  kPrepareBounded,
   kScanHalf,
   kScanWhole,
   kPlacesWithCheckpoints,
@@ -38,20 +38,20 @@ template <class C>
 Kernel scan(const char* name) {
   return described(prefill_kda_scan<C>, C::kThreads, sizeof(ScanStorage<C>), name);
 }
-template <bool kAnchored>
+template <bool kBounded>
 Kernel preparation(const char* name) {
-  return described(prefill_kda_prepare<kAnchored>, kKdaPreparationThreads<kAnchored>,
-                   kKdaPreparationBytes<kAnchored>, name);
+  return described(prefill_kda_prepare<kBounded>, kKdaPreparationThreads<kBounded>,
+                   kKdaPreparationBytes<kBounded>, name);
 }
 
 Kernel kernel(int i) {
   switch (i) {
     case kPlacesOfRecords:
       return described(prefill_kda_places<false>, kPlacesThreads, 0, "prefill_kda_places");
-    case kPrepareByLevels:
-      return preparation<false>("prefill_kda_prepare_levels");
-    case kPrepareByAnchors:
-      return preparation<true>("prefill_kda_prepare_anchors");
+    case kPrepareUnbounded:
+      return preparation<false>("prefill_kda_prepare_unbounded");
+    case kPrepareBounded:
+      return preparation<true>("prefill_kda_prepare_bounded");
     case kScanHalf:
       return scan<Half>("prefill_kda_scan_v64");
     case kScanWhole:
@@ -87,7 +87,7 @@ std::size_t workspace(const Sizes& s) {
 
 /// What kda_anchors.cuh asks for: no token decays by more than e^-5, and |k| <= 1 when it is
 /// normalized.
-bool is_anchored(const Params& p) {
+bool is_bounded(const Params& p) {
   return p.gate_kind == GOLDENRULE_GPU_GATE_BOUNDED && p.lower_bound >= kLeastAnchoredBound &&
          p.lower_bound <= 0.f && p.norm_kind != GOLDENRULE_GPU_NORM_NONE;
 }
@@ -102,7 +102,7 @@ struct Shares {
 
 /// The shares that take the least time. Either all multiprocessors prepare, then scan; or the scan
 /// has some for itself as soon as the others can prepare the rest while it runs.
-Shares shares_of(const Params& p, std::int64_t records, bool anchored, int multiprocessors) {
+Shares shares_of(const Params& p, std::int64_t records, bool bounded, int multiprocessors) {
   if (p.most_segments > 0) {  // maps stand between preparation and scan
     return {.whole = sm90::working_halves(p) > multiprocessors, .staying = multiprocessors};
   }
@@ -112,9 +112,10 @@ Shares shares_of(const Params& p, std::int64_t records, bool anchored, int multi
   };
   constexpr Tuning::Kda kCycles = kH200.kda;
   constexpr Scan kScans[] = {{false, kCycles.scan_half}, {true, kCycles.scan_whole}};
-  const double preparation =
-      (anchored ? kCycles.preparation_by_anchors : kCycles.preparation_by_levels) *
-      static_cast<double>(records) * p.HV;
+  const double preparation = (bounded      ? kCycles.preparation_of_bounded
+                              : may_sum(p) ? kCycles.preparation_of_sums
+                                           : kCycles.preparation_by_levels) *
+                             static_cast<double>(records) * p.HV;
   const double chunks = static_cast<double>(records) / p.N;
   Shares best;
   double least = std::numeric_limits<double>::infinity();
@@ -151,13 +152,13 @@ Problem launch(Launch& call) {
   kda.params = call.params;
   Params& p = kda.params;
   const bool with_checkpoints = p.checkpoints.data != nullptr;
-  const bool anchored = is_anchored(p);
+  const bool bounded = is_bounded(p);
   const std::int64_t records =
       record_count<kKdaChunk>(p.total, p.N, with_checkpoints ? p.checkpoint_rows : 0);
   kda.records = static_cast<int>(records * p.HV);
   sm90::place_segments(p, segments_offset(records * p.HV));
   const bool cuts = p.most_segments > 0;
-  const Shares shares = shares_of(p, records, anchored, call.device.multiprocessors);
+  const Shares shares = shares_of(p, records, bounded, call.device.multiprocessors);
   sm90::set_items(p, shares.whole ? Whole::kBlockValues : Half::kBlockValues);
   kda.first = static_cast<int>(shares.together * kda.records);
   const int preparing = std::min(call.device.multiprocessors, kda.records);
@@ -173,7 +174,7 @@ Problem launch(Launch& call) {
                             kda.record_blocks + list_blocks, &kda, call.dependent);
     }
     if (problem.ok()) {
-      problem = call.kernel(anchored ? kPrepareByAnchors : kPrepareByLevels, preparing, &kda, true);
+      problem = call.kernel(bounded ? kPrepareBounded : kPrepareUnbounded, preparing, &kda, true);
     }
     if (problem.ok() && cuts) {
       KdaCall maps = kda;

@@ -52,13 +52,13 @@ __global__ void __launch_bounds__(kPlacesThreads)
 #endif
 }
 
-template <bool kAnchored>
-__global__ void __launch_bounds__(kKdaPreparationThreads<kAnchored>, 1)
+template <bool kBounded>
+__global__ void __launch_bounds__(kKdaPreparationThreads<kBounded>, 1)
     prefill_kda_prepare(const __grid_constant__ KdaCall call) {
 #if __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(1024) char memory[];
-  constexpr int kGroups = kKdaGroups<kAnchored>;
-  auto* storage = reinterpret_cast<KdaPreparationStorage<kAnchored>*>(memory);
+  constexpr int kGroups = kKdaGroups<kBounded>;
+  auto* storage = reinterpret_cast<KdaPreparationStorage*>(memory);
   if (threadIdx.x == 0) {
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) {
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kKdaPreparationThreads<kAnchored>, 1)
   __syncthreads();
   const int group = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kKdaGroupThreads, 0);
   const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
-  KdaPreparation<kAnchored>(call.params, call.maps, storage[group], group)
+  KdaPreparation<kBounded>(call.params, call.maps, storage[group], group)
       .run({.index = group * blocks + block,
             .step = kGroups * blocks,
             .end = call.first,

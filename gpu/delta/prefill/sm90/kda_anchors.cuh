@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The decayed products of kda_levels.cuh where no token decays by more than e^-5 (bounded gates)
-// and keys have a norm of at most 1. Then one factor for rows and one for columns does for 16
-// tokens,
+// The decayed products of kda_levels.cuh where 16 tokens decay by no more than e^-80 (bounded gates
+// do by e^-5 each at most) and keys have a norm of at most 1. Then one factor for rows and one for
+// columns does for 16 tokens,
 //
 //     D_ij = e^(G_i - R) e^(R - G_j),   R: G in front of the 16 tokens,
 //
@@ -24,12 +24,14 @@ inline constexpr float kLeastAnchoredBound = -5.f;
 /// Makes A, P and the operands of the scan.
 class KdaAnchors {
  public:
-  using Storage = KdaPreparationStorage<true>;
-
-  __device__ __forceinline__ KdaAnchors(Storage& storage, KdaPlace at_place)
-      : place(at_place), s_(storage), terms_{operands().terms.high, operands().terms.low} {}
+  __device__ __forceinline__ KdaAnchors(KdaPreparationStorage& storage, KdaPlace at_place)
+      : place(at_place),
+        s_(storage),
+        terms_{storage.operands.terms.high, storage.operands.terms.low} {}
 
   KdaPlace place;
+
+  [[nodiscard]] __device__ __forceinline__ static bool needs_own_products() { return false; }
 
   /// Asks for the gates of a chunk.
   __device__ __forceinline__ void fetch(const Params& p, const ChunkPlace& at) {
@@ -38,6 +40,15 @@ class KdaAnchors {
 
   __device__ __forceinline__ void make_decays(const Params& p, const ChunkPlace& at) {
     s_.total[place.half][place.pair()] = exp2_of(make_bounded_decays(p, at, place, gates_, decay_));
+  }
+
+  /// Of gates without a bound. Whether those of this thread allow anchors.
+  [[nodiscard]] __device__ __forceinline__ bool make_summed_decays(const Params& p,
+                                                                   const ChunkPlace& at) {
+    bool allowed = false;
+    s_.total[place.half][place.pair()] =
+        exp2_of(prefill::make_summed_decays(p, at, place, gates_, decay_, allowed));
+    return allowed;
   }
 
   /// Calls `then` where the operands of the scan are there.
@@ -59,7 +70,9 @@ class KdaAnchors {
  private:
   static constexpr int kSteps = kHeadKeys / 16;
 
-  [[nodiscard]] __device__ __forceinline__ AnchorOperands& operands() const { return s_.operands; }
+  [[nodiscard]] __device__ __forceinline__ AnchorOperands& operands() const {
+    return s_.operands.anchors;
+  }
 
   /// One code for both halves where they do the same: the cache of instructions is small.
   __device__ __forceinline__ void write_operands() const {
@@ -159,7 +172,7 @@ class KdaAnchors {
                        sum[2 * half + 1] * s_.factors[column + 1].beta);
   }
 
-  Storage& s_;
+  KdaPreparationStorage& s_;
   TermTiles terms_;
   uint32_t gates_[kBlockTokens];  ///< of the next chunk, as they lie in memory
   float2 decay_[kBlockTokens];    ///< over all tokens up to this one, base 2

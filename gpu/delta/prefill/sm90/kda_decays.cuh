@@ -2,14 +2,16 @@
 //
 // Gates of a chunk, one per key channel. A thread has two channels of 16 tokens.
 //
-// Gates of any kind become decays alpha of each token; alpha stays in fp32, and whoever wants a
-// decay over several tokens multiplies. So there is no sum of logarithms and no exponential of a
-// difference: alpha = 0 erases exactly, signs of linear gates and decays above 1 need no rule, and
-// a gate of -2600 takes nothing from its neighbours. 31 products err by 2^-19, a thousandth of what
-// the operands are rounded by.
+// Levels (kda_levels.cuh) take gates of any kind as decays alpha of each token; alpha stays in
+// fp32, and whoever wants a decay over several tokens multiplies. So there is no sum of logarithms
+// and no exponential of a difference: alpha = 0 erases exactly, signs of linear gates and decays
+// above 1 need no rule, and a gate of -2600 takes nothing from its neighbours. 31 products err by
+// 2^-19, a thousandth of what the operands are rounded by.
 //
-// Bounded gates, of which 16 sum to -80 at least, are summed instead: a decay and its inverse are
-// then one exponential each, without a chain of products.
+// Anchors (kda_anchors.cuh) take sums of logarithms: a decay and its inverse are then one
+// exponential each, without a chain of products. They do where no sum within 16 tokens is
+// beyond kMostSum, so that neither is beyond the numbers of bf16: always with bounded gates, and
+// with others as long as the gates of a chunk allow it.
 #pragma once
 
 #include "gpu/common/elements.cuh"
@@ -81,14 +83,12 @@ struct KdaRate {
   }
 };
 
-/// Decays of any gate, left in `slots`, a row of all channels for each token; returns their
+/// Decays of any gate, left in `slots`, a row of the warp's channels for each token; returns their
 /// product. One copy of the code that knows all gates, which is long.
 __device__ __forceinline__ float2 make_decays(const Params& p, const ChunkPlace& at, KdaPlace place,
-                                              float2 (*slots)[kHeadKeys / 2]) {
+                                              float2 (*slots)[32]) {
   const KdaGates gates(p, at, place);
-  const auto slot = [&](int i) -> float2& {
-    return slots[kBlockTokens * place.half + i][place.pair()];
-  };
+  const auto slot = [&](int i) -> float2& { return slots[i][place.lane]; };
   if (p.gate.data != nullptr) {
 #pragma unroll 8
     for (int i = 0; i < kBlockTokens; ++i) {
@@ -181,6 +181,95 @@ __device__ __forceinline__ void convert_gates(const KdaGates& gates,
   }
 }
 
+/// What up to 16 gates may sum to, base 2: that far bounded gates reach, e^-80.
+inline constexpr float kMostSum = 116.f;
+
+/// log2(1 + e) / e for 0 <= e <= 1, within 2^-22 relative with its roundings (the polynomial itself
+/// is within 2^-24.9), so that a small gate is as accurate as a large one.
+__device__ __forceinline__ float log2_of_one_more(float e) {
+  float x = 0.00754917599f;
+  x = fmaf(x, e, -0.0425670333f);
+  x = fmaf(x, e, 0.112856142f);
+  x = fmaf(x, e, -0.197118923f);
+  x = fmaf(x, e, 0.275641382f);
+  x = fmaf(x, e, -0.358408451f);
+  x = fmaf(x, e, 0.480692953f);
+  x = fmaf(x, e, -0.72134018f);
+  return fmaf(x, e, 1.44269502f);
+}
+
+/// -rate log2(1 + e^(x + bias)).
+class SoftplusGate {
+ public:
+  __device__ __forceinline__ explicit SoftplusGate(const KdaRate& rate)
+      : rate_(-rate.rate), bias_(rate.bias) {}
+  __device__ __forceinline__ float2 of(float2 x) const {
+    return make_float2(of(x.x + bias_.x), of(x.y + bias_.y));
+  }
+
+ private:
+  [[nodiscard]] __device__ __forceinline__ float of(float x) const {
+    constexpr float kLog2OfE = 1.4426950408889634f;
+    const float y = x * kLog2OfE;
+    const float e = ptx::exp2_approximate(-fabsf(y));
+    return rate_ * fmaf(log2_of_one_more(e), e, fmaxf(y, 0.f));
+  }
+
+  float rate_;
+  float2 bias_;
+};
+
+/// Behind the end nothing decays.
+__device__ __forceinline__ float2 hold_last_sum(int count, float2 (&sums)[kBlockTokens]) {
+  if (count < kBlockTokens) {
+    float2 sum = make_float2(0.f, 0.f);
+#pragma unroll
+    for (int i = 0; i < kBlockTokens; ++i) {
+      if (i < count) sum = sums[i];
+      sums[i] = sum;
+    }
+  }
+  return sums[kBlockTokens - 1];
+}
+
+/// Gates of kinds that are logarithms or softplus, summed over the tokens, base 2; the last sum.
+/// `allowed`: all sums are within kMostSum, and none is NaN.
+__device__ __forceinline__ float2 make_summed_decays(const Params& p, const ChunkPlace& at,
+                                                     KdaPlace place,
+                                                     const uint32_t (&bits)[kBlockTokens],
+                                                     float2 (&sums)[kBlockTokens], bool& allowed) {
+  const KdaGates gates(p, at, place);
+  convert_gates(gates, bits, sums);
+  if (p.gate_kind == GOLDENRULE_GPU_GATE_SOFTPLUS) {
+    const SoftplusGate gate(KdaRate(p, at, place));
+#pragma unroll
+    for (int i = 0; i < kBlockTokens; ++i) sums[i] = gate.of(sums[i]);
+  } else {
+    const float to_base_2 = p.gate_kind == GOLDENRULE_GPU_GATE_LOG ? 1.4426950408889634f : 1.f;
+#pragma unroll
+    for (int i = 0; i < kBlockTokens; ++i) sums[i] = sums[i] * to_base_2;
+  }
+  float2 sum = make_float2(0.f, 0.f);
+  allowed = true;
+#pragma unroll
+  for (int i = 0; i < kBlockTokens; ++i) {
+    sum = make_float2(sum.x + sums[i].x, sum.y + sums[i].y);
+    sums[i] = sum;
+    const bool within = fabsf(sum.x) <= kMostSum && fabsf(sum.y) <= kMostSum;
+    allowed = allowed && (within || i >= gates.count);
+  }
+  return hold_last_sum(gates.count, sums);
+}
+/// Whether the gates of a call are of such kinds, and its keys of a length that lets them.
+GOLDENRULE_GPU_BOTH inline bool may_sum(const Params& p) {
+  const bool is_softplus = p.gate_kind == GOLDENRULE_GPU_GATE_SOFTPLUS && p.softplus_beta == 1.f &&
+                           p.softplus_threshold >= 20.f;
+  const bool is_log =
+      p.gate_kind == GOLDENRULE_GPU_GATE_LOG || p.gate_kind == GOLDENRULE_GPU_GATE_LOG2;
+  return (is_softplus || is_log) && p.gate.data != nullptr &&
+         p.norm_kind != GOLDENRULE_GPU_NORM_NONE;
+}
+
 /// Bounded gates summed over the tokens, base 2; returns the last sum. 16 of them sum to -116 at
 /// most, in steps of 2^-17 or less: 2^-14 of a decay at worst, a thirtieth of what operands are
 /// rounded by.
@@ -197,15 +286,7 @@ __device__ __forceinline__ float2 make_bounded_decays(const Params& p, const Chu
     sum = gate.added(sums[i], sum);
     sums[i] = sum;
   }
-  if (gates.count < kBlockTokens) {  // nothing decays behind the end
-    sum = make_float2(0.f, 0.f);
-#pragma unroll
-    for (int i = 0; i < kBlockTokens; ++i) {
-      if (i < gates.count) sum = sums[i];
-      sums[i] = sum;
-    }
-  }
-  return sum;
+  return hold_last_sum(gates.count, sums);
 }
 
 }  // namespace goldenrule::gpu::prefill

@@ -14,8 +14,7 @@
 // a sign in between is what it should be. 32 tokens are halved five times: the level of size m =
 // 16, 8, 4, 2, 1 has the blocks of m x m whose rows are the upper and whose columns are the lower m
 // of 2 m tokens, with b between them. Each pair i > j is in one block. (An anchor before both
-// tokens needs one level for 16 tokens, but e^(G_b - G_j) then overflows for gates without a
-// bound.)
+// tokens needs one level for 16 tokens, but e^(G_b - G_j) then overflows where gates are large.)
 //
 // Below m = 16 a warp does all blocks of a level of 16 tokens at once, over 64 channels: rows g of
 // the left operand are k of the upper tokens, rows 8 + g their q, columns the lower tokens; the
@@ -36,24 +35,21 @@ __device__ __forceinline__ constexpr int lower_token(int m, int j) { return j / 
 /// Makes A, P and the operands of the scan from k, q and gates of any kind.
 class KdaLevels {
  public:
-  using Storage = KdaPreparationStorage<false>;
-
-  __device__ __forceinline__ KdaLevels(Storage& storage, KdaPlace at_place)
-      : place(at_place), s_(storage), terms_{operands().terms.high, operands().terms.low} {}
+  __device__ __forceinline__ KdaLevels(KdaPreparationStorage& storage, KdaPlace at_place)
+      : place(at_place),
+        s_(storage),
+        terms_{storage.operands.terms.high, storage.operands.terms.low} {}
 
   KdaPlace place;
 
-  /// Gates of any kind are loaded where they are used.
-  __device__ __forceinline__ void fetch(const Params& /*p*/, const ChunkPlace& /*at*/) {}
-
   __device__ __forceinline__ void make_decays(const Params& p, const ChunkPlace& at) {
-    s_.total[place.half][place.pair()] = prefill::make_decays(p, at, place, operands().decay);
+    s_.total[place.half][place.pair()] =
+        prefill::make_decays(p, at, place, memory(place.half, place.side).decay);
   }
 
-  /// Norms are on the way, in other warps too.
-  /// `then` is called where the operands of the scan are there.
-  template <class F>
-  __device__ __forceinline__ void multiply(F&& then) {
+  /// The operands of the scan, and A and P but for the products of the two halves, which it
+  /// returns. Norms are on the way, in other warps too.
+  [[nodiscard]] __device__ __forceinline__ float4 multiply_tokens() {
     load_tokens();
     float sums[kLevels][4] = {};
     multiply_levels(sums);
@@ -68,15 +64,20 @@ class KdaLevels {
     if (place.side == 0) finish_levels(sums);
     ptx::fence_async_readers();
     place.synchronize();  // the sums of half the channels are read
-    then();
-    finish_between(between);
+    return make_float4(between[0], between[1], between[2], between[3]);
+  }
+  __device__ __forceinline__ void finish_between(float4 sums) const {
+    const float sum[4] = {sums.x, sums.y, sums.z, sums.w};
+    finish_between(sum);
   }
 
  private:
   static constexpr int kLevels = 4;  ///< m = 8, 4, 2, 1
   static constexpr int kSteps = kHeadKeys / 16;
 
-  [[nodiscard]] __device__ __forceinline__ LevelOperands& operands() const { return s_.operands; }
+  [[nodiscard]] __device__ __forceinline__ LevelMemory& memory(int half, int side) const {
+    return s_.operands.levels[2 * half + side];
+  }
 
   __device__ __forceinline__ static uint32_t decayed(uint32_t pair, float2 by) {
     return packed(unpacked(pair) * by);
@@ -88,8 +89,9 @@ class KdaLevels {
       const int token = kBlockTokens * place.half + i;
       k_[i] = word(key_tile(s_.chunk, place.side) + place.in_row(token));
       q_[i] = word(query_tile(s_.chunk, place.side) + place.in_row(token));
-      alpha_[i] = operands().decay[token][place.pair()];
+      alpha_[i] = memory(place.half, place.side).decay[i][place.lane];
     }
+    __syncwarp();
   }
 
   __device__ __forceinline__ void multiply_levels(float (&sums)[kLevels][4]) const {
@@ -105,8 +107,7 @@ class KdaLevels {
   }
   /// Of the 64 channels of side 1.
   [[nodiscard]] __device__ __forceinline__ float4& half_sum(int level) const {
-    return reinterpret_cast<float4*>(
-        operands().levels[2 * place.half + 1])[32 * level + place.lane];
+    return reinterpret_cast<float4*>(memory(place.half, 1).rows)[32 * level + place.lane];
   }
   __device__ __forceinline__ void add_halves(float (&sums)[kLevels][4]) const {
     if (place.side != 0) return;
@@ -122,14 +123,14 @@ class KdaLevels {
 
   template <int m>
   __device__ __forceinline__ void multiply_level(float (&sum)[4]) const {
-    char* memory = operands().levels[2 * place.half + place.side];
-    write_level<m>(memory);
+    char* at = memory(place.half, place.side).rows;
+    write_level<m>(at);
     __syncwarp();
     const uint32_t rows =
-        ptx::shared_address(memory) +
+        ptx::shared_address(at) +
         static_cast<uint32_t>(place.lane % 16 * kLevelRowBytes + place.lane / 16 * 16);
     const uint32_t columns =
-        ptx::shared_address(memory) +
+        ptx::shared_address(at) +
         static_cast<uint32_t>((kLevelLeftRows + place.lane % 8) * kLevelRowBytes +
                               place.lane / 8 * 16);
 #pragma unroll
@@ -273,7 +274,7 @@ class KdaLevels {
     return s_.factors[token].key * s_.factors[token].beta;
   }
 
-  Storage& s_;
+  KdaPreparationStorage& s_;
   TermTiles terms_;
   uint32_t k_[kBlockTokens], q_[kBlockTokens];
   float2 alpha_[kBlockTokens];

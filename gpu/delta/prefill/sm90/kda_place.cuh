@@ -12,8 +12,6 @@
 
 namespace goldenrule::gpu::prefill {
 
-inline constexpr int kBlockTokens = 16;
-
 struct KdaPlace {
   int half;     ///< tokens 16 half to 16 half + 15
   int side;     ///< channels 64 side to 64 side + 63

@@ -20,23 +20,21 @@
 // Z = (I + T') X is v_new / beta, and the diagonal of T stays in fp32.
 #pragma once
 
-#include "gpu/delta/prefill/sm90/kda_anchors.cuh"
-#include "gpu/delta/prefill/sm90/kda_levels.cuh"
 #include "gpu/delta/prefill/sm90/kda_supply.cuh"
+#include "gpu/delta/prefill/sm90/kda_unbounded.cuh"
 
 namespace goldenrule::gpu::prefill {
 
 /// One record after the other by a group of four warps. While two of them invert blocks of T the
 /// third has the rows of the next chunk copied in; then it puts T together. The others are at the
 /// gates of the next chunk by then.
-template <bool kAnchored>
+template <bool kBounded>
 class KdaPreparation {
  public:
-  using Storage = KdaPreparationStorage<kAnchored>;
-  using Products = std::conditional_t<kAnchored, KdaAnchors, KdaLevels>;
+  using Products = std::conditional_t<kBounded, KdaAnchors, KdaUnbounded>;
 
-  __device__ __forceinline__ KdaPreparation(const Params& p, const TileMaps& maps, Storage& storage,
-                                            int group)
+  __device__ __forceinline__ KdaPreparation(const Params& p, const TileMaps& maps,
+                                            KdaPreparationStorage& storage, int group)
       : p_(p),
         s_(storage),
         place_{warp_ / 2, warp_ % 2, lane_of_thread(), 1 + group},
@@ -61,7 +59,7 @@ class KdaPreparation {
       if (at.count > 0) make_inverse(at);
       at = next;
     }
-    supply_.template announce_record<0>();
+    supply_.announce_record<0>();
   }
 
  private:
@@ -83,7 +81,7 @@ class KdaPreparation {
     supply_.prefetch_rows(next);
     make_beta(at);
     supply_.finish_rows(at);
-    make_norms(at);
+    make_norms(at, products.needs_own_products());
     products.multiply([&] { supply_.begin_store(at); });
     make_total_decay();
     clear_above_diagonal();
@@ -99,7 +97,7 @@ class KdaPreparation {
       ptx::arrive(s_.inverted);
       return;
     }
-    supply_.template announce_record<1>();
+    supply_.announce_record<1>();
     ptx::wait_for_phase(s_.inverted, inverted_parity_);
     inverted_parity_ ^= 1;
     merge_blocks_of_inverse();
@@ -114,7 +112,7 @@ class KdaPreparation {
   }
 
   /// Warps 0 and 1 for k, 2 and 3 for q, 16 tokens each.
-  __device__ __forceinline__ void make_norms(const ChunkPlace& at) {
+  __device__ __forceinline__ void make_norms(const ChunkPlace& at, bool with_own_products) {
     const int first = kBlockTokens * place_.side;
     uint32_t k[kSteps][4];
     load_rows(key_tile(s_.chunk, 0), first, k);
@@ -129,7 +127,7 @@ class KdaPreparation {
     finish_rows(row_products(q, q), [&](int row, float squares) {
       s_.factors[first + row].query = norm_of(at, first + row, squares) * p_.scale;
     });
-    if constexpr (!kAnchored) {
+    if (with_own_products) {
       finish_rows(row_products(q, k),
                   [&](int row, float product) { s_.factors[first + row].own = product; });
     }
@@ -228,12 +226,12 @@ class KdaPreparation {
   }
 
   const Params& p_;
-  Storage& s_;
+  KdaPreparationStorage& s_;
   int thread_ = static_cast<int>(threadIdx.x) % kKdaGroupThreads;
   int warp_ = __shfl_sync(kAllLanes, thread_ / 32, 0);
   KdaPlace place_;
   uint32_t beta_ = 0;  ///< of this thread's token, as it lies in memory
-  KdaSupply<Storage> supply_;
+  KdaSupply supply_;
   uint32_t inverted_parity_ = 0;
 };
 

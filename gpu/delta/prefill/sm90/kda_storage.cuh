@@ -11,7 +11,8 @@
 
 namespace goldenrule::gpu::prefill {
 
-inline constexpr int kKdaChunk = 32;  ///< tokens
+inline constexpr int kKdaChunk = 32;     ///< tokens
+inline constexpr int kBlockTokens = 16;  ///< half a chunk
 inline constexpr int kKdaTileBytes = kBytesOfTile<kKdaChunk>;
 
 /// Keys and queries of a chunk with all their factors as bf16, and T' and P of kda_prepare.cuh. A
@@ -72,49 +73,47 @@ struct KdaTerms {
 inline constexpr int kLevelRowBytes = 128 + 16;
 inline constexpr int kLevelLeftRows = 16, kLevelRightRows = 8;
 
-struct LevelOperands {
-  float2 decay[kKdaChunk][kHeadKeys / 2];  ///< the gates as they are given, then alpha
-  union {
-    char levels[4][(kLevelLeftRows + kLevelRightRows) * kLevelRowBytes];  ///< of a warp, then sums
-    KdaTerms terms;
-  };
+/// Of one warp: its decays, which are in registers before rows take their place.
+union LevelMemory {
+  float2 decay[kBlockTokens][32];  ///< the gates as they are given, then alpha
+  char rows[(kLevelLeftRows + kLevelRightRows) * kLevelRowBytes];  ///< of a level, then sums
 };
 
 /// As tiles, two of 64 channels one behind the other.
 struct AnchorOperands {
-  union {
-    struct {
-      char rows[2 * kKdaTileBytes];     ///< of the second 16 tokens: k, then q
-      char columns[2 * kKdaTileBytes];  ///< of all tokens, for rows of their own 16
-      char between[kKdaTileBytes];      ///< of the first 16 tokens, for rows of the second
-    };
-    KdaTerms terms;
-  };
+  char rows[2 * kKdaTileBytes];     ///< of the second 16 tokens: k, then q
+  char columns[2 * kKdaTileBytes];  ///< of all tokens, for rows of their own 16
+  char between[kKdaTileBytes];      ///< of the first 16 tokens, for rows of the second
+};
+union KdaOperands {
+  AnchorOperands anchors;
+  LevelMemory levels[4];  ///< of each warp
+  KdaTerms terms;
 };
 
 /// Shared memory of a group of prefill_kda_prepare.
-template <bool kAnchored>
 struct alignas(1024) KdaPreparationStorage {
   /// The record. Until their factors are known keys_queries holds k and q as they are given, and
   /// with levels update and corrections are operands for a while.
   KdaChunk chunk;
-  std::conditional_t<kAnchored, AnchorOperands, LevelOperands> operands;
+  KdaOperands operands;
   float diagonal[2][16][16];       ///< blocks of A on the diagonal
   float2 total[2][kHeadKeys / 2];  ///< product of alpha over 16 tokens
   KdaFactors factors[kKdaChunk];
-  uint64_t loaded;    ///< barrier: k and q are there, T' and P of the record before copied out
-  uint64_t inverted;  ///< barrier: the blocks of A on the diagonal are inverted
+  int asks_for_levels[4];  ///< of each warp, of its gates
+  uint64_t loaded;         ///< barrier: k and q are there, T' and P of the record before copied out
+  uint64_t inverted;       ///< barrier: the blocks of A on the diagonal are inverted
 };
 /// A block of prefill_kda_prepare, one on a multiprocessor: groups that share nothing.
 inline constexpr int kKdaGroupThreads = 128;
-template <bool kAnchored>
-inline constexpr int kKdaGroups = kAnchored ? 4 : 3;
-template <bool kAnchored>
-inline constexpr int kKdaPreparationThreads = kKdaGroups<kAnchored>* kKdaGroupThreads;
-template <bool kAnchored>
-inline constexpr std::size_t kKdaPreparationBytes = kKdaGroups<kAnchored> *
-                                                    sizeof(KdaPreparationStorage<kAnchored>);
+/// `kBounded`: of gates that anchors always do for. What does for all gates has more registers.
+template <bool kBounded>
+inline constexpr int kKdaGroups = kBounded ? 4 : 3;
+template <bool kBounded>
+inline constexpr int kKdaPreparationThreads = kKdaGroups<kBounded>* kKdaGroupThreads;
+template <bool kBounded>
+inline constexpr std::size_t kKdaPreparationBytes = kKdaGroups<kBounded> *
+                                                    sizeof(KdaPreparationStorage);
 static_assert(kKdaPreparationBytes<true> <= 227 * 1024, "a block fits");
-static_assert(kKdaPreparationBytes<false> <= 227 * 1024, "a block fits");
 
 }  // namespace goldenrule::gpu::prefill

@@ -52,11 +52,10 @@ __device__ __forceinline__ ChunkPlace place_of(const Params& p, const KdaRecords
 }
 
 /// One thread of the group has rows copied in and records out; the others wait for the rows.
-template <class Storage>
 class KdaSupply {
  public:
-  __device__ __forceinline__ KdaSupply(const Params& p, const TileMaps& maps, Storage& storage,
-                                       KdaPlace place, bool in_warp)
+  __device__ __forceinline__ KdaSupply(const Params& p, const TileMaps& maps,
+                                       KdaPreparationStorage& storage, KdaPlace place, bool in_warp)
       : p_(p),
         maps_(maps),
         s_(storage),
@@ -147,7 +146,7 @@ class KdaSupply {
 
   const Params& p_;
   const TileMaps& maps_;
-  Storage& s_;
+  KdaPreparationStorage& s_;
   KdaPlace place_;
   bool in_warp_;            ///< of the thread that
   bool supplies_;           ///< has rows and records copied
