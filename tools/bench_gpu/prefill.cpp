@@ -68,6 +68,8 @@ std::vector<PrefillRow> rows_of_peers() {
       if (gates == Gates::kSoftplus) rows[i].peer_us = rows[i].goal_us = 0;  // others have bounds
     }
   }
+  add(uniform(true, 64, 64, 1, 8192), 0, 0);
+  rows.back().gates = Gates::kSteep;
   for (const std::int64_t heads : {8, 16}) add(uniform(true, heads, heads, 1, 8192), 0, 0);
   for (const bool kda : {false, true}) {  // what the flag costs: the first row of each op with it
     PrefillRow row = uniform(kda, kda ? 64 : 16, kda ? 64 : 32, 1, 8192);

@@ -18,18 +18,27 @@ goldenrule_gpu_tensor dense(void* data, std::int32_t dtype) {
   return {.data = data, .stride = {}, .dtype = dtype, .dense = 1};
 }
 
+bool is_bounded(Gates gates) { return gates != Gates::kSoftplus && gates != Gates::kSteep; }
+
 /// With a bound of -5, log alpha = -5 sigmoid(a + bias), else -e^rate softplus(a + bias); a is
 /// spread over (-4, 4).
 float bias_of(Gates gates, std::size_t channel) {
+  if (gates == Gates::kSteep) return 8.f;
   if (gates == Gates::kSoftplus) return -2.f;
   if (gates == Gates::kNone) return -80.f;
   return gates == Gates::kReal && channel % 3 == 0 ? -10.f : 0.f;
 }
 
+float rate_of(const PrefillRow& row, std::size_t head) {
+  if (row.gates == Gates::kSteep) return 1.f;
+  if (is_bounded(row.gates)) return 0.f;
+  return -4.f + 5.f * static_cast<float>(head) / static_cast<float>(row.HV);
+}
+
 }  // namespace
 
 std::string PrefillRow::name() const {
-  constexpr const char* kGates[] = {" fast", " real", " none", " softplus"};
+  constexpr const char* kGates[] = {" fast", " real", " none", " softplus", " steep"};
   return (kda ? "kda " : "gdn ") + std::to_string(H) + "/" + std::to_string(HV) + " " + lengths +
          (kda ? kGates[static_cast<int>(gates)] : "") + (precise ? " precise" : "");
 }
@@ -80,8 +89,8 @@ goldenrule_gpu_prefill_args PrefillWorkload::shared(const PrefillRow& row) {
   goldenrule_gpu_prefill_args call;
   goldenrule_gpu_prefill_defaults(&call, sizeof call);
   call.op = row.kda ? GOLDENRULE_GPU_KDA : GOLDENRULE_GPU_GATED_DELTA_RULE;
-  const bool bounded = row.gates != Gates::kSoftplus;
-  call.gate_kind = bounded ? GOLDENRULE_GPU_GATE_BOUNDED : GOLDENRULE_GPU_GATE_SOFTPLUS;
+  call.gate_kind =
+      is_bounded(row.gates) ? GOLDENRULE_GPU_GATE_BOUNDED : GOLDENRULE_GPU_GATE_SOFTPLUS;
   call.total = row.tokens();
   call.N = call.slots = static_cast<std::int64_t>(row.lens.size());
   call.H = row.H;
@@ -91,9 +100,7 @@ goldenrule_gpu_prefill_args PrefillWorkload::shared(const PrefillRow& row) {
   call.scale = 1.0 / std::sqrt(static_cast<double>(kK));
   if (row.precise) call.flags |= GOLDENRULE_GPU_FLAG_PRECISE;
   std::vector<float> rates(static_cast<std::size_t>(row.HV));
-  for (std::size_t j = 0; j < rates.size(); ++j) {
-    rates[j] = bounded ? 0.f : -4.f + 5.f * static_cast<float>(j) / static_cast<float>(row.HV);
-  }
+  for (std::size_t j = 0; j < rates.size(); ++j) rates[j] = rate_of(row, j);
   std::vector<float> bias(rates.size() * (row.kda ? kK : 1));
   for (std::size_t i = 0; i < bias.size(); ++i) {
     bias[i] = bias_of(row.gates, i % kK);

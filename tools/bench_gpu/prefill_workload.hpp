@@ -22,6 +22,7 @@ enum class Gates {
   kReal,      ///< the same, but for a third of the channels within .02 of 0
   kNone,      ///< 0, by the same code
   kSoftplus,  ///< without a bound, as those of GDN are made: down to -6 (fastest head)
+  kSteep,     ///< the same below -10: no chunk of KDA has products by anchors
 };
 
 struct PrefillRow {

@@ -117,6 +117,8 @@ __device__ __forceinline__ float2 exp2_of(float2 x) {
   return make_float2(ptx::exp2_approximate(x.x), ptx::exp2_approximate(x.y));
 }
 
+inline constexpr float kLog2OfE = 1.4426950408889634f;
+
 /// bound sigmoid(rate (x + bias)) to the base 2, by approximate functions: 2^-21 of the sigmoid and
 /// what its argument is rounded by.
 class BoundedGate {
@@ -130,8 +132,6 @@ class BoundedGate {
   }
 
  private:
-  static constexpr float kLog2OfE = 1.4426950408889634f;
-
   [[nodiscard]] __device__ __forceinline__ float added(float x, float bias, float sum) const {
     const float e = ptx::exp2_approximate(fmaf(rate_, x, bias));
     return fmaf(bound_, ptx::reciprocal_approximate(1.f + e), sum);
@@ -209,7 +209,6 @@ class SoftplusGate {
 
  private:
   [[nodiscard]] __device__ __forceinline__ float of(float x) const {
-    constexpr float kLog2OfE = 1.4426950408889634f;
     const float y = x * kLog2OfE;
     const float e = ptx::exp2_approximate(-fabsf(y));
     return rate_ * fmaf(log2_of_one_more(e), e, fmaxf(y, 0.f));
@@ -245,7 +244,7 @@ __device__ __forceinline__ float2 make_summed_decays(const Params& p, const Chun
 #pragma unroll
     for (int i = 0; i < kBlockTokens; ++i) sums[i] = gate.of(sums[i]);
   } else {
-    const float to_base_2 = p.gate_kind == GOLDENRULE_GPU_GATE_LOG ? 1.4426950408889634f : 1.f;
+    const float to_base_2 = p.gate_kind == GOLDENRULE_GPU_GATE_LOG ? kLog2OfE : 1.f;
 #pragma unroll
     for (int i = 0; i < kBlockTokens; ++i) sums[i] = sums[i] * to_base_2;
   }
@@ -260,6 +259,7 @@ __device__ __forceinline__ float2 make_summed_decays(const Params& p, const Chun
   }
   return hold_last_sum(gates.count, sums);
 }
+
 /// Whether the gates of a call are of such kinds, and its keys of a length that lets them.
 GOLDENRULE_GPU_BOTH inline bool may_sum(const Params& p) {
   const bool is_softplus = p.gate_kind == GOLDENRULE_GPU_GATE_SOFTPLUS && p.softplus_beta == 1.f &&
